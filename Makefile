@@ -1,0 +1,66 @@
+# `make` alone lists the targets. Every target sets up what it needs.
+
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.set-up
+
+# Plots and table of the quick comparison that `make run` makes.
+RUN_COMMAND ?= $(BIN)/cubecast compare --members 100 --network random:degree=5 --plot results/compare.html
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@echo "cubecast: choose a target"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-13s %s\n", $$1, $$2 }'
+
+.PHONY: setup
+setup: $(SETUP) ## Make .venv with the cubecast command in it
+
+$(SETUP): requirements.lock pyproject.toml scripts/make-venv.sh
+	@sh scripts/make-venv.sh
+	@touch $@
+
+.PHONY: run
+run: warm ## Compare all protocols quickly; write the table and the plots to results/
+	@mkdir -p results
+	$(RUN_COMMAND)
+
+.PHONY: test
+test: warm ## Run all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: check
+check: check-static warm ## Format, lint, types, import rules and the fast tests
+	$(BIN)/python -m pytest -m "not slow and not spark and not live and not browser and not peers" $(PYTEST_ARGS)
+
+.PHONY: check-static
+check-static: $(SETUP) ## Format, lint, types and import rules only
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_import_rules.py
+
+.PHONY: warm
+warm: $(SETUP) ## Compile the kernels once, so that later runs start at once
+	$(BIN)/cubecast warm
+
+.PHONY: bench
+bench: warm ## Measure the simulator on this machine
+	$(BIN)/python bench/storm.py
+
+.PHONY: bench-peers
+bench-peers: warm ## Measure it side by side with ns-2 and SimPy
+	@sh scripts/install-ns2.sh
+	$(BIN)/python bench/storm.py --peers
+
+.PHONY: lock
+lock: $(SETUP) ## Resolve the dependencies again and rewrite requirements.lock
+	@sh scripts/lock.sh
+
+.PHONY: clean
+clean: ## Remove .venv, caches and results
+	rm -rf $(VENV) results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba_cache
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src -name '*.egg-info' -type d -prune -exec rm -rf {} + 2>/dev/null || true

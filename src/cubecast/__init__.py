@@ -1,0 +1,5 @@
+"""Reliable, causally ordered multicast that knows when a message is everywhere, and the laboratory to choose it with."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The packet-level simulator: event queue, links, faults, metrics, traces and checkers."""
