@@ -1,0 +1,1 @@
+"""Physical networks: nodes, links, delays and bandwidths, and the shortest-path routes through them."""

@@ -1,0 +1,99 @@
+"""Flat random graph G(n, p), the network of the cube and causal papers (cube §4, causal §4).
+
+Every pair of nodes is joined by a duplex cable with probability p, independently. A target average degree d stands for
+p = d / (n − 1). Delays are uniform in 0…1 ms and bandwidths 100 Mb/s (cube) unless told otherwise; both directions of a
+cable share them.
+
+Departure: the papers do not say what became of a disconnected draw. Here its components are joined by random cables, as
+few as will do, and `Network.added_cables` and `Network.average_degree` tell the effect.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from cubecast.errors import LocalProtocolError
+from cubecast.networks.delays import NS_PER_MS, DelayDistribution, uniform
+from cubecast.networks.network import Cables, Network, components, every_node_hosts, from_cables, generator_for
+from cubecast.networks.options import Options
+
+DELAY = uniform(0, NS_PER_MS)
+BANDWIDTH_BPS = 100e6
+
+
+def from_options(options: Options) -> Network:
+    return random_graph(
+        members=options.members,
+        seed=options.seed,
+        edge_probability=_edge_probability(options),
+        delay=options.delay(DELAY),
+        bandwidth_bps=options.bandwidth_bps(BANDWIDTH_BPS),
+        name=options.name,
+    )
+
+
+def random_graph(
+    *,
+    members: int,
+    seed: int,
+    edge_probability: float,
+    delay: DelayDistribution = DELAY,
+    bandwidth_bps: float = BANDWIDTH_BPS,
+    name: str = "random",
+) -> Network:
+    """G(n, p) over the members, made connected."""
+    generator = generator_for(seed)
+    drawn = _draw_cables(generator, members, edge_probability)
+    added = _joining_cables(generator, components(members, drawn))
+    ends = np.concatenate([drawn, added])
+    cables = Cables(
+        ends=ends,
+        delay_ns=delay.draw_ns(generator, len(ends)),
+        bandwidth_bps=np.full(len(ends), bandwidth_bps),
+    )
+    return from_cables(cables, name=name, nodes=members, hosts=every_node_hosts(members), added_cables=len(added))
+
+
+def _edge_probability(options: Options) -> float:
+    if options.has("p") == options.has("degree"):
+        raise LocalProtocolError(
+            f"network {options.name}: give one of p and degree, as in random:p=0.02 or random:degree=5"
+        )
+    if options.has("p"):
+        probability = options.number("p")
+        if not 0 <= probability <= 1:
+            raise LocalProtocolError(
+                f"p={options.values['p']} in network {options.name}: give a probability from 0 to 1"
+            )
+        return probability
+    degree = options.number("degree")
+    if not 0 < degree <= options.members - 1:
+        raise LocalProtocolError(
+            f"degree={options.values['degree']} in network {options.name}: "
+            f"give a degree above 0 and at most {options.members - 1} for {options.members} members"
+        )
+    return degree / (options.members - 1)
+
+
+def _draw_cables(generator: Generator, nodes: int, probability: float) -> NDArray[np.int64]:
+    """Row by row of the upper triangle, so that memory stays linear in the nodes."""
+    rows = []
+    for node in range(nodes - 1):
+        others = node + 1 + np.flatnonzero(generator.random(nodes - 1 - node) < probability)
+        rows.append(np.stack([np.full(len(others), node), others], axis=1))
+    return np.concatenate(rows).astype(np.int64)
+
+
+def _joining_cables(generator: Generator, component: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Join the components one by one, in random order, to a random node among those joined before."""
+    count = int(component.max()) + 1
+    order = generator.permutation(count)
+    by_component = np.argsort(np.argsort(order)[component], kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(component, minlength=count)[order])])
+    joined = np.empty((count - 1, 2), dtype=np.int64)
+    for index in range(1, count):
+        newcomer = by_component[generator.integers(starts[index], starts[index + 1])]
+        joined[index - 1] = by_component[generator.integers(0, starts[index])], newcomer
+    return joined

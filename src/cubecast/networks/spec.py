@@ -1,0 +1,92 @@
+"""Networks by name: `random:p=0.02`, `wan-tree:nodes=1000`, `file:net.edges` and the rest.
+
+A kind is one line in `_KINDS`; its builder reads the words after the colon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cubecast.errors import LocalProtocolError
+from cubecast.networks import flat, from_file, random_graph, regular, wan_tree
+from cubecast.networks.network import Network
+from cubecast.networks.options import Options
+
+
+class _Kind(NamedTuple):
+    build: Callable[[Options], Network]
+    keys: tuple[str, ...]
+    spelling: str
+    description: str
+
+
+_KINDS: dict[str, _Kind] = {
+    "random": _Kind(
+        random_graph.from_options,
+        ("p", "degree", "delay", "bandwidth"),
+        "random:p=0.02 | random:degree=5[,delay=0-1ms][,bandwidth=100e6]",
+        "flat random graph by edge probability or average degree, made connected",
+    ),
+    "star": _Kind(
+        regular.star,
+        ("delay", "bandwidth"),
+        "star[:delay=1ms][,bandwidth=100e6]",
+        "rank 0 in the middle, a cable to every other member",
+    ),
+    "chain": _Kind(
+        regular.chain,
+        ("delay", "bandwidth"),
+        "chain[:delay=1ms][,bandwidth=100e6]",
+        "members in a row, a cable between each and the next",
+    ),
+    "flat": _Kind(
+        flat.from_options,
+        ("delay",),
+        "flat[:delay=1ms | delay=0.5-1.5ms | delay=exp:1ms]",
+        "one hop between any two members, no links and no queues: for very large groups",
+    ),
+    "wan-tree": _Kind(
+        wan_tree.from_options,
+        ("nodes", "delay", "bandwidth"),
+        "wan-tree[:nodes=1000][,delay=5ms][,bandwidth=30e3]",
+        "slow tree with three children a node and node costs; with nodes= the members are random nodes",
+    ),
+    "file": _Kind(
+        from_file.from_options,
+        (),
+        "file:PATH",
+        "cables from an edge list (from to [delay_ms [bandwidth_bps]]) or a .graphml file",
+    ),
+}
+
+
+def network_kinds() -> list[tuple[str, str]]:
+    """How to spell each kind, and one line on what it is."""
+    return [(kind.spelling, kind.description) for kind in _KINDS.values()]
+
+
+def build_network(spec: str, *, members: int, seed: int) -> Network:
+    """The network that `spec` spells, with `members` members; the same seed gives the same network, bit for bit."""
+    if members < 2:
+        raise LocalProtocolError(f"{members} members: a group needs at least 2")
+    name, _, words = spec.partition(":")
+    if name not in _KINDS:
+        raise LocalProtocolError(f"unknown network {spec!r}: choose one of {', '.join(_KINDS)}")
+    kind = _KINDS[name]
+    values = {"path": words} if name == "file" else _parse_words(spec, words, kind.keys)
+    return kind.build(Options(name=spec, values=values, members=members, seed=seed))
+
+
+def _parse_words(spec: str, words: str, keys: tuple[str, ...]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for word in words.split(",") if words else []:
+        key, equals, value = word.partition("=")
+        if key not in keys:
+            raise LocalProtocolError(f"unknown option {word!r} in network {spec}: choose from {', '.join(keys)}")
+        if not equals or not value:
+            raise LocalProtocolError(f"option {key} in network {spec} has no value: write {key}=VALUE")
+        if key in values:
+            raise LocalProtocolError(f"option {key} in network {spec} is given twice: keep one")
+        values[key] = value
+    return values

@@ -1,0 +1,52 @@
+"""The wide-area tree of the guo study (guo §5.1, Fig. 5.1 C): slow links, and nodes that take their time.
+
+A balanced tree, nodes numbered breadth first, three children an inner node: the parent of node v is (v − 1) div 3. The
+text says "interior nodes all have degree four", which fits every inner node but the root; only a root with three gives
+the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s each way with 5 ms of delay.
+
+*Dense* groups have a member at every node. *Sparse* groups (`nodes=1000`) have n members at random nodes; the others
+only route. Ranks follow the node numbers, so they are breadth first in both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cubecast.errors import LocalProtocolError
+from cubecast.networks.delays import NS_PER_MS, constant
+from cubecast.networks.network import Network, NodeCosts, every_node_hosts, from_cables, generator_for
+from cubecast.networks.options import Options
+from cubecast.networks.regular import tree_cables
+
+CHILDREN = 3
+DELAY = constant(5 * NS_PER_MS)
+BANDWIDTH_BPS = 30e3
+
+# guo §5.1: a router takes 1 ms a message; a host takes t_s(u) = 338 + 47 u / 400 µs to send u bytes, t_r = 1.1 t_s to
+# receive.
+COSTS = NodeCosts(
+    router_ns=1_000_000,
+    send_ns=338_000,
+    send_ns_per_byte=117.5,
+    receive_ns=371_800,
+    receive_ns_per_byte=129.25,
+)
+
+
+def from_options(options: Options) -> Network:
+    nodes = options.whole_number("nodes", options.members)
+    if nodes < options.members:
+        raise LocalProtocolError(
+            f"nodes={nodes} in network {options.name}: give at least {options.members}, one a member"
+        )
+    cables = tree_cables(
+        np.arange(nodes - 1) // CHILDREN, options.delay(DELAY), options.bandwidth_bps(BANDWIDTH_BPS), options.seed
+    )
+    return from_cables(cables, name=options.name, nodes=nodes, hosts=_hosts(options, nodes), costs=COSTS)
+
+
+def _hosts(options: Options, nodes: int) -> np.typing.NDArray[np.int32]:
+    if nodes == options.members:
+        return every_node_hosts(nodes)
+    chosen = generator_for(options.seed).choice(nodes, size=options.members, replace=False)
+    return np.sort(chosen).astype(np.int32)
