@@ -61,6 +61,6 @@ lock: $(SETUP) ## Resolve the dependencies again and rewrite requirements.lock
 
 .PHONY: clean
 clean: ## Remove .venv, caches and results
-	rm -rf $(VENV) results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba_cache
+	rm -rf $(VENV) results build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	find src -name '*.egg-info' -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,200 @@
+"""Imports point one way through the house (docs/architecture.md, "Who may import whom").
+
+The rules are data: `MAY_IMPORT` orders our own layers, `FORBIDDEN` keeps the cores pure, `ONLY_IN` gives a library one
+door. `violations` reads sources, never imports them, so the synthetic sources below show that each rule bites.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "cubecast"
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "trace": {"errors"},
+    "core": {"errors"},
+    "models": {"errors", "trace", "core"},
+    "networks": {"errors", "trace", "core"},
+    "sim": {"errors", "trace", "core", "models", "networks"},
+    "lab": {"errors", "trace", "core", "models", "networks", "sim"},
+    "wire": {"errors", "trace", "core"},
+    "live": {"errors", "trace", "core", "wire"},
+}
+"""What each layer sees besides itself."""
+
+SEES_ALL = {"__init__", "__main__", "cli"}
+
+FORBIDDEN: dict[str, set[str]] = {
+    "core": {
+        *("asyncio", "concurrent", "multiprocessing", "pyspark", "socket", "subprocess", "threading"),
+        *("datetime", "time"),
+        *("numpy.random", "random", "secrets"),
+    },
+}
+"""Clocks, randomness and input and output reach a core as arguments, or not at all."""
+
+ONLY_IN: dict[str, tuple[str, ...]] = {
+    "asyncio": ("live",),
+    "numba": ("core/compiled.py",),
+    "pyspark": ("lab/spark.py", "lab/spark"),
+    "tests": (),
+}
+"""The files or folders that may import a module. Nothing in the package leans on its tests."""
+
+
+def violations(sources: Mapping[str, str]) -> list[str]:
+    """One line for each import that breaks a rule, in `sources` named by their path below the package."""
+    return [
+        f"{path}:{line}: {complaint}"
+        for path, source in sorted(sources.items())
+        for line, module in _imports(path, source)
+        for complaint in _complaints(PurePosixPath(path), module)
+    ]
+
+
+def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported at any depth. `from a import b` is read as `a.b`."""
+    for node in ast.walk(ast.parse(source, filename=path)):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(names=names):
+                origin = _origin(PurePosixPath(path), node)
+                yield from ((node.lineno, f"{origin}.{alias.name}") for alias in names)
+            case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]) if _imports_by_name(function):
+                yield node.lineno, module
+            case ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="random"):
+                yield node.lineno, "numpy.random"
+
+
+def _origin(path: PurePosixPath, node: ast.ImportFrom) -> str:
+    if node.level == 0:
+        return node.module or ""
+    package = ("cubecast", *path.parts[:-1])
+    kept = package[: len(package) - node.level + 1]
+    return ".".join((*kept, *([node.module] if node.module else [])))
+
+
+def _imports_by_name(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in {"import_module", "__import__"}
+
+
+def _complaints(path: PurePosixPath, module: str) -> Iterator[str]:
+    layer = path.parts[0].removesuffix(".py")
+    if layer not in SEES_ALL and layer not in MAY_IMPORT:
+        yield f"{layer} has no place in the order of imports; give it one in MAY_IMPORT"
+        return
+    if _is_under(module, "cubecast"):
+        seen = module.removeprefix("cubecast").lstrip(".").split(".")[0]
+        if layer not in SEES_ALL and seen != layer and seen not in MAY_IMPORT[layer]:
+            yield f"{layer} may not import {module}"
+        return
+    if any(_is_under(module, name) for name in FORBIDDEN.get(layer, ())):
+        yield f"{layer} is pure and may not import {module}"
+    for name, doors in ONLY_IN.items():
+        if _is_under(module, name) and not any(path.is_relative_to(door) for door in doors):
+            yield f"{module} may be imported in {' or '.join(doors) or 'no file'} only"
+
+
+def _is_under(module: str, name: str) -> bool:
+    return module == name or module.startswith(f"{name}.")
+
+
+def test_every_import_of_the_package_keeps_the_rules() -> None:
+    sources = {file.relative_to(PACKAGE).as_posix(): file.read_text("utf-8") for file in PACKAGE.rglob("*.py")}
+    assert "core/compiled.py" in sources, "the package moved; this test reads nothing"
+    assert violations(sources) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("core/x.py", "from cubecast.sim.events import schedule"),
+        ("core/x.py", "from cubecast import trace"),
+        ("core/x.py", "import cubecast.networks as networks"),
+        ("core/stability/x.py", "from ...sim import events"),
+        ("errors.py", "from cubecast.core import bits"),
+        ("trace.py", "from cubecast.core import bits"),
+        ("models/x.py", "from cubecast.networks.network import Network"),
+        ("models/x.py", "from cubecast.sim import simulate"),
+        ("networks/x.py", "from cubecast.models import trees"),
+        ("networks/x.py", "from .. import sim"),
+        ("sim/x.py", "from cubecast.lab import plan"),
+        ("sim/x.py", "from cubecast.live import member"),
+        ("sim/x.py", "def late():\n    from cubecast import wire"),
+        ("sim/x.py", "import importlib\nimportlib.import_module('cubecast.live.member')"),
+        ("sim/x.py", "from cubecast import simulate"),
+        ("sim/x.py", "import cubecast"),
+        ("lab/x.py", "from cubecast.live import member"),
+        ("lab/x.py", "from cubecast.cli import main"),
+        ("wire/x.py", "from cubecast.live import member"),
+        ("wire/x.py", "from cubecast.networks import network"),
+        ("live/x.py", "from cubecast.sim import simulate"),
+        ("live/x.py", "if TYPE_CHECKING:\n    from cubecast.lab import plan"),
+        ("newcomer.py", "import math"),
+    ],
+)
+def test_an_import_against_the_order_is_found(path: str, source: str) -> None:
+    assert len(violations({path: source})) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("core/x.py", "import time"),
+        ("core/x.py", "import random"),
+        ("core/x.py", "from random import Random"),
+        ("core/x.py", "from time import monotonic_ns as now"),
+        ("core/x.py", "import socket"),
+        ("core/x.py", "import threading"),
+        ("core/x.py", "import numpy as np\nnp.random.rand()"),
+        ("core/x.py", "from numpy.random import Generator"),
+        ("core/stability/x.py", "from numba import njit"),
+        ("sim/kernel.py", "import numba.typed"),
+        ("sim/x.py", "import asyncio"),
+        ("cli.py", "import asyncio"),
+        ("lab/x.py", "import pyspark.sql"),
+        ("lab/sparkling.py", "from pyspark.sql import SparkSession"),
+        ("cli.py", "from pyspark.sql import SparkSession"),
+        ("sim/x.py", "from tests.oracles import checkers"),
+    ],
+)
+def test_a_library_outside_its_place_is_found(path: str, source: str) -> None:
+    assert len(violations({path: source})) == 1
+
+
+def test_a_core_with_asyncio_breaks_two_rules() -> None:
+    assert len(violations({"core/x.py": "import asyncio", "core/y.py": "import pyspark"})) == 4
+
+
+def test_a_violation_names_file_line_and_import() -> None:
+    sources = {"models/x.py": "import math", "sim/x.py": "import math\n\nfrom cubecast.live.member import Member\n"}
+    assert violations(sources) == ["sim/x.py:3: sim may not import cubecast.live.member.Member"]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("core/compiled.py", "import numba\nfrom numba.extending import overload"),
+        ("core/x.py", "from cubecast.core.random import uniform"),
+        ("core/x.py", "from cubecast.core import random\nfrom cubecast.errors import LocalProtocolError"),
+        ("core/stability/x.py", "from .. import bits\nfrom . import coord"),
+        ("trace.py", "from cubecast.errors import LocalProtocolError"),
+        ("networks/x.py", "from numpy.random import Generator"),
+        ("sim/x.py", "import time\nfrom cubecast import trace\nfrom cubecast.networks.network import Network"),
+        ("lab/spark.py", "from pyspark.sql import SparkSession\nfrom cubecast.sim import simulate"),
+        ("lab/spark/jobs.py", "import pyspark"),
+        ("wire/x.py", "from cubecast.core.mail import DATA"),
+        ("live/x.py", "import asyncio\nfrom cubecast.wire import frames"),
+        ("cli.py", "from cubecast import __version__\nfrom cubecast.live import member\nfrom cubecast.lab import plan"),
+        ("__init__.py", "from cubecast.sim import simulate"),
+    ],
+)
+def test_an_import_that_keeps_the_rules_is_left_alone(path: str, source: str) -> None:
+    assert violations({path: source}) == []
