@@ -1,0 +1,32 @@
+"""Checks shared by the formulas: an impossible value gets one line that names it and says what is possible."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from cubecast.errors import LocalProtocolError
+
+
+def require_whole(name: str, value: object, *, least: int, most: int | None = None) -> None:
+    """Accept a whole number in least…most; a bool is no number here."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole and least <= cast(int, value) <= (math.inf if most is None else most):
+        return
+    reach = f"{least} or more" if most is None else f"{least} to {most}"
+    raise LocalProtocolError(f"{name}={value!r}: give a whole number, {reach}")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Accept a finite number above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise LocalProtocolError(f"{name}={value!r}: give a finite number above 0")
+
+
+def require_probability(name: str, value: float, *, zero: bool, one: bool) -> None:
+    """Accept a probability; `zero` and `one` say whether the ends belong."""
+    above = value >= 0 if zero else value > 0
+    below = value <= 1 if one else value < 1
+    if not (above and below):
+        left, right = "[" if zero else "(", "]" if one else ")"
+        raise LocalProtocolError(f"{name}={value!r}: give a probability in {left}0, 1{right}")

@@ -1,0 +1,238 @@
+"""What one stability round costs: guo Tables 4.1, 4.2 and 5.2, cube Fig 7, as functions.
+
+What is counted, with no loss, no repetition and no membership change:
+
+| word | meaning |
+|---|---|
+| unicast | one logical point-to-point send, whatever the number of links it crosses |
+| multicast | one logical send to the whole group, counted once |
+| copies | unicasts + (n − 1) per multicast: the sends of a network without multicast |
+| step | one message after another on the longest chain of a round; a gossip step is one step interval |
+| bytes | size of every logical send, a multicast once |
+| copied bytes | the same for copies |
+| processed | messages a member sends plus receives; a multicast is also received by its sender (guo §4.2.1) |
+
+Every cost says how far it can be trusted (`Kind`): exact, or an upper bound; gossip is random, so its bound holds with
+probability 1 − P_incomplete. The orders of growth as printed are in `orders`.
+
+Sizes (guo §5.2): header 32 B, sequence number 4 B, START is a header, ACK and INFO carry m numbers; Gossip and
+CubeFullDist add a bitmap of ceil(n/8) and a round number of 4 B.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cubecast.errors import LocalProtocolError
+from cubecast.models import trees
+from cubecast.models.checks import require_probability, require_whole
+from cubecast.models.gossip_chain import GossipChain
+
+HEADER_BYTES = 32
+SEQUENCE_BYTES = 4
+ROUND_NUMBER_BYTES = 4
+
+
+class Kind(enum.Enum):
+    """How far a figure can be trusted."""
+
+    EXACT = "exact"
+    UPPER_BOUND = "upper bound"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """What the counts depend on: n, m, the gossip subset p, the tree's branching factor b and S_Gossip's groups."""
+
+    members: int
+    senders: int
+    subset: int = 1
+    degree: int = 3
+    local_group: int = 50
+    controllers: int = 2
+    p_incomplete: float = 1e-3
+
+    def __post_init__(self) -> None:
+        require_whole("members", self.members, least=2)
+        require_whole("senders", self.senders, least=1, most=self.members)
+        require_whole("subset", self.subset, least=1, most=self.members - 1)
+        require_whole("degree", self.degree, least=1)
+        require_whole("local_group", self.local_group, least=2)
+        require_whole("controllers", self.controllers, least=1, most=self.local_group)
+        require_probability("p_incomplete", self.p_incomplete, zero=False, one=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundCost:
+    """One round of one protocol."""
+
+    protocol: str
+    kind: Kind
+    unicasts: int
+    multicasts: int
+    steps: int
+    sent_bytes: int
+    copies: int
+    copied_bytes: int
+
+
+def start_bytes() -> int:
+    """A START message has an empty body."""
+    return HEADER_BYTES
+
+
+def array_bytes(senders: int) -> int:
+    """An ACK or INFO message: one sequence number a sender."""
+    return HEADER_BYTES + SEQUENCE_BYTES * senders
+
+
+def gossip_bytes(members: int, senders: int) -> int:
+    """A Gossip or CubeFullDist message: 36 + 4m + ceil(n/8) (guo §5.2)."""
+    return array_bytes(senders) + ROUND_NUMBER_BYTES + math.ceil(members / 8)
+
+
+def round_cost(protocol: str, group: Group) -> RoundCost:
+    """The cost of one round; `PROTOCOLS` lists the names."""
+    if protocol not in _COSTS:
+        raise LocalProtocolError(f"protocol={protocol!r}: choose one of {', '.join(PROTOCOLS)}")
+    return _COSTS[protocol](group)
+
+
+def _cost(group: Group, protocol: str, kind: Kind, steps: int, *sends: tuple[int, int, int]) -> RoundCost:
+    """Add up `sends`, each (unicasts, multicasts, bytes a message)."""
+    others = group.members - 1
+    return RoundCost(
+        protocol=protocol,
+        kind=kind,
+        unicasts=sum(unicasts for unicasts, _, _ in sends),
+        multicasts=sum(multicasts for _, multicasts, _ in sends),
+        steps=steps,
+        sent_bytes=sum((unicasts + multicasts) * size for unicasts, multicasts, size in sends),
+        copies=sum(unicasts + multicasts * others for unicasts, multicasts, _ in sends),
+        copied_bytes=sum((unicasts + multicasts * others) * size for unicasts, multicasts, size in sends),
+    )
+
+
+def _collected(group: Group, protocol: str, steps: int) -> RoundCost:
+    """START multicast, n − 1 ACKs, INFO multicast: CoordP, S_CoordP and S_Train (guo §4.2.1, §4.3.1, §4.3.2)."""
+    array = array_bytes(group.senders)
+    sends = ((0, 1, start_bytes()), (group.members - 1, 0, array), (0, 1, array))
+    return _cost(group, protocol, Kind.EXACT, steps, *sends)
+
+
+def _coord(group: Group) -> RoundCost:
+    return _collected(group, "coord", 3)
+
+
+def _s_coord(group: Group) -> RoundCost:
+    return _collected(group, "s_coord", trees.height(group.members, group.degree) + 2)
+
+
+def _s_train(group: Group) -> RoundCost:
+    return _collected(group, "s_train", trees.train_steps(group.members, group.degree))
+
+
+def _full_dist(group: Group) -> RoundCost:
+    """n multicasts of INFO (guo §4.2.2)."""
+    return _cost(group, "full_dist", Kind.EXACT, 2, (0, group.members, array_bytes(group.senders)))
+
+
+def _train(group: Group) -> RoundCost:
+    """ACK once round the group, INFO once round (guo §4.2.3)."""
+    hops = 2 * group.members
+    return _cost(group, "train", Kind.EXACT, hops, (hops, 0, array_bytes(group.senders)))
+
+
+def gossip_step_cost(group: Group) -> RoundCost:
+    """One step of Gossip: every member sends to p others. Exact, unlike the number of steps."""
+    size = gossip_bytes(group.members, group.senders)
+    return _cost(group, "gossip", Kind.EXACT, 1, (group.members * group.subset, 0, size))
+
+
+def _gossip(group: Group) -> RoundCost:
+    """Steps from the chain of guo §4.2.5 for the group's P_incomplete, then one INFO multicast (optimised ending)."""
+    steps = _gossip_steps(group.members, group.subset, group.p_incomplete)
+    size = gossip_bytes(group.members, group.senders)
+    sends = ((steps * group.members * group.subset, 0, size), (0, 1, array_bytes(group.senders)))
+    return _cost(group, "gossip", Kind.UPPER_BOUND, steps, *sends)
+
+
+def _gossip_steps(members: int, subset: int, p_incomplete: float) -> int:
+    if members < 2:
+        return 0
+    chain = GossipChain(members=members, subset=min(subset, members - 1))
+    return math.ceil(chain.steps_for(p_incomplete))
+
+
+def _s_gossip(group: Group) -> RoundCost:
+    """Local groups gossip, then the controllers among themselves, then one INFO multicast (guo §4.3.3).
+
+    The bitmap of the first phase covers a local group, that of the second the local groups. P_incomplete is shared
+    equally among all the gossips, since each must be complete.
+    """
+    local_groups = math.ceil(group.members / group.local_group)
+    local = min(group.local_group, group.members)
+    controllers = local_groups * min(group.controllers, local) if local_groups > 1 else 0
+    share = group.p_incomplete / (local_groups + 1 if local_groups > 1 else 1)
+    phase_one = _gossip_steps(local, group.subset, share)
+    phase_two = _gossip_steps(controllers, group.subset, share)
+    local_subset, controller_subset = min(group.subset, local - 1), min(group.subset, max(controllers - 1, 0))
+    sends = (
+        (phase_one * group.members * local_subset, 0, gossip_bytes(local, group.senders)),
+        (phase_two * controllers * controller_subset, 0, gossip_bytes(local_groups, group.senders)),
+        (0, 1, array_bytes(group.senders)),
+    )
+    return _cost(group, "s_gossip", Kind.UPPER_BOUND, phase_one + phase_two, *sends)
+
+
+def _cube_full_dist(group: Group) -> RoundCost:
+    """With d = ceil(log2 n): after k iterations a member knows all within distance k; d iterations, one last send.
+
+    At most d neighbours are sent to d + 1 times. Equality holds when n is a power of two and all links are equally
+    slow; a member that hears a full bitmap early sends less.
+    """
+    dimension = math.ceil(math.log2(group.members))
+    unicasts = group.members * dimension * (dimension + 1)
+    size = gossip_bytes(group.members, group.senders)
+    return _cost(group, "cube_full_dist", Kind.UPPER_BOUND, dimension, (unicasts, 0, size))
+
+
+_COSTS: dict[str, Callable[[Group], RoundCost]] = {
+    "coord": _coord,
+    "full_dist": _full_dist,
+    "train": _train,
+    "gossip": _gossip,
+    "s_coord": _s_coord,
+    "s_train": _s_train,
+    "s_gossip": _s_gossip,
+    "cube_full_dist": _cube_full_dist,
+}
+PROTOCOLS = tuple(_COSTS)
+
+
+def messages_processed(protocol: str, group: Group) -> trees.IntArray:
+    """Messages every rank sends plus receives in a round, exactly (Table 4.1; a multicast reaches its sender too)."""
+    n = group.members
+    if protocol == "coord":
+        return np.array([n + 3] + [3] * (n - 1), dtype=np.int64)
+    if protocol == "full_dist":
+        return np.full(n, n + 1, dtype=np.int64)
+    if protocol == "train":
+        return np.full(n, 4, dtype=np.int64)
+    if protocol not in {"s_coord", "s_train"}:
+        raise LocalProtocolError(
+            f"protocol={protocol!r}: only coord, full_dist, train, s_coord and s_train have exact counts"
+        )
+    children = trees.child_counts(n, group.degree)
+    ranks = np.arange(n)
+    # START and INFO received by all; the root sends those two, any other member one ACK.
+    processed = np.where(ranks == 0, 4, 3)
+    if protocol == "s_coord":
+        return processed + children
+    is_younger = (ranks > 0) & ((ranks - 1) % group.degree > 0)
+    return processed + (children > 0) + is_younger

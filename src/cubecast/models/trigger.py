@@ -1,0 +1,146 @@
+"""When to start a stability round so that the output buffer does not overflow (guo ch. 6).
+
+A member with room for g messages sends r messages a second; a round takes f seconds (the TPR); at its end the share α
+of the X messages that were there at its start is released. The fewest rounds come from the largest X with
+
+    X + r·f ≤ g   (6.2)        (1 − α)·X + 2·r·f ≤ g   (6.3)
+
+so X = min(g − r·f, (g − 2·r·f)/(1 − α)), and g − r·f for α = 1.
+
+Departure: 6.3 looks two rounds ahead only. When a round releases fewer messages than are sent meanwhile, rounds
+follow each other at once and the buffer creeps up to r·f/α at the start of a round; if r·f·(1 + 1/α) > g it overflows
+some rounds later, although X satisfies the paper. That is a verdict of its own here, and `peak_course` shows it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from cubecast.errors import LocalProtocolError
+from cubecast.models.checks import require_positive, require_probability, require_whole
+
+# Below this share a round releases less than one message of any real buffer.
+NOTHING_STABLE = 1e-6
+
+
+class Verdict(enum.Enum):
+    """What the formula says of a case."""
+
+    FEASIBLE = "feasible"
+    OVERFLOWS_LATER = "overflows later"
+    INFEASIBLE = "infeasible"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerCase:
+    """A buffer and its load. `buffer_messages` is g, `rate_per_s` r, `round_s` f, `stable_fraction` α."""
+
+    buffer_messages: int
+    rate_per_s: float
+    round_s: float
+    stable_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_whole("buffer_messages", self.buffer_messages, least=1)
+        require_positive("rate_per_s", self.rate_per_s)
+        require_positive("round_s", self.round_s)
+        require_positive("rate_per_s · round_s", self.sent_in_round)
+        require_probability("stable_fraction", self.stable_fraction, zero=True, one=True)
+
+    @property
+    def sent_in_round(self) -> float:
+        """Q = r·f, the messages sent while one round runs."""
+        return self.rate_per_s * self.round_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trigger:
+    """The answer. `level` is X, None when no X exists; `sentence` tells the user what to do."""
+
+    case: TriggerCase
+    verdict: Verdict
+    level: float | None
+    sentence: str
+
+    @property
+    def level_messages(self) -> int:
+        """X in whole messages; 0 means that a round starts as soon as the last one ended."""
+        if self.level is None:
+            raise LocalProtocolError(self.sentence)
+        return math.floor(self.level)
+
+    def rounds_for(self, messages: float) -> float:
+        """T(X) = K/(α·X), the rounds needed for K messages (guo ch. 6); infinite when nothing is ever released."""
+        require_positive("messages", messages)
+        if self.level is None:
+            raise LocalProtocolError(self.sentence)
+        released = self.case.stable_fraction * self.level
+        return messages / released if released > 0 else math.inf
+
+
+def trigger(case: TriggerCase) -> Trigger:
+    """The optimal X for a case, with its verdict."""
+    sent = case.sent_in_round
+    if 2 * sent > case.buffer_messages:
+        return Trigger(case=case, verdict=Verdict.INFEASIBLE, level=None, sentence=_infeasible_sentence(case))
+    level = _optimal_level(case)
+    if _overflows_later(case):
+        sentence = _overflows_later_sentence(case, level)
+        return Trigger(case=case, verdict=Verdict.OVERFLOWS_LATER, level=level, sentence=sentence)
+    sentence = f"start a round when the output buffer holds {math.floor(level)} of {case.buffer_messages} messages"
+    return Trigger(case=case, verdict=Verdict.FEASIBLE, level=level, sentence=sentence)
+
+
+def _optimal_level(case: TriggerCase) -> float:
+    one_round = case.buffer_messages - case.sent_in_round
+    if case.stable_fraction == 1:
+        return one_round
+    two_rounds = (case.buffer_messages - 2 * case.sent_in_round) / (1 - case.stable_fraction)
+    return min(one_round, two_rounds)
+
+
+def _overflows_later(case: TriggerCase) -> bool:
+    """Whether the level r·f/α, to which back-to-back rounds tend, leaves no room for one more round."""
+    return case.sent_in_round * (1 + case.stable_fraction) > case.stable_fraction * case.buffer_messages
+
+
+def _infeasible_sentence(case: TriggerCase) -> str:
+    buffer, rate, seconds = case.buffer_messages, case.rate_per_s, case.round_s
+    return (
+        f"2·r·f = {2 * case.sent_in_round:g} messages do not fit a buffer of {buffer}: take a buffer of "
+        f"{math.ceil(2 * case.sent_in_round)} messages, or send at most {buffer / (2 * seconds):.4g}/s, "
+        f"or make a round faster than {buffer / (2 * rate):.4g} s"
+    )
+
+
+def _overflows_later_sentence(case: TriggerCase, level: float) -> str:
+    start = f"X = {math.floor(level)} lasts two rounds, not for ever"
+    if case.stable_fraction < NOTHING_STABLE:
+        return f"{start}: next to nothing is ever released; repair losses so that the stable fraction is above 0"
+    needed = case.sent_in_round * (1 + 1 / case.stable_fraction)
+    ease = case.buffer_messages / needed
+    return (
+        f"{start}: each round releases {case.stable_fraction:.0%} only; take a buffer of {math.ceil(needed)} messages, "
+        f"or send at most {case.rate_per_s * ease:.4g}/s, or make a round faster than {case.round_s * ease:.4g} s"
+    )
+
+
+def peak_course(case: TriggerCase, level: float, rounds: int) -> list[float]:
+    """Messages held at the end of each round, before release, if senders never stop (the fluid model of guo ch. 6)."""
+    require_positive("level", level)
+    require_whole("rounds", rounds, least=1, most=1_000_000)
+    held, peaks = level, []
+    for _ in range(rounds):
+        peaks.append(held + case.sent_in_round)
+        held = max(level, (1 - case.stable_fraction) * held + case.sent_in_round)
+    return peaks
+
+
+def worked_case(stable_fraction: float) -> list[Trigger]:
+    """Figs 6.1 (α = 1) and 6.2 (α = 0.2): 320 kB of 500 B messages, so g = 640; f = 2 s; r = 10, 20, … 100 a second."""
+    return [
+        trigger(TriggerCase(buffer_messages=640, rate_per_s=rate, round_s=2.0, stable_fraction=stable_fraction))
+        for rate in range(10, 101, 10)
+    ]
