@@ -21,12 +21,16 @@ def read_graphml(path: Path) -> tuple[list[str], list[WrittenCable]]:
         root = ElementTree.fromstring(path.read_bytes())
     except ElementTree.ParseError as error:
         raise LocalProtocolError(f"{path}: not readable as GraphML: {error}") from None
-    keys = [key for key in root.iterfind("{*}key") if key.get("attr.name") in _ATTRIBUTES]
-    names = {key.get("id", ""): key.get("attr.name", "") for key in keys if key.get("for") in ("edge", "all")}
+    keys = [key for key in root.iterfind("{*}key") if _is_for_cables(key)]
+    names = {key.get("id", ""): key.get("attr.name", "") for key in keys}
     defaults = {key.get("attr.name", ""): text for key in keys if (text := _text(key.find("{*}default")))}
     labels = [node.get("id", "") for node in root.iterfind(".//{*}node")]
     edges = root.iterfind(".//{*}edge")
     return labels, [_cable(path, edge, names, defaults, number) for number, edge in enumerate(edges, start=1)]
+
+
+def _is_for_cables(key: Element) -> bool:
+    return key.get("attr.name") in _ATTRIBUTES and key.get("for", "all") in ("edge", "all")
 
 
 def _cable(path: Path, edge: Element, names: dict[str, str], defaults: dict[str, str], number: int) -> WrittenCable:

@@ -31,6 +31,9 @@ from cubecast.networks.delays import DelayDistribution
 # Keeps the draws of a network apart from every other use of the same seed.
 _NETWORK_STREAM = 0x6E6574
 
+# Routes take two tables of two bytes for every pair of nodes: 2 GiB each at this size.
+NODES_MAX = 32_768
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCosts:

@@ -29,11 +29,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, dijkstra
 
 from cubecast.errors import LocalProtocolError
-from cubecast.networks.network import Network
+from cubecast.networks.network import NODES_MAX, Network
 
 NO_PORT = 65535
-# Two tables of two bytes for every pair of nodes, 2 GiB each.
-NODES_MAX = 32_768
 # Destinations a call of Dijkstra, which takes 12 bytes for each pair of nodes in it.
 _BLOCK = 256
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks import flat, from_file, random_graph, regular, wan_tree
-from cubecast.networks.network import Network
+from cubecast.networks.network import NODES_MAX, Network
 from cubecast.networks.options import Options
 
 
@@ -71,8 +71,12 @@ def build_network(spec: str, *, members: int, seed: int) -> Network:
     if members < 2:
         raise LocalProtocolError(f"{members} members: a group needs at least 2")
     name, _, words = spec.partition(":")
-    if name not in _KINDS:
+    if name not in _KINDS or not spec.isprintable():
         raise LocalProtocolError(f"unknown network {spec!r}: choose one of {', '.join(_KINDS)}")
+    if name != "flat" and members > NODES_MAX:
+        raise LocalProtocolError(
+            f"{members} members in network {spec}: networks with links reach {NODES_MAX}, use flat for larger groups"
+        )
     kind = _KINDS[name]
     values = {"path": words} if name == "file" else _parse_words(spec, words, kind.keys)
     return kind.build(Options(name=spec, values=values, members=members, seed=seed))

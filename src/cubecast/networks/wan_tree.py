@@ -14,7 +14,7 @@ import numpy as np
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import NS_PER_MS, constant
-from cubecast.networks.network import Network, NodeCosts, every_node_hosts, from_cables, generator_for
+from cubecast.networks.network import NODES_MAX, Network, NodeCosts, every_node_hosts, from_cables, generator_for
 from cubecast.networks.options import Options
 from cubecast.networks.regular import tree_cables
 
@@ -35,9 +35,10 @@ COSTS = NodeCosts(
 
 def from_options(options: Options) -> Network:
     nodes = options.whole_number("nodes", options.members)
-    if nodes < options.members:
+    if not options.members <= nodes <= NODES_MAX:
         raise LocalProtocolError(
-            f"nodes={nodes} in network {options.name}: give at least {options.members}, one a member"
+            f"nodes={nodes} in network {options.name}: give at least {options.members}, one a member, "
+            f"and at most {NODES_MAX}"
         )
     cables = tree_cables(
         np.arange(nodes - 1) // CHILDREN, options.delay(DELAY), options.bandwidth_bps(BANDWIDTH_BPS), options.seed
