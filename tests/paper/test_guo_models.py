@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cubecast.core.overlays import hypercube
 from cubecast.models import complexity, orders, trees
 from cubecast.models.complexity import Group, Kind, gossip_bytes, messages_processed, round_cost
 from cubecast.models.failure import k_fail, k_fail_within
@@ -160,6 +161,17 @@ def test_cube_full_dist_bound_is_met_by_a_complete_cube_in_lockstep(dimension: i
     cost = round_cost("cube_full_dist", Group(members=n, senders=1))
     played = printed.play_cube_full_dist(n, edges)
     assert (cost.unicasts, cost.steps) == (played.unicasts, played.steps)
+
+
+@pytest.mark.parametrize("n", [*range(2, 36), 63, 65, 100])
+def test_cube_full_dist_bound_holds_in_incomplete_cubes(n: int) -> None:
+    """Degree and diameter are at most ceil(log2 n) (cube §3.3)."""
+    cube = hypercube(n)
+    owner = np.repeat(np.arange(n), np.diff(cube.offsets))
+    edges = [(int(i), int(j)) for i, j in zip(owner, cube.neighbours, strict=True) if i < j]
+    cost, played = round_cost("cube_full_dist", Group(members=n, senders=1)), printed.play_cube_full_dist(n, edges)
+    assert played.unicasts <= cost.unicasts
+    assert played.steps <= cost.steps
 
 
 @pytest.mark.parametrize("row", orders.TABLE_5_2[:3] + orders.TABLE_5_2[4:6], ids=lambda row: row.protocol)

@@ -145,6 +145,23 @@ def test_trigger_that_lasts_two_rounds_only_is_told_apart() -> None:
     assert answer.rounds_for(3000) == pytest.approx(3000 / (0.2 * 300))
 
 
+def test_trigger_lasts_up_to_the_level_that_back_to_back_rounds_tend_to() -> None:
+    """r·f·(1 + 1/α) = 300 for r·f = 100, α = 0.5; the buffer that just holds it and one a little too small."""
+
+    def answer(rate: float) -> tuple[Verdict, float]:
+        case = TriggerCase(buffer_messages=300, rate_per_s=rate, round_s=1.0, stable_fraction=0.5)
+        found = trigger(case)
+        assert found.level is not None
+        return found.verdict, max(peak_course(case, found.level, 100))
+
+    verdict, peak = answer(100.0)
+    assert verdict is Verdict.FEASIBLE
+    assert peak == pytest.approx(300)
+    verdict, peak = answer(101.0)
+    assert verdict is Verdict.OVERFLOWS_LATER
+    assert peak > 300
+
+
 def test_trigger_without_release_never_lasts() -> None:
     answer = trigger(TriggerCase(buffer_messages=640, rate_per_s=10.0, round_s=2.0, stable_fraction=0.0))
     assert answer.verdict is Verdict.OVERFLOWS_LATER
@@ -192,6 +209,16 @@ def test_search_to_the_edge_reaches_further_than_as_printed() -> None:
     assert edge.high_s >= printed.high_s
     assert 3 <= edge.low_s < 3 + PLAN.stride_s
     assert 12.9 - PLAN.stride_s < edge.high_s <= 12.9
+
+
+def test_search_doubles_its_strides_and_then_halves_them() -> None:
+    plan = SearchPlan(shortest_s=0, longest_s=100, resolution_s=1, stride_s=1, tolerance=0.1)
+    window = run_search(plan, lambda x: 10.0 if x >= 30 else 40.0 - x)
+    asked = [window.best_s - measured.step_s for measured in window.measurements]
+    below = asked[asked.index(0.0) + 1 :]
+    # Strides of 1, 2, 4, 8, 16 and 32 s stay above 30 s; 64 leaves the range unasked; then 32 misses, and the printed loop ends.
+    assert below[:6] == pytest.approx([1, 3, 7, 15, 31, 63])
+    assert window.low_s == pytest.approx(window.best_s - 63)
 
 
 def test_search_averages_noise_away() -> None:
