@@ -1,4 +1,4 @@
-"""Reliable, causally ordered multicast that knows when a message is everywhere, and the laboratory to choose it with."""
+"""Reliable, causally ordered multicast that knows when a message is everywhere, and the laboratory to choose it in."""
 
 from __future__ import annotations
 
