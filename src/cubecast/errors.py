@@ -21,3 +21,7 @@ class RemoteProtocolError(CubecastError):
 
 class PlanError(CubecastError):
     """A study's plan cannot be run as written."""
+
+
+class SimulationError(CubecastError):
+    """A run could not end: the message names its seed and the command that replays it."""

@@ -1,0 +1,93 @@
+"""Sets of ranks as rows of 64-bit words: who was heard (G, W), who is a member."""
+
+import numpy as np
+
+from cubecast.core.compiled import jit
+
+_ONE = np.uint64(1)
+_ZERO = np.uint64(0)
+
+
+def words_for(members: int) -> int:
+    """How many words a set of that many ranks takes."""
+    return (members + 63) // 64
+
+
+@jit
+def bit(rank):
+    """The word with only this rank's bit."""
+    return _ONE << np.uint64(rank & 63)
+
+
+@jit
+def add(words, rank):
+    """Put a rank into the set."""
+    words[rank >> 6] |= bit(rank)
+
+
+@jit
+def discard(words, rank):
+    """Take a rank out of the set."""
+    words[rank >> 6] &= ~bit(rank)
+
+
+@jit
+def contains(words, rank):
+    """Is the rank in the set?"""
+    return (words[rank >> 6] & bit(rank)) != _ZERO
+
+
+@jit
+def clear(words):
+    """Make the set empty."""
+    for k in range(words.shape[0]):
+        words[k] = _ZERO
+
+
+@jit
+def only(words, rank):
+    """Make the set hold this rank alone."""
+    clear(words)
+    add(words, rank)
+
+
+@jit
+def copy(words, other):
+    """Make the set equal to another."""
+    for k in range(words.shape[0]):
+        words[k] = other[k]
+
+
+@jit
+def merge(words, other):
+    """Put every rank of another set into this one."""
+    for k in range(words.shape[0]):
+        words[k] |= other[k]
+
+
+@jit
+def covers(words, wanted):
+    """Does the set hold every rank of `wanted`?"""
+    for k in range(words.shape[0]):
+        if (wanted[k] & ~words[k]) != _ZERO:
+            return False
+    return True
+
+
+@jit
+def lowest(words):
+    """The smallest rank of the set, or −1 when it is empty."""
+    for k in range(words.shape[0]):
+        if words[k] != _ZERO:
+            for place in range(64):
+                if (words[k] >> np.uint64(place)) & _ONE != _ZERO:
+                    return k * 64 + place
+    return -1
+
+
+def full(rows: int, members: int) -> np.ndarray:
+    """One set per row, each holding all ranks 0 … members−1."""
+    words = np.zeros((rows, words_for(members)), np.uint64)
+    for rank in range(members):
+        words[:, rank >> 6] |= np.uint64(1) << np.uint64(rank & 63)
+    return words

@@ -1,0 +1,169 @@
+"""The one door to the compiler: `jit`, and the choice of a handler by the class of a state.
+
+Protocol cores and the simulator's loops are plain Python functions decorated with `jit` (or `internal`). Numba
+compiles them and keeps the machine code on disk, so that a second process compiles nothing. With `CUBECAST_JIT=off`
+the decorators do nothing, Numba is never imported, and the same functions run as ordinary Python on NumPy arrays (a
+light live member, a debugger).
+
+**Stale code.** Numba looks only at the file of the function it compiles, not at the files of the functions it calls.
+So compiled code is kept in a directory named by a hash of everything it may contain: the *base* (every source that
+any protocol may call) and, for a protocol, its own file and the protocol files that one imports. Editing a protocol
+compiles that protocol again and nothing else; editing the base compiles everything again. `CUBECAST_CACHE_DIR` says
+where the cache lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+COMPILED = os.environ.get("CUBECAST_JIT", "on").lower() not in {"off", "0", "no", "false"}
+"""Whether `jit` compiles. Read once, before the first decorator runs."""
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_BASE = ("trace.py", "core/*.py", "models/**/*.py", "networks/**/*.py", "sim/**/*.py")
+_NEVER_COMPILED = {"registry.py", "build.py", "faults.py", "result.py", "scenario.py", "simulate.py"}
+"""Files of the base that no compiled code contains, so that a new protocol's line in the registry costs nothing."""
+_PROTOCOLS = _PACKAGE / "core"
+_IMPORT = re.compile(r"^from cubecast\.core\.(\w+)(?:\.(\w+))? import (.*)$", re.MULTILINE)
+
+
+def cache_directory(sources: Iterable[Path] = ()) -> Path:
+    """Where compiled code is kept that contains the base and these protocol files."""
+    digest = hashlib.sha256(_base_hash().encode())
+    for source in sorted(set(sources)):
+        digest.update(source.read_bytes())
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cubecast"
+    return Path(os.environ.get("CUBECAST_CACHE_DIR", default)) / "compiled" / digest.hexdigest()[:16]
+
+
+@cache
+def _base_hash() -> str:
+    digest = hashlib.sha256()
+    for pattern in _BASE:
+        for path in sorted(set(_PACKAGE.glob(pattern))):
+            if path.name in _NEVER_COMPILED:
+                continue
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def protocol_sources(path: Path) -> set[Path]:
+    """The protocol file `path` and those it imports; empty for a file of the base."""
+    if _PACKAGE in path.parents and (_PROTOCOLS not in path.parents or path.parent == _PROTOCOLS):
+        return set()
+    found = {path}
+    for folder, module, names in _IMPORT.findall(path.read_text()):
+        modules = [module] if module else re.findall(r"\w+", names)
+        for imported in (_PROTOCOLS / folder / f"{name}.py" for name in modules):
+            if imported.is_file() and imported not in found:
+                found |= protocol_sources(imported)
+    return found
+
+
+if COMPILED:
+    import numba
+    from numba.extending import overload
+
+    # No reference counts: compiled code only borrows arrays that Python owns, and allocates none. This halves both the
+    # time to compile and the size of the code.
+    _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+
+    @contextmanager
+    def _cached_in(directory: Path) -> Iterator[None]:
+        before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+        numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+
+    def _compile(function: Function, sources: Iterable[Path], **options: Any) -> Function:
+        with _cached_in(cache_directory(sources)):
+            return cast(Function, numba.njit(**(_OPTIONS | options))(function))
+
+    def jit(function: Function) -> Function:
+        """Compile `function` on its first call, or load what an earlier process compiled."""
+        return _compile(function, protocol_sources(Path(function.__code__.co_filename)))
+
+    def internal(function: Function) -> Function:
+        """Like `jit`, for a function that only compiled code calls: it gets no costly wrapper for Python."""
+        return _compile(function, protocol_sources(Path(function.__code__.co_filename)), no_cpython_wrapper=True)
+
+    def pasted(function: Function) -> Function:
+        """Paste `function` into each compiled caller; it is never cached by itself.
+
+        For functions of the base that call handlers of a state: what they contain depends on the protocol.
+        """
+        return cast(Function, numba.njit(**(_OPTIONS | {"cache": False, "inline": "always"}))(function))
+
+    def compiled_for(function: Function, states: Iterable[type]) -> Function:
+        """A twin of `function`, a plain one, cached apart for the protocols of these states."""
+        files = [Path(cast(str, __import__(state.__module__, fromlist=["_"]).__file__)) for state in states]
+        return _compile(function, {source for file in files for source in protocol_sources(file)})
+
+    def compilations(function: Callable[..., Any]) -> tuple[int, int]:
+        """How often this function was loaded from the cache, and how often it had to be compiled."""
+        stats = cast(Any, function).stats
+        return sum(stats.cache_hits.values()), sum(stats.cache_misses.values())
+
+else:
+
+    def jit(function: Function) -> Function:
+        """Leave `function` as ordinary Python."""
+        return function
+
+    internal = pasted = jit
+
+    def compiled_for(function: Function, states: Iterable[type]) -> Function:
+        """The function itself: nothing is compiled, so nothing can be stale."""
+        return function
+
+    def compilations(function: Callable[..., Any]) -> tuple[int, int]:
+        """Nothing is ever compiled."""
+        return 0, 0
+
+
+def chosen_by_state(handlers: dict[type, Callable[..., Any]]) -> Callable[[Function], Function]:
+    """Decorate a function whose first argument is a state: calls go to the handler of the state's class.
+
+    The table may grow after the decoration: a protocol adds itself by one assignment. Compiled callers read the table
+    at compile time and inline the handler. (Passing the handler as an argument instead would defeat the disk cache.)
+    """
+
+    def decorate(stub: Function) -> Function:
+        def plain(state: Any, *rest: Any) -> Any:
+            return handlers[type(state)](state, *rest)
+
+        plain.__name__ = stub.__name__
+        plain.__doc__ = stub.__doc__
+        if COMPILED:
+            _compile_choice(plain, stub, handlers)
+        return cast(Function, plain)
+
+    return decorate
+
+
+def _compile_choice(
+    plain: Callable[..., Any], stub: Callable[..., Any], handlers: dict[type, Callable[..., Any]]
+) -> None:
+    names = ", ".join(stub.__code__.co_varnames[: stub.__code__.co_argcount])
+    # Numba wants the typing function and the implementation to have the stub's own argument names.
+    source = (
+        f"def typing({names}):\n"
+        f"    handler = handlers.get(getattr(state, 'instance_class', None))\n"
+        f"    if handler is not None:\n"
+        f"        return lambda {names}: handler({names})\n"
+    )
+    namespace: dict[str, Any] = {"handlers": handlers}
+    exec(source, namespace)
+    overload(plain)(namespace["typing"])

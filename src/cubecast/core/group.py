@@ -1,0 +1,68 @@
+"""What a member knows of its group, shared by all layers of its stack.
+
+| field    | shape         | meaning                                                                                 |
+|----------|---------------|-----------------------------------------------------------------------------------------|
+| rank     | rows          | the member's rank                                                                       |
+| members  | rows × words  | the current membership as this member sees it: a set of ranks                           |
+| received | rows × m      | R: the member holds every message of sender j up to `received[row, j]`                  |
+| stable   | rows × m      | S: every current member holds every message of sender j up to `stable[row, j]`          |
+
+One row per *local* member: the simulator holds all members of a group (row = rank), a live process holds one.
+`received` and `stable` never decrease; `members` only loses bits between two views.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core import bits
+from cubecast.core.compiled import internal
+
+
+class Group(NamedTuple):
+    """The group as its local members see it."""
+
+    rank: np.ndarray
+    members: np.ndarray
+    received: np.ndarray
+    stable: np.ndarray
+
+
+def new_group(*, members: int, senders: int, ranks: np.ndarray) -> Group:
+    """A group of `members`, seen by the local members `ranks`; nothing received, nothing stable."""
+    rows = len(ranks)
+    return Group(
+        rank=np.asarray(ranks, np.int64),
+        members=bits.full(rows, members),
+        received=np.zeros((rows, senders), np.int32),
+        stable=np.zeros((rows, senders), np.int32),
+    )
+
+
+@internal
+def is_lowest(group, row):
+    """Is this member the lowest rank it believes alive? That one coordinates, leads, is the root."""
+    return bits.lowest(group.members[row]) == group.rank[row]
+
+
+@internal
+def learn_stable(group, row, numbers):
+    """S = max(S, numbers): stability only grows."""
+    for j in range(group.stable.shape[1]):
+        if numbers[j] > group.stable[row, j]:
+            group.stable[row, j] = numbers[j]
+
+
+@internal
+def copy_numbers(target, numbers):
+    """Copy as many numbers as `target` holds. (A loop: slice assignment would need memory management.)"""
+    for j in range(target.shape[0]):
+        target[j] = numbers[j]
+
+
+@internal
+def fold_minimum(minimum, numbers):
+    """M = min(M, numbers)."""
+    for j in range(minimum.shape[0]):
+        if numbers[j] < minimum[j]:
+            minimum[j] = numbers[j]

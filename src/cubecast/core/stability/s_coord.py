@@ -1,0 +1,323 @@
+"""S_Coord: Coord over a tree (cube §2.3, Fig 3; guo §5.2, S_CoordP).
+
+A round: the root multicasts START; leaves ACK their parent with R; an inner member that has every child's ACK sends the
+minimum with its own R to its parent; the root multicasts INFO(S). Ranks fill the tree breadth first.
+
+| field    | shape        | meaning                                                                          |
+|----------|--------------|----------------------------------------------------------------------------------|
+| degree   | –            | children of an inner member                                                      |
+| round    | rows         | the newest round this member knows of                                            |
+| reported | rows         | the newest round in which it sent its ACK (the root: knew S)                     |
+| done     | rows         | the newest round whose S it knows                                                |
+| parent   | rows         | whom it reports to; −1 at the root                                               |
+| children | rows × words | who reports to it                                                                |
+| minimum  | rows × m     | M: the minimum of its own R and its children's ACKs in this round                |
+| acked    | rows × words | whose ACK of this round is in                                                    |
+| informed | rows × words | whose ACK_INFO of this round is in (lossy form)                                  |
+
+Invariants: `done ≤ round`, `reported ≤ round`; `minimum` is at most R of every live member below a child in `acked`.
+
+The paper's tree does not survive a crash. Here a member knows its ancestors (guo §5.2): it reports to the nearest
+live one, or, without any, to the lowest live rank, which is then the root; `parent` and `children` follow the
+membership and an ACK is sent again to a new parent. A new root runs the unfinished round again. Lossy form
+(`repeat_ns > 0`), per edge: a parent repeats START to children whose ACK is missing and INFO to those whose ACK_INFO
+is missing; a child that has reported answers a repeated START with its ACK.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core import bits
+from cubecast.core.compiled import internal
+from cubecast.core.group import Group, copy_numbers, fold_minimum, is_lowest, learn_stable
+from cubecast.core.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    multicast,
+    send,
+    set_timer,
+)
+from cubecast.core.overlays import tree_parent
+
+START, ACK, INFO, ACK_INFO = range(4)
+NEXT_ROUND, REPEAT = range(2)
+
+
+class SCoordState(NamedTuple):
+    """S_Coord, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    members: int
+    degree: int
+    round: np.ndarray
+    reported: np.ndarray
+    done: np.ndarray
+    parent: np.ndarray
+    children: np.ndarray
+    minimum: np.ndarray
+    acked: np.ndarray
+    informed: np.ndarray
+
+
+def new_state(group: Group, *, members: int, degree: int, delta_ns: int, repeat_ns: int) -> SCoordState:
+    """S_Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
+    rows = len(group.rank)
+    state = SCoordState(
+        group=group,
+        delta_ns=delta_ns,
+        repeat_ns=repeat_ns,
+        members=members,
+        degree=degree,
+        round=np.zeros(rows, np.int64),
+        reported=np.zeros(rows, np.int64),
+        done=np.zeros(rows, np.int64),
+        parent=np.zeros(rows, np.int64),
+        children=np.zeros_like(group.members),
+        minimum=np.zeros_like(group.received),
+        acked=np.zeros_like(group.members),
+        informed=np.zeros_like(group.members),
+    )
+    for row, rank in enumerate(group.rank):
+        state.parent[row] = -1 if rank == 0 else (rank - 1) // degree
+        for child in range(rank * degree + 1, min(rank * degree + degree + 1, members)):
+            bits.add(state.children[row], child)
+    return state
+
+
+@internal
+def start(state, row, now_ns, mail):
+    """The root opens the first round."""
+    if is_lowest(state.group, row):
+        _open_round(state, row, mail, 1)
+
+
+@internal
+def receive(state, row, now_ns, mail, slot):
+    """Fig 3, lines 2–4, 5–20 and 21–25."""
+    kind = mail.heads[slot].kind
+    if kind == START:
+        _on_start(state, row, mail, slot)
+    elif kind == ACK:
+        _on_ack(state, row, mail, slot)
+    elif kind == INFO:
+        _on_info(state, row, mail, slot)
+    else:
+        _on_ack_info(state, row, mail, slot)
+
+
+@internal
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Δ is over, or it is time to repeat what was not answered."""
+    if timer == NEXT_ROUND:
+        if is_lowest(state.group, row) and state.done[row] == tag:
+            unfinished = state.round[row] > tag
+            _open_round(state, row, mail, state.round[row] if unfinished else tag + 1)
+    elif state.round[row] == tag:
+        _repeat(state, row, mail)
+
+
+@internal
+def on_leave(state, row, now_ns, mail, rank):
+    """Follow the new tree, report to a new parent, lead when nobody else is left to."""
+    before = state.parent[row]
+    was_informed = bits.covers(state.informed[row], state.children[row])
+    _rebuild_edges(state, row)
+    unfinished = state.done[row] < state.round[row]
+    if state.parent[row] == -1:
+        _lead(state, row, mail, before, unfinished, was_informed)
+    elif state.parent[row] != before and unfinished and state.reported[row] == state.round[row]:
+        _report(state, row, mail)
+    _report_if_collected(state, row, mail)
+
+
+@internal
+def _lead(state, row, mail, before, unfinished, was_informed):
+    """Go on as the root: as before, or in place of the one that left."""
+    if before != -1:
+        if unfinished:
+            state.reported[row] = state.round[row] - 1  # what it reported went to the old root
+            _open_round(state, row, mail, state.round[row])
+        else:
+            set_timer(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+    elif not unfinished and state.repeat_ns > 0 and not was_informed:
+        _wait_if_informed(state, row, mail)
+
+
+@internal
+def _live_parent(state, row, rank):
+    """The nearest ancestor alive; without one the lowest rank alive; −1 for that one itself."""
+    lowest = bits.lowest(state.group.members[row])
+    if rank == lowest:
+        return -1
+    ancestor = rank
+    while ancestor > 0:
+        ancestor = tree_parent(ancestor, state.degree)
+        if bits.contains(state.group.members[row], ancestor):
+            return ancestor
+    return lowest
+
+
+@internal
+def _rebuild_edges(state, row):
+    me = state.group.rank[row]
+    state.parent[row] = _live_parent(state, row, me)
+    bits.clear(state.children[row])
+    for rank in range(state.members):
+        if bits.contains(state.group.members[row], rank) and _live_parent(state, row, rank) == me:
+            bits.add(state.children[row], rank)
+
+
+@internal
+def _open_round(state, row, mail, number):
+    """At the root: tell everyone that the round began."""
+    _enter_round(state, row, mail, number)
+    multicast(mail, _draft_bare(state, mail, START, number))
+    _report_if_collected(state, row, mail)
+
+
+@internal
+def _enter_round(state, row, mail, number):
+    if number <= state.round[row]:
+        return
+    state.round[row] = number
+    copy_numbers(state.minimum[row], state.group.received[row])
+    bits.clear(state.acked[row])
+    bits.clear(state.informed[row])
+    begin_round(mail, number)
+    if state.repeat_ns > 0:
+        set_timer(mail, REPEAT, number, state.repeat_ns)
+
+
+@internal
+def _catch_up(state, row, mail, number):
+    """Enter a round that others are in already; a root that was behind opens it for everyone."""
+    if number > state.round[row]:
+        _enter_round(state, row, mail, number)
+        if state.parent[row] == -1:
+            multicast(mail, _draft_bare(state, mail, START, number))
+
+
+@internal
+def _on_start(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    if number < state.round[row]:
+        # A newly risen root can be behind: tell it the round that is under way.
+        send(mail, _draft_bare(state, mail, START, state.round[row]), mail.heads[slot].source)
+        return
+    _catch_up(state, row, mail, number)
+    if state.reported[row] == number:
+        _report(state, row, mail)
+    else:
+        _report_if_collected(state, row, mail)
+
+
+@internal
+def _on_ack(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    _catch_up(state, row, mail, number)
+    if number == state.round[row] and state.reported[row] < number:
+        fold_minimum(state.minimum[row], mail.numbers[slot])
+        bits.add(state.acked[row], mail.heads[slot].source)
+        _report_if_collected(state, row, mail)
+
+
+@internal
+def _report_if_collected(state, row, mail):
+    if state.reported[row] == state.round[row] or not bits.covers(state.acked[row], state.children[row]):
+        return
+    state.reported[row] = state.round[row]
+    if state.parent[row] == -1:
+        _conclude(state, row, mail)
+    else:
+        _report(state, row, mail)
+
+
+@internal
+def _report(state, row, mail):
+    if state.parent[row] >= 0:
+        send(mail, _draft_array(state, mail, ACK, state.round[row], state.minimum[row]), state.parent[row])
+
+
+@internal
+def _conclude(state, row, mail):
+    """At the root, with every child's ACK: S is known."""
+    number = state.round[row]
+    learn_stable(state.group, row, state.minimum[row])
+    if number > state.done[row]:
+        state.done[row] = number
+        end_round(mail, number)
+    multicast(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
+    if state.repeat_ns > 0:
+        _wait_if_informed(state, row, mail)
+    else:
+        set_timer(mail, NEXT_ROUND, number, state.delta_ns)
+
+
+@internal
+def _wait_if_informed(state, row, mail):
+    if bits.covers(state.informed[row], state.children[row]):
+        set_timer(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+
+
+@internal
+def _on_info(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    learn_stable(state.group, row, mail.numbers[slot])
+    _enter_round(state, row, mail, number)
+    if number > state.done[row]:
+        state.done[row] = number
+        end_round(mail, number)
+    if state.repeat_ns > 0 and state.parent[row] >= 0:
+        send(mail, _draft_bare(state, mail, ACK_INFO, number), state.parent[row])
+
+
+@internal
+def _on_ack_info(state, row, mail, slot):
+    source = mail.heads[slot].source
+    if mail.heads[slot].round_number != state.done[row] or bits.contains(state.informed[row], source):
+        return
+    bits.add(state.informed[row], source)
+    if state.parent[row] == -1:
+        _wait_if_informed(state, row, mail)
+
+
+@internal
+def _repeat(state, row, mail):
+    """Ask the children again that have not answered."""
+    number = state.round[row]
+    if state.done[row] < number:
+        _send_to_missing(state, row, mail, _draft_bare(state, mail, START, number), state.acked[row])
+    elif not bits.covers(state.informed[row], state.children[row]):
+        info = _draft_array(state, mail, INFO, number, state.group.stable[row])
+        _send_to_missing(state, row, mail, info, state.informed[row])
+    else:
+        return
+    set_timer(mail, REPEAT, number, state.repeat_ns)
+
+
+@internal
+def _send_to_missing(state, row, mail, slot, answered):
+    for rank in range(state.members):
+        if bits.contains(state.children[row], rank) and not bits.contains(answered, rank):
+            send(mail, slot, rank)
+
+
+@internal
+def _draft_bare(state, mail, kind, number):
+    return draft(mail, kind, number, HEADER_BYTES + (ROUND_BYTES if state.repeat_ns > 0 else 0))
+
+
+@internal
+def _draft_array(state, mail, kind, number, numbers):
+    width = numbers.shape[0]
+    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
+    slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
+    copy_numbers(mail.numbers[slot, :width], numbers)
+    return slot

@@ -1,0 +1,249 @@
+"""What is counted while a simulation runs (MODELS §9).
+
+| field         | shape        | meaning                                                                           |
+|---------------|--------------|-----------------------------------------------------------------------------------|
+| rounds        | rounds       | when each round began, when the first and the last member knew its result         |
+| members       | n            | up or down, the newest round done, what is held in the buffer                     |
+| seen_stable   | n × m        | S of each member when it was last looked at                                       |
+| published     | m            | data messages each sender has multicast                                           |
+| sent_ns       | m × messages | when each data message was multicast                                              |
+| first_ns      | m × messages | when the first member knew it stable                                              |
+| last_ns       | m × messages | when the last member so far knew it stable                                        |
+| known_by      | m × messages | how many members know it stable                                                   |
+| totals        | 1            | messages, bytes, who is up, what is left to do                                    |
+
+The run is finished when every member that is up has done the wanted rounds and knows every data message of a live
+sender stable.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast import trace as tracing
+from cubecast.core.compiled import internal
+from cubecast.sim.record import record_fact
+from cubecast.sim.world import ROUNDS_FULL
+
+ROUND = np.dtype(
+    [
+        ("begun_ns", np.int64),
+        ("first_ns", np.int64),
+        ("last_ns", np.int64),
+        ("done", np.int64),  # members up that have done it
+        ("open", np.int64),
+    ]
+)
+MEMBER = np.dtype(
+    [
+        ("recover_ns", np.int64),  # when it will be up again; −1 = never
+        ("up", np.int64),
+        ("evicted", np.int64),
+        ("done", np.int64),  # the newest round whose result it knows
+        ("complete", np.int64),  # has nothing left to do
+        ("held", np.int64),
+        ("side", np.int64),  # of a partition
+    ]
+)
+TOTALS = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "messages",
+            "bytes",
+            "unicasts",
+            "multicasts",
+            "data_messages",
+            "data_bytes",
+            "rounds_wanted",
+            "data_wanted",  # data messages each sender will multicast
+            "data_interval_ns",
+            "newest_round",
+            "oldest_open",
+            "up",
+            "complete",
+            "finished",
+            "held_max",
+        )
+    ]
+)
+
+
+class Books(NamedTuple):
+    """Counters and times, as arrays."""
+
+    rounds: np.recarray
+    members: np.recarray
+    seen_stable: np.ndarray
+    published: np.ndarray
+    sent_ns: np.ndarray
+    first_ns: np.ndarray
+    last_ns: np.ndarray
+    known_by: np.ndarray
+    totals: np.recarray
+
+
+def new_books(
+    *, members: int, senders: int, rounds_wanted: int, rounds_room: int, data_wanted: int, data_interval_ns: int
+) -> Books:
+    """Empty books; every member is up."""
+    people = np.zeros(members, MEMBER).view(np.recarray)
+    people.up = 1
+    people.recover_ns = -1
+    totals = np.zeros(1, TOTALS).view(np.recarray)
+    totals[0].rounds_wanted = rounds_wanted
+    totals[0].data_wanted = data_wanted
+    totals[0].data_interval_ns = data_interval_ns
+    totals[0].up = members
+    totals[0].oldest_open = 1
+    rounds = np.zeros(rounds_room, ROUND).view(np.recarray)
+    for name in ("begun_ns", "first_ns", "last_ns"):
+        rounds[name] = -1
+    history = (senders, data_wanted + 1)
+    return Books(
+        rounds=rounds,
+        members=people,
+        seen_stable=np.zeros((members, senders), np.int32),
+        published=np.zeros(senders, np.int32),
+        sent_ns=np.full(history, -1, np.int64),
+        first_ns=np.full(history, -1, np.int64),
+        last_ns=np.full(history, -1, np.int64),
+        known_by=np.zeros(history, np.int32),
+        totals=totals,
+    )
+
+
+@internal
+def note_round_begun(world, books, member, number, now_ns):
+    """A member began or joined a round."""
+    record_fact(world, tracing.ROUND, now_ns, member, -1, number, -1, 0)
+    if number >= books.rounds.shape[0]:
+        world.scalars[0].error = ROUNDS_FULL
+        return
+    if books.rounds[number].begun_ns < 0:
+        books.rounds[number].begun_ns = now_ns
+        books.rounds[number].open = 1
+        world.scalars[0].sampling += 1
+        if number > books.totals[0].newest_round:
+            books.totals[0].newest_round = number
+
+
+@internal
+def note_round_done(world, books, group, member, number, now_ns):
+    """A member knows S of a round, and with it that of every earlier round."""
+    record_fact(world, tracing.DONE, now_ns, member, -1, number, -1, 0)
+    for earlier in range(books.members[member].done + 1, number + 1):
+        books.rounds[earlier].done += 1
+        if books.rounds[earlier].first_ns < 0:
+            books.rounds[earlier].first_ns = now_ns
+        books.rounds[earlier].last_ns = now_ns
+        _close_round_if_over(world, books, earlier)
+    if number > books.members[member].done:
+        books.members[member].done = number
+    _look_at_stable(world, books, group, member, number, now_ns)
+    update_complete(books, group, member)
+
+
+@internal
+def _close_round_if_over(world, books, number):
+    if books.rounds[number].open == 1 and books.rounds[number].done >= books.totals[0].up:
+        books.rounds[number].open = 0
+        world.scalars[0].sampling -= 1
+        while books.totals[0].oldest_open <= number and books.rounds[books.totals[0].oldest_open].open == 0:
+            books.totals[0].oldest_open += 1
+
+
+@internal
+def _look_at_stable(world, books, group, member, number, now_ns):
+    """Record what became stable; free it from the buffer; time it."""
+    for sender in range(group.stable.shape[1]):
+        before = np.int64(books.seen_stable[member, sender])
+        now_stable = np.int64(group.stable[member, sender])
+        if now_stable <= before:
+            continue
+        books.seen_stable[member, sender] = now_stable
+        record_fact(world, tracing.STABLE, now_ns, member, -1, number, sender, now_stable)
+        if books.totals[0].data_wanted == 0:
+            continue
+        books.members[member].held -= now_stable - before
+        world.scalars[0].held -= now_stable - before
+        for sequence in range(before + 1, now_stable + 1):
+            if books.known_by[sender, sequence] == 0:
+                books.first_ns[sender, sequence] = now_ns
+            books.last_ns[sender, sequence] = now_ns
+            books.known_by[sender, sequence] += 1
+
+
+@internal
+def note_delivered(world, books, member, sender, sequence, now_ns):
+    """A member holds one more data message, until it is stable."""
+    record_fact(world, tracing.DELIVER, now_ns, member, -1, -1, sender, sequence)
+    books.members[member].held += 1
+    world.scalars[0].held += 1
+    if books.members[member].held > books.totals[0].held_max:
+        books.totals[0].held_max = books.members[member].held
+
+
+@internal
+def update_complete(books, group, member):
+    """Has this member nothing left to do? Then it stays so, unless it goes down."""
+    if books.members[member].complete == 1 or not _is_complete(books, group, member):
+        return
+    books.members[member].complete = 1
+    books.totals[0].complete += 1
+    finish_if_all_complete(books)
+
+
+@internal
+def _is_complete(books, group, member):
+    if books.members[member].up == 0 or books.members[member].done < books.totals[0].rounds_wanted:
+        return False
+    if books.totals[0].data_wanted == 0:
+        return True
+    for sender in range(books.published.shape[0]):
+        if books.members[sender].evicted == 0 and group.stable[member, sender] < books.totals[0].data_wanted:
+            return False
+    return True
+
+
+@internal
+def finish_if_all_complete(books):
+    """The run is over once every member that is up is complete."""
+    if books.totals[0].complete >= books.totals[0].up and books.totals[0].finished == 0:
+        books.totals[0].finished = 1
+
+
+@internal
+def note_down(world, books, member, now_ns):
+    """A member went down: nobody counts on it any more."""
+    record_fact(world, tracing.CRASH, now_ns, member, -1, -1, -1, 0)
+    books.members[member].up = 0
+    books.totals[0].up -= 1
+    if books.members[member].complete == 1:
+        books.members[member].complete = 0
+        books.totals[0].complete -= 1
+    for number in range(books.totals[0].oldest_open, books.totals[0].newest_round + 1):
+        if books.members[member].done >= number:
+            books.rounds[number].done -= 1
+        _close_round_if_over(world, books, number)
+    finish_if_all_complete(books)
+
+
+@internal
+def note_up(world, books, group, member, now_ns):
+    """A member is back, with the state it had."""
+    record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
+    books.members[member].up = 1
+    books.totals[0].up += 1
+    for number in range(books.totals[0].oldest_open, books.totals[0].newest_round + 1):
+        if books.members[member].done >= number:
+            books.rounds[number].done += 1
+    update_complete(books, group, member)
+
+
+@internal
+def note_evicted(books, group, member):
+    """Nothing of a member that will never come back is waited for."""
+    books.members[member].evicted = 1
+    for other in range(books.members.shape[0]):
+        update_complete(books, group, other)

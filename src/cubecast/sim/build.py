@@ -1,0 +1,226 @@
+"""From a scenario to the arrays that the kernel runs on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cubecast.core.bits import words_for
+from cubecast.core.broadcast import nak, silent
+from cubecast.core.group import Group, new_group
+from cubecast.core.mail import Mail, new_mail
+from cubecast.core.random import new_stream, uniform
+from cubecast.core.registry import Setup, protocol_named
+from cubecast.networks.network import Network
+from cubecast.networks.routes import Routes, find_routes
+from cubecast.sim import kernel
+from cubecast.sim.books import Books, new_books
+from cubecast.sim.events import schedule
+from cubecast.sim.faults import Faults, new_faults
+from cubecast.sim.scenario import NS_PER_MS, Scenario
+from cubecast.sim.world import (
+    DELAY_EXPONENTIAL,
+    DELAY_UNIFORM,
+    EVENT,
+    LINK,
+    LINK_PROCESSOR,
+    LINKS_ONLY,
+    PACKET,
+    SCALARS,
+    World,
+)
+from cubecast.trace import EVENT_DTYPE
+
+ROUNDS_ROOM = 1 << 16
+FROZEN_BASE, FROZEN_SPREAD = 90, 11  # without data traffic R_i[j] is drawn from 90 … 100
+
+
+class Simulation(NamedTuple):
+    """One run, ready for the kernel."""
+
+    world: World
+    books: Books
+    mail: Mail
+    group: Group
+    control: Any
+    data: Any
+    faults: Faults
+    call: NDArray[np.int64]
+
+
+def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> Simulation:
+    """Allocate everything and schedule what is known beforehand."""
+    n, m = scenario.members, scenario.sender_count
+    protocol = protocol_named(scenario.protocol)
+    setup = Setup(
+        members=n,
+        senders=m,
+        delta_ns=round(scenario.delta_ms * NS_PER_MS),
+        repeat_ns=scenario.repeat_ns,
+        tree_degree=scenario.degree,
+        seed=scenario.seed,
+    )
+    group = new_group(members=n, senders=m, ranks=np.arange(n))
+    simulation = Simulation(
+        world=build_world(scenario, network, tracing=tracing),
+        books=new_books(
+            members=n,
+            senders=m,
+            rounds_wanted=scenario.rounds,
+            rounds_room=ROUNDS_ROOM,
+            data_wanted=scenario.messages,
+            data_interval_ns=round(1e9 / scenario.rate),
+        ),
+        mail=new_mail(
+            slots=32 * n + 65_536, width=max(protocol.numbers(setup), 1), words=words_for(n), room=8 * n + 4096
+        ),
+        group=group,
+        control=protocol.build(group, setup),
+        data=_build_data(scenario, group),
+        faults=new_faults(
+            members=n,
+            crashes=scenario.crashes,
+            partitions=scenario.partitions,
+            detect_ns=round(scenario.detect_ms * NS_PER_MS),
+            spread_ns=round(scenario.detect_spread_ms * NS_PER_MS),
+            seed=scenario.seed,
+        ),
+        call=np.full(7, -1, np.int64),
+    )
+    if scenario.messages == 0:
+        _freeze_received(scenario, group)
+    _schedule_all(scenario, simulation)
+    return simulation
+
+
+def _build_data(scenario: Scenario, group: Group) -> Any:
+    if scenario.messages == 0:
+        return silent.SilentState(group=group)
+    return nak.new_state(
+        group, members=scenario.members, payload_bytes=scenario.payload_bytes, nak_ns=scenario.repeat_ns
+    )
+
+
+def _freeze_received(scenario: Scenario, group: Group) -> None:
+    stream = np.random.Generator(np.random.Philox(key=[scenario.seed, 0x52]))
+    group.received[:] = stream.integers(FROZEN_BASE, FROZEN_BASE + FROZEN_SPREAD, size=group.received.shape)
+
+
+def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
+    world = simulation.world
+    for place, crash in enumerate(scenario.crashes):
+        for rank in crash.members:
+            schedule(world, crash.at_ns, kernel.CRASH, rank, place, 0)
+            if crash.until_ns >= 0:
+                schedule(world, crash.until_ns, kernel.RECOVER, rank, 0, 0)
+    for suspicion in scenario.suspicions:
+        for rank in suspicion.members:
+            schedule(world, suspicion.at_ns, kernel.SUSPECT, rank, 0, 0)
+    for place, partition in enumerate(scenario.partitions, start=1):
+        schedule(world, partition.at_ns, kernel.SPLIT, 0, place, 0)
+        schedule(world, partition.until_ns, kernel.SPLIT, 0, 0, 0)
+    for rank in range(scenario.members):
+        schedule(world, 0, kernel.BEGIN, rank, 0, 0)
+    if scenario.messages > 0:
+        phases = new_stream(scenario.seed, "phases")
+        for rank in range(scenario.sender_count):
+            schedule(world, int(uniform(phases) * 1e9 / scenario.rate), kernel.SEND_DATA, rank, 0, 0)
+
+
+def build_world(scenario: Scenario, network: Network, *, tracing: bool) -> World:
+    """The network as arrays, with nothing on its links."""
+    routes = _routes(scenario, network)
+    lines = network.links + (network.nodes if network.costs is not None else 0)
+    packets = scenario.packets_max
+    member_at = np.full(network.nodes, -1, np.int32)
+    member_at[network.hosts] = np.arange(network.members)
+    return World(
+        links=_links(network),
+        packets=np.empty(packets, PACKET).view(np.recarray),
+        entered_ns=np.empty(packets if tracing else 1, np.int64),
+        first_link=routes.first_link,
+        reverse=routes.reverse,
+        port=routes.port,
+        hosts=network.hosts,
+        member_at=member_at,
+        on_tree=_tree_cover(network, routes) if scenario.multicast == "tree" else np.zeros((1, 1), np.bool_),
+        due=np.empty(max(lines, 1), np.int64),
+        events=np.empty(_event_room(scenario, network), EVENT).view(np.recarray),
+        scalars=_scalars(scenario, network, lines, tracing=tracing),
+        random=new_stream(scenario.seed, "network"),
+        trace=np.zeros(_trace_room(scenario) if tracing else 1, EVENT_DTYPE).view(np.recarray),
+    )
+
+
+def _routes(scenario: Scenario, network: Network) -> Routes:
+    if network.one_hop is None:
+        return find_routes(network, by=scenario.routing)
+    empty = np.zeros(network.nodes + 1, np.int32)
+    return Routes(first_link=empty, reverse=np.zeros(0, np.int32), port=np.zeros((1, 1), np.uint16))
+
+
+def _links(network: Network) -> np.recarray[Any, Any]:
+    processors = network.nodes if network.costs is not None else 0
+    links = np.zeros(network.links + processors, LINK).view(np.recarray)
+    links.head = links.tail = links.queue = -1
+    wires = links[: network.links]
+    wires["delay_ns"] = network.delay_ns
+    wires["ns_per_byte"] = 8e9 / network.bandwidth_bps
+    wires["to"] = network.link_to
+    links[network.links :]["to"] = np.arange(processors)
+    links[network.links :]["kind"] = LINK_PROCESSOR
+    return links
+
+
+def _event_room(scenario: Scenario, network: Network) -> int:
+    """Timers of every member, and, where packets fly alone, the packets."""
+    alone = network.one_hop is not None or scenario.reorder > 0 or scenario.duplicate > 0
+    crashes = sum(len(fault.members) for fault in (*scenario.crashes, *scenario.suspicions))
+    senders = scenario.sender_count if scenario.messages else 0
+    room = (64 + 4 * crashes + senders) * scenario.members + 65_536
+    return room + (scenario.packets_max if alone else 0)
+
+
+def _trace_room(scenario: Scenario) -> int:
+    """Half of it takes whatever one call of a core can write."""
+    return max(1 << 18, 16 * (scenario.members + scenario.sender_count))
+
+
+def _tree_cover(network: Network, routes: Routes) -> NDArray[np.bool_]:
+    """For each member's multicast tree: does a node have a member at or below it?"""
+    cover = np.zeros((network.members, network.nodes), np.bool_)
+    for rank, root in enumerate(network.hosts):
+        for host in network.hosts:
+            node = int(host)
+            while node != root and not cover[rank, node]:
+                cover[rank, node] = True
+                node = int(network.link_to[routes.first_link[node] + routes.port[root, node]])
+    return cover
+
+
+def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool) -> np.recarray[Any, Any]:
+    scalars = np.zeros(1, SCALARS).view(np.recarray)
+    values: dict[str, Any] = {
+        "shift": max(lines, 1).bit_length(),
+        "queue_limit": scenario.queue_limit,
+        "loss": scenario.loss,
+        "duplicate": scenario.duplicate,
+        "reorder": scenario.reorder,
+        "reorder_ns": round(scenario.reorder_ms * NS_PER_MS),
+        "measure": scenario.measure,
+        "tracing": tracing,
+        "one_hop": LINKS_ONLY,
+        "sample_ns": NS_PER_MS,
+        "packet_free": -1,
+    }
+    if network.costs is not None:
+        values |= vars(network.costs) | {"processors": 1}
+    if network.one_hop is not None:
+        values["one_hop"] = DELAY_UNIFORM if network.one_hop.shape == "uniform" else DELAY_EXPONENTIAL
+        values["one_hop_low_ns"] = network.one_hop.low_ns
+        values["one_hop_spread_ns"] = network.one_hop.spread_ns
+    for name, value in values.items():
+        scalars[0][name] = value
+    return scalars

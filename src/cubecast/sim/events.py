@@ -1,0 +1,107 @@
+"""The two queues of the event loop.
+
+`due` holds one packed key per busy link, `arrival << shift | link`, in a 4-ary heap of 64-bit integers: a node's four
+children share half a cache line, a comparison is one instruction, and ties fall to the lower link. `events` holds
+everything else (timers, faults, sends, packets delayed on their own) in a binary heap of records, ties in order of
+scheduling.
+"""
+
+from cubecast.core.compiled import internal, jit
+from cubecast.sim.world import EVENTS_FULL
+
+
+@internal
+def sift_down(due, size, key):
+    """Put `key` into the hole at the root."""
+    place = 0
+    child = 1
+    while child + 3 < size:
+        best = child
+        smallest = due[child]
+        for other in range(child + 1, child + 4):
+            if due[other] < smallest:
+                smallest = due[other]
+                best = other
+        if key <= smallest:
+            due[place] = key
+            return
+        due[place] = smallest
+        place = best
+        child = 4 * place + 1
+    if child < size:
+        best = child
+        for other in range(child + 1, size):
+            if due[other] < due[best]:
+                best = other
+        if due[best] < key:
+            due[place] = due[best]
+            place = best
+    due[place] = key
+
+
+@internal
+def sift_up(due, size, key):
+    """Add `key` behind the last of `size` keys."""
+    place = size
+    while place > 0:
+        parent = (place - 1) >> 2
+        if due[parent] <= key:
+            break
+        due[place] = due[parent]
+        place = parent
+    due[place] = key
+
+
+@jit
+def schedule(world, time_ns, what, member, a, b):
+    """Add an event."""
+    scalars = world.scalars
+    place = scalars[0].events_size
+    if place >= world.events.shape[0]:
+        scalars[0].error = EVENTS_FULL
+        return
+    scalars[0].events_size = place + 1
+    order = scalars[0].events_order
+    scalars[0].events_order = order + 1
+    events = world.events
+    while place > 0:
+        parent = (place - 1) >> 1
+        if events[parent].time_ns <= time_ns:
+            break
+        events[place] = events[parent]
+        place = parent
+    events[place].time_ns = time_ns
+    events[place].order = order
+    events[place].what = what
+    events[place].member = member
+    events[place].a = a
+    events[place].b = b
+
+
+@internal
+def _is_before(events, one, other):
+    if events[one].time_ns != events[other].time_ns:
+        return events[one].time_ns < events[other].time_ns
+    return events[one].order < events[other].order
+
+
+@internal
+def remove_first_event(world):
+    """Drop the event at the root; the last one takes its place and sinks."""
+    events = world.events
+    size = world.scalars[0].events_size - 1
+    world.scalars[0].events_size = size
+    if size == 0:
+        return
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and _is_before(events, child + 1, child):
+            child += 1
+        if not _is_before(events, child, size):
+            break
+        events[place] = events[child]
+        place = child
+    events[place] = events[size]

@@ -1,0 +1,259 @@
+"""The event loop: compiled once for every protocol, by the class of its state.
+
+`step` does all that no protocol needs to know: it carries out what the last core called left in the mail, moves
+packets, lets faults happen, and stops at the next thing that concerns a core. `run` then calls that core. Only `run`
+is compiled anew for every protocol. It can be left and entered again at any point (progress, Ctrl-C, a full trace
+buffer), since all state is in the arrays.
+
+A member that crashes stops sending, receiving and waking; the node under it goes on routing. A timer of a member that
+is down waits until it is up again. When the failure detector's delay is over and the member is still down, it is
+evicted: it never comes back, and every other member takes it out of its membership within the detector's spread.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from cubecast import trace as tracing
+from cubecast.core import bits
+from cubecast.core import mail as mailbox
+from cubecast.core.compiled import compiled_for, internal
+from cubecast.core.dispatch import LEAVE, PUBLISH, RECEIVE, START, TIMER, call_core
+from cubecast.core.mail import clear_outbox
+from cubecast.core.random import uniform
+from cubecast.sim.books import (
+    note_delivered,
+    note_down,
+    note_evicted,
+    note_round_begun,
+    note_round_done,
+    note_up,
+)
+from cubecast.sim.events import remove_first_event, schedule
+from cubecast.sim.links import PACKET_ARRIVES, advance, enter_processor, free_packet, pass_node, sample_load
+from cubecast.sim.record import record, record_fact
+from cubecast.sim.transmit import transmit, transmit_to_all
+from cubecast.sim.world import MAIL_FULL
+
+# Events besides PACKET_ARRIVES.
+BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLIT = range(1, 11)
+
+# What `call` says: which core to call, and with what.
+LAYER, WHAT, MEMBER, A, B, NOW_NS, PACKET = range(7)
+
+# How `step` and `run` end.
+PAUSED, FINISHED, STUCK, OUT_OF_TIME, FAILED, CALL = range(6)
+
+_FOREVER = np.int64(1) << 62
+
+
+def run(world, books, mail, group, control, data, faults, call, until_ns, budget):
+    """Go on for at most about `budget` packet-hops and events. Plain here: `run_for` compiles it for given states."""
+    status = step(world, books, mail, group, faults, call, until_ns, budget)
+    while status == CALL:
+        if call[LAYER] == mailbox.CONTROL:
+            call_core(control, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
+        else:
+            call_core(data, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
+        status = step(world, books, mail, group, faults, call, until_ns, budget)
+    return status
+
+
+@cache
+def run_for(*states: type) -> Callable[..., int]:
+    """`run`, compiled for these classes of states and cached with their protocols."""
+    return compiled_for(run, states)
+
+
+@internal
+def step(world, books, mail, group, faults, call, until_ns, budget):
+    """Finish the last call and go on to the next one, or to the end."""
+    scalars = world.scalars
+    if call[WHAT] >= 0 and _finish_call(world, books, mail, group, call):
+        return CALL
+    for _ in range(budget):
+        if scalars[0].error != 0:
+            return FAILED
+        if scalars[0].tracing != 0 and scalars[0].trace_size * 2 > world.trace.shape[0]:
+            return PAUSED
+        limit_ns = world.events[0].time_ns if scalars[0].events_size > 0 else _FOREVER
+        packet = advance(world, mail, limit_ns, budget)
+        if packet >= 0:
+            if _arrive(world, books, mail, call, packet):
+                return CALL
+        elif packet == -2:
+            return FAILED if scalars[0].error != 0 else PAUSED
+        elif scalars[0].events_size > 0:
+            if limit_ns > until_ns and books.totals[0].finished == 0:
+                return OUT_OF_TIME
+            if _next_event(world, books, mail, group, faults, call):
+                return CALL
+        else:
+            return FINISHED if books.totals[0].finished == 1 else STUCK
+    return PAUSED
+
+
+@internal
+def _set_call(call, layer, what, member, a, b, now_ns):
+    call[LAYER] = layer
+    call[WHAT] = what
+    call[MEMBER] = member
+    call[A] = a
+    call[B] = b
+    call[NOW_NS] = now_ns
+
+
+@internal
+def _finish_call(world, books, mail, group, call):
+    """Do what the core asked for; returns whether the same event concerns the other layer too."""
+    _carry_out(world, books, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
+    if call[WHAT] == RECEIVE:
+        free_packet(world, mail, call[PACKET])
+    elif (call[WHAT] == START or call[WHAT] == LEAVE) and call[LAYER] == mailbox.DATA:
+        call[LAYER] = mailbox.CONTROL
+        return True
+    call[WHAT] = -1
+    return False
+
+
+@internal
+def _next_event(world, books, mail, group, faults, call):
+    """Take the next event; returns whether it concerns a core."""
+    event = world.events[0]
+    now_ns = event.time_ns
+    what, member, a, b = event.what, event.member, event.a, event.b
+    remove_first_event(world)
+    world.scalars[0].now_ns = now_ns
+    if now_ns >= world.scalars[0].next_sample_ns:
+        sample_load(world.scalars, now_ns - 1)
+    if what == PACKET_ARRIVES:
+        return _arrive_late(world, books, mail, call, member, a, now_ns)
+    if books.totals[0].finished == 1:
+        return False
+    if what == CRASH or what == RECOVER or what == EVICT or what == SUSPECT or what == SPLIT:
+        _fault(world, books, group, faults, what, member, a, now_ns)
+        return False
+    if books.members[member].up == 0:
+        _postpone(world, books, what, member, a, b)
+        return False
+    _wake(world, books, group, call, what, member, a, b, now_ns)
+    return True
+
+
+@internal
+def _wake(world, books, group, call, what, member, a, b, now_ns):
+    """Something is due at a member that is up."""
+    if what == WAKE:
+        _set_call(call, mailbox.CONTROL, TIMER, member, a, b, now_ns)
+    elif what == WAKE_DATA:
+        _set_call(call, mailbox.DATA, TIMER, member, a, b, now_ns)
+    elif what == BEGIN:
+        _set_call(call, mailbox.DATA, START, member, a, b, now_ns)
+    elif what == EXCLUDE:
+        bits.discard(group.members[member], a)
+        record_fact(world, tracing.EXCLUDE, now_ns, member, a, -1, -1, 0)
+        _set_call(call, mailbox.DATA, LEAVE, member, a, b, now_ns)
+    else:
+        _note_published(world, books, member, now_ns)
+        _set_call(call, mailbox.DATA, PUBLISH, member, a, b, now_ns)
+
+
+@internal
+def _note_published(world, books, member, now_ns):
+    """The application of a sender multicasts its next data message, and says when the one after is due."""
+    sequence = books.published[member] + 1
+    books.published[member] = sequence
+    books.sent_ns[member, sequence] = now_ns
+    if sequence < books.totals[0].data_wanted:
+        schedule(world, now_ns + books.totals[0].data_interval_ns, SEND_DATA, member, 0, 0)
+
+
+@internal
+def _postpone(world, books, what, member, a, b):
+    """A member that is down wakes late, or never."""
+    if books.members[member].evicted == 0 and books.members[member].recover_ns >= 0:
+        schedule(world, books.members[member].recover_ns, what, member, a, b)
+
+
+@internal
+def _fault(world, books, group, faults, what, member, a, now_ns):
+    up = books.members[member].up == 1
+    if what == CRASH and up:
+        books.members[member].recover_ns = faults.recover_ns[a]
+        note_down(world, books, member, now_ns)
+        schedule(world, now_ns + faults.detect_ns, EVICT, member, 0, 0)
+    elif what == RECOVER and not up and books.members[member].evicted == 0:
+        note_up(world, books, group, member, now_ns)
+    elif what == EVICT and not up:
+        _evict(world, books, group, faults, member, now_ns)
+    elif what == SUSPECT and up:
+        note_down(world, books, member, now_ns)
+        _evict(world, books, group, faults, member, now_ns)
+    elif what == SPLIT:
+        for rank in range(books.members.shape[0]):
+            books.members[rank].side = faults.sides[a, rank]
+
+
+@internal
+def _evict(world, books, group, faults, member, now_ns):
+    """The failure detectors of the others report it, each in its own time."""
+    if books.members[member].evicted == 1:
+        return
+    note_evicted(books, group, member)
+    for other in range(books.members.shape[0]):
+        if other != member and books.members[other].evicted == 0:
+            late_ns = np.int64(uniform(faults.random) * faults.spread_ns)
+            schedule(world, now_ns + late_ns, EXCLUDE, other, member, 0)
+
+
+@internal
+def _arrive_late(world, books, mail, call, node, packet, now_ns):
+    """A packet that travelled on its own reaches a node."""
+    if world.scalars[0].processors != 0:
+        enter_processor(world, mail, node, packet, now_ns)
+        return False
+    arrived = pass_node(world, mail, node, packet, now_ns)
+    return arrived >= 0 and _arrive(world, books, mail, call, arrived)
+
+
+@internal
+def _arrive(world, books, mail, call, packet):
+    """A message copy reached its member's node; returns whether the member takes it."""
+    now_ns = world.scalars[0].now_ns
+    slot = np.int64(world.packets[packet].message)
+    member = np.int64(world.member_at[world.packets[packet].to])
+    source = mail.heads[slot].source
+    world.scalars[0].in_network -= 1
+    cut = books.members[member].side != books.members[source].side
+    if books.totals[0].finished == 1 or books.members[member].up == 0 or cut:
+        free_packet(world, mail, packet)
+        return False
+    record(world, mail, tracing.RECEIVE, now_ns, packet, member, source, -1)
+    _set_call(call, mail.heads[slot].layer, RECEIVE, member, slot, 0, now_ns)
+    call[PACKET] = packet
+    return True
+
+
+@internal
+def _carry_out(world, books, mail, group, member, layer, now_ns):
+    """Do what the core asked for, in order."""
+    for place in range(mail.counts[mailbox.WAITING]):
+        action = mail.actions[place]
+        a = action.a
+        if action.what == mailbox.SEND:
+            transmit(world, books, mail, action.slot, member, a, layer, now_ns)
+        elif action.what == mailbox.MULTICAST:
+            transmit_to_all(world, books, mail, action.slot, member, layer, now_ns)
+        elif action.what == mailbox.TIMER:
+            what = WAKE if layer == mailbox.CONTROL else WAKE_DATA
+            schedule(world, now_ns + action.delay_ns, what, member, a, action.b)
+        elif action.what == mailbox.ROUND_BEGUN:
+            note_round_begun(world, books, member, a, now_ns)
+        elif action.what == mailbox.ROUND_DONE:
+            note_round_done(world, books, group, member, a, now_ns)
+        else:
+            note_delivered(world, books, member, a, action.b, now_ns)
+    clear_outbox(mail)
+    if mail.counts[mailbox.OVERFLOW] != 0:
+        world.scalars[0].error = MAIL_FULL

@@ -1,0 +1,299 @@
+"""Packets crossing links: the hot path of the simulator.
+
+A packet that enters a FIFO link begins its transmission when the link is free, leaves it `size · ns_per_byte` later
+and arrives after the propagation delay. One event per hop suffices, and since a link never reorders, only its first
+packet needs to stand in the queue of what is due. A node that spends time on a message (guo §5.1) is one more FIFO
+link, from the node to itself.
+"""
+
+import numpy as np
+
+from cubecast import trace as tracing
+from cubecast.core.compiled import internal
+from cubecast.core.mail import DATA, release
+from cubecast.core.random import uniform
+from cubecast.sim.events import schedule, sift_down, sift_up
+from cubecast.sim.record import record
+from cubecast.sim.world import LINK_PROCESSOR, PACKETS_FULL, TIME_FULL
+
+PACKET_ARRIVES = 0  # an event: a packet that travels on its own, outside the lists of the links
+
+
+@internal
+def take_packet(world):
+    """A free packet, or −1 when there is none left."""
+    scalars = world.scalars
+    packet = scalars[0].packet_free
+    if packet >= 0:
+        scalars[0].packet_free = world.packets[packet].next
+        return packet
+    packet = scalars[0].packets_used
+    if packet >= world.packets.shape[0]:
+        scalars[0].error = PACKETS_FULL
+        return np.int64(-1)
+    scalars[0].packets_used = packet + 1
+    return packet
+
+
+@internal
+def free_packet(world, mail, packet):
+    """The copy is gone: give back the packet, and the message with its last copy."""
+    slot = np.int64(world.packets[packet].message)
+    world.packets[packet].next = world.scalars[0].packet_free
+    world.scalars[0].packet_free = packet
+    copies = mail.heads[slot].copies - 1
+    mail.heads[slot].copies = copies
+    if copies == 0:
+        release(mail, slot)
+
+
+@internal
+def settle(links, packets, link, now_ns):
+    """Packets whose transmission has begun by now no longer wait; returns how many still do."""
+    waiting = np.int64(links[link].waiting)
+    if waiting > 0:
+        packet = links[link].queue
+        while waiting > 0 and packets[packet].start_ns <= now_ns:
+            packet = packets[packet].next
+            waiting -= 1
+        links[link].queue = packet
+        links[link].waiting = waiting
+    return waiting
+
+
+@internal
+def sample_queue(scalars, waiting):
+    """MODELS §9: the queue is sampled at every send and receive."""
+    scalars[0].queue_sum += waiting
+    scalars[0].queue_samples += 1
+    if waiting > scalars[0].queue_max:
+        scalars[0].queue_max = waiting
+
+
+@internal
+def enter_link(world, link, packet, now_ns, busy_ns):
+    """Queue the packet on a link that needs `busy_ns` to transmit it; False when the queue has no room."""
+    links = world.links
+    packets = world.packets
+    scalars = world.scalars
+    limit = scalars[0].queue_limit
+    measured = scalars[0].measure != 0
+    waiting = np.int64(0)
+    if measured or limit > 0:
+        waiting = settle(links, packets, link, now_ns)
+        if limit > 0 and waiting >= limit:
+            return False
+    start_ns = max(now_ns, links[link].free_ns)
+    free_ns = start_ns + busy_ns
+    arrive_ns = free_ns + links[link].delay_ns
+    links[link].free_ns = free_ns
+    packets[packet].start_ns = start_ns
+    packets[packet].arrive_ns = arrive_ns
+    packets[packet].next = -1
+    if scalars[0].tracing != 0:
+        world.entered_ns[packet] = now_ns
+    if links[link].head < 0:
+        links[link].head = packet
+        links[link].tail = packet
+        shift = scalars[0].shift
+        if arrive_ns >> (62 - shift) != 0:
+            scalars[0].error = TIME_FULL
+        size = scalars[0].due_size
+        scalars[0].due_size = size + 1
+        sift_up(world.due, size, arrive_ns << shift | link)
+    else:
+        packets[links[link].tail].next = packet
+        links[link].tail = packet
+    if measured:
+        if start_ns > now_ns:
+            if waiting == 0:
+                links[link].queue = packet
+            waiting += 1
+            links[link].waiting = waiting
+        sample_queue(scalars, waiting)
+    elif limit > 0 and start_ns > now_ns:
+        if waiting == 0:
+            links[link].queue = packet
+        links[link].waiting = waiting + 1
+    return True
+
+
+@internal
+def leave_link(world, link, packet):
+    """Take the first packet off a link; the next one on it, if any, is due instead."""
+    links = world.links
+    scalars = world.scalars
+    following = world.packets[packet].next
+    links[link].head = following
+    size = scalars[0].due_size
+    if following >= 0:
+        sift_down(world.due, size, world.packets[following].arrive_ns << scalars[0].shift | link)
+    else:
+        size -= 1
+        scalars[0].due_size = size
+        if size > 0:
+            sift_down(world.due, size, world.due[size])
+
+
+@internal
+def sample_load(scalars, now_ns):
+    """MODELS §9: messages on all links, sampled every millisecond of a round; and what the buffers hold."""
+    while scalars[0].next_sample_ns <= now_ns:
+        scalars[0].held_sum += scalars[0].held
+        scalars[0].held_samples += 1
+        if scalars[0].sampling > 0:
+            scalars[0].load_sum += scalars[0].in_network
+            scalars[0].load_samples += 1
+        scalars[0].next_sample_ns += scalars[0].sample_ns
+
+
+@internal
+def lose(world, mail, packet, link, now_ns):
+    """A packet is dropped, by a full queue or at random."""
+    world.scalars[0].drops += 1
+    world.scalars[0].in_network -= 1
+    record(world, mail, tracing.DROP, now_ns, packet, -1, -1, link)
+    free_packet(world, mail, packet)
+
+
+@internal
+def disturb(world, mail, packet, link, now_ns):
+    """Loss, duplication and reordering at the far end of a link. Returns whether the packet goes on now."""
+    scalars = world.scalars
+    if uniform(world.random) < scalars[0].loss:
+        lose(world, mail, packet, link, now_ns)
+        return False
+    if uniform(world.random) < scalars[0].duplicate:
+        twin = copy_packet(world, mail, packet)
+        if twin >= 0:
+            schedule(world, now_ns, PACKET_ARRIVES, np.int64(world.links[link].to), twin, link)
+    if uniform(world.random) < scalars[0].reorder:
+        late_ns = now_ns + np.int64(uniform(world.random) * scalars[0].reorder_ns)
+        schedule(world, late_ns, PACKET_ARRIVES, np.int64(world.links[link].to), packet, link)
+        return False
+    return True
+
+
+@internal
+def copy_packet(world, mail, packet):
+    """One more copy of the same message in the network, or −1 when there is no room."""
+    twin = take_packet(world)
+    if twin >= 0:
+        world.packets[twin] = world.packets[packet]
+        mail.heads[world.packets[packet].message].copies += 1
+        world.scalars[0].in_network += 1
+    return twin
+
+
+@internal
+def enter_wire(world, mail, link, packet, now_ns):
+    """Send a packet over a cable."""
+    busy_ns = np.int64(world.packets[packet].size_bytes * world.links[link].ns_per_byte + 0.5)
+    if not enter_link(world, link, packet, now_ns, busy_ns):
+        lose(world, mail, packet, link, now_ns)
+        return
+    if mail.heads[world.packets[packet].message].layer == DATA:
+        world.scalars[0].data_hops += 1
+    else:
+        world.scalars[0].hops += 1
+
+
+@internal
+def enter_processor(world, mail, node, packet, now_ns):
+    """At a node that takes time: receive at the destination, route elsewhere, both where a multicast goes on."""
+    scalars = world.scalars
+    size = np.int64(world.packets[packet].size_bytes)
+    receive_ns = scalars[0].receive_ns + np.int64(size * scalars[0].receive_ns_per_byte + 0.5)
+    busy_ns = scalars[0].router_ns
+    if world.packets[packet].to == node:
+        busy_ns = receive_ns
+    elif world.packets[packet].to < 0 and world.member_at[node] >= 0:
+        busy_ns += receive_ns
+    link = world.reverse.shape[0] + node
+    if not enter_link(world, link, packet, now_ns, busy_ns):
+        lose(world, mail, packet, link, now_ns)
+
+
+@internal
+def pass_node(world, mail, node, packet, now_ns):
+    """At a node: returns the packet when it has arrived for the member there, −1 when it was sent on."""
+    to = np.int64(world.packets[packet].to)
+    if to == node:
+        return packet
+    if to >= 0:
+        link = np.int64(world.first_link[node]) + np.int64(world.port[to, node])
+        enter_wire(world, mail, link, packet, now_ns)
+        return np.int64(-1)
+    root = -2 - to
+    spread(world, mail, node, root, packet, now_ns)
+    if world.member_at[node] >= 0 and node != root:
+        world.packets[packet].to = node
+        return packet
+    world.scalars[0].in_network -= 1
+    free_packet(world, mail, packet)
+    return np.int64(-1)
+
+
+@internal
+def spread(world, mail, node, root, packet, now_ns):
+    """Send a copy of a tree multicast to every child of `node` in the tree of `root` that leads to members."""
+    for link in range(world.first_link[node], world.first_link[node + 1]):
+        child = np.int64(world.links[link].to)
+        if child == root or not world.on_tree[world.member_at[root], child]:
+            continue
+        if world.first_link[child] + world.port[root, child] == world.reverse[link]:
+            twin = copy_packet(world, mail, packet)
+            if twin < 0:
+                return
+            enter_wire(world, mail, link, twin, now_ns)
+
+
+@internal
+def advance(world, mail, limit_ns, budget):
+    """Move packets, hop by hop in time order, until one arrives where it was going.
+
+    Returns that packet; −1 when nothing more is due by `limit_ns`; −2 when `budget` hops were made or something ran
+    out.
+    """
+    scalars = world.scalars
+    links = world.links
+    packets = world.packets
+    due = world.due
+    shift = scalars[0].shift
+    mask = (1 << shift) - 1
+    measured = scalars[0].measure != 0
+    traced = scalars[0].tracing != 0
+    processors = scalars[0].processors != 0
+    disturbed = scalars[0].loss > 0 or scalars[0].duplicate > 0 or scalars[0].reorder > 0
+    for _ in range(budget):
+        if scalars[0].due_size == 0:
+            return np.int64(-1)
+        key = due[0]
+        now_ns = key >> shift
+        if now_ns > limit_ns:
+            return np.int64(-1)
+        link = key & mask
+        packet = np.int64(links[link].head)
+        scalars[0].now_ns = now_ns
+        if measured:
+            if now_ns >= scalars[0].next_sample_ns:
+                sample_load(scalars, now_ns - 1)
+            sample_queue(scalars, settle(links, packets, link, now_ns))
+        leave_link(world, link, packet)
+        node = np.int64(links[link].to)
+        if links[link].kind == LINK_PROCESSOR:
+            arrived = pass_node(world, mail, node, packet, now_ns)
+        else:
+            if traced:
+                record(world, mail, tracing.HOP, now_ns, packet, -1, -1, link)
+            if disturbed and not disturb(world, mail, packet, link, now_ns):
+                continue
+            if processors:
+                enter_processor(world, mail, node, packet, now_ns)
+                continue
+            arrived = pass_node(world, mail, node, packet, now_ns)
+        if arrived >= 0:
+            return arrived
+        if scalars[0].error != 0 or (traced and scalars[0].trace_size * 2 > world.trace.shape[0]):
+            return np.int64(-2)
+    return np.int64(-2)

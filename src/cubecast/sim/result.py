@@ -1,0 +1,142 @@
+"""What came out of a run (MODELS §9)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cubecast.networks.network import Network
+from cubecast.sim.build import Simulation
+from cubecast.sim.scenario import NS_PER_MS, Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """Round-trip times of one round: until the first, and until the last member knew S."""
+
+    number: int
+    rtt_first_ms: float
+    rtt_last_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Metrics of one run. Times are means over its rounds; messages, hops and bytes are sums over the run."""
+
+    protocol: str
+    members: int
+    senders: int
+    network: str
+    average_degree: float
+    seed: int
+    rounds: int
+    rtt_first_ms: float
+    rtt_last_ms: float
+    messages: int
+    """Logical sends of the stability protocol; a multicast counts n−1."""
+    unicasts: int
+    multicasts: int
+    hops: int
+    """Links crossed by those messages."""
+    bytes: int
+    drops: int
+    load_mean: float
+    """Messages on all links, sampled every millisecond of a round."""
+    queue_mean: float
+    queue_max: int
+    data_messages: int
+    data_hops: int
+    data_bytes: int
+    tts_first_ms: float | None
+    """From the multicast of a data message until the first member knew it stable, on average."""
+    tts_last_ms: float | None
+    buffer_mean: float | None
+    """Unstable data messages a member holds, on average over members and time."""
+    buffer_max: int | None
+    simulated_ms: float
+    packet_hops_per_second: float
+    wall_seconds: float
+    per_round: tuple[Round, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_seconds: float) -> Result:
+    """Read the result off the arrays of a finished (or abandoned) run."""
+    scalars = simulation.world.scalars[0]
+    totals = simulation.books.totals[0]
+    rounds = _rounds(simulation)
+    hops = int(scalars.hops + scalars.data_hops)
+    return Result(
+        protocol=scenario.protocol,
+        members=scenario.members,
+        senders=scenario.sender_count,
+        network=scenario.network,
+        average_degree=network.average_degree,
+        seed=scenario.seed,
+        rounds=len(rounds),
+        rtt_first_ms=_mean([one.rtt_first_ms for one in rounds]),
+        rtt_last_ms=_mean([one.rtt_last_ms for one in rounds]),
+        messages=int(totals.messages),
+        unicasts=int(totals.unicasts),
+        multicasts=int(totals.multicasts),
+        hops=int(scalars.hops),
+        bytes=int(totals.bytes),
+        drops=int(scalars.drops),
+        load_mean=_ratio(scalars.load_sum, scalars.load_samples),
+        queue_mean=_ratio(scalars.queue_sum, scalars.queue_samples),
+        queue_max=int(scalars.queue_max),
+        data_messages=int(totals.data_messages),
+        data_hops=int(scalars.data_hops),
+        data_bytes=int(totals.data_bytes),
+        tts_first_ms=_time_to_stable(simulation, simulation.books.first_ns),
+        tts_last_ms=_time_to_stable(simulation, simulation.books.last_ns),
+        buffer_mean=_buffer_mean(scenario, simulation),
+        buffer_max=int(totals.held_max) if scenario.messages else None,
+        simulated_ms=float(scalars.now_ns) / NS_PER_MS,
+        packet_hops_per_second=hops / wall_seconds if wall_seconds > 0 else 0.0,
+        wall_seconds=wall_seconds,
+        per_round=rounds,
+    )
+
+
+def _rounds(simulation: Simulation) -> tuple[Round, ...]:
+    """The rounds that every member still up has done."""
+    table = simulation.books.rounds
+    return tuple(
+        Round(
+            number=number,
+            rtt_first_ms=float(table[number].first_ns - table[number].begun_ns) / NS_PER_MS,
+            rtt_last_ms=float(table[number].last_ns - table[number].begun_ns) / NS_PER_MS,
+        )
+        for number in range(1, int(simulation.books.totals[0].newest_round) + 1)
+        if table[number].begun_ns >= 0 and table[number].first_ns >= 0 and not table[number].open
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def _ratio(total: int, count: int) -> float:
+    return float(total) / float(count) if count else 0.0
+
+
+def _time_to_stable(simulation: Simulation, known_ns: NDArray[np.int64]) -> float | None:
+    """Mean over the data messages that every member still up knows stable."""
+    books = simulation.books
+    known = books.known_by >= max(int(books.totals[0].up), 1)
+    if not known.any():
+        return None
+    return float((known_ns[known] - books.sent_ns[known]).mean()) / NS_PER_MS
+
+
+def _buffer_mean(scenario: Scenario, simulation: Simulation) -> float | None:
+    scalars = simulation.world.scalars[0]
+    return _ratio(scalars.held_sum, scalars.held_samples) / scenario.members if scenario.messages else None

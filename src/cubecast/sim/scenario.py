@@ -1,0 +1,152 @@
+"""What is simulated: every setting of a run, checked in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from cubecast.core.registry import paper_tree_degree, protocol_named
+from cubecast.errors import LocalProtocolError
+from cubecast.sim.faults import Fault, check_members
+
+PAPER_SENDERS = 50  # cube §4.1: in groups above 50 members, 50 send
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One run, completely: the same scenario gives the same result, bit for bit, anywhere."""
+
+    protocol: str
+    members: int
+    senders: int | None = None
+    """Default: all members up to 50, then 50 (cube §4.1)."""
+    network: str = "random:p=0.02"
+    routing: Literal["hops", "delay"] = "hops"
+    multicast: Literal["copies", "tree"] = "copies"
+    """A multicast travels as n−1 unicasts, or as one copy per link of the shortest-path tree."""
+    seed: int = 0
+    rounds: int = 1
+    delta_ms: float = 10.0
+    """Δ: how long after a round the next one begins."""
+    repeat_ms: float | None = None
+    """After how long an unanswered message is repeated. Default: never, or 20 ms where messages can be lost."""
+    tree_degree: int | None = None
+    """Children of an inner member of the logical tree. Default: ⌈log2 n⌉."""
+    loss: float = 0.0
+    """Probability that a message is lost, on each link it crosses."""
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    """Probability that a message is held up by up to `reorder_ms` after a link, and so overtaken."""
+    reorder_ms: float = 1.0
+    queue_limit: int = 0
+    """Messages that may wait on a link; more are dropped. 0: any number."""
+    crashes: tuple[Fault, ...] = ()
+    suspicions: tuple[Fault, ...] = ()
+    partitions: tuple[Fault, ...] = ()
+    detect_ms: float = 10.0
+    """How long a member must be down before the failure detectors report it."""
+    detect_spread_ms: float = 1.0
+    messages: int = 0
+    """Data messages each sender multicasts during the rounds; 0: R stays as it is."""
+    rate: float = 100.0
+    """Data messages a second, each sender."""
+    payload_bytes: int = 100
+    until_ms: float = 600_000.0
+    """Simulated time after which an unfinished run is given up."""
+    packets_max: int = 1 << 22
+    measure: bool = True
+    """Sample queues and load (MODELS §9)."""
+
+    def __post_init__(self) -> None:
+        protocol_named(self.protocol)
+        _check_sizes(self)
+        _check_probabilities(self)
+        _check_times(self)
+        check_members(self.crashes, self.members, "crash")
+        check_members(self.suspicions, self.members, "suspicion")
+        check_members(self.partitions, self.members, "partition")
+
+    @property
+    def sender_count(self) -> int:
+        return min(self.members, PAPER_SENDERS) if self.senders is None else self.senders
+
+    @property
+    def degree(self) -> int:
+        return paper_tree_degree(self.members) if self.tree_degree is None else self.tree_degree
+
+    @property
+    def loses_messages(self) -> bool:
+        """Can a message between two live members fail to arrive?"""
+        recovers = any(crash.until_ns >= 0 for crash in self.crashes)
+        return self.loss > 0 or self.queue_limit > 0 or recovers or bool(self.partitions)
+
+    @property
+    def repeat_ns(self) -> int:
+        """0 in the reliable FIFO form."""
+        if self.repeat_ms is not None:
+            return round(self.repeat_ms * NS_PER_MS)
+        return 20 * NS_PER_MS if self.loses_messages or self.reorder > 0 else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; faults as they are spelled."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("crashes", "suspicions", "partitions"):
+            values[name] = [str(fault) for fault in values[name]]
+        return values | {"senders": self.sender_count, "repeat_ms": self.repeat_ns / NS_PER_MS}
+
+    def command(self) -> str:
+        """The command line that runs this scenario again."""
+        words = [f"cubecast simulate {self.protocol}"]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "protocol" or (value == field.default and field.name not in ("members", "seed")):
+                continue
+            option = "--" + _OPTION_NAMES.get(field.name, field.name.replace("_", "-"))
+            if isinstance(value, tuple):
+                words += [f"{option} {fault}" for fault in value]
+            elif isinstance(value, bool):
+                words.append(option if value else option.replace("--", "--no-"))
+            else:
+                words.append(f"{option} {value}")
+        return " ".join(words)
+
+
+_OPTION_NAMES = {"crashes": "crash", "suspicions": "suspect", "partitions": "partition", "payload_bytes": "payload"}
+
+
+def _check_sizes(scenario: Scenario) -> None:
+    if scenario.members < 2:
+        raise LocalProtocolError(f"members = {scenario.members}: a group has at least 2 members")
+    if not 1 <= scenario.sender_count <= scenario.members:
+        raise LocalProtocolError(f"senders = {scenario.senders}: choose from 1 to the {scenario.members} members")
+    if scenario.rounds < 1:
+        raise LocalProtocolError(f"rounds = {scenario.rounds}: run at least 1 round")
+    if scenario.tree_degree is not None and scenario.tree_degree < 1:
+        raise LocalProtocolError(f"tree_degree = {scenario.tree_degree}: an inner member has at least 1 child")
+    for name in ("queue_limit", "messages", "payload_bytes", "seed"):
+        if getattr(scenario, name) < 0:
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: it cannot be negative")
+    if scenario.packets_max < 1:
+        raise LocalProtocolError(f"packets_max = {scenario.packets_max}: leave room for at least 1 packet")
+
+
+def _check_probabilities(scenario: Scenario) -> None:
+    for name in ("loss", "duplicate", "reorder"):
+        if not 0 <= getattr(scenario, name) < 1:
+            raise LocalProtocolError(
+                f"{name} = {getattr(scenario, name)}: a probability from 0 up to but not including 1"
+            )
+
+
+def _check_times(scenario: Scenario) -> None:
+    for name in ("delta_ms", "reorder_ms", "detect_ms", "detect_spread_ms"):
+        if getattr(scenario, name) < 0:
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: a time cannot be negative")
+    for name in ("rate", "until_ms"):
+        if getattr(scenario, name) <= 0:
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: it must be more than 0")
+    if scenario.repeat_ms is not None and scenario.repeat_ms < 0:
+        raise LocalProtocolError(f"repeat_ms = {scenario.repeat_ms}: a time cannot be negative")
+    if scenario.repeat_ns == 0 and scenario.loses_messages:
+        raise LocalProtocolError("repeat_ms = 0 with messages that can be lost: the rounds would never end")

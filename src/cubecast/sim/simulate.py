@@ -1,0 +1,137 @@
+"""Run a scenario: `simulate(...)` is the front door of the simulator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cubecast.errors import SimulationError
+from cubecast.networks.network import Network
+from cubecast.networks.spec import build_network
+from cubecast.sim import kernel
+from cubecast.sim.build import Simulation, build_simulation
+from cubecast.sim.result import Result, collect
+from cubecast.sim.scenario import NS_PER_MS, Scenario
+from cubecast.sim.world import EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
+from cubecast.trace import DELIVER, TraceWriter, blank_events
+
+SLICE = 2_000_000  # packet-hops between two looks at the clock and at Ctrl-C
+
+Progress = Callable[[Result], None]
+"""Called between slices of a long run with the figures so far."""
+
+_FAILURES = {
+    PACKETS_FULL: "more packets in flight than packets_max = {packets_max}; raise it (--packets-max)",
+    EVENTS_FULL: "the event queue is full; fewer members or faults, or a longer --repeat-ms",
+    MAIL_FULL: "more messages in flight than the pool holds; a longer --repeat-ms or a lower --rate makes fewer",
+    TIME_FULL: "simulated time overflows; lower --until-ms",
+    ROUNDS_FULL: "more rounds than can be counted; a longer --delta-ms makes fewer",
+    TRACE_FULL: "a single event wrote more trace rows than the buffer holds",
+}
+
+
+def simulate(
+    protocol: str,
+    *,
+    network: str | Network = "random:p=0.02",
+    trace: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Result:
+    """Simulate a protocol and return its metrics.
+
+    >>> result = simulate("cube_full_dist", members=64, network="random:degree=5", seed=1)  # doctest: +SKIP
+    >>> result.rtt_last_ms, result.messages  # doctest: +SKIP
+
+    `network` is a spelling (`random:p=0.02`, `star`, `file:net.txt`, …) or a `Network`; `settings` are the fields of
+    `Scenario` (members, senders, seed, rounds, loss, crashes, …). With `trace` the events of the run are written to
+    that Parquet file for the checkers. A run that cannot end raises `SimulationError`, which names the seed and a
+    command that replays it.
+    """
+    name = network if isinstance(network, str) else network.name
+    scenario = Scenario(protocol=protocol, network=name, **settings)
+    if isinstance(network, str):
+        network = build_network(network, members=scenario.members, seed=scenario.seed)
+    return run_scenario(scenario, network, trace=trace, progress=progress)
+
+
+def run_scenario(
+    scenario: Scenario, network: Network, *, trace: str | Path | None = None, progress: Progress | None = None
+) -> Result:
+    """Simulate a scenario on a network that is already built."""
+    simulation = build_simulation(scenario, network, tracing=trace is not None)
+    with _trace_file(scenario, simulation, trace) as writer:
+        result = _run(scenario, network, simulation, writer, progress)
+        if writer is not None:
+            writer.finish(result.to_dict())
+    return result
+
+
+def _run(
+    scenario: Scenario,
+    network: Network,
+    simulation: Simulation,
+    writer: TraceWriter | None,
+    progress: Progress | None,
+) -> Result:
+    states: tuple[type, ...] = (type(simulation.control), type(simulation.data))
+    run = kernel.run_for(*states)
+    until_ns = round(scenario.until_ms * NS_PER_MS)
+    began = time.perf_counter()
+    while True:
+        status = run(*simulation, until_ns, SLICE)
+        _flush(simulation, writer)
+        if status != kernel.PAUSED:
+            break
+        if progress is not None:
+            progress(collect(scenario, network, simulation, time.perf_counter() - began))
+    result = collect(scenario, network, simulation, time.perf_counter() - began)
+    if status != kernel.FINISHED:
+        raise SimulationError(f"{_why(status, scenario, simulation)}; replay: {scenario.command()}")
+    return result
+
+
+def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
+    if status == kernel.FAILED:
+        reason = _FAILURES[int(simulation.world.scalars[0].error)]
+        return f"seed {scenario.seed}: " + reason.format(packets_max=scenario.packets_max)
+    number = int(simulation.books.totals[0].oldest_open)
+    ended = (
+        "nothing is left to happen"
+        if status == kernel.STUCK
+        else f"{scenario.until_ms:g} ms of simulated time are over"
+    )
+    return f"seed {scenario.seed}: {ended} but round {number} of {scenario.protocol} has not ended at every member"
+
+
+@contextmanager
+def _trace_file(scenario: Scenario, simulation: Simulation, path: str | Path | None) -> Iterator[TraceWriter | None]:
+    if path is None:
+        yield None
+        return
+    with TraceWriter(Path(path), scenario.to_dict()) as writer:
+        writer.append(_initial_deliveries(simulation))
+        yield writer
+
+
+def _initial_deliveries(simulation: Simulation) -> Any:
+    """What every member holds before anything happens."""
+    members, senders = np.nonzero(simulation.group.received)
+    events = blank_events(len(members))
+    events["event"] = DELIVER
+    events["member"] = members
+    events["sender"] = senders
+    events["sequence"] = simulation.group.received[members, senders]
+    return events
+
+
+def _flush(simulation: Simulation, writer: TraceWriter | None) -> None:
+    size = int(simulation.world.scalars[0].trace_size)
+    if writer is not None and size:
+        writer.append(np.asarray(simulation.world.trace[:size]))
+    simulation.world.scalars[0].trace_size = 0

@@ -1,0 +1,106 @@
+"""From a member's outbox into the network: unicast, multicast as copies or along a tree, one-hop flights."""
+
+import math
+
+import numpy as np
+
+from cubecast import trace as tracing
+from cubecast.core.compiled import internal
+from cubecast.core.mail import DATA
+from cubecast.core.random import uniform
+from cubecast.sim.events import schedule
+from cubecast.sim.links import PACKET_ARRIVES, copy_packet, enter_link, lose, pass_node, take_packet
+from cubecast.sim.record import record
+from cubecast.sim.world import DELAY_UNIFORM, LINKS_ONLY
+
+
+@internal
+def transmit(world, books, mail, slot, source, to, layer, now_ns):
+    """Send one copy to one member."""
+    _count(books, mail, slot, layer, 1)
+    books.totals[0].unicasts += 1
+    _dispatch_copy(world, mail, slot, source, np.int64(world.hosts[to]), to, layer, now_ns)
+
+
+@internal
+def transmit_to_all(world, books, mail, slot, source, layer, now_ns):
+    """Multicast: n−1 unicasts, or one copy per link of the shortest-path tree."""
+    members = world.hosts.shape[0]
+    _count(books, mail, slot, layer, members - 1)
+    books.totals[0].multicasts += 1
+    if world.on_tree.shape[0] > 1:
+        tree = np.int64(-2) - world.hosts[source]
+        _dispatch_copy(world, mail, slot, source, tree, tracing.EVERYONE, layer, now_ns)
+        return
+    for rank in range(members):
+        if rank != source:
+            _dispatch_copy(world, mail, slot, source, np.int64(world.hosts[rank]), rank, layer, now_ns)
+
+
+@internal
+def _count(books, mail, slot, layer, copies):
+    """MODELS §9: a multicast is n−1 messages, however it travels."""
+    if layer == DATA:
+        books.totals[0].data_messages += copies
+        books.totals[0].data_bytes += copies * mail.heads[slot].size_bytes
+    else:
+        books.totals[0].messages += copies
+        books.totals[0].bytes += copies * mail.heads[slot].size_bytes
+
+
+@internal
+def _dispatch_copy(world, mail, slot, source, to, peer, layer, now_ns):
+    packet = take_packet(world)
+    if packet < 0:
+        return
+    scalars = world.scalars
+    number = scalars[0].packet_number
+    scalars[0].packet_number = number + 1
+    scalars[0].in_network += 1
+    mail.heads[slot].copies += 1
+    mail.heads[slot].source = source
+    mail.heads[slot].layer = layer
+    world.packets[packet].number = number
+    world.packets[packet].to = to
+    world.packets[packet].message = slot
+    world.packets[packet].size_bytes = mail.heads[slot].size_bytes
+    record(world, mail, tracing.SEND, now_ns, packet, source, peer, -1)
+    if scalars[0].one_hop != LINKS_ONLY:
+        _fly(world, mail, packet, to, now_ns)
+    elif scalars[0].processors != 0:
+        busy_ns = scalars[0].send_ns + np.int64(mail.heads[slot].size_bytes * scalars[0].send_ns_per_byte + 0.5)
+        link = world.reverse.shape[0] + np.int64(world.hosts[source])
+        if not enter_link(world, link, packet, now_ns, busy_ns):
+            lose(world, mail, packet, link, now_ns)
+    else:
+        pass_node(world, mail, np.int64(world.hosts[source]), packet, now_ns)
+
+
+@internal
+def _fly(world, mail, packet, to, now_ns):
+    """One logical hop with a sampled delay; loss, duplication and reordering as on a link."""
+    scalars = world.scalars
+    if mail.heads[world.packets[packet].message].layer == DATA:
+        scalars[0].data_hops += 1
+    else:
+        scalars[0].hops += 1
+    if scalars[0].loss > 0 and uniform(world.random) < scalars[0].loss:
+        lose(world, mail, packet, -1, now_ns)
+        return
+    if scalars[0].duplicate > 0 and uniform(world.random) < scalars[0].duplicate:
+        twin = copy_packet(world, mail, packet)
+        if twin >= 0:
+            schedule(world, now_ns + _flight_ns(world), PACKET_ARRIVES, to, twin, -1)
+    late_ns = np.int64(0)
+    if scalars[0].reorder > 0 and uniform(world.random) < scalars[0].reorder:
+        late_ns = np.int64(uniform(world.random) * scalars[0].reorder_ns)
+    schedule(world, now_ns + _flight_ns(world) + late_ns, PACKET_ARRIVES, to, packet, -1)
+
+
+@internal
+def _flight_ns(world):
+    scalars = world.scalars
+    stretch = uniform(world.random)
+    if scalars[0].one_hop != DELAY_UNIFORM:
+        stretch = -math.log(1.0 - stretch)
+    return np.int64(scalars[0].one_hop_low_ns + scalars[0].one_hop_spread_ns * stretch + 0.5)

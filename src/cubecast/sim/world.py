@@ -1,0 +1,133 @@
+"""The simulated network as arrays: links, packets on them, and what is due.
+
+| field      | shape         | meaning                                                                             |
+|------------|---------------|-------------------------------------------------------------------------------------|
+| links      | links + nodes | one record a directed link (64 bytes, a cache line), then one a node's processor     |
+| packets    | packets       | one record a message copy in flight; a link's packets form a list in FIFO order      |
+| entered_ns | packets or 1  | when each packet joined its link's queue (kept for a trace only)                     |
+| first_link | nodes + 1     | the links of node v are first_link[v] … first_link[v + 1] − 1                        |
+| reverse    | links         | the opposite direction of each link                                                  |
+| port       | nodes × nodes | port[d, v]: which of v's links leads to d                                            |
+| hosts      | n             | the node of each member                                                              |
+| member_at  | nodes         | the member of each node, or −1                                                       |
+| on_tree    | n × nodes     | is there a member at or below this node in the multicast tree of that member?        |
+| due        | links         | heap of the links that carry packets, keyed by the arrival of their first packet     |
+| events     | room          | heap of everything that is not a hop: timers, faults, sends, late packets            |
+| scalars    | 1             | the clock, counters and sums                                                         |
+| random     | 2             | the stream behind loss, duplication, reordering and one-hop delays                   |
+
+Invariants: packets of one link arrive in the order they entered it, so only the first of each busy link stands in
+`due`; every packet is on exactly one link, in one event, or free. Capacities are fixed here; running out ends the
+run.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+LINK = np.dtype(
+    [
+        ("free_ns", np.int64),  # when the transmitter is free again
+        ("delay_ns", np.int64),
+        ("ns_per_byte", np.float64),
+        ("head", np.int32),  # first packet on the link, −1 when it is idle
+        ("tail", np.int32),
+        ("queue", np.int32),  # first packet whose transmission has not begun
+        ("waiting", np.int32),  # how many such packets
+        ("to", np.int32),  # the node at the far end
+        ("kind", np.int32),  # LINK_WIRE or LINK_PROCESSOR
+        ("unused", np.int64),
+    ],
+    align=True,
+)
+LINK_WIRE, LINK_PROCESSOR = range(2)
+
+PACKET = np.dtype(
+    [
+        ("arrive_ns", np.int64),
+        ("start_ns", np.int64),  # when its transmission on the current link begins
+        ("number", np.int64),  # unique in the run; copies of a tree multicast share it
+        ("next", np.int32),  # behind it on the same link, or next free packet
+        ("to", np.int32),  # destination node; −2 − root for a multicast along the tree of `root`
+        ("message", np.int32),  # slot in the mail
+        ("size_bytes", np.int32),
+    ],
+    align=True,
+)
+
+# `order` settles ties: events of one instant happen in the order they were scheduled.
+EVENT = np.dtype([(name, np.int64) for name in ("time_ns", "order", "what", "member", "a", "b")])
+
+SCALARS = np.dtype(
+    [
+        ("now_ns", np.int64),
+        # fixed for the run
+        ("shift", np.int64),  # a key of `due` is arrival << shift | link
+        ("queue_limit", np.int64),  # packets that may wait on a link, 0 = any number
+        ("loss", np.float64),  # per link crossed
+        ("duplicate", np.float64),
+        ("reorder", np.float64),
+        ("reorder_ns", np.int64),  # a reordered packet is late by up to this much
+        ("measure", np.int64),  # sample queues and load?
+        ("tracing", np.int64),
+        ("processors", np.int64),  # do nodes take time?
+        ("router_ns", np.int64),
+        ("send_ns", np.int64),
+        ("send_ns_per_byte", np.float64),
+        ("receive_ns", np.int64),
+        ("receive_ns_per_byte", np.float64),
+        ("one_hop", np.int64),  # LINKS_ONLY, or the shape of the one-hop delay
+        ("one_hop_low_ns", np.int64),
+        ("one_hop_spread_ns", np.int64),
+        ("sample_ns", np.int64),
+        # moving
+        ("due_size", np.int64),
+        ("events_size", np.int64),
+        ("events_order", np.int64),
+        ("packet_free", np.int64),  # head of the list of free packets, −1 when empty
+        ("packets_used", np.int64),
+        ("packet_number", np.int64),
+        ("in_network", np.int64),
+        ("sampling", np.int64),  # how many rounds are under way: load is averaged over rounds
+        ("next_sample_ns", np.int64),
+        ("load_sum", np.int64),
+        ("load_samples", np.int64),
+        ("held", np.int64),  # unstable data messages in all members' buffers
+        ("held_sum", np.int64),
+        ("held_samples", np.int64),
+        ("queue_sum", np.int64),
+        ("queue_samples", np.int64),
+        ("queue_max", np.int64),
+        ("hops", np.int64),
+        ("data_hops", np.int64),
+        ("drops", np.int64),
+        ("trace_size", np.int64),
+        ("error", np.int64),
+    ],
+    align=True,
+)
+
+# Why a run cannot go on.
+FINE, PACKETS_FULL, EVENTS_FULL, MAIL_FULL, TIME_FULL, ROUNDS_FULL, TRACE_FULL = range(7)
+
+# Kinds of `one_hop`.
+LINKS_ONLY, DELAY_UNIFORM, DELAY_EXPONENTIAL = range(3)
+
+
+class World(NamedTuple):
+    """Everything between the members, as arrays."""
+
+    links: np.recarray
+    packets: np.recarray
+    entered_ns: np.ndarray
+    first_link: np.ndarray
+    reverse: np.ndarray
+    port: np.ndarray
+    hosts: np.ndarray
+    member_at: np.ndarray
+    on_tree: np.ndarray
+    due: np.ndarray
+    events: np.recarray
+    scalars: np.recarray
+    random: np.ndarray
+    trace: np.recarray
