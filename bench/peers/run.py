@@ -92,10 +92,13 @@ def has_simpy() -> bool:
 
 
 def ns2(headers: str) -> Peer:
-    """ns-2 with its fastest scheduler. `lean` packets keep the headers that UDP touches, `all` is ns-2 as it starts."""
+    """ns-2 with the scheduler that is fastest at the storm's size.
+
+    `lean` packets keep the headers that UDP touches, `all` is ns-2 as it starts.
+    """
     return Peer(
         command=lambda: ["ns", str(HERE / "storm.tcl")],
-        options=("Calendar", headers),
+        options=("auto", headers),
         is_installed=lambda: shutil.which("ns") is not None,
         how_to_install="apt-get install ns2",
     )

@@ -5,8 +5,9 @@
 // SCHEDULER is ns3::PriorityQueueScheduler (default: the fastest here), ns3::HeapScheduler, ns3::MapScheduler,
 // ns3::CalendarScheduler or ns3::ListScheduler.
 //
-// The device adds a PPP header of 2 B, so a packet is made of 230 B and 232 B are on the wire. A packet carries no header or tag of ours: its
-// destination is looked up by its unique number, which copies on the way keep. That favours ns-3.
+// The device adds a PPP header of 2 B, so a packet is made of 230 B and 232 B are on the wire. A packet carries no
+// header or tag of ours: its destination is looked up by its unique number, which copies on the way keep. That favours
+// ns-3. Debian's libraries come with logging compiled in, though not enabled; that does not.
 
 #include "ns3/core-module.h"
 #include "ns3/network-module.h"
@@ -268,7 +269,8 @@ main(int argc, char* argv[])
         std::cerr << "storm_ns3: " << g_delivered << " packets arrived of " << g_pairs.size() * bursts << std::endl;
         return 1;
     }
-    std::printf("{\"version\": \"%s\", \"setup_s\": %.6f, \"run_s\": %.6f, \"hops\": %llu, \"last_arrival_ms\": %.6f}\n",
+    std::printf("{\"version\": \"%s\", \"setup_s\": %.6f, \"run_s\": %.6f, "
+                "\"hops\": %llu, \"last_arrival_ms\": %.6f}\n",
                 STORM_NS3_VERSION,
                 Seconds(g_runBegan - setupBegan),
                 Seconds(runEnded - g_runBegan),
