@@ -95,6 +95,10 @@ if COMPILED:
         """Compile `function` on its first call, or load what an earlier process compiled."""
         return _compile(function, protocol_sources(Path(function.__code__.co_filename)))
 
+    def allocating(function: Function) -> Function:
+        """Like `jit`, for a function that makes arrays or dictionaries of its own: a checker, a formula."""
+        return _compile(function, protocol_sources(Path(function.__code__.co_filename)), _nrt=True)
+
     def internal(function: Function) -> Function:
         """Like `jit`, for a function that only compiled code calls: it gets no costly wrapper for Python."""
         return _compile(function, protocol_sources(Path(function.__code__.co_filename)), no_cpython_wrapper=True)
@@ -122,7 +126,7 @@ else:
         """Leave `function` as ordinary Python."""
         return function
 
-    internal = pasted = jit
+    allocating = internal = pasted = jit
 
     def compiled_for(function: Function, states: Iterable[type]) -> Function:
         """The function itself: nothing is compiled, so nothing can be stale."""

@@ -7,12 +7,12 @@ probability that nothing changes. Two buffers and the subset in the outer loop l
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 
 FloatArray = NDArray[np.float64]
 
 
-@jit
+@allocating
 def step_forward(before: FloatArray, after: FloatArray, increment: FloatArray) -> None:
     """Formulas 4.2 and 4.12–4.14: the distribution of the number infected after one more micro-step."""
     states = before.shape[0]
@@ -23,7 +23,7 @@ def step_forward(before: FloatArray, after: FloatArray, increment: FloatArray) -
             after[k] += increment[j, k - j] * before[k - j]
 
 
-@jit
+@allocating
 def step_backward(before: FloatArray, after: FloatArray, increment: FloatArray) -> None:
     """One more micro-step for every starting state at once: unfinished(k) = Σ_j P_inc(k, j) · unfinished(k + j)."""
     states = before.shape[0]
@@ -34,7 +34,7 @@ def step_backward(before: FloatArray, after: FloatArray, increment: FloatArray) 
             after[k] += increment[j, k] * before[k + j]
 
 
-@jit
+@allocating
 def distribution_after(increment: FloatArray, micro_steps: int) -> FloatArray:
     """P(k_r = k) for every k after r = `micro_steps`, from one infected member."""
     before = np.zeros(increment.shape[1])
@@ -46,7 +46,7 @@ def distribution_after(increment: FloatArray, micro_steps: int) -> FloatArray:
     return before
 
 
-@jit
+@allocating
 def unfinished_course(increment: FloatArray, micro_steps: int) -> FloatArray:
     """1 − P(k_r = last) for r = 0…`micro_steps`. A sum of positive terms: exact far below the rounding of 1 − P."""
     before = np.ones(increment.shape[1])
@@ -61,7 +61,7 @@ def unfinished_course(increment: FloatArray, micro_steps: int) -> FloatArray:
     return course
 
 
-@jit
+@allocating
 def micro_steps_until(increment: FloatArray, unfinished_most: float, micro_steps_max: int) -> int:
     """The first r with 1 − P(k_r = last) ≤ `unfinished_most`, or −1 when `micro_steps_max` does not suffice."""
     before = np.ones(increment.shape[1])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import well_formed
 from cubecast.trace import DONE, DROP, EVERYONE, HOP, ROUND, SEND, Events, Trace
@@ -82,7 +82,7 @@ def _round_times_ns(events: Events) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     return first[over] - start[over], last[over] - start[over]
 
 
-@jit
+@allocating
 def _totals(events: Any, members: int) -> Any:
     """Count messages, bytes and hops (one row a layer), and the drops of both layers."""
     counts = np.zeros((3, 3), np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, new_findings, new_memory, remember, well_formed
 from cubecast.trace import EVERYONE, HOP, LAYER_NAMES, RECEIVE, SEND, Events, Trace
@@ -50,7 +50,7 @@ def _tell(events: Events, row: int, old: int) -> Violation:
     return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(late["time_ns"]))
 
 
-@jit
+@allocating
 def _scan(events: Any, members: int, found: Any) -> int:
     """Write (row, row before it on the same way) of the first violations; return how many there are."""
     last_hop = new_memory()
@@ -77,7 +77,7 @@ def _scan(events: Any, members: int, found: Any) -> int:
     return total
 
 
-@jit
+@allocating
 def _way(events: Any, row: int, members: int) -> Any:
     """Number the way of a receipt: from whom, to whom, and in which layer."""
     pair = np.int64(events["peer"][row]) * members + events["member"][row]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, new_findings, new_memory, remember, well_formed
 from cubecast.trace import DELIVER, Events, Trace
@@ -43,7 +43,7 @@ def _tell(events: Events, row: int, old: int) -> Violation:
     return Violation(checker=NAME, message=message, rows=rows, time_ns=int(delivered["time_ns"]))
 
 
-@jit
+@allocating
 def _scan(events: Any, members: int, found: Any) -> int:
     """Write (deliver row, deliver row before it or -1) of the first violations; return how many there are."""
     last = new_memory()

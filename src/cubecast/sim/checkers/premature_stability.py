@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, new_findings, senders_in, well_formed
 from cubecast.trace import CRASH, DELIVER, NOBODY, RECOVER, STABLE, Events, Trace
@@ -53,7 +53,7 @@ def _tell(events: Events, row: int, slow: int) -> Violation:
     return Violation(checker=NAME, message=message, rows=rows, time_ns=int(stable["time_ns"]))
 
 
-@jit
+@allocating
 def _scan(events: Any, members: int, senders: int, found: Any) -> int:
     """Write (stable row, slowest member) of the first violations; return how many there are."""
     received = np.zeros((senders, members), np.int32)
@@ -85,7 +85,7 @@ def _scan(events: Any, members: int, senders: int, found: Any) -> int:
     return total
 
 
-@jit
+@allocating
 def _slowest(received: Any, up: Any) -> int:
     """Give the member that is up and holds least, the lowest rank of several, or nobody."""
     slow = NOBODY
@@ -95,7 +95,7 @@ def _slowest(received: Any, up: Any) -> int:
     return slow
 
 
-@jit
+@allocating
 def _row_of_holding(events: Any, before: int, member: int, sender: int) -> int:
     """Give the deliver row before `before` by which the member holds most of the sender, or -1."""
     best = -1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, well_formed
 from cubecast.trace import CRASH, DONE, RECOVER, ROUND, Events, Trace
@@ -64,7 +64,7 @@ def _tell(events: Events, member: int, done: int, last: int) -> Violation:
     return Violation(checker=NAME, message=message, rows=(last,), time_ns=int(events["time_ns"][-1]))
 
 
-@jit
+@allocating
 def _scan(events: Any, members: int) -> Any:
     """Give who is up at the end, the highest round each is done with, and the rows of the lowest and highest round."""
     up = np.ones(members, np.bool_)

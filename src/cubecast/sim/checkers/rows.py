@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 from cubecast.errors import LocalProtocolError
 from cubecast.sim.checkers.report import Violation
 from cubecast.trace import (
@@ -73,13 +73,13 @@ def at(events: Events, row: int) -> str:
     return f"row {row}, {int(events['time_ns'][row]) / 1e6:.6f} ms"
 
 
-@jit
+@allocating
 def new_memory() -> Any:
     """Give a dictionary from numbers to rows; it holds only the number -1, that is "none"."""
     return {np.int64(NOBODY): np.int64(NOBODY)}
 
 
-@jit
+@allocating
 def remember(memory: Any, key: int, row: int) -> Any:
     """Put `row` under `key`, and give the row that was there before, or -1."""
     old = np.int64(-1)
@@ -89,7 +89,7 @@ def remember(memory: Any, key: int, row: int) -> Any:
     return old
 
 
-@jit
+@allocating
 def _first_impossible(events: Any, members: int) -> Any:
     for row in range(len(events)):
         column = _impossible(events, row, members)
@@ -98,7 +98,7 @@ def _first_impossible(events: Any, members: int) -> Any:
     return 0, 0
 
 
-@jit
+@allocating
 def _impossible(events: Any, row: int, members: int) -> int:
     """Give the column of this row that holds an impossible value, or 0."""
     kind = events["event"][row]
@@ -125,7 +125,7 @@ def _impossible(events: Any, row: int, members: int) -> int:
     return 0
 
 
-@jit
+@allocating
 def _peer_is_impossible(kind: int, peer: int, members: int) -> bool:
     if kind == SEND and peer == EVERYONE:
         return False

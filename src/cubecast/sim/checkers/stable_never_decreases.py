@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, new_findings, new_memory, remember, well_formed
 from cubecast.trace import STABLE, Events, Trace
@@ -35,7 +35,7 @@ def _tell(events: Events, row: int, old: int) -> Violation:
     return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(stable["time_ns"]))
 
 
-@jit
+@allocating
 def _scan(events: Any, members: int, found: Any) -> int:
     """Write (stable row, stable row before it) of the first violations; return how many there are."""
     last = new_memory()
