@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cubecast.errors import SimulationError
+from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
@@ -18,12 +17,15 @@ from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.result import Result, collect
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.world import EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
-from cubecast.trace import DELIVER, TraceWriter, blank_events
+from cubecast.trace import DELIVER, Events, Trace, TraceWriter, blank_events
 
 SLICE = 2_000_000  # packet-hops between two looks at the clock and at Ctrl-C
 
 Progress = Callable[[Result], None]
 """Called between slices of a long run with the figures so far."""
+
+Keep = Callable[[Events], None]
+"""Called with the rows of the trace, chunk by chunk; the memory of a chunk is used again afterwards."""
 
 _FAILURES = {
     PACKETS_FULL: "more packets in flight than packets_max = {packets_max}; raise it (--packets-max)",
@@ -64,28 +66,37 @@ def run_scenario(
     scenario: Scenario, network: Network, *, trace: str | Path | None = None, progress: Progress | None = None
 ) -> Result:
     """Simulate a scenario on a network that is already built."""
-    simulation = build_simulation(scenario, network, tracing=trace is not None)
-    with _trace_file(scenario, simulation, trace) as writer:
-        result = _run(scenario, network, simulation, writer, progress)
-        if writer is not None:
-            writer.finish(result.to_dict())
+    if network.members != scenario.members:
+        raise LocalProtocolError(
+            f"network {network.name} has {network.members} members, the scenario {scenario.members}: make them equal"
+        )
+    if trace is None:
+        return _run(scenario, network, None, progress)
+    with TraceWriter(Path(trace), scenario.to_dict()) as writer:
+        result = _run(scenario, network, writer.append, progress)
+        writer.finish(result.to_dict())
     return result
 
 
-def _run(
-    scenario: Scenario,
-    network: Network,
-    simulation: Simulation,
-    writer: TraceWriter | None,
-    progress: Progress | None,
-) -> Result:
+def trace_scenario(scenario: Scenario, network: Network) -> Trace:
+    """Simulate a scenario and keep its trace in memory; the metrics are in the trace."""
+    chunks: list[Events] = []
+    result = _run(scenario, network, lambda chunk: chunks.append(chunk.copy()), None)
+    return Trace(events=np.concatenate(chunks), scenario=scenario.to_dict(), metrics=result.to_dict())
+
+
+def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Progress | None) -> Result:
+    simulation = build_simulation(scenario, network, tracing=keep is not None)
+    if keep is not None:
+        keep(_initial_deliveries(simulation))
     states: tuple[type, ...] = (type(simulation.control), type(simulation.data))
     run = kernel.run_for(*states)
     until_ns = round(scenario.until_ms * NS_PER_MS)
+    run(*simulation, until_ns, 0)  # does nothing but be compiled, or loaded, before the clock starts
     began = time.perf_counter()
     while True:
         status = run(*simulation, until_ns, SLICE)
-        _flush(simulation, writer)
+        _flush(simulation, keep)
         if status != kernel.PAUSED:
             break
         if progress is not None:
@@ -109,17 +120,7 @@ def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
     return f"seed {scenario.seed}: {ended} but round {number} of {scenario.protocol} has not ended at every member"
 
 
-@contextmanager
-def _trace_file(scenario: Scenario, simulation: Simulation, path: str | Path | None) -> Iterator[TraceWriter | None]:
-    if path is None:
-        yield None
-        return
-    with TraceWriter(Path(path), scenario.to_dict()) as writer:
-        writer.append(_initial_deliveries(simulation))
-        yield writer
-
-
-def _initial_deliveries(simulation: Simulation) -> Any:
+def _initial_deliveries(simulation: Simulation) -> Events:
     """What every member holds before anything happens."""
     members, senders = np.nonzero(simulation.group.received)
     events = blank_events(len(members))
@@ -130,8 +131,8 @@ def _initial_deliveries(simulation: Simulation) -> Any:
     return events
 
 
-def _flush(simulation: Simulation, writer: TraceWriter | None) -> None:
+def _flush(simulation: Simulation, keep: Keep | None) -> None:
     size = int(simulation.world.scalars[0].trace_size)
-    if writer is not None and size:
-        writer.append(np.asarray(simulation.world.trace[:size]))
+    if keep is not None and size:
+        keep(np.asarray(simulation.world.trace[:size]))
     simulation.world.scalars[0].trace_size = 0
