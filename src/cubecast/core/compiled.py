@@ -30,7 +30,10 @@ COMPILED = os.environ.get("CUBECAST_JIT", "on").lower() not in {"off", "0", "no"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _BASE = ("trace.py", "core/*.py", "models/**/*.py", "networks/**/*.py", "sim/**/*.py")
-_NEVER_COMPILED = {"registry.py", "build.py", "faults.py", "result.py", "scenario.py", "simulate.py"}
+_NEVER_COMPILED = {
+    *("registry.py", "build.py", "faults.py", "result.py", "scenario.py", "simulate.py"),
+    *("benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"),
+}
 """Files of the base that no compiled code contains, so that a new protocol's line in the registry costs nothing."""
 _PROTOCOLS = _PACKAGE / "core"
 _IMPORT = re.compile(r"^from cubecast\.core\.(\w+)(?:\.(\w+))? import (.*)$", re.MULTILINE)
@@ -72,6 +75,7 @@ def protocol_sources(path: Path) -> set[Path]:
 
 if COMPILED:
     import numba
+    from numba.core import event
     from numba.extending import overload
 
     # No reference counts: compiled code only borrows arrays that Python owns, and allocates none. This halves both the
@@ -120,6 +124,16 @@ if COMPILED:
         stats = cast(Any, function).stats
         return sum(stats.cache_hits.values()), sum(stats.cache_misses.values())
 
+    @contextmanager
+    def watch_compiler() -> Iterator[list[str]]:
+        """A list that names each function compiled inside the block; it stays empty when the cache had them all."""
+        names: list[str] = []
+        with event.install_recorder("numba:compile") as recorder:
+            try:
+                yield names
+            finally:
+                names += [str(one.data["dispatcher"].py_func.__name__) for _, one in recorder.buffer if one.is_start]
+
 else:
 
     def jit(function: Function) -> Function:
@@ -135,6 +149,11 @@ else:
     def compilations(function: Callable[..., Any]) -> tuple[int, int]:
         """Nothing is ever compiled."""
         return 0, 0
+
+    @contextmanager
+    def watch_compiler() -> Iterator[list[str]]:
+        """A list that stays empty: nothing is ever compiled."""
+        yield []
 
 
 def chosen_by_state(handlers: dict[type, Callable[..., Any]]) -> Callable[[Function], Function]:

@@ -69,7 +69,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
             members=n,
             senders=m,
             rounds_wanted=scenario.rounds,
-            rounds_room=ROUNDS_ROOM,
+            rounds_room=max(ROUNDS_ROOM, 2 * scenario.rounds),
             data_wanted=scenario.messages,
             data_interval_ns=round(1e9 / scenario.rate),
         ),

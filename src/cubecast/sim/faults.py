@@ -18,6 +18,8 @@ from cubecast.errors import LocalProtocolError
 
 NS_PER = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 NEVER = -1
+TIME_NS_MAX = 1 << 53  # 104 days: up to here a float holds every nanosecond
+RANKS_MAX = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,14 @@ class Fault:
     members: tuple[int, ...]
     at_ns: int
     until_ns: int = NEVER
+
+    def __post_init__(self) -> None:
+        if not self.members or min(self.members) < 0:
+            raise LocalProtocolError(f"a fault of the members {self.members}: name at least one rank, from 0")
+        if not 0 <= self.at_ns <= TIME_NS_MAX or self.until_ns > TIME_NS_MAX:
+            raise LocalProtocolError(f"fault {self}: give a time from 0 to {TIME_NS_MAX} ns")
+        if self.until_ns != NEVER and self.until_ns <= self.at_ns:
+            raise LocalProtocolError(f"fault {self}: it ends before it begins")
 
     def __str__(self) -> str:
         span = f"{self.at_ns}ns" if self.until_ns == NEVER else f"{self.at_ns}ns-{self.until_ns}ns"
@@ -48,7 +58,10 @@ def time_ns(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e-?\d+)?)(ns|us|ms|s)?", text.strip())
     if match is None:
         raise LocalProtocolError(f"{text!r} is not a time: write 2ms, 1.5s, 200us or 7ns")
-    return round(float(match[1]) * NS_PER[match[2] or "ms"])
+    found = float(match[1]) * NS_PER[match[2] or "ms"]
+    if found > TIME_NS_MAX:
+        raise LocalProtocolError(f"{text!r}: give a time of at most {TIME_NS_MAX // NS_PER['s']} s")
+    return round(found)
 
 
 def parse_fault(text: str, *, what: str, needs_end: bool = False) -> Fault:
@@ -58,20 +71,25 @@ def parse_fault(text: str, *, what: str, needs_end: bool = False) -> Fault:
     if not separator or not who or (needs_end and not dash):
         form = "MEMBERS@BEGIN-END" if needs_end else "MEMBERS@TIME or MEMBERS@BEGIN-END"
         raise LocalProtocolError(f"{what} {text!r}: write it as {form}, for example 3@2ms-50ms")
-    fault = Fault(members=_ranks(who, what), at_ns=time_ns(begin), until_ns=time_ns(end) if dash else NEVER)
-    if dash and fault.until_ns <= fault.at_ns:
+    at_ns, until_ns = time_ns(begin), time_ns(end) if dash else NEVER
+    if dash and until_ns <= at_ns:
         raise LocalProtocolError(f"{what} {text!r}: it ends before it begins")
-    return fault
+    return Fault(members=_ranks(who, what), at_ns=at_ns, until_ns=until_ns)
 
 
 def _ranks(text: str, what: str) -> tuple[int, ...]:
     ranks: list[int] = []
     for part in text.split("+"):
         low, dash, high = part.partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
+        first, last = _rank(low), _rank(high if dash else low)
+        if not 0 <= first <= last < RANKS_MAX:
             raise LocalProtocolError(f"{what}: {part!r} is not a rank; write 3, 1+2+4 or 0-15")
-        ranks.extend(range(int(low), int(high) + 1) if dash else [int(low)])
+        ranks.extend(range(first, last + 1))
     return tuple(ranks)
+
+
+def _rank(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def check_members(faults: Sequence[Fault], members: int, what: str) -> None:

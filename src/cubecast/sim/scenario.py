@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from cubecast.core.registry import paper_tree_degree, protocol_named
 from cubecast.errors import LocalProtocolError
-from cubecast.sim.faults import Fault, check_members
+from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members
 
 PAPER_SENDERS = 50  # cube §4.1: in groups above 50 members, 50 send
 NS_PER_MS = 1_000_000
+TIME_MS_MAX = TIME_NS_MAX / NS_PER_MS
+ROUNDS_MAX = 1_000_000
+SEED_MAX = (1 << 64) - 1  # the random streams take a 64-bit key
+SIZE_MAX = (1 << 31) - 1  # sequence numbers and sizes are 32-bit in messages and traces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +66,11 @@ class Scenario:
 
     def __post_init__(self) -> None:
         protocol_named(self.protocol)
+        _check_choices(self)
         _check_sizes(self)
         _check_probabilities(self)
         _check_times(self)
-        check_members(self.crashes, self.members, "crash")
-        check_members(self.suspicions, self.members, "suspicion")
-        check_members(self.partitions, self.members, "partition")
+        _check_faults(self)
 
     @property
     def sender_count(self) -> int:
@@ -97,22 +102,31 @@ class Scenario:
 
     def command(self) -> str:
         """The command line that runs this scenario again."""
-        words = [f"cubecast simulate {self.protocol}"]
+        words = ["cubecast", "simulate", self.protocol]
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name == "protocol" or (value == field.default and field.name not in ("members", "seed")):
                 continue
             option = "--" + _OPTION_NAMES.get(field.name, field.name.replace("_", "-"))
             if isinstance(value, tuple):
-                words += [f"{option} {fault}" for fault in value]
+                words += [word for fault in value for word in (option, str(fault))]
             elif isinstance(value, bool):
                 words.append(option if value else option.replace("--", "--no-"))
             else:
-                words.append(f"{option} {value}")
-        return " ".join(words)
+                words += [option, str(value)]
+        return shlex.join(words)
 
 
 _OPTION_NAMES = {"crashes": "crash", "suspicions": "suspect", "partitions": "partition", "payload_bytes": "payload"}
+
+
+_CHOICES = {"routing": ("hops", "delay"), "multicast": ("copies", "tree")}
+
+
+def _check_choices(scenario: Scenario) -> None:
+    for name, choices in _CHOICES.items():
+        if getattr(scenario, name) not in choices:
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)!r}: choose {' or '.join(choices)}")
 
 
 def _check_sizes(scenario: Scenario) -> None:
@@ -120,15 +134,18 @@ def _check_sizes(scenario: Scenario) -> None:
         raise LocalProtocolError(f"members = {scenario.members}: a group has at least 2 members")
     if not 1 <= scenario.sender_count <= scenario.members:
         raise LocalProtocolError(f"senders = {scenario.senders}: choose from 1 to the {scenario.members} members")
-    if scenario.rounds < 1:
-        raise LocalProtocolError(f"rounds = {scenario.rounds}: run at least 1 round")
+    if not 1 <= scenario.rounds <= ROUNDS_MAX:
+        raise LocalProtocolError(f"rounds = {scenario.rounds}: choose from 1 to {ROUNDS_MAX}")
     if scenario.tree_degree is not None and scenario.tree_degree < 1:
         raise LocalProtocolError(f"tree_degree = {scenario.tree_degree}: an inner member has at least 1 child")
-    for name in ("queue_limit", "messages", "payload_bytes", "seed"):
-        if getattr(scenario, name) < 0:
-            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: it cannot be negative")
-    if scenario.packets_max < 1:
-        raise LocalProtocolError(f"packets_max = {scenario.packets_max}: leave room for at least 1 packet")
+    for name, most in _COUNTS_MAX.items():
+        if not 0 <= getattr(scenario, name) <= most:
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: choose from 0 to {most}")
+    if not 1 <= scenario.packets_max <= SIZE_MAX:
+        raise LocalProtocolError(f"packets_max = {scenario.packets_max}: choose from 1 to {SIZE_MAX}")
+
+
+_COUNTS_MAX = {"queue_limit": SIZE_MAX, "messages": SIZE_MAX, "payload_bytes": 1 << 30, "seed": SEED_MAX}
 
 
 def _check_probabilities(scenario: Scenario) -> None:
@@ -140,13 +157,25 @@ def _check_probabilities(scenario: Scenario) -> None:
 
 
 def _check_times(scenario: Scenario) -> None:
-    for name in ("delta_ms", "reorder_ms", "detect_ms", "detect_spread_ms"):
-        if getattr(scenario, name) < 0:
-            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: a time cannot be negative")
-    for name in ("rate", "until_ms"):
-        if getattr(scenario, name) <= 0:
-            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: it must be more than 0")
-    if scenario.repeat_ms is not None and scenario.repeat_ms < 0:
-        raise LocalProtocolError(f"repeat_ms = {scenario.repeat_ms}: a time cannot be negative")
+    for name in ("delta_ms", "reorder_ms", "detect_ms", "detect_spread_ms", "until_ms", "repeat_ms"):
+        value = getattr(scenario, name)
+        if value is not None and not 0 <= value <= TIME_MS_MAX:
+            raise LocalProtocolError(f"{name} = {value}: choose from 0 to {TIME_MS_MAX:.0f} ms")
+    if scenario.until_ms == 0:
+        raise LocalProtocolError("until_ms = 0: give the run some time")
+    if not 1e3 / TIME_MS_MAX <= scenario.rate < math.inf:
+        raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages a second")
     if scenario.repeat_ns == 0 and scenario.loses_messages:
         raise LocalProtocolError("repeat_ms = 0 with messages that can be lost: the rounds would never end")
+
+
+def _check_faults(scenario: Scenario) -> None:
+    check_members(scenario.crashes, scenario.members, "crash")
+    check_members(scenario.suspicions, scenario.members, "suspicion")
+    check_members(scenario.partitions, scenario.members, "partition")
+    for suspicion in scenario.suspicions:
+        if suspicion.until_ns != NEVER:
+            raise LocalProtocolError(f"suspicion {suspicion}: a member is put out for good; leave out the end")
+    for partition in scenario.partitions:
+        if partition.until_ns == NEVER:
+            raise LocalProtocolError(f"partition {partition}: say when it ends, as in 0-15@10ms-60ms")
