@@ -1,5 +1,122 @@
-"""Reliable, causally ordered multicast that knows when a message is everywhere, and the laboratory to choose it in."""
+"""Reliable, causally ordered multicast that knows when a message is everywhere, and the laboratory to choose it in.
+
+A message is *stable* when every member of a group has it; then its buffers may be freed. Several protocols find that
+out, and they differ by orders of magnitude in time, messages and queues. Simulate them, packet by packet:
+
+    import cubecast
+
+    result = cubecast.simulate("cube_full_dist", members=100, network="random:degree=5", seed=1)
+    print(result.rtt_last_ms, result.messages, result.queue_max)
+
+    comparison = cubecast.compare(members=[50, 100, 200], network="random:degree=5", repeat=3)
+    comparison.plot("compare.html")
+
+    cubecast.simulate("coord", members=20, loss=0.1, trace="run.parquet")
+    assert cubecast.check_all(cubecast.read_trace("run.parquet")).ok
+
+Where to look next:
+
+    help(cubecast.simulate)    one run, and every setting of it: help(cubecast.Scenario)
+    help(cubecast.Result)      what is measured
+    help(cubecast.compare)     protocols side by side
+    cubecast.protocols()       what there is to compare
+    help(cubecast.check_all)   the promises that checkers hold a trace to
+
+A protocol of your own is one file: functions over NumPy arrays, decorated with `cubecast.internal`, that read and write
+messages through `cubecast.core.mail`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
+examples/doubling.py is one; docs/protocols.md explains it.
+
+Whatever goes wrong by your hand raises a `cubecast.CubecastError` with one line that names the value and the fix.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cubecast.errors import CubecastError, LocalProtocolError, PlanError, RemoteProtocolError, SimulationError
+
+if TYPE_CHECKING:
+    from cubecast import core
+    from cubecast.core.compiled import internal, jit
+    from cubecast.core.group import Group
+    from cubecast.core.registry import Protocol, Setup, add_protocol, protocols
+    from cubecast.networks.network import Network
+    from cubecast.networks.spec import build_network
+    from cubecast.sim.checkers import Report, check_all
+    from cubecast.sim.compare import Comparison, compare
+    from cubecast.sim.faults import Fault, parse_fault
+    from cubecast.sim.result import Result
+    from cubecast.sim.scenario import Scenario
+    from cubecast.sim.simulate import simulate
+    from cubecast.trace import Trace, read_trace
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Comparison",
+    "CubecastError",
+    "Fault",
+    "Group",
+    "LocalProtocolError",
+    "Network",
+    "PlanError",
+    "Protocol",
+    "RemoteProtocolError",
+    "Report",
+    "Result",
+    "Scenario",
+    "Setup",
+    "SimulationError",
+    "Trace",
+    "__version__",
+    "add_protocol",
+    "build_network",
+    "check_all",
+    "compare",
+    "core",
+    "internal",
+    "jit",
+    "parse_fault",
+    "protocols",
+    "read_trace",
+    "simulate",
+]
+
+_HOMES = {
+    "Comparison": "cubecast.sim.compare",
+    "Fault": "cubecast.sim.faults",
+    "Group": "cubecast.core.group",
+    "Network": "cubecast.networks.network",
+    "Protocol": "cubecast.core.registry",
+    "Report": "cubecast.sim.checkers",
+    "Result": "cubecast.sim.result",
+    "Scenario": "cubecast.sim.scenario",
+    "Setup": "cubecast.core.registry",
+    "Trace": "cubecast.trace",
+    "add_protocol": "cubecast.core.registry",
+    "build_network": "cubecast.networks.spec",
+    "check_all": "cubecast.sim.checkers",
+    "compare": "cubecast.sim.compare",
+    "internal": "cubecast.core.compiled",
+    "jit": "cubecast.core.compiled",
+    "parse_fault": "cubecast.sim.faults",
+    "protocols": "cubecast.core.registry",
+    "read_trace": "cubecast.trace",
+    "simulate": "cubecast.sim.simulate",
+}
+"""Where each public name lives. It is loaded when it is first asked for: a light member never loads the simulator."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "core":
+        return import_module("cubecast.core")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cubecast' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

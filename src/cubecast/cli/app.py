@@ -1,0 +1,107 @@
+"""The application: its commands, and how every error becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from cubecast import __version__
+from cubecast.cli import bench, check, compare, listing, simulate, warm
+from cubecast.errors import CubecastError, SimulationError
+
+app = typer.Typer(
+    name="cubecast",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("protocols")(listing.protocols)
+app.command("networks")(listing.networks)
+app.command("simulate")(simulate.simulate)
+app.command("compare")(compare.compare)
+app.command("check")(check.check)
+app.command("warm")(warm.warm)
+app.command("bench")(bench.bench)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cubecast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def cubecast(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Choose a group-communication protocol before you deploy it.
+
+    A packet-level simulator of protocols that find out which multicast messages
+    have reached everybody: "stable" messages, whose buffers may be freed.
+
+    [bold]Start with[/bold]
+
+      cubecast protocols
+      cubecast compare --members 100 --network random:degree=5 --plot compare.html
+      cubecast simulate cube_full_dist --members 200 --seed 1 --rounds 3
+
+    Every command that reports takes --json. One seed gives one result, bit for bit.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["protocols"]:
+        # A list compiles nothing, so the compiler need not be loaded for it.
+        os.environ.setdefault("CUBECAST_JIT", "off")
+    signal.signal(signal.SIGTERM, _leave)
+    sys.exit(run(words))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; every error a user can make is one line on stderr."""
+    try:
+        code = app(args=list(arguments), prog_name="cubecast", standalone_mode=False)
+        sys.stdout.flush()
+    except SimulationError as error:
+        return _say(error, 1)
+    except CubecastError as error:
+        return _say(error, 2)
+    except typer.TyperException as error:
+        return _say(f"{error.format_message()} (cubecast --help tells more)", error.exit_code)
+    except BrokenPipeError:
+        _discard_output()
+        return 1
+    except MemoryError:
+        return _say("not enough memory: take fewer members, messages or packets (--packets-max)", 2)
+    except OSError as error:
+        return _say(f"{error.filename or 'input or output'}: {error.strerror or error}", 2)
+    if code == 130:
+        return _say("stopped; nothing half-written is left", code)
+    return code if isinstance(code, int) else 0
+
+
+def _say(what: object, code: int) -> int:
+    """One line: whatever a library put into its message."""
+    print("cubecast:", " ".join(str(what).split()), file=sys.stderr)
+    return code
+
+
+def _discard_output() -> None:
+    """Whoever read our output has left; Python must not complain about it while it shuts down."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    """A polite kill ends the run as Ctrl-C does, so that nothing half-written is left."""
+    raise SystemExit(128 + number)

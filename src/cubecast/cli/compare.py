@@ -1,0 +1,105 @@
+"""`cubecast compare`: protocols side by side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cubecast.cli.options import GROUP, with_scenario
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
+from cubecast.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from cubecast.sim.compare import Comparison, Metric
+    from cubecast.sim.estimate import Estimate
+
+
+def _compare(
+    members: Annotated[
+        list[str],
+        typer.Option("--members", "-n", rich_help_panel=GROUP, help="One group size or several: 100, or 50,100,200."),
+    ],
+    settings: dict[str, Any],
+    protocols: Annotated[
+        str | None, typer.Option(help="Names, as in coord,full_dist.", show_default="all of the family")
+    ] = None,
+    family: Annotated[str, typer.Option(help="Compare this family of protocols.")] = "stability",
+    repeat: Annotated[int, typer.Option(help="Runs of each, with consecutive seeds.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Draw it into this .html, .png, .svg or .pdf file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write tables (CSV) and plots into this folder.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run protocols side by side: the same groups on the same networks with the same seeds.
+
+    Several seeds (--repeat) give means with 95 % confidence intervals;
+    several group sizes (--members) make curves.
+
+    Examples:
+
+      cubecast compare --members 100 --network random:degree=5
+      cubecast compare --members 50,100,200 --repeat 5 --plot curves.html
+      cubecast compare -n 60 --protocols coord,s_coord --loss 0.02 --out results
+    """
+    from cubecast.sim.compare import compare as run
+    from cubecast.sim.plots import check_ending
+
+    if plot is not None:
+        check_ending(plot)
+    sizes = [_size(word) for text in members for word in text.split(",")]
+    names = None if protocols is None else [name.strip() for name in protocols.split(",")]
+    with waiting("preparing (compiling, the first time)") as step:
+        comparison = run(members=sizes, protocols=names, family=family, repeat=repeat, progress=step, **settings)
+    written = [comparison.plot(plot)] if plot is not None else []
+    written += comparison.save(out) if out is not None else []
+    if json:
+        print_json(comparison.to_dict())
+    else:
+        _print_comparison(comparison)
+        for path in written:
+            print(f"wrote {path}")
+    for failure in comparison.failures:
+        print(f"cubecast: {failure}", file=sys.stderr)
+    if comparison.failures:
+        raise typer.Exit(1)
+
+
+compare = with_scenario(_compare, leave_out=("members",))
+
+
+def _size(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise LocalProtocolError(f"--members {word!r}: give whole numbers, such as 100 or 50,100,200") from None
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    from cubecast.core.registry import protocol_named
+
+    scenario = comparison.runs[0].scenario
+    seeds = len({run.scenario.seed for run in comparison.runs})
+    title = f"{scenario.network}, {scenario.rounds} round(s), {seeds} seed(s)" + (", ± 95 %" if seeds > 1 else "")
+    metrics = [
+        metric for metric in comparison.metrics if metric.name != "bytes"
+    ]  # the widest, and in all other outputs
+    heads = [f"{metric.short} {metric.unit}".strip() for metric in metrics]
+    table = new_table("protocol", "members", *heads, title=title)
+    size = comparison.summaries[0].members
+    for summary in comparison.summaries:
+        if summary.members != size:
+            table.add_section()
+            size = summary.members
+        cells = [_cell(summary.figures[metric.name], metric) for metric in metrics]
+        table.add_row(protocol_named(summary.protocol).title, f"{summary.members:,}", *cells)
+    print_table(table)
+
+
+def _cell(figure: Estimate, metric: Metric) -> str:
+    if figure.runs == 0:
+        return "–"
+    mean = f"{figure.mean:,.{metric.digits}f}"
+    # What every seed agrees on, such as 3(n−1) messages, needs no interval.
+    return f"{mean} ± {figure.half_width:,.{metric.digits}f}" if figure.half_width else mean

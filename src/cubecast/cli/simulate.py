@@ -1,0 +1,127 @@
+"""`cubecast simulate`: one run of one protocol."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cubecast.cli.check import print_report
+from cubecast.cli.options import with_scenario
+from cubecast.cli.output import JsonOption, Step, new_table, print_json, print_table, waiting
+
+if TYPE_CHECKING:
+    from cubecast.sim.checkers import Report
+    from cubecast.sim.result import Result
+
+
+def _simulate(
+    protocol: Annotated[
+        str, typer.Argument(metavar="PROTOCOL", help="A name from `cubecast protocols`.", show_default=False)
+    ],
+    settings: dict[str, Any],
+    trace: Annotated[Path | None, typer.Option(help="Write every event of the run to this Parquet file.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Let the checkers judge the run.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run one protocol once and print what it cost.
+
+    Examples:
+
+      cubecast simulate cube_full_dist --members 200 --rounds 3 --seed 1
+      cubecast simulate coord -n 50 --network star --loss 0.02 --check
+      cubecast simulate s_coord -n 40 --crash 3@2ms-50ms --json
+      cubecast simulate full_dist -n 30 --messages 20 --trace run.parquet
+
+    A run that cannot end prints the command that replays it: exit code 1.
+    """
+    from cubecast.sim.checkers import check_all
+    from cubecast.sim.simulate import simulate as run
+    from cubecast.trace import read_trace
+
+    report: Report | None = None
+    with (
+        _trace_place(trace, wanted=check) as path,
+        waiting(f"{protocol}: preparing (compiling, the first time)") as step,
+    ):
+        result = run(protocol, trace=path, progress=_progress(step, settings), **settings)
+        if check and path is not None:
+            step(1, 1, "checking")
+            report = check_all(read_trace(path))
+    if json:
+        print_json(result.to_dict() | ({"check": report.to_dict()} if report else {}))
+    else:
+        _print_result(result)
+        if report is not None:
+            print_report(report)
+    if report is not None and not report.ok:
+        raise typer.Exit(1)
+
+
+simulate = with_scenario(_simulate)
+
+
+@contextmanager
+def _trace_place(asked: Path | None, *, wanted: bool) -> Iterator[Path | None]:
+    """Where the trace goes: a check without --trace needs one for a moment."""
+    if asked is not None or not wanted:
+        yield asked
+        return
+    with tempfile.TemporaryDirectory(prefix="cubecast-") as folder:
+        yield Path(folder) / "run.parquet"
+
+
+def _progress(step: Step, settings: dict[str, Any]) -> Callable[[Result], None]:
+    rounds = settings.get("rounds", 1)
+
+    def show(result: Result) -> None:
+        speed = f"{result.packet_hops_per_second / 1e6:.1f} M packet-hops/s"
+        step(result.rounds, rounds, f"round {result.rounds + 1} of {rounds}, {result.simulated_ms:.0f} ms, {speed}")
+
+    return show
+
+
+def _print_result(result: Result) -> None:
+    from cubecast.core.registry import protocol_named
+
+    title = protocol_named(result.protocol).title
+    table = new_table(f"{title}, {result.members} members, {result.network}, seed {result.seed}", "", left=1)
+    for name, value in _lines(result):
+        table.add_row(name, value)
+    print_table(table)
+
+
+def _lines(result: Result) -> list[tuple[str, str]]:
+    """The figures a person wants first; --json has them all."""
+    lines = [
+        ("senders", f"{result.senders:,}"),
+        ("rounds", f"{result.rounds:,}"),
+        ("RTT, first member", f"{result.rtt_first_ms:,.3f} ms"),
+        ("RTT, last member", f"{result.rtt_last_ms:,.3f} ms"),
+        ("messages", f"{result.messages:,}"),
+        ("packet-hops", f"{result.hops:,}"),
+        ("bytes sent", f"{result.bytes:,}"),
+        ("drops", f"{result.drops:,}"),
+        ("messages in the network, mean", f"{result.load_mean:,.1f}"),
+        ("queue, mean", f"{result.queue_mean:,.3f}"),
+        ("queue, longest", f"{result.queue_max:,}"),
+    ]
+    if result.data_messages:
+        lines += [
+            ("data messages", f"{result.data_messages:,}"),
+            ("time to stable, first member", _ms(result.tts_first_ms)),
+            ("time to stable, last member", _ms(result.tts_last_ms)),
+            ("unstable messages a member holds, mean", f"{result.buffer_mean or 0:,.1f}"),
+            ("unstable messages a member holds, most", f"{result.buffer_max or 0:,}"),
+        ]
+    lines.append(("simulated", f"{result.simulated_ms:,.3f} ms"))
+    lines.append(("took", f"{result.wall_seconds:.3f} s, {result.packet_hops_per_second / 1e6:.2f} M packet-hops/s"))
+    return lines
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.3f} ms"

@@ -1,0 +1,24 @@
+"""Write a file whole or not at all: under a hidden name beside its place, then renamed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cubecast.errors import LocalProtocolError
+
+
+def write_whole(path: str | Path, content: str | bytes) -> Path:
+    """Put `content` at `path`, making its folder; an interrupted or failed write leaves what was there before."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_bytes(content.encode() if isinstance(content, str) else content)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise LocalProtocolError(f"cannot write {path}: {error.strerror}; free the place or choose another") from error
+    return path
