@@ -19,9 +19,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -104,15 +106,24 @@ if COMPILED:
         return _compile(function, protocol_sources(Path(function.__code__.co_filename)), _nrt=True)
 
     def internal(function: Function) -> Function:
-        """Like `jit`, for a function that only compiled code calls: it gets no costly wrapper for Python."""
-        return _compile(function, protocol_sources(Path(function.__code__.co_filename)), no_cpython_wrapper=True)
+        """Like `jit`, for a function that only compiled code calls.
+
+        It gets no costly wrapper for Python and is inlined: a call would pass every field of every array on the stack.
+        """
+        sources = protocol_sources(Path(function.__code__.co_filename))
+        return _compile(function, sources, no_cpython_wrapper=True, forceinline=True)
 
     def pasted(function: Function) -> Function:
         """Paste `function` into each compiled caller; it is never cached by itself.
 
-        For functions of the base that call handlers of a state: what they contain depends on the protocol.
+        For functions of the base that take a state: what they contain depends on the protocol, and an entry for it in the
+        base's cache could not be read by a process that does not know the protocol.
         """
         return cast(Function, numba.njit(**(_OPTIONS | {"cache": False, "inline": "always"}))(function))
+
+    def wrapping(function: Function) -> Function:
+        """64-bit integers wrap around by themselves in compiled code."""
+        return function
 
     def compiled_for(function: Function, states: Iterable[type]) -> Function:
         """A twin of `function`, a plain one, cached apart for the protocols of these states."""
@@ -141,6 +152,16 @@ else:
         return function
 
     allocating = internal = pasted = jit
+
+    def wrapping(function: Function) -> Function:
+        """Let 64-bit integers wrap around in `function` without a warning from NumPy."""
+
+        @wraps(function)
+        def quiet(*arguments: Any) -> Any:
+            with np.errstate(over="ignore"):
+                return function(*arguments)
+
+        return cast(Function, quiet)
 
     def compiled_for(function: Function, states: Iterable[type]) -> Function:
         """The function itself: nothing is compiled, so nothing can be stale."""

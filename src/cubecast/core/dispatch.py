@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from cubecast.core.compiled import chosen_by_state, internal, pasted
+from cubecast.core.compiled import chosen_by_state, pasted
 
 _START: dict[type, Callable[..., Any]] = {}
 _RECEIVE: dict[type, Callable[..., Any]] = {}
@@ -26,27 +26,27 @@ _ON_LEAVE: dict[type, Callable[..., Any]] = {}
 _PUBLISH: dict[type, Callable[..., Any]] = {}
 
 
-@internal
+@pasted
 def _no_start(state, row, now_ns, mail):
     pass
 
 
-@internal
+@pasted
 def _no_receive(state, row, now_ns, mail, slot):
     pass
 
 
-@internal
+@pasted
 def _no_timer(state, row, now_ns, mail, timer, tag):
     pass
 
 
-@internal
+@pasted
 def _no_leave(state, row, now_ns, mail, rank):
     pass
 
 
-@internal
+@pasted
 def _no_publish(state, row, now_ns, mail):
     pass
 

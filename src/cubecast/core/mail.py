@@ -10,6 +10,7 @@ a live member) carries the actions out after each call and then empties the outb
 | field   | shape           | meaning                                                                          |
 |---------|-----------------|----------------------------------------------------------------------------------|
 | heads   | slots           | kind, round, iteration, source, size …, one record a message                     |
+| layers  | slots           | CONTROL or DATA: whose message it is                                             |
 | numbers | slots × width   | the arrays a message carries (R, M or S), sequence numbers                       |
 | bits    | slots × words   | the heard-from bitmap a message carries                                          |
 | actions | room            | the outbox                                                                       |
@@ -39,7 +40,6 @@ HEAD = np.dtype(
         (name, np.int64)
         for name in (
             "kind",
-            "layer",
             "round_number",
             "iteration",
             "source",
@@ -66,6 +66,7 @@ class Mail(NamedTuple):
     """Messages and actions, as arrays."""
 
     heads: np.recarray
+    layers: np.ndarray
     numbers: np.ndarray
     bits: np.ndarray
     actions: np.recarray
@@ -80,6 +81,7 @@ def new_mail(*, slots: int, width: int, words: int, room: int) -> Mail:
     counts[USED] = 1
     return Mail(
         heads=np.zeros(slots, HEAD).view(np.recarray),
+        layers=np.zeros(slots, np.int64),
         numbers=np.zeros((slots, max(width, 1)), np.int32),
         bits=np.zeros((slots, max(words, 1)), np.uint64),
         actions=np.zeros(room, ACTION).view(np.recarray),

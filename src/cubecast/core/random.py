@@ -7,7 +7,7 @@ code.
 
 import numpy as np
 
-from cubecast.core.compiled import jit
+from cubecast.core.compiled import jit, wrapping
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -18,6 +18,7 @@ _ONE = np.uint64(1)
 
 
 @jit
+@wrapping
 def mix(word):
     """Spread the bits of a 64-bit word over all 64 bits."""
     word = (word ^ (word >> _S30)) * _MIX_1
@@ -26,6 +27,7 @@ def mix(word):
 
 
 @jit
+@wrapping
 def draw(stream):
     """The next 64 random bits of a stream."""
     stream[1] += _ONE
@@ -47,9 +49,7 @@ def below(stream, limit):
 def new_stream(seed: int, purpose: str, rank: int = 0) -> np.ndarray:
     """A stream of its own for each purpose (and member), all from one seed."""
     words = np.frombuffer(purpose.encode().ljust(-(-len(purpose) // 8) * 8, b"\0"), np.uint64)
-    with np.errstate(over="ignore"):
-        key = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
-        for word in [*words, np.uint64(rank)]:
-            mixer = getattr(mix, "py_func", mix)
-            key = mixer(key + _STEP) ^ mixer(word * _STEP + _ONE)
-    return np.array([key, 0], np.uint64)
+    stream = np.array([seed & 0xFFFFFFFFFFFFFFFF, 0], np.uint64)
+    for word in [*words, np.uint64(rank)]:
+        stream[0] = draw(stream) ^ mix(word)
+    return stream

@@ -30,6 +30,7 @@ from cubecast.sim.world import (
     PACKET,
     SCALARS,
     World,
+    aligned,
 )
 from cubecast.trace import EVENT_DTYPE
 
@@ -138,8 +139,9 @@ def build_world(scenario: Scenario, network: Network, *, tracing: bool) -> World
     member_at[network.hosts] = np.arange(network.members)
     return World(
         links=_links(network),
-        packets=np.empty(packets, PACKET).view(np.recarray),
+        packets=aligned(packets, PACKET),
         entered_ns=np.empty(packets if tracing else 1, np.int64),
+        numbers=np.empty(packets if tracing else 1, np.int64),
         first_link=routes.first_link,
         reverse=routes.reverse,
         port=routes.port,
@@ -163,7 +165,8 @@ def _routes(scenario: Scenario, network: Network) -> Routes:
 
 def _links(network: Network) -> np.recarray[Any, Any]:
     processors = network.nodes if network.costs is not None else 0
-    links = np.zeros(network.links + processors, LINK).view(np.recarray)
+    links = aligned(network.links + processors, LINK)
+    links.view(np.uint8)[:] = 0
     links.head = links.tail = links.queue = -1
     wires = links[: network.links]
     wires["delay_ns"] = network.delay_ns

@@ -50,14 +50,14 @@ _FOREVER = np.int64(1) << 62
 
 def run(world, books, mail, group, control, data, faults, call, until_ns, budget):
     """Go on for at most about `budget` packet-hops and events. Plain here: `run_for` compiles it for given states."""
-    status = step(world, books, mail, group, faults, call, until_ns, budget)
-    while status == CALL:
+    while True:
+        status = step(world, books, mail, group, faults, call, until_ns, budget)
+        if status != CALL:
+            return status
         if call[LAYER] == mailbox.CONTROL:
             call_core(control, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
         else:
             call_core(data, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
-        status = step(world, books, mail, group, faults, call, until_ns, budget)
-    return status
 
 
 @cache
@@ -230,7 +230,7 @@ def _arrive(world, books, mail, call, packet):
         free_packet(world, mail, packet)
         return False
     record(world, mail, tracing.RECEIVE, now_ns, packet, member, source, -1)
-    _set_call(call, mail.heads[slot].layer, RECEIVE, member, slot, 0, now_ns)
+    _set_call(call, mail.layers[slot], RECEIVE, member, slot, 0, now_ns)
     call[PACKET] = packet
     return True
 

@@ -180,6 +180,8 @@ def copy_packet(world, mail, packet):
     twin = take_packet(world)
     if twin >= 0:
         world.packets[twin] = world.packets[packet]
+        if world.scalars[0].tracing != 0:
+            world.numbers[twin] = world.numbers[packet]
         mail.heads[world.packets[packet].message].copies += 1
         world.scalars[0].in_network += 1
     return twin
@@ -192,7 +194,7 @@ def enter_wire(world, mail, link, packet, now_ns):
     if not enter_link(world, link, packet, now_ns, busy_ns):
         lose(world, mail, packet, link, now_ns)
         return
-    if mail.heads[world.packets[packet].message].layer == DATA:
+    if mail.layers[world.packets[packet].message] == DATA:
         world.scalars[0].data_hops += 1
     else:
         world.scalars[0].hops += 1

@@ -18,10 +18,10 @@ def record(world, mail, event, time_ns, packet, member, peer, link):
     slot = world.packets[packet].message
     head = mail.heads[slot]
     row = _blank_row(world, event, time_ns, member, peer)
-    row.message = world.packets[packet].number
+    row.message = world.numbers[packet]
     row.size = world.packets[packet].size_bytes
     row.round = head.round_number
-    row.layer = tracing.DATA if head.layer == DATA else tracing.CONTROL
+    row.layer = tracing.DATA if mail.layers[slot] == DATA else tracing.CONTROL
     row.link = link
     row.sender = head.sender
     row.sequence = head.sequence

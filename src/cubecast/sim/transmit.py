@@ -54,17 +54,17 @@ def _dispatch_copy(world, mail, slot, source, to, peer, layer, now_ns):
     if packet < 0:
         return
     scalars = world.scalars
-    number = scalars[0].packet_number
-    scalars[0].packet_number = number + 1
     scalars[0].in_network += 1
     mail.heads[slot].copies += 1
     mail.heads[slot].source = source
-    mail.heads[slot].layer = layer
-    world.packets[packet].number = number
+    mail.layers[slot] = layer
     world.packets[packet].to = to
     world.packets[packet].message = slot
     world.packets[packet].size_bytes = mail.heads[slot].size_bytes
-    record(world, mail, tracing.SEND, now_ns, packet, source, peer, -1)
+    if scalars[0].tracing != 0:
+        world.numbers[packet] = scalars[0].packet_number
+        scalars[0].packet_number += 1
+        record(world, mail, tracing.SEND, now_ns, packet, source, peer, -1)
     if scalars[0].one_hop != LINKS_ONLY:
         _fly(world, mail, packet, to, now_ns)
     elif scalars[0].processors != 0:
@@ -80,7 +80,7 @@ def _dispatch_copy(world, mail, slot, source, to, peer, layer, now_ns):
 def _fly(world, mail, packet, to, now_ns):
     """One logical hop with a sampled delay; loss, duplication and reordering as on a link."""
     scalars = world.scalars
-    if mail.heads[world.packets[packet].message].layer == DATA:
+    if mail.layers[world.packets[packet].message] == DATA:
         scalars[0].data_hops += 1
     else:
         scalars[0].hops += 1

@@ -4,7 +4,8 @@
 |------------|---------------|-------------------------------------------------------------------------------------|
 | links      | links + nodes | one record a directed link (64 bytes, a cache line), then one a node's processor     |
 | packets    | packets       | one record a message copy in flight; a link's packets form a list in FIFO order      |
-| entered_ns | packets or 1  | when each packet joined its link's queue (kept for a trace only)                     |
+| entered_ns | packets or 1  | for a trace: when each packet joined its link's queue                                |
+| numbers    | packets or 1  | for a trace: the number of each message copy; copies of a tree multicast share it    |
 | first_link | nodes + 1     | the links of node v are first_link[v] … first_link[v + 1] − 1                        |
 | reverse    | links         | the opposite direction of each link                                                  |
 | port       | nodes × nodes | port[d, v]: which of v's links leads to d                                            |
@@ -21,9 +22,11 @@ Invariants: packets of one link arrive in the order they entered it, so only the
 run.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+CACHE_LINE = 64
 
 LINK = np.dtype(
     [
@@ -36,7 +39,7 @@ LINK = np.dtype(
         ("waiting", np.int32),  # how many such packets
         ("to", np.int32),  # the node at the far end
         ("kind", np.int32),  # LINK_WIRE or LINK_PROCESSOR
-        ("unused", np.int64),
+        ("padding", np.int64, (2,)),  # a cache line
     ],
     align=True,
 )
@@ -44,9 +47,8 @@ LINK_WIRE, LINK_PROCESSOR = range(2)
 
 PACKET = np.dtype(
     [
-        ("arrive_ns", np.int64),
-        ("start_ns", np.int64),  # when its transmission on the current link begins
-        ("number", np.int64),  # unique in the run; copies of a tree multicast share it
+        ("arrive_ns", np.int64),  # at the far end of its link
+        ("start_ns", np.int64),  # when its transmission on this link begins
         ("next", np.int32),  # behind it on the same link, or next free packet
         ("to", np.int32),  # destination node; −2 − root for a multicast along the tree of `root`
         ("message", np.int32),  # slot in the mail
@@ -114,12 +116,20 @@ FINE, PACKETS_FULL, EVENTS_FULL, MAIL_FULL, TIME_FULL, ROUNDS_FULL, TRACE_FULL =
 LINKS_ONLY, DELAY_UNIFORM, DELAY_EXPONENTIAL = range(3)
 
 
+def aligned(count: int, dtype: np.dtype[Any]) -> np.recarray[Any, Any]:
+    """Uninitialised records that begin on a cache line: a record of 64 (32) bytes never takes two."""
+    memory = np.empty(count * dtype.itemsize + CACHE_LINE, np.uint8)
+    skip = -memory.ctypes.data % CACHE_LINE
+    return memory[skip : skip + count * dtype.itemsize].view(dtype).view(np.recarray)
+
+
 class World(NamedTuple):
     """Everything between the members, as arrays."""
 
     links: np.recarray
     packets: np.recarray
     entered_ns: np.ndarray
+    numbers: np.ndarray
     first_link: np.ndarray
     reverse: np.ndarray
     port: np.ndarray

@@ -1,0 +1,77 @@
+"""The hypercube-neighbour storm as a protocol: every member sends a packet to each logical neighbour in every burst.
+
+| field      | shape | meaning                                                              |
+|------------|-------|----------------------------------------------------------------------|
+| neighbours | links | the neighbours of row i are `offsets[i]` … `offsets[i + 1] − 1`      |
+| missing    | rows  | packets that have not arrived yet; the storm is over when all have   |
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core.compiled import internal
+from cubecast.core.group import Group
+from cubecast.core.mail import begin_round, draft, end_round, send, set_timer
+from cubecast.core.overlays import hypercube
+from cubecast.core.registry import Protocol, Setup, add_protocol
+
+PACKET_BYTES = 232
+BURST_NS = 1_000_000
+
+
+class StormState(NamedTuple):
+    """The storm, one row per member."""
+
+    group: Group
+    bursts: int
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    missing: np.ndarray
+
+
+@internal
+def start(state, row, now_ns, mail):
+    """The first burst."""
+    begin_round(mail, 1)
+    on_timer(state, row, now_ns, mail, 0, 1)
+
+
+@internal
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """One burst, and the next one a millisecond later."""
+    slot = draft(mail, 0, 1, PACKET_BYTES)
+    for link in range(state.offsets[row], state.offsets[row + 1]):
+        send(mail, slot, np.int64(state.neighbours[link]))
+    if tag < state.bursts:
+        set_timer(mail, 0, tag + 1, BURST_NS)
+
+
+@internal
+def receive(state, row, now_ns, mail, slot):
+    """Count what arrives."""
+    state.missing[row] -= 1
+    if state.missing[row] == 0:
+        end_round(mail, 1)
+
+
+def add_storm(bursts: int) -> None:
+    """Make the storm of that many bursts known as the protocol `storm`."""
+
+    def build(group: Group, setup: Setup) -> StormState:
+        overlay = hypercube(setup.members)
+        degrees = np.diff(overlay.offsets).astype(np.int64)
+        return StormState(group, bursts, overlay.offsets, overlay.neighbours, degrees * bursts)
+
+    add_protocol(
+        Protocol(
+            name="storm",
+            title="Storm",
+            family="benchmark",
+            paper="cube §3.1",
+            summary="every member sends to its hypercube neighbours, burst after burst",
+            state=StormState,
+            handlers=__import__(__name__, fromlist=["_"]),
+            build=build,
+        )
+    )
