@@ -116,8 +116,8 @@ if COMPILED:
     def pasted(function: Function) -> Function:
         """Paste `function` into each compiled caller; it is never cached by itself.
 
-        For functions of the base that take a state: what they contain depends on the protocol, and an entry for it in the
-        base's cache could not be read by a process that does not know the protocol.
+        For functions of the base that take a state: what they contain depends on the protocol, and an entry for it in
+        the base's cache could not be read by a process that does not know the protocol.
         """
         return cast(Function, numba.njit(**(_OPTIONS | {"cache": False, "inline": "always"}))(function))
 
