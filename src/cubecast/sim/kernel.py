@@ -49,8 +49,8 @@ _FOREVER = np.int64(1) << 62
 
 
 def run(world, books, mail, group, control, data, faults, call, until_ns, budget):
-    """Go on for at most about `budget` packet-hops and events. Plain here: `run_for` compiles it for given states."""
-    while True:
+    """Go on for at most `budget` calls of a core. Plain here: `run_for` compiles it for given states."""
+    for _ in range(budget):
         status = step(world, books, mail, group, faults, call, until_ns, budget)
         if status != CALL:
             return status
@@ -58,6 +58,7 @@ def run(world, books, mail, group, control, data, faults, call, until_ns, budget
             call_core(control, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
         else:
             call_core(data, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
+    return PAUSED
 
 
 @cache
