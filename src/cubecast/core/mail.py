@@ -53,7 +53,7 @@ HEAD = np.dtype(
 ACTION = np.dtype([(name, np.int64) for name in ("what", "slot", "a", "b", "delay_ns")])
 
 # What an action asks for.
-SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER = range(6)
+SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND = range(7)
 
 # Places in `counts`.
 WAITING, DRAFTED, FREE, USED, OVERFLOW = range(5)
@@ -168,6 +168,15 @@ def multicast(mail, slot):
 def set_timer(mail, timer, tag, delay_ns):
     """Ask to be woken with (timer, tag). A timer is never cancelled: the core ignores one whose tag is stale."""
     act(mail, TIMER, 0, timer, tag, delay_ns)
+
+
+@internal
+def rest(mail, timer, number, delay_ns):
+    """Round `number` is over here: ask to be woken with (timer, number) for the next one.
+
+    The driver decides when: after `delay_ns` (Δ), when buffers fill up, or never.
+    """
+    act(mail, NEXT_ROUND, 0, timer, number, delay_ns)
 
 
 @internal

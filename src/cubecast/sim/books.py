@@ -12,8 +12,8 @@
 | known_by      | m × messages | how many members know it stable                                                   |
 | totals        | 1            | messages, bytes, who is up, what is left to do                                    |
 
-The run is finished when every member that is up has done the wanted rounds and knows every data message of a live
-sender stable.
+No round beyond the wanted ones begins unless data flows. The run is finished when every member that is up has done
+the wanted rounds and knows every data message of a live sender stable.
 """
 
 from typing import NamedTuple

@@ -249,6 +249,9 @@ def _carry_out(world, books, mail, group, member, layer, now_ns):
         elif action.what == mailbox.TIMER:
             what = WAKE if layer == mailbox.CONTROL else WAKE_DATA
             schedule(world, now_ns + action.delay_ns, what, member, a, action.b)
+        elif action.what == mailbox.NEXT_ROUND:
+            if action.b < books.totals[0].rounds_wanted or books.totals[0].data_wanted > 0:
+                schedule(world, now_ns + action.delay_ns, WAKE, member, a, action.b)
         elif action.what == mailbox.ROUND_BEGUN:
             note_round_begun(world, books, member, a, now_ns)
         elif action.what == mailbox.ROUND_DONE:

@@ -35,6 +35,7 @@ from cubecast.core.mail import (
     draft,
     end_round,
     multicast,
+    rest,
     send,
     set_timer,
 )
@@ -185,7 +186,7 @@ def _wait_if_informed(state, row, mail):
 @internal
 def _wait(state, row, mail):
     state.phase[row] = WAITING
-    set_timer(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+    rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
 
 
 @internal

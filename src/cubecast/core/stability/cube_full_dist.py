@@ -37,6 +37,7 @@ from cubecast.core.mail import (
     begin_round,
     draft,
     end_round,
+    rest,
     send,
     set_timer,
 )
@@ -182,7 +183,7 @@ def _finish_round(state, row, mail):
     learn_stable(state.group, row, state.minimum[row])
     state.done[row] = state.round[row]
     end_round(mail, state.round[row])
-    set_timer(mail, NEXT_ROUND, state.round[row], state.delta_ns)
+    rest(mail, NEXT_ROUND, state.round[row], state.delta_ns)
 
 
 @internal

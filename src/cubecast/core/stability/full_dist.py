@@ -36,6 +36,7 @@ from cubecast.core.mail import (
     draft,
     end_round,
     multicast,
+    rest,
     send,
     set_timer,
 )
@@ -168,7 +169,7 @@ def _finish_if_complete(state, row, mail):
 @internal
 def _schedule_next_round(state, row, mail):
     if is_lowest(state.group, row):
-        set_timer(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+        rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
 
 
 @internal

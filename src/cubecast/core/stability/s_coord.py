@@ -39,6 +39,7 @@ from cubecast.core.mail import (
     draft,
     end_round,
     multicast,
+    rest,
     send,
     set_timer,
 )
@@ -145,7 +146,7 @@ def _lead(state, row, mail, before, unfinished, was_informed):
             state.reported[row] = state.round[row] - 1  # what it reported went to the old root
             _open_round(state, row, mail, state.round[row])
         else:
-            set_timer(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+            rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
     elif not unfinished and state.repeat_ns > 0 and not was_informed:
         _wait_if_informed(state, row, mail)
 
@@ -257,13 +258,13 @@ def _conclude(state, row, mail):
     if state.repeat_ns > 0:
         _wait_if_informed(state, row, mail)
     else:
-        set_timer(mail, NEXT_ROUND, number, state.delta_ns)
+        rest(mail, NEXT_ROUND, number, state.delta_ns)
 
 
 @internal
 def _wait_if_informed(state, row, mail):
     if bits.covers(state.informed[row], state.children[row]):
-        set_timer(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+        rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
 
 
 @internal
