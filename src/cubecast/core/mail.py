@@ -18,9 +18,9 @@ a live member) carries the actions out after each call and then empties the outb
 | free    | slots           | stack of slots given back                                                        |
 | counts  | 5               | actions waiting, drafts, free slots on the stack, slots ever used, overflow      |
 
-A slot stays taken while `heads[slot].copies` > 0 (a draft nobody was sent is given back by `clear_outbox`). Slot 0 is
-never handed out: it takes the writes of a full pool, and `counts[OVERFLOW]` then ends the run with a clear error.
-Nothing is dropped silently.
+A slot stays taken while `heads[slot].copies` > 0. A draft counts as one copy until `clear_outbox`, so that it outlives
+copies that are lost while others of it are still being sent. Slot 0 is never handed out: it takes the writes of a full
+pool, and `counts[OVERFLOW]` then ends the run with a clear error. Nothing is dropped silently.
 """
 
 from typing import NamedTuple
@@ -110,7 +110,7 @@ def draft(mail, kind, round_number, size_bytes):
     mail.heads[slot].sender = -1
     mail.heads[slot].sequence = 0
     mail.heads[slot].size_bytes = size_bytes
-    mail.heads[slot].copies = 0
+    mail.heads[slot].copies = 1
     if counts[DRAFTED] < mail.drafts.shape[0]:
         mail.drafts[counts[DRAFTED]] = slot
         counts[DRAFTED] += 1
@@ -129,10 +129,12 @@ def release(mail, slot):
 
 @internal
 def clear_outbox(mail):
-    """Forget the actions, all carried out now, and give back the drafts that were sent to nobody."""
+    """Forget the actions, all carried out now, and give back the drafts of which no copy is left."""
     for k in range(mail.counts[DRAFTED]):
-        if mail.heads[mail.drafts[k]].copies == 0:
-            release(mail, mail.drafts[k])
+        slot = mail.drafts[k]
+        mail.heads[slot].copies -= 1
+        if mail.heads[slot].copies == 0:
+            release(mail, slot)
     mail.counts[DRAFTED] = 0
     mail.counts[WAITING] = 0
 
