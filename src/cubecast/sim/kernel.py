@@ -86,7 +86,7 @@ def step(world, books, mail, group, faults, call, until_ns, budget):
         elif packet == -2:
             return FAILED if scalars[0].error != 0 else PAUSED
         elif scalars[0].events_size > 0:
-            if limit_ns > until_ns and books.totals[0].finished == 0:
+            if world.events[0].time_ns > until_ns and books.totals[0].finished == 0:
                 return OUT_OF_TIME
             if _next_event(world, books, mail, group, faults, call):
                 return CALL

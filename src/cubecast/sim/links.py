@@ -288,8 +288,12 @@ def advance(world, mail, limit_ns, budget):
         else:
             if traced:
                 record(world, mail, tracing.HOP, now_ns, packet, -1, -1, link)
-            if disturbed and not disturb(world, mail, packet, link, now_ns):
-                continue
+            if disturbed:
+                goes_on = disturb(world, mail, packet, link, now_ns)
+                if scalars[0].events_size > 0:  # a late or second copy may now be the next thing to happen
+                    limit_ns = min(limit_ns, world.events[0].time_ns)
+                if not goes_on:
+                    continue
             if processors:
                 enter_processor(world, mail, node, packet, now_ns)
                 continue
