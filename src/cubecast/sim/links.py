@@ -264,6 +264,7 @@ def advance(world, mail, limit_ns, budget):
     shift = scalars[0].shift
     mask = (1 << shift) - 1
     measured = scalars[0].measure != 0
+    limited = scalars[0].queue_limit > 0
     traced = scalars[0].tracing != 0
     processors = scalars[0].processors != 0
     disturbed = scalars[0].loss > 0 or scalars[0].duplicate > 0 or scalars[0].reorder > 0
@@ -281,6 +282,8 @@ def advance(world, mail, limit_ns, budget):
             if now_ns >= scalars[0].next_sample_ns:
                 sample_load(scalars, now_ns - 1)
             sample_queue(scalars, settle(links, packets, link, now_ns))
+        elif limited:
+            settle(links, packets, link, now_ns)
         leave_link(world, link, packet)
         node = np.int64(links[link].to)
         if links[link].kind == LINK_PROCESSOR:
