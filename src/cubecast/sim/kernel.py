@@ -31,7 +31,7 @@ from cubecast.sim.books import (
     note_up,
 )
 from cubecast.sim.events import remove_first_event, schedule
-from cubecast.sim.links import PACKET_ARRIVES, advance, enter_processor, free_packet, pass_node, sample_load
+from cubecast.sim.links import PACKET_ARRIVES, advance, enter_processor, free_packet, lose, pass_node, sample_load
 from cubecast.sim.record import record, record_fact
 from cubecast.sim.transmit import transmit, transmit_to_all
 from cubecast.sim.world import MAIL_FULL
@@ -225,9 +225,12 @@ def _arrive(world, books, mail, call, packet):
     slot = np.int64(world.packets[packet].message)
     member = np.int64(world.member_at[world.packets[packet].to])
     source = mail.heads[slot].source
-    world.scalars[0].in_network -= 1
     cut = books.members[member].side != books.members[source].side
-    if books.totals[0].finished == 1 or books.members[member].up == 0 or cut:
+    if books.members[member].up == 0 or cut:
+        lose(world, mail, packet, -1, now_ns)
+        return False
+    world.scalars[0].in_network -= 1
+    if books.totals[0].finished == 1:
         free_packet(world, mail, packet)
         return False
     record(world, mail, tracing.RECEIVE, now_ns, packet, member, source, -1)

@@ -149,7 +149,7 @@ def sample_load(scalars, now_ns):
 
 @internal
 def lose(world, mail, packet, link, now_ns):
-    """A packet is dropped, by a full queue or at random."""
+    """A packet is dropped: by a full queue, at random, or because its destination is down or cut off."""
     world.scalars[0].drops += 1
     world.scalars[0].in_network -= 1
     record(world, mail, tracing.DROP, now_ns, packet, -1, -1, link)
