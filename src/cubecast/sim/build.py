@@ -13,6 +13,7 @@ from cubecast.core.group import Group, new_group
 from cubecast.core.mail import Mail, new_mail
 from cubecast.core.random import new_stream, uniform
 from cubecast.core.registry import Setup, protocol_named
+from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes, find_routes
 from cubecast.sim import kernel
@@ -132,6 +133,8 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
 
 def build_world(scenario: Scenario, network: Network, *, tracing: bool) -> World:
     """The network as arrays, with nothing on its links."""
+    if network.one_hop is not None and scenario.multicast == "tree":
+        raise LocalProtocolError(f"multicast = tree on network {network.name}: it has no links, choose copies")
     routes = _routes(scenario, network)
     lines = network.links + (network.nodes if network.costs is not None else 0)
     packets = scenario.packets_max
