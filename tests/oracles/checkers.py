@@ -108,18 +108,34 @@ def counts(rows: list[Row], members: int) -> dict[str, Any]:
         said[prefix + "bytes"] = sum(row["size"] for row in copies)
         said[prefix + "hops"] = sum(row["event"] == Event.HOP and row["layer"] == layer for row in rows)
     said["drops"] = sum(row["event"] == Event.DROP for row in rows)
-    said["rtt_first_ms"], said["rtt_last_ms"] = _round_times(rows)
+    said["rtt_first_ms"], said["rtt_last_ms"] = _round_times(rows, members)
     return said
 
 
-def _round_times(rows: list[Row]) -> tuple[float | None, float | None]:
+def _round_times(rows: list[Row], members: int) -> tuple[float | None, float | None]:
     first, last = [], []
     for number in {row["round"] for row in rows if row["event"] == Event.ROUND}:
         begun = min(row["time_ns"] for row in rows if (row["event"], row["round"]) == (Event.ROUND, number))
-        done = [row["time_ns"] for row in rows if (row["event"], row["round"]) == (Event.DONE, number)]
-        if done:
-            first.append(min(done) - begun)
-            last.append(max(done) - begun)
+        ends = [_done_with(rows, member, number) for member in range(members)]
+        times = [rows[end]["time_ns"] for end in ends if end is not None]
+        if times and any(_is_over(rows[: end + 1], members, number) for end in range(len(rows))):
+            first.append(rows[min(end for end in ends if end is not None)]["time_ns"] - begun)
+            last.append(rows[max(end for end in ends if end is not None)]["time_ns"] - begun)
     if not first:
         return None, None
     return sum(first) / len(first) / 1e6, sum(last) / len(last) / 1e6
+
+
+def _done_with(rows: list[Row], member: int, number: int) -> int | None:
+    """The row by which a member was first done with this round, or a later one."""
+    for index, row in enumerate(rows):
+        if row["event"] == Event.DONE and row["member"] == member and row["round"] >= number:
+            return index
+    return None
+
+
+def _is_over(rows: list[Row], members: int, number: int) -> bool:
+    """The round has begun, and everyone who is up is done with it."""
+    begun = any((row["event"], row["round"]) == (Event.ROUND, number) for row in rows)
+    waited_for = [member for member in range(members) if is_up(rows, member)]
+    return begun and all(_done_with(rows, member, number) is not None for member in waited_for)

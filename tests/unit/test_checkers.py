@@ -155,7 +155,15 @@ def test_an_earlier_round_does_not_cover_the_last_one() -> None:
 
 def test_a_round_begun_by_any_member_must_end() -> None:
     rows = [begin(0, 1), *(done(member, 1) for member in range(3)), begin(2, 2)]
-    assert len(rounds_end.check(trace_of(*rows, rounds=1))) == 3
+    assert len(rounds_end.check(trace_of(*rows, rounds=2))) == 3
+    assert len(rounds_end.check(trace_of(*rows))) == 3
+
+
+def test_a_run_may_stop_in_a_round_that_was_not_asked_for() -> None:
+    rows = [begin(0, 1), *(done(member, 1) for member in range(3)), begin(2, 2), done(1, 2)]
+    assert rounds_end.check(trace_of(*rows, rounds=1)) == []
+    (violation,) = rounds_end.check(trace_of(rows[0], *rows[2:], rounds=1))
+    assert violation.message.startswith("member 0 is up at the end and done with no round; round 1 was begun")
 
 
 def test_a_crashed_member_need_not_end_but_a_recovered_one_must() -> None:
@@ -263,10 +271,17 @@ def test_fifo_is_not_promised_by_a_network_that_reorders() -> None:
     assert not check_all(trace_of(hop(3, 10), hop(3, 9), reorder=0.0)).ok
 
 
+def test_fifo_is_not_promised_by_a_network_without_links() -> None:
+    overtaken = [receive(1, 0, 8), receive(1, 0, 7)]
+    assert check_all(trace_of(*overtaken, links=0)).ok
+    assert not check_all(trace_of(*overtaken, links=2)).ok
+
+
 # Counts
 
 COUNTED_ROWS = [
-    begin(0, 1),
+    {**row(Event.CRASH, 2), "time_ns": 0},
+    {**begin(0, 1), "time_ns": 0},
     row(Event.SEND, 0, peer=1, message=1, size=100),
     row(Event.SEND, 0, peer=EVERYONE, message=2, size=10),
     row(Event.SEND, 1, peer=0, message=3, size=7, layer=DATA),
@@ -310,6 +325,21 @@ def test_each_wrong_metric_is_caught(name: str) -> None:
 @pytest.mark.parametrize("wrong", [None, float("nan"), 3.00001])
 def test_a_round_time_that_is_missing_or_off_is_caught(wrong: float | None) -> None:
     assert len(counts.check(trace_of(*COUNTED_ROWS, metrics={"rtt_first_ms": wrong}))) == 1
+
+
+def test_a_round_is_timed_once_everyone_who_is_up_is_done_with_it() -> None:
+    rows = [begin(0, 1), done(0, 1), done(1, 1)]
+    assert counts.check(trace_of(*rows, metrics={"rtt_last_ms": None})) == []
+    crashed = trace_of(*rows, row(Event.CRASH, 2), metrics={"rtt_last_ms": 2e-6, "rtt_first_ms": 1e-6})
+    assert counts.measured(crashed.events, 3)["rtt_last_ms"] == pytest.approx(2e-6)
+    skipped = trace_of(*rows, done(2, 2))
+    assert counts.measured(skipped.events, 3)["rtt_last_ms"] == pytest.approx(3e-6)
+
+
+def test_in_a_network_without_links_a_message_makes_one_hop() -> None:
+    rows = [row(Event.SEND, 0, peer=1), row(Event.SEND, 0, peer=2), row(Event.SEND, 1, peer=2, layer=DATA)]
+    assert counts.check(trace_of(*rows, metrics={"hops": 2, "data_hops": 1}, links=0)) == []
+    assert len(counts.check(trace_of(*rows, metrics={"hops": 2, "data_hops": 1}, links=4))) == 2
 
 
 def test_no_round_time_is_expected_when_no_round_ended() -> None:

@@ -19,7 +19,7 @@ from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.world import EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
 from cubecast.trace import DELIVER, Events, Trace, TraceWriter, blank_events
 
-SLICE = 2_000_000  # packet-hops between two looks at the clock and at Ctrl-C
+SLICE = 1_000_000  # calls of a core between two looks at the clock and at Ctrl-C
 
 Progress = Callable[[Result], None]
 """Called between slices of a long run with the figures so far."""
@@ -72,7 +72,7 @@ def run_scenario(
         )
     if trace is None:
         return _run(scenario, network, None, progress)
-    with TraceWriter(Path(trace), scenario.to_dict()) as writer:
+    with TraceWriter(Path(trace), _described(scenario, network)) as writer:
         result = _run(scenario, network, writer.append, progress)
         writer.finish(result.to_dict())
     return result
@@ -82,7 +82,12 @@ def trace_scenario(scenario: Scenario, network: Network) -> Trace:
     """Simulate a scenario and keep its trace in memory; the metrics are in the trace."""
     chunks: list[Events] = []
     result = _run(scenario, network, lambda chunk: chunks.append(chunk.copy()), None)
-    return Trace(events=np.concatenate(chunks), scenario=scenario.to_dict(), metrics=result.to_dict())
+    return Trace(events=np.concatenate(chunks), scenario=_described(scenario, network), metrics=result.to_dict())
+
+
+def _described(scenario: Scenario, network: Network) -> dict[str, Any]:
+    """What a trace says of its run; without links a message makes one hop, in a time of its own."""
+    return scenario.to_dict() | {"links": network.links}
 
 
 def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Progress | None) -> Result:

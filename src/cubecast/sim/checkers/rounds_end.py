@@ -1,7 +1,8 @@
-"""Every round ends: whoever is up at the end knows the outcome of every round that was begun (MODELS §1, liveness).
+"""Every round ends: whoever is up at the end knows the outcome of every round asked for (MODELS §1, liveness).
 
 A member may skip a round when a later one covers it, so "done with a round not below r" counts as done with r; a member
-is therefore judged by the highest round it is done with.
+is therefore judged by the highest round it is done with. A run that was asked for a number of rounds stops in the middle
+of the ones after them; without such a number, every round that was begun must end.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, well_formed
 from cubecast.trace import CRASH, DONE, RECOVER, ROUND, Events, Trace
 
 NAME = "every round ends"
-PROMISE = "every member that is up at the end is done with every round, and all rounds asked for were begun"
+PROMISE = "all rounds asked for were begun, and every member that is up at the end is done with them"
 
 
 def not_promised(trace: Trace) -> str | None:
@@ -27,18 +28,28 @@ def not_promised(trace: Trace) -> str | None:
 
 
 def check(trace: Trace) -> list[Violation]:
-    """Find members that are up and not done with the last round, and rounds that were never begun."""
+    """Find members that are up and not done with the last round asked for, and rounds that were never begun."""
     events, members = well_formed(trace)
     up, done, first, last = _scan(events, members)
     if not up.any():
         return []
     violations = _missing_rounds(trace, events, int(first), int(last))
     if last >= 0:
-        round_last = int(events["round"][last])
-        late = np.flatnonzero(up & (done < round_last))
-        told = [_tell(events, int(member), int(done[member]), int(last)) for member in late[:LISTED_MAX]]
+        wanted = _row_of_last_wanted(trace, events, int(first), int(last))
+        late = np.flatnonzero(up & (done < events["round"][wanted]))
+        told = [_tell(events, int(member), int(done[member]), wanted) for member in late[:LISTED_MAX]]
         violations += listed(NAME, len(late), told)
     return violations
+
+
+def _row_of_last_wanted(trace: Trace, events: Events, first: int, last: int) -> int:
+    """Give the row that began the last round which must end."""
+    asked = int(trace.scenario.get("rounds", 0))
+    final = int(events["round"][first]) + asked - 1
+    if asked == 0 or final >= events["round"][last]:
+        return last
+    begun = np.flatnonzero((events["event"] == ROUND) & (events["round"] <= final))
+    return int(begun[np.argmax(events["round"][begun])])
 
 
 def _missing_rounds(trace: Trace, events: Events, first: int, last: int) -> list[Violation]:
