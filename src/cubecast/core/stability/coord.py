@@ -197,6 +197,8 @@ def _on_info(state, row, mail, slot):
     if number > state.done[row]:
         state.done[row] = number
         end_round(mail, number)
+        if is_lowest(state.group, row):  # its predecessor's last word overtook the news of its end
+            _wait(state, row, mail)
     if state.repeat_ns > 0:
         send(mail, _draft_bare(state, mail, ACK_INFO, number), mail.heads[slot].source)
 
