@@ -120,9 +120,11 @@ def on_timer(state, row, now_ns, mail, timer, tag):
             _enter_round(state, row, mail, tag + 1)
             _send_state(state, row, mail)
             _go_on(state, row, mail)
-    elif state.round[row] == tag and state.done[row] < tag:
+    elif state.done[row] < tag:
+        # Also when a later round has begun: rounds that follow faster than repeats must not leave anyone behind.
         _send_state(state, row, mail)
-        set_timer(mail, REPEAT, tag, state.repeat_ns)
+        if state.round[row] == tag:
+            set_timer(mail, REPEAT, tag, state.repeat_ns)
 
 
 @internal

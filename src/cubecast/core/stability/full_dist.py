@@ -104,9 +104,11 @@ def on_timer(state, row, now_ns, mail, timer, tag):
         if is_lowest(state.group, row) and state.sent[row] == tag and state.done[row] == tag:
             _join_round(state, row, mail, tag + 1)
             _finish_if_complete(state, row, mail)
-    elif state.sent[row] == tag and state.done[row] < tag:
+    elif state.done[row] < tag:
+        # Also when a later round has begun: rounds that follow faster than repeats must not leave anyone behind.
         _request_missing(state, row, mail)
-        set_timer(mail, REPEAT, tag, state.repeat_ns)
+        if state.sent[row] == tag:
+            set_timer(mail, REPEAT, tag, state.repeat_ns)
 
 
 @internal
