@@ -21,7 +21,8 @@ The paper's tree does not survive a crash. Here a member knows its ancestors (gu
 live one, or, without any, to the lowest live rank, which is then the root; `parent` and `children` follow the
 membership and an ACK is sent again to a new parent. A new root runs the unfinished round again. Lossy form
 (`repeat_ns > 0`), per edge: a parent repeats START to children whose ACK is missing and INFO to those whose ACK_INFO
-is missing; a child that has reported answers a repeated START with its ACK.
+is missing; a child that has reported answers a repeated START with its ACK. ACK_INFO climbs the tree like ACK, so the
+root knows when all know S.
 """
 
 from typing import NamedTuple
@@ -117,9 +118,8 @@ def receive(state, row, now_ns, mail, slot):
 def on_timer(state, row, now_ns, mail, timer, tag):
     """Δ is over, or it is time to repeat what was not answered."""
     if timer == NEXT_ROUND:
-        if is_lowest(state.group, row) and state.done[row] == tag:
-            unfinished = state.round[row] > tag
-            _open_round(state, row, mail, state.round[row] if unfinished else tag + 1)
+        if is_lowest(state.group, row) and state.done[row] == tag and state.round[row] == tag:
+            _open_round(state, row, mail, tag + 1)
     elif state.round[row] == tag:
         _repeat(state, row, mail)
 
@@ -135,6 +135,8 @@ def on_leave(state, row, now_ns, mail, rank):
         _lead(state, row, mail, before, unfinished, was_informed)
     elif state.parent[row] != before and unfinished and state.reported[row] == state.round[row]:
         _report(state, row, mail)
+    elif not unfinished and not was_informed:
+        _acknowledge_if_informed(state, row, mail)
     _report_if_collected(state, row, mail)
 
 
@@ -275,18 +277,31 @@ def _on_info(state, row, mail, slot):
     if number > state.done[row]:
         state.done[row] = number
         end_round(mail, number)
-    if state.repeat_ns > 0 and state.parent[row] >= 0:
-        send(mail, _draft_bare(state, mail, ACK_INFO, number), state.parent[row])
+        if state.parent[row] == -1:  # its predecessor's last word overtook the news of its end
+            state.reported[row] = number
+            set_timer(mail, NEXT_ROUND, number, state.delta_ns)
+    _acknowledge_if_informed(state, row, mail)
+
+
+@internal
+def _acknowledge_if_informed(state, row, mail):
+    """Tell the parent that S is known here and below."""
+    if state.repeat_ns > 0 and state.parent[row] >= 0 and bits.covers(state.informed[row], state.children[row]):
+        send(mail, _draft_bare(state, mail, ACK_INFO, state.done[row]), state.parent[row])
 
 
 @internal
 def _on_ack_info(state, row, mail, slot):
     source = mail.heads[slot].source
-    if mail.heads[slot].round_number != state.done[row] or bits.contains(state.informed[row], source):
+    number = mail.heads[slot].round_number
+    if number != state.round[row] or bits.contains(state.informed[row], source):
         return
     bits.add(state.informed[row], source)
-    if state.parent[row] == -1:
-        _wait_if_informed(state, row, mail)
+    if number == state.done[row]:
+        if state.parent[row] == -1:
+            _wait_if_informed(state, row, mail)
+        else:
+            _acknowledge_if_informed(state, row, mail)
 
 
 @internal
