@@ -1,0 +1,183 @@
+"""Small random scenarios with everything that can go wrong, each run with every checker on.
+
+`python -m tests.sim.random_scenarios --count 10000 --first-seed 0` runs that many seeds and prints, for every broken
+promise and every run that does not end, the seed and the command that replays it.
+
+What is promised bounds what is drawn: of CubeFullDist's members fewer than its overlay can lose go down for good (its
+vertex connectivity is its smallest degree, cube §3.3); the others outlive all but two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from cubecast.core.overlays import hypercube
+from cubecast.core.registry import protocols
+from cubecast.errors import SimulationError
+from cubecast.networks.spec import build_network
+from cubecast.sim.checkers import check_all
+from cubecast.sim.faults import Fault
+from cubecast.sim.scenario import Scenario
+from cubecast.sim.simulate import trace_scenario
+
+MEMBERS_MAX = 33
+UNTIL_MS = 120_000.0
+NS_PER_MS = 1_000_000
+
+
+def random_scenario(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    draw = random.Random(seed)
+    members = draw.choice([2, 3, 4, 5, 7, 8, 9, draw.randint(10, 20), draw.randint(21, MEMBERS_MAX)])
+    protocol = draw.choice(protocols("stability")).name
+    slow = draw.random() < 0.15
+    settings: dict[str, Any] = {
+        "protocol": protocol,
+        "members": members,
+        "senders": draw.choice([1, max(1, members // 2), members]),
+        "network": _slow_network(draw, members) if slow else _network(draw, members),
+        "seed": seed,
+        "rounds": draw.randint(1, 4),
+        "delta_ms": draw.choice([0, 0.3, 5, 20]),
+        "tree_degree": draw.choice([None, 1, 2, 3]),
+        "until_ms": UNTIL_MS,
+        "packets_max": 1 << 16,
+        "measure": draw.random() < 0.8,
+        "detect_ms": draw.choice([0, 0.2, 3, 30]),
+        "detect_spread_ms": draw.choice([0, 1, 10]),
+    }
+    if not settings["network"].startswith("flat"):
+        settings["multicast"] = draw.choice(["copies", "tree"])
+        settings["routing"] = draw.choice(["hops", "delay"])
+    long = slow or settings["network"].startswith("chain")
+    settings |= (
+        _disturbances(draw, members, long) | _data(draw, slow) | _faults(draw, protocol, members, 300 if slow else 30)
+    )
+    if Scenario(**settings | {"repeat_ms": 1.0}).loses_messages or settings.get("reorder", 0) > 0:
+        # Repeats that come faster than the network can carry them pile up without end.
+        narrow = "bandwidth" in settings["network"] or settings.get("queue_limit", 0) > 0
+        settings["repeat_ms"] = draw.choice([500, 1500] if slow else [50, 150] if narrow else [3, 20])
+    return Scenario(**settings)
+
+
+def _network(draw: random.Random, members: int) -> str:
+    degree = min(draw.choice([2, 3, 5]), members - 1)
+    kinds = [
+        f"random:degree={degree}",
+        "random:p=0.1",
+        f"random:degree={degree},bandwidth=1e6",
+        "star",
+        "star:delay=0.01ms,bandwidth=2e6",
+        "chain:delay=0-0.2ms",
+        "flat",
+        "flat:delay=0.2-3ms",
+        "flat:delay=exp:1ms",
+    ]
+    return draw.choice(kinds)
+
+
+def _slow_network(draw: random.Random, members: int) -> str:
+    nodes = draw.choice(["", f":nodes={members + draw.randint(0, 20)}"])
+    return f"wan-tree{nodes}{',' if nodes else ':'}bandwidth=300e3"
+
+
+def _disturbances(draw: random.Random, members: int, long: bool) -> dict[str, Any]:
+    if draw.random() < 0.3:
+        return {}
+    found: dict[str, Any] = {}
+    if draw.random() < 0.5:
+        found["loss"] = draw.choice([0.01, 0.03] if long else [0.01, 0.05, 0.2])
+    if draw.random() < 0.3:
+        found["duplicate"] = 0.05 if long else draw.choice([0.05, 0.3])
+    if draw.random() < 0.3:
+        found |= {"reorder": draw.choice([0.05, 0.4]), "reorder_ms": draw.choice([0.1, 2, 15])}
+    if draw.random() < 0.2:
+        # A queue too short for one multicast would drop the copy for the last rank every time it is announced.
+        found["queue_limit"] = draw.choice([members, 2 * members, 64])
+    return found
+
+
+def _data(draw: random.Random, slow: bool) -> dict[str, Any]:
+    if draw.random() < 0.5:
+        return {}
+    rate = draw.choice([5, 20]) if slow else draw.choice([50, 400])
+    return {"messages": draw.randint(1, 12), "rate": rate, "payload_bytes": draw.choice([0, 100])}
+
+
+def _faults(draw: random.Random, protocol: str, members: int, span_ms: float) -> dict[str, Any]:
+    if draw.random() < 0.4:
+        return {}
+    lost = draw.sample(range(members), draw.randint(0, _losses_max(protocol, members)))
+    if lost and draw.random() < 0.4:
+        lost = sorted({*lost, 0})[: len(lost)]  # those who coordinate and lead are the lowest
+    crashes, suspicions = [], []
+    for rank in lost:
+        at_ns = draw.choice([0, round(draw.uniform(0, span_ms) * NS_PER_MS)])
+        if draw.random() < 0.25:
+            suspicions.append(Fault(members=(rank,), at_ns=at_ns))
+        else:
+            until_ns = at_ns + round(draw.uniform(0.1, span_ms) * NS_PER_MS) if draw.random() < 0.4 else -1
+            crashes.append(Fault(members=(rank,), at_ns=at_ns, until_ns=until_ns))
+    partitions = []
+    if draw.random() < 0.15:
+        at_ns = round(draw.uniform(0, span_ms) * NS_PER_MS)
+        side = tuple(sorted(draw.sample(range(members), draw.randint(1, members - 1))))
+        until_ns = at_ns + round(draw.uniform(1, span_ms) * NS_PER_MS)
+        partitions.append(Fault(members=side, at_ns=at_ns, until_ns=until_ns))
+    return {"crashes": tuple(crashes), "suspicions": tuple(suspicions), "partitions": tuple(partitions)}
+
+
+def _losses_max(protocol: str, members: int) -> int:
+    if protocol == "cube_full_dist":
+        return int(np.diff(hypercube(members).offsets).min()) - 1
+    return min(members - 2, 5)
+
+
+def complaints(scenario: Scenario) -> list[str]:
+    """What is wrong with a run of this scenario; nothing, we hope."""
+    network = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
+    try:
+        trace = trace_scenario(scenario, network)
+    except SimulationError as error:
+        return [str(error)]
+    return [f"{found.checker}: {found.message}" for found in check_all(trace).violations]
+
+
+def run_seeds(seeds: range) -> Iterator[tuple[int, Scenario, list[str]]]:
+    """Every seed whose scenario has complaints."""
+    for seed in seeds:
+        scenario = random_scenario(seed)
+        found = complaints(scenario)
+        if found:
+            yield seed, scenario, found
+
+
+def main() -> int:
+    """Run as many seeds as asked for; the exit code says whether all was well."""
+    parser = argparse.ArgumentParser(description="Run small random scenarios with every checker on.")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first-seed", type=int, default=0)
+    options = parser.parse_args()
+    began, bad = time.monotonic(), 0
+    last = options.first_seed + options.count
+    for start in range(options.first_seed, last, 100):
+        for seed, scenario, found in run_seeds(range(start, min(start + 100, last))):
+            bad += 1
+            print(f"\nseed {seed}: {scenario.command()}")
+            print("\n".join(f"  {line}" for line in found[:3]), flush=True)
+        done = min(start + 100, last) - options.first_seed
+        told = f"{done} of {options.count} scenarios, {bad} with complaints, {time.monotonic() - began:.0f} s"
+        print(told, file=sys.stderr, flush=True)
+    print(f"{options.count} scenarios from seed {options.first_seed}: {bad} with complaints")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

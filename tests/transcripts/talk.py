@@ -1,0 +1,223 @@
+"""Cores driven by hand: who says what to whom, in order, as text that a reader can check against the paper.
+
+`Talk` holds a small group of one protocol (row = rank). It calls the core through `call_core`, as any driver does, and
+keeps what the core asked for: messages under way, timers that run, and a transcript with one line an action. The test
+decides what arrives, what is lost and which timer is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from cubecast.core import bits
+from cubecast.core import mail as mailbox
+from cubecast.core.compiled import compiled_for
+from cubecast.core.dispatch import LEAVE, RECEIVE, START, TIMER, call_core
+from cubecast.core.group import new_group
+from cubecast.core.mail import new_mail
+from cubecast.core.registry import Setup, protocol_named
+
+_KINDS = {
+    "coord": ("START", "ACK", "INFO", "ACK_INFO"),
+    "s_coord": ("START", "ACK", "INFO", "ACK_INFO"),
+    "full_dist": ("INFO", "REQUEST"),
+    "cube_full_dist": ("STABILITY",),
+}
+_BARE = {"START", "ACK_INFO"}
+_TIMERS = ("NEXT_ROUND", "REPEAT")
+DELTA_NS, REPEAT_NS = 1000, 70
+SLOT = 1
+
+
+def _turn(state, row, now_ns, mail, what, a, b):  # type: ignore[no-untyped-def]
+    call_core(state, row, now_ns, mail, what, a, b)
+
+
+@cache
+def _turn_for(state: type) -> Callable[..., None]:
+    return compiled_for(_turn, [state])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One copy under way."""
+
+    source: int
+    to: int
+    kind: str
+    round: int
+    iteration: int = 0
+    numbers: tuple[int, ...] = ()
+    heard: tuple[int, ...] = ()
+    size: int = 0
+
+    def __str__(self) -> str:
+        step = f".{self.iteration}" if self.iteration else ""
+        heard = " {" + " ".join(map(str, self.heard)) + "}" if self.heard else ""
+        numbers = " [" + " ".join(map(str, self.numbers)) + "]" if self.numbers else ""
+        return f"{self.kind} {self.round}{step}{heard}{numbers}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timer:
+    """One wake-up that a core asked for."""
+
+    rank: int
+    name: str
+    tag: int
+    delay_ns: int
+
+
+class Talk:
+    """A small group of one protocol; see the module."""
+
+    def __init__(self, protocol: str, received: list[list[int]], *, lossy: bool = False, tree_degree: int = 2) -> None:
+        """Everybody is up and holds its row of `received`; nobody has started."""
+        self.members, senders = len(received), len(received[0])
+        self.group = new_group(members=self.members, senders=senders, ranks=np.arange(self.members))
+        self.group.received[:] = received
+        setup = Setup(
+            members=self.members,
+            senders=senders,
+            delta_ns=DELTA_NS,
+            repeat_ns=REPEAT_NS if lossy else 0,
+            tree_degree=tree_degree,
+            seed=0,
+        )
+        found = protocol_named(protocol)
+        self.state: Any = found.build(self.group, setup)
+        self.kinds = _KINDS[protocol]
+        self.mail = new_mail(slots=256, width=senders, words=bits.words_for(self.members), room=256)
+        self.turn = _turn_for(found.state)
+        self.under_way: list[Message] = []
+        self.timers: list[Timer] = []
+        self.lines: list[str] = []
+        self.done = [0] * self.members
+        self.begun = [0] * self.members
+
+    # What befalls a member.
+
+    def start(self, *ranks: int) -> None:
+        """These members begin; all when none is named."""
+        for rank in ranks or range(self.members):
+            self._call(rank, START, 0, 0)
+
+    def receive(self, message: Message) -> None:
+        """A copy arrives at its destination, whether or not it is still under way."""
+        self.mail.heads[SLOT].kind = self.kinds.index(message.kind)
+        self.mail.heads[SLOT].round_number = message.round
+        self.mail.heads[SLOT].iteration = message.iteration
+        self.mail.heads[SLOT].source = message.source
+        self.mail.numbers[SLOT, : len(message.numbers)] = message.numbers
+        bits.clear(self.mail.bits[SLOT])
+        for rank in message.heard:
+            bits.add(self.mail.bits[SLOT], rank)
+        self.mail.counts[mailbox.USED] = SLOT + 1
+        self._call(message.to, RECEIVE, SLOT, 0)
+
+    def wake(self, rank: int, name: str) -> None:
+        """The oldest timer of that name of a member is due."""
+        timer = next(timer for timer in self.timers if (timer.rank, timer.name) == (rank, name))
+        self.timers.remove(timer)
+        self._call(rank, TIMER, _TIMERS.index(timer.name), timer.tag)
+
+    def leave(self, rank: int, who: int) -> None:
+        """The failure detector of a member reports `who`."""
+        bits.discard(self.group.members[rank], who)
+        self._call(rank, LEAVE, who, 0)
+
+    # What befalls messages under way.
+
+    def deliver(self, source: int | None = None, to: int | None = None, kind: str | None = None) -> None:
+        """The oldest copy that fits arrives."""
+        message = self._find(source, to, kind)
+        self.under_way.remove(message)
+        self.receive(message)
+
+    def lose(self, source: int | None = None, to: int | None = None, kind: str | None = None) -> Message:
+        """The oldest copy that fits is lost."""
+        message = self._find(source, to, kind)
+        self.under_way.remove(message)
+        return message
+
+    def deliver_all(self) -> None:
+        """Everything arrives in the order it was sent, and what it leads to."""
+        for _ in range(10_000):
+            if not self.under_way:
+                return
+            self.receive(self.under_way.pop(0))
+        raise AssertionError("the messages never end")
+
+    def crash(self, who: int) -> None:
+        """A member stops: what it sent travels on, what is sent to it is lost, its timers never ring."""
+        self.under_way = [message for message in self.under_way if message.to != who]
+        self.timers = [timer for timer in self.timers if timer.rank != who]
+
+    # What came out.
+
+    def said(self) -> str:
+        """The transcript since the last question."""
+        lines, self.lines = self.lines, []
+        return "\n".join(lines)
+
+    def stable(self, rank: int) -> list[int]:
+        """S of a member."""
+        return [int(number) for number in self.group.stable[rank]]
+
+    def _find(self, source: int | None, to: int | None, kind: str | None) -> Message:
+        for message in self.under_way:
+            if source in (None, message.source) and to in (None, message.to) and kind in (None, message.kind):
+                return message
+        raise AssertionError(f"nothing like {source} → {to} {kind} among {[str(one) for one in self.under_way]}")
+
+    def _call(self, rank: int, what: int, a: int, b: int) -> None:
+        self.turn(self.state, rank, 0, self.mail, what, a, b)
+        assert self.mail.counts[mailbox.OVERFLOW] == 0
+        for place in range(int(self.mail.counts[mailbox.WAITING])):
+            action = self.mail.actions[place]
+            self._carry_out(
+                rank, int(action.what), int(action.slot), int(action.a), int(action.b), int(action.delay_ns)
+            )
+        # All messages are copied out, so the pool can be wiped instead of counted.
+        self.mail.counts[:] = 0
+        self.mail.counts[mailbox.USED] = 1
+
+    def _carry_out(self, rank: int, what: int, slot: int, a: int, b: int, delay_ns: int) -> None:
+        if what == mailbox.SEND:
+            self._send(self._copy(slot, rank, a), f"{rank} → {a}")
+        elif what == mailbox.MULTICAST:
+            self.lines.append(f"{rank} → all: {self._copy(slot, rank, -1)}")
+            others = [to for to in range(self.members) if to != rank]
+            self.under_way += [self._copy(slot, rank, to) for to in others]
+        elif what == mailbox.TIMER:
+            self.timers.append(Timer(rank=rank, name=_TIMERS[a], tag=b, delay_ns=delay_ns))
+        elif what == mailbox.ROUND_BEGUN:
+            self.begun[rank] = max(self.begun[rank], a)
+            self.lines.append(f"{rank} begins {a}")
+        elif what == mailbox.ROUND_DONE:
+            self.done[rank] = max(self.done[rank], a)
+            self.lines.append(f"{rank} knows {a}: [{' '.join(map(str, self.stable(rank)))}]")
+
+    def _send(self, message: Message, way: str) -> None:
+        self.lines.append(f"{way}: {message}")
+        self.under_way.append(message)
+
+    def _copy(self, slot: int, source: int, to: int) -> Message:
+        head = self.mail.heads[slot]
+        kind = self.kinds[int(head.kind)]
+        gossip = kind == "STABILITY"
+        return Message(
+            source=source,
+            to=to,
+            kind=kind,
+            round=int(head.round_number),
+            iteration=int(head.iteration) if gossip else 0,
+            numbers=() if kind in _BARE else tuple(int(number) for number in self.mail.numbers[slot]),
+            heard=tuple(rank for rank in range(self.members) if gossip and bits.contains(self.mail.bits[slot], rank)),
+            size=int(head.size_bytes),
+        )
