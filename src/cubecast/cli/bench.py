@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from cubecast.cli.options import whole_number
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 from cubecast.errors import LocalProtocolError
 
 
 def bench(
-    repeat: Annotated[int, typer.Option(help="Runs of each job; the fastest counts.")] = 3,
+    repeat: Annotated[
+        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs of each job; the fastest counts.")
+    ] = 3,
     json: JsonOption = False,
 ) -> None:
     """Measure whole jobs and packet-hops a second, on one core.

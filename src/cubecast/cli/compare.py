@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cubecast.cli.options import GROUP, with_scenario
+from cubecast.cli.options import GROUP, whole_number, with_scenario
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 from cubecast.errors import LocalProtocolError
 
@@ -27,7 +27,9 @@ def _compare(
         str | None, typer.Option(help="Names, as in coord,full_dist.", show_default="all of the family")
     ] = None,
     family: Annotated[str, typer.Option(help="Compare this family of protocols.")] = "stability",
-    repeat: Annotated[int, typer.Option(help="Runs of each, with consecutive seeds.")] = 1,
+    repeat: Annotated[
+        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs of each, with consecutive seeds.")
+    ] = 1,
     plot: Annotated[Path | None, typer.Option(help="Draw it into this .html, .png, .svg or .pdf file.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write tables (CSV) and plots into this folder.")] = None,
     json: JsonOption = False,
@@ -44,18 +46,17 @@ def _compare(
       cubecast compare -n 60 --protocols coord,s_coord --loss 0.02 --out results
     """
     from cubecast.sim.compare import compare as run
-    from cubecast.sim.plots import check_ending
 
-    if plot is not None:
-        check_ending(plot)
-    sizes = [_size(word) for text in members for word in text.split(",")]
+    _check_places(plot, out)
     names = None if protocols is None else [name.strip() for name in protocols.split(",")]
     with waiting("preparing (compiling, the first time)") as step:
-        comparison = run(members=sizes, protocols=names, family=family, repeat=repeat, progress=step, **settings)
-    written = [comparison.plot(plot)] if plot is not None else []
-    written += comparison.save(out) if out is not None else []
+        comparison = run(
+            members=_sizes(members), protocols=names, family=family, repeat=repeat, progress=step, **settings
+        )
+        written = [comparison.plot(plot)] if plot is not None else []
+        written += comparison.save(out) if out is not None else []
     if json:
-        print_json(comparison.to_dict())
+        print_json(comparison.to_dict() | {"written": [str(path) for path in written]})
     else:
         _print_comparison(comparison)
         for path in written:
@@ -69,11 +70,24 @@ def _compare(
 compare = with_scenario(_compare, leave_out=("members",))
 
 
-def _size(word: str) -> int:
+def _check_places(plot: Path | None, out: Path | None) -> None:
+    """A picture that cannot be made, or written, is better known before the runs than after them."""
+    from cubecast.sim.plots import check_ending
+    from cubecast.sim.whole_file import check_folder
+
+    if plot is not None:
+        check_ending(plot)
+        check_folder(plot.parent)
+    if out is not None:
+        check_folder(out)
+
+
+def _sizes(texts: list[str]) -> list[int]:
     try:
-        return int(word)
+        return [int(word) for text in texts for word in text.split(",")]
     except ValueError:
-        raise LocalProtocolError(f"--members {word!r}: give whole numbers, such as 100 or 50,100,200") from None
+        asked = " ".join(texts)
+        raise LocalProtocolError(f"--members {asked}: give whole numbers, such as 100 or 50,100,200") from None
 
 
 def _print_comparison(comparison: Comparison) -> None:

@@ -14,6 +14,25 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 
 
+def whole_number(text: str) -> int:
+    """Read an integer; the error names what stands there instead."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number.") from None
+
+
+def number(text: str) -> float:
+    """Read a number; the error names what stands there instead."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number.") from None
+
+
+_READERS: dict[Any, tuple[Callable[[str], Any], str]] = {int: (whole_number, "INTEGER"), float: (number, "NUMBER")}
+
+
 class ScenarioOption(NamedTuple):
     """An option as the command line shows it."""
 
@@ -117,7 +136,10 @@ def _parameter(name: str) -> inspect.Parameter:
     option = OPTIONS[name]
     required = not option.default
     text = option.help if required else f"{option.help} Default: {option.default}."
-    info = typer.Option(*option.flags, help=text, rich_help_panel=option.panel, show_default=False)
+    reader, metavar = _READERS.get(option.type, (None, None))
+    info = typer.Option(
+        *option.flags, help=text, rich_help_panel=option.panel, show_default=False, parser=reader, metavar=metavar
+    )
     kind: Any = option.type if required else option.type | None
     default = inspect.Parameter.empty if required else None
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])

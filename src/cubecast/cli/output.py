@@ -79,10 +79,13 @@ def waiting(what: str) -> Iterator[Step]:
     task = bar.add_task(what, total=None)
     timer = threading.Timer(PATIENCE_SECONDS, bar.start)
     timer.daemon = True
-    if sys.stderr.isatty():
-        timer.start()
+    if not sys.stderr.isatty():
+        timer.cancel()
+    timer.start()
     try:
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
     finally:
         timer.cancel()
-        bar.stop()
+        timer.join()
+        if bar.live.is_started:
+            bar.stop()

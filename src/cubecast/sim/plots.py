@@ -144,7 +144,7 @@ def _curves(comparison: Comparison, metric: Metric, titles: list[str]) -> alt.La
 
     rows = _rows(comparison, metric)
     # A logarithm of zero does not exist: such a panel stays linear.
-    positive = metric.name in LOGARITHMIC and all(row["low"] > 0 for row in rows)
+    positive = bool(rows) and metric.name in LOGARITHMIC and all(row["low"] > 0 for row in rows)
     scale = alt.Scale(type="log") if positive else alt.Scale(zero=True)
     axis = alt.Axis(values=_powers_of_ten(rows), format="~s") if positive else alt.Axis(format="~s")
     base = alt.Chart(alt.Data(values=rows)).encode(

@@ -22,3 +22,12 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
     except OSError as error:
         raise LocalProtocolError(f"cannot write {path}: {error.strerror}; free the place or choose another") from error
     return path
+
+
+def check_folder(folder: str | Path) -> None:
+    """Say at once that a file cannot be written there: nobody wants to hear it after an hour of simulation."""
+    nearest = Path(folder).absolute()
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise LocalProtocolError(f"cannot write into {folder}: {nearest} is not a folder that you may write to")
