@@ -14,9 +14,11 @@ where the cache lives.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
-import re
+import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
@@ -38,7 +40,7 @@ _NEVER_COMPILED = {
 }
 """Files of the base that no compiled code contains, so that a new protocol's line in the registry costs nothing."""
 _PROTOCOLS = _PACKAGE / "core"
-_IMPORT = re.compile(r"^from cubecast\.core\.(\w+)(?:\.(\w+))? import (.*)$", re.MULTILINE)
+_LIBRARIES = {Path(sysconfig.get_path(place)) for place in ("stdlib", "platstdlib", "purelib", "platlib")}
 
 
 def cache_directory(sources: Iterable[Path] = ()) -> Path:
@@ -62,17 +64,54 @@ def _base_hash() -> str:
     return digest.hexdigest()
 
 
-def protocol_sources(path: Path) -> set[Path]:
-    """The protocol file `path` and those it imports; empty for a file of the base."""
-    if _PACKAGE in path.parents and (_PROTOCOLS not in path.parents or path.parent == _PROTOCOLS):
-        return set()
-    found = {path}
-    for folder, module, names in _IMPORT.findall(path.read_text()):
-        modules = [module] if module else re.findall(r"\w+", names)
-        for imported in (_PROTOCOLS / folder / f"{name}.py" for name in modules):
-            if imported.is_file() and imported not in found:
-                found |= protocol_sources(imported)
-    return found
+@cache
+def protocol_sources(path: Path) -> frozenset[Path]:
+    """The protocol file `path` and the files it imports, directly or not; empty for a file of the base."""
+    found: set[Path] = set()
+    unread = [path]
+    while unread:
+        source = unread.pop()
+        if source not in found and not _is_base(source):
+            found.add(source)
+            unread += _imported_files(source)
+    return frozenset(found)
+
+
+def _is_base(path: Path) -> bool:
+    return _PACKAGE in path.parents and (_PROTOCOLS not in path.parents or path.parent == _PROTOCOLS)
+
+
+def _imported_files(path: Path) -> Iterator[Path]:
+    """Files of ours, and of the author of a protocol outside the package. Libraries have versions of their own."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names)]
+        else:
+            continue
+        level = getattr(node, "level", 0)
+        files = (_file_near(path.parents[level - 1], name) if level else _file_loaded(name) for name in names)
+        yield from (file for file in files if file is not None and _is_written_here(file, beside=path))
+
+
+def _file_loaded(name: str) -> Path | None:
+    """What a file imports at its head is loaded before its first function is decorated."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return None if file is None else Path(file)
+
+
+def _file_near(folder: Path, name: str) -> Path | None:
+    place = folder.joinpath(*name.split("."))
+    return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
+
+
+def _is_written_here(file: Path, *, beside: Path) -> bool:
+    if file.suffix != ".py":
+        return False
+    if _PACKAGE in file.parents or beside.parent in file.parents:
+        return True
+    return not any(library in file.parents for library in _LIBRARIES)
 
 
 if COMPILED:
