@@ -122,7 +122,17 @@ def on_leave(state, row, now_ns, mail, rank):
         if state.round[row] > state.done[row]:
             _open_round(state, row, mail, state.round[row])
         else:
-            _wait(state, row, mail)
+            _succeed(state, row, mail)
+
+
+@internal
+def _succeed(state, row, mail):
+    """Go on after the last round of a coordinator that left, perhaps before all knew its result."""
+    if state.repeat_ns > 0 and state.done[row] > 0:
+        set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
+        _inform(state, row, mail)
+    else:
+        _wait(state, row, mail)
 
 
 @internal
@@ -142,6 +152,9 @@ def _open_round(state, row, mail, number):
 def _on_start(state, row, mail, slot):
     number = mail.heads[slot].round_number
     if number > state.round[row]:
+        if is_lowest(state.group, row):  # the last word of one that has left
+            _open_round(state, row, mail, number)
+            return
         state.round[row] = number
         begin_round(mail, number)
     answer = _draft_array(state, mail, ACK, state.round[row], state.group.received[row])
@@ -164,10 +177,16 @@ def _on_ack(state, row, mail, slot):
 def _inform_if_collected(state, row, mail):
     if not bits.covers(state.acked[row], state.group.members[row]):
         return
-    number = state.round[row]
     learn_stable(state.group, row, state.minimum[row])
-    state.done[row] = number
-    end_round(mail, number)
+    state.done[row] = state.round[row]
+    end_round(mail, state.round[row])
+    _inform(state, row, mail)
+
+
+@internal
+def _inform(state, row, mail):
+    """Tell everyone S of the last round done."""
+    number = state.done[row]
     multicast(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
     if state.repeat_ns > 0:
         state.phase[row] = INFORMING
@@ -197,8 +216,8 @@ def _on_info(state, row, mail, slot):
     if number > state.done[row]:
         state.done[row] = number
         end_round(mail, number)
-        if is_lowest(state.group, row):  # its predecessor's last word overtook the news of its end
-            _wait(state, row, mail)
+        if is_lowest(state.group, row):  # the last word of one that has left
+            _succeed(state, row, mail)
     if state.repeat_ns > 0:
         send(mail, _draft_bare(state, mail, ACK_INFO, number), mail.heads[slot].source)
 
