@@ -43,6 +43,7 @@ from cubecast.core.mail import (
 )
 from cubecast.core.overlays import Overlay
 
+STABILITY, RESULT = range(2)
 NEXT_ROUND, REPEAT = range(2)
 ITERATION_BYTES = 4
 
@@ -98,7 +99,9 @@ def receive(state, row, now_ns, mail, slot):
     """Fig 5, lines 2–20."""
     number = mail.heads[slot].round_number
     if number <= state.done[row]:
-        if state.repeat_ns > 0 and not bits.covers(mail.bits[slot], state.group.members[row]):
+        # A result is not answered: two members with different views would answer each other for ever.
+        asks = mail.heads[slot].kind == STABILITY and not bits.covers(mail.bits[slot], state.group.members[row])
+        if state.repeat_ns > 0 and asks:
             _send_result(state, row, mail, mail.heads[slot].source)
         return
     if number < state.round[row]:
@@ -190,7 +193,7 @@ def _finish_round(state, row, mail):
 
 @internal
 def _send_state(state, row, mail):
-    slot = draft(mail, 0, state.round[row], state.message_bytes)
+    slot = draft(mail, STABILITY, state.round[row], state.message_bytes)
     mail.heads[slot].iteration = state.iteration[row]
     copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.minimum[row])
     bits.copy(mail.bits[slot], state.heard[row])
@@ -202,7 +205,7 @@ def _send_state(state, row, mail):
 @internal
 def _send_result(state, row, mail, rank):
     """S and a full G: all that a neighbour still in that round, or an earlier one, needs."""
-    slot = draft(mail, 0, state.done[row], state.message_bytes)
+    slot = draft(mail, RESULT, state.done[row], state.message_bytes)
     mail.heads[slot].iteration = state.iteration[row]
     copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.group.stable[row])
     bits.copy(mail.bits[slot], state.group.members[row])
