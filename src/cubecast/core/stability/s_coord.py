@@ -137,6 +137,8 @@ def on_leave(state, row, now_ns, mail, rank):
         _report(state, row, mail)
     elif not unfinished and not was_informed:
         _acknowledge_if_informed(state, row, mail)
+    elif not unfinished:
+        _inform_orphans(state, row, mail)
     _report_if_collected(state, row, mail)
 
 
@@ -148,9 +150,18 @@ def _lead(state, row, mail, before, unfinished, was_informed):
             state.reported[row] = state.round[row] - 1  # what it reported went to the old root
             _open_round(state, row, mail, state.round[row])
         else:
-            rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+            _succeed(state, row, mail)
     elif not unfinished and state.repeat_ns > 0 and not was_informed:
         _wait_if_informed(state, row, mail)
+    elif not unfinished:
+        _inform_orphans(state, row, mail)
+
+
+@internal
+def _inform_orphans(state, row, mail):
+    """Its own children all know S, and it had stopped repeating; those it takes on may not."""
+    if state.repeat_ns > 0 and not bits.covers(state.informed[row], state.children[row]):
+        set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
 
 
 @internal
@@ -215,17 +226,18 @@ def _on_start(state, row, mail, slot):
         send(mail, _draft_bare(state, mail, START, state.round[row]), mail.heads[slot].source)
         return
     _catch_up(state, row, mail, number)
-    if state.reported[row] == number:
-        _report(state, row, mail)
-    else:
+    if state.reported[row] < number:
         _report_if_collected(state, row, mail)
+    elif state.repeat_ns > 0:  # a repeated START; elsewhere it is one that the children's ACKs overtook
+        _report(state, row, mail)
 
 
 @internal
 def _on_ack(state, row, mail, slot):
     number = mail.heads[slot].round_number
     _catch_up(state, row, mail, number)
-    if number == state.round[row] and state.reported[row] < number:
+    if number == state.round[row]:
+        # Kept also after its own report: it may come from one that knows before us that we are the root.
         fold_minimum(state.minimum[row], mail.numbers[slot])
         bits.add(state.acked[row], mail.heads[slot].source)
         _report_if_collected(state, row, mail)
@@ -264,6 +276,18 @@ def _conclude(state, row, mail):
 
 
 @internal
+def _succeed(state, row, mail):
+    """Go on after the last round of a root that left, perhaps before all knew its result."""
+    if state.repeat_ns > 0 and state.done[row] > 0:
+        bits.clear(state.informed[row])
+        multicast(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]))
+        set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
+        _wait_if_informed(state, row, mail)
+    else:
+        rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+
+
+@internal
 def _wait_if_informed(state, row, mail):
     if bits.covers(state.informed[row], state.children[row]):
         rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
@@ -277,9 +301,9 @@ def _on_info(state, row, mail, slot):
     if number > state.done[row]:
         state.done[row] = number
         end_round(mail, number)
-        if state.parent[row] == -1:  # its predecessor's last word overtook the news of its end
+        if state.parent[row] == -1:  # the last word of one that has left
             state.reported[row] = number
-            set_timer(mail, NEXT_ROUND, number, state.delta_ns)
+            _succeed(state, row, mail)
     _acknowledge_if_informed(state, row, mail)
 
 
