@@ -26,7 +26,7 @@ _KINDS = {
     "coord": ("START", "ACK", "INFO", "ACK_INFO"),
     "s_coord": ("START", "ACK", "INFO", "ACK_INFO"),
     "full_dist": ("INFO", "REQUEST"),
-    "cube_full_dist": ("STABILITY",),
+    "cube_full_dist": ("STABILITY", "RESULT"),
 }
 _BARE = {"START", "ACK_INFO"}
 _TIMERS = ("NEXT_ROUND", "REPEAT")
@@ -92,6 +92,7 @@ class Talk:
         found = protocol_named(protocol)
         self.state: Any = found.build(self.group, setup)
         self.kinds = _KINDS[protocol]
+        self._gossip = _KINDS["cube_full_dist"]
         self.mail = new_mail(slots=256, width=senders, words=bits.words_for(self.members), room=256)
         self.turn = _turn_for(found.state)
         self.under_way: list[Message] = []
@@ -120,11 +121,12 @@ class Talk:
         self.mail.counts[mailbox.USED] = SLOT + 1
         self._call(message.to, RECEIVE, SLOT, 0)
 
-    def wake(self, rank: int, name: str) -> None:
+    def wake(self, rank: int, name: str) -> Timer:
         """The oldest timer of that name of a member is due."""
         timer = next(timer for timer in self.timers if (timer.rank, timer.name) == (rank, name))
         self.timers.remove(timer)
         self._call(rank, TIMER, _TIMERS.index(timer.name), timer.tag)
+        return timer
 
     def leave(self, rank: int, who: int) -> None:
         """The failure detector of a member reports `who`."""
@@ -194,7 +196,7 @@ class Talk:
             self.lines.append(f"{rank} → all: {self._copy(slot, rank, -1)}")
             others = [to for to in range(self.members) if to != rank]
             self.under_way += [self._copy(slot, rank, to) for to in others]
-        elif what == mailbox.TIMER:
+        elif what in (mailbox.TIMER, mailbox.NEXT_ROUND):
             self.timers.append(Timer(rank=rank, name=_TIMERS[a], tag=b, delay_ns=delay_ns))
         elif what == mailbox.ROUND_BEGUN:
             self.begun[rank] = max(self.begun[rank], a)
@@ -210,7 +212,7 @@ class Talk:
     def _copy(self, slot: int, source: int, to: int) -> Message:
         head = self.mail.heads[slot]
         kind = self.kinds[int(head.kind)]
-        gossip = kind == "STABILITY"
+        gossip = kind in self._gossip
         return Message(
             source=source,
             to=to,
