@@ -85,6 +85,29 @@ def lowest(words):
     return -1
 
 
+@jit
+def following(words, rank):
+    """The next rank of the set after `rank`, going round; `rank` itself when no other is in it."""
+    size = words.shape[0] * 64
+    for step in range(1, size):
+        other = rank + step if rank + step < size else rank + step - size
+        if contains(words, other):
+            return other
+    return rank
+
+
+@jit
+def count(words):
+    """How many ranks the set holds."""
+    held = 0
+    for k in range(words.shape[0]):
+        word = words[k]
+        while word != _ZERO:
+            word &= word - _ONE
+            held += 1
+    return held
+
+
 def full(rows: int, members: int) -> np.ndarray:
     """One set per row, each holding all ranks 0 … members−1."""
     words = np.zeros((rows, words_for(members)), np.uint64)

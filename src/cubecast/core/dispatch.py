@@ -9,6 +9,7 @@ Duties of the driver, for each local member (row):
 - `call_core(…, RECEIVE, slot)` for every message, with the message in a slot of `mail`;
 - `call_core(…, TIMER, timer, tag)` when a timer the core asked for is due;
 - `call_core(…, LEAVE, rank)` after it took a rank out of `group.members[row]`;
+- `call_core(…, JOIN, rank)` after it put a newcomer, which has begun by then, into `group.members[row]`;
 - `call_core(…, PUBLISH)`, for data cores, when the application multicasts;
 - after each call carry out the actions in `mail` in order, and empty it (`mail.clear_outbox`).
 """
@@ -23,6 +24,7 @@ _START: dict[type, Callable[..., Any]] = {}
 _RECEIVE: dict[type, Callable[..., Any]] = {}
 _ON_TIMER: dict[type, Callable[..., Any]] = {}
 _ON_LEAVE: dict[type, Callable[..., Any]] = {}
+_ON_JOIN: dict[type, Callable[..., Any]] = {}
 _PUBLISH: dict[type, Callable[..., Any]] = {}
 
 
@@ -47,16 +49,22 @@ def _no_leave(state, row, now_ns, mail, rank):
 
 
 @pasted
+def _no_join(state, row, now_ns, mail, rank):
+    pass
+
+
+@pasted
 def _no_publish(state, row, now_ns, mail):
     pass
 
 
 def register(state: type, module: ModuleType | Any) -> None:
-    """Make the functions of `module` (those it has of the five) the handlers of `state`."""
+    """Make the functions of `module` (those it has of the six) the handlers of `state`."""
     _START[state] = getattr(module, "start", _no_start)
     _RECEIVE[state] = getattr(module, "receive", _no_receive)
     _ON_TIMER[state] = getattr(module, "on_timer", _no_timer)
     _ON_LEAVE[state] = getattr(module, "on_leave", _no_leave)
+    _ON_JOIN[state] = getattr(module, "on_join", _no_join)
     _PUBLISH[state] = getattr(module, "publish", _no_publish)
 
 
@@ -80,13 +88,18 @@ def _on_leave(state, row, now_ns, mail, rank):
     """`rank` has just been taken out of the membership."""
 
 
+@chosen_by_state(_ON_JOIN)
+def _on_join(state, row, now_ns, mail, rank):
+    """`rank` has just been put into the membership."""
+
+
 @chosen_by_state(_PUBLISH)
 def _publish(state, row, now_ns, mail):
     """The application multicasts one data message."""
 
 
 # What a core is called for.
-RECEIVE, START, TIMER, LEAVE, PUBLISH = range(5)
+RECEIVE, START, TIMER, LEAVE, PUBLISH, JOIN = range(6)
 
 
 @pasted
@@ -100,5 +113,7 @@ def call_core(state, row, now_ns, mail, what, a, b):
         _start(state, row, now_ns, mail)
     elif what == LEAVE:
         _on_leave(state, row, now_ns, mail, a)
+    elif what == JOIN:
+        _on_join(state, row, now_ns, mail, a)
     else:
         _publish(state, row, now_ns, mail)

@@ -11,6 +11,9 @@ separate the others.
 
 **Tree** (cube §2.3). Rank 0 is the root, ranks run breadth first, every inner node has `degree` children but perhaps
 the last one. It needs no table: parents and children are arithmetic.
+
+**Logical trees of guo** (§5.4, §5.5). `tree_parents` also makes the two-level tree of sub-groups, and trees over the
+members in any order, for networks whose shape the logical tree does not follow.
 """
 
 from typing import NamedTuple
@@ -64,6 +67,25 @@ def tree_children(rank: int, degree: int, members: int) -> tuple[int, int]:
     """The children of a rank as a range (first, one past the last); empty for a leaf."""
     first = min(rank * degree + 1, members)
     return first, min(first + degree, members)
+
+
+def tree_parents(order: NDArray[np.int64], *, degree: int, group_size: int = 0) -> NDArray[np.int64]:
+    """The parent of every rank in a logical tree; −1 at the root, which is `order[0]`.
+
+    `order` lists the ranks breadth first. Without `group_size` every inner member has `degree` children. With it the
+    tree has two levels (guo §5.5): sub-groups of that many consecutive members, each under its first; the first ones
+    are under the root, which is the first of all.
+    """
+    places = np.arange(len(order), dtype=np.int64)
+    if group_size:
+        heads = places - places % group_size
+        above = np.where(places == heads, 0, heads)
+    else:
+        above = (places - 1) // degree
+    parents = np.empty(len(order), np.int64)
+    parents[order] = order[above]
+    parents[order[0]] = -1
+    return parents
 
 
 def tree_height(members: int, degree: int) -> int:

@@ -48,8 +48,15 @@ def below(stream, limit):
 
 def new_stream(seed: int, purpose: str, rank: int = 0) -> np.ndarray:
     """A stream of its own for each purpose (and member), all from one seed."""
+    return new_streams(seed, purpose, np.array([rank]))[0]
+
+
+def new_streams(seed: int, purpose: str, ranks: np.ndarray) -> np.ndarray:
+    """The streams of several members, one a row."""
     words = np.frombuffer(purpose.encode().ljust(-(-len(purpose) // 8) * 8, b"\0"), np.uint64)
-    stream = np.array([seed & 0xFFFFFFFFFFFFFFFF, 0], np.uint64)
-    for word in [*words, np.uint64(rank)]:
-        stream[0] = draw(stream) ^ mix(word)
-    return stream
+    streams = np.zeros((len(ranks), 2), np.uint64)
+    streams[:, 0] = seed & 0xFFFFFFFFFFFFFFFF
+    for rank, stream in zip(ranks, streams, strict=True):
+        for word in [*words, np.uint64(rank)]:
+            stream[0] = draw(stream) ^ mix(word)
+    return streams

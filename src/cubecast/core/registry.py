@@ -8,11 +8,22 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from cubecast.core import dispatch
 from cubecast.core.broadcast import nak, silent
 from cubecast.core.group import Group
-from cubecast.core.overlays import hypercube
-from cubecast.core.stability import coord, cube_full_dist, full_dist, s_coord
+from cubecast.core.overlays import hypercube, tree_parents
+from cubecast.core.stability import (
+    coord,
+    cube_full_dist,
+    full_dist,
+    gossip,
+    s_coord,
+    s_gossip,
+    s_train,
+    train,
+)
 from cubecast.errors import LocalProtocolError
 
 
@@ -27,6 +38,34 @@ class Setup:
     """0 in a reliable FIFO network; otherwise how long to wait before repeating what was not answered."""
     tree_degree: int
     seed: int
+    group_size: int = 0
+    """S_Coord and S_Train: members of a sub-group of the two-level tree, 0 for a balanced tree; S_Gossip: of a local
+    group, 0 for 50."""
+    shuffled: bool = False
+    """Do logical trees and local groups ignore the order of the ranks?"""
+    repeat_acks: bool = False
+    """Coord: members repeat their ACKs (guo §4.2.1) besides answering repeated STARTs (cube §3.5)."""
+    scatter_ns: int = 0
+    """FullDist: rows are multicast at random offsets up to this."""
+    subset: int = 1
+    """Gossip: members told in one step."""
+    step_ns: int = 0
+    """Gossip: the step interval."""
+    piggyback: bool = False
+    """Gossip: S rides on later gossip instead of being multicast."""
+    controllers: int = 2
+    """S_Gossip: stability controllers of a local group."""
+
+    def logical_order(self) -> np.ndarray:
+        """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
+        order = np.arange(self.members)
+        if self.shuffled:
+            np.random.Generator(np.random.Philox(key=[self.seed, 0x6F72])).shuffle(order[1:])
+        return order
+
+    def logical_tree(self) -> np.ndarray:
+        """The parent of every rank."""
+        return tree_parents(self.logical_order(), degree=self.tree_degree, group_size=self.group_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,26 +111,77 @@ def protocols(family: str | None = None) -> list[Protocol]:
     return found
 
 
+LOCAL_GROUP = 50  # members of a local group of S_Gossip (guo §5.4)
+
+
 def paper_tree_degree(members: int) -> int:
     """⌈log2 n⌉ children an inner member (cube §4.1), at least two so that it is a tree."""
     return max(2, math.ceil(math.log2(members)))
 
 
 def _build_coord(group: Group, setup: Setup) -> coord.CoordState:
-    return coord.new_state(group, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns)
+    return coord.new_state(
+        group, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns, repeat_acks=setup.repeat_acks
+    )
 
 
 def _build_full_dist(group: Group, setup: Setup) -> full_dist.FullDistState:
-    return full_dist.new_state(group, members=setup.members, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns)
+    return full_dist.new_state(
+        group,
+        members=setup.members,
+        delta_ns=setup.delta_ns,
+        repeat_ns=setup.repeat_ns,
+        scatter_ns=setup.scatter_ns,
+        seed=setup.seed,
+    )
+
+
+def _build_train(group: Group, setup: Setup) -> train.TrainState:
+    return train.new_state(group, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns)
+
+
+def _build_gossip(group: Group, setup: Setup) -> gossip.GossipState:
+    return gossip.new_state(
+        group,
+        members=setup.members,
+        delta_ns=setup.delta_ns,
+        repeat_ns=setup.repeat_ns,
+        step_ns=setup.step_ns,
+        subset=setup.subset,
+        piggyback=setup.piggyback,
+        seed=setup.seed,
+    )
 
 
 def _build_s_coord(group: Group, setup: Setup) -> s_coord.SCoordState:
     return s_coord.new_state(
+        group, parents=setup.logical_tree(), delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns
+    )
+
+
+def _build_s_train(group: Group, setup: Setup) -> s_train.STrainState:
+    return s_train.new_state(
         group,
-        members=setup.members,
-        degree=setup.tree_degree,
+        parents=setup.logical_tree(),
+        place=np.argsort(setup.logical_order()),
         delta_ns=setup.delta_ns,
         repeat_ns=setup.repeat_ns,
+    )
+
+
+def _build_s_gossip(group: Group, setup: Setup) -> s_gossip.SGossipState:
+    order = setup.logical_order()
+    return s_gossip.new_state(
+        group,
+        order=order,
+        place=np.argsort(order),
+        group_size=setup.group_size or LOCAL_GROUP,
+        controllers=setup.controllers,
+        delta_ns=setup.delta_ns,
+        repeat_ns=setup.repeat_ns,
+        step_ns=setup.step_ns,
+        subset=setup.subset,
+        seed=setup.seed,
     )
 
 
@@ -113,7 +203,7 @@ add_protocol(
         name="coord",
         title="Coord",
         family="stability",
-        paper="cube §2.1, guo §4.2.1",
+        paper="cube §2.1, guo §4.2.1 (CoordP)",
         summary="one coordinator collects every R and multicasts the minimum",
         state=coord.CoordState,
         handlers=coord,
@@ -137,7 +227,7 @@ add_protocol(
         name="s_coord",
         title="S_Coord",
         family="stability",
-        paper="cube §2.3, guo §5.2",
+        paper="cube §2.3, guo §4.3.1 (S_CoordP)",
         summary="minima climb a tree, the root multicasts the result",
         state=s_coord.SCoordState,
         handlers=s_coord,
@@ -154,5 +244,54 @@ add_protocol(
         state=cube_full_dist.CubeFullDistState,
         handlers=cube_full_dist,
         build=_build_cube_full_dist,
+    )
+)
+add_protocol(
+    Protocol(
+        name="train",
+        title="Train",
+        family="stability",
+        paper="guo §4.2.3",
+        summary="the running minimum goes round the group, then the result",
+        state=train.TrainState,
+        handlers=train,
+        build=_build_train,
+    )
+)
+add_protocol(
+    Protocol(
+        name="gossip",
+        title="Gossip",
+        family="stability",
+        paper="guo §4.2.4",
+        summary="minima spread to random members, step by step",
+        state=gossip.GossipState,
+        handlers=gossip,
+        build=_build_gossip,
+        numbers=lambda setup: 2 * setup.senders if setup.piggyback else setup.senders,
+    )
+)
+add_protocol(
+    Protocol(
+        name="s_train",
+        title="S_Train",
+        family="stability",
+        paper="guo §4.3.2",
+        summary="a train in every sub-group of a tree, the root multicasts the result",
+        state=s_train.STrainState,
+        handlers=s_train,
+        build=_build_s_train,
+    )
+)
+add_protocol(
+    Protocol(
+        name="s_gossip",
+        title="S_Gossip",
+        family="stability",
+        paper="guo §4.3.3",
+        summary="gossip in local groups, then among their controllers",
+        state=s_gossip.SGossipState,
+        handlers=s_gossip,
+        build=_build_s_gossip,
     )
 )

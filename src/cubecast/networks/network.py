@@ -66,6 +66,8 @@ class Network:
     one_hop: DelayDistribution | None = None
     added_cables: int = 0
     """Cables that the connectivity repair of a random graph added."""
+    tree_children: int = 0
+    """Children of an inner node, where the network is a balanced tree with the nodes numbered breadth first."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -110,6 +112,7 @@ def from_cables(
     hosts: NDArray[np.int32],
     costs: NodeCosts | None = None,
     added_cables: int = 0,
+    tree_children: int = 0,
 ) -> Network:
     """The network that has two links, one each way, for every cable."""
     link_from = np.concatenate([cables.ends[:, 0], cables.ends[:, 1]])
@@ -125,6 +128,7 @@ def from_cables(
         hosts=hosts,
         costs=costs,
         added_cables=added_cables,
+        tree_children=tree_children,
     )
 
 

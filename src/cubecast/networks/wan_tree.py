@@ -43,7 +43,14 @@ def from_options(options: Options) -> Network:
     cables = tree_cables(
         np.arange(nodes - 1) // CHILDREN, options.delay(DELAY), options.bandwidth_bps(BANDWIDTH_BPS), options.seed
     )
-    return from_cables(cables, name=options.name, nodes=nodes, hosts=_hosts(options, nodes), costs=COSTS)
+    return from_cables(
+        cables,
+        name=options.name,
+        nodes=nodes,
+        hosts=_hosts(options, nodes),
+        costs=COSTS,
+        tree_children=CHILDREN,
+    )
 
 
 def _hosts(options: Options, nodes: int) -> np.typing.NDArray[np.int32]:

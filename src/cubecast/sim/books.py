@@ -242,6 +242,36 @@ def note_up(world, books, group, member, now_ns):
 
 
 @internal
+def note_joined(books, member):
+    """A newcomer is there; rounds under way wait for it from now on."""
+    books.members[member].up = 1
+    books.totals[0].up += 1
+
+
+@internal
+def bring_up_to_date(world, books, group, member, now_ns):
+    """The late-join handlers keep everything (guo §3.2): hand the newcomer what any other member holds and knows."""
+    for sender in range(group.received.shape[1]):
+        held = np.int64(group.received[member, sender])
+        highest = held
+        stable = group.stable[member, sender]
+        for other in range(group.received.shape[0]):
+            if books.members[other].evicted == 0:
+                highest = max(highest, np.int64(group.received[other, sender]))
+                stable = max(stable, group.stable[other, sender])
+        for sequence in range(held + 1, highest + 1):
+            note_delivered(world, books, member, sender, sequence, now_ns)
+        group.received[member, sender] = highest
+        group.stable[member, sender] = stable
+    number = books.members[member].done
+    for other in range(books.members.shape[0]):
+        if books.members[other].evicted == 0:
+            number = max(number, books.members[other].done)
+    if number > books.members[member].done:
+        note_round_done(world, books, group, member, number, now_ns)
+
+
+@internal
 def note_evicted(books, group, member):
     """Nothing of a member that will never come back is waited for."""
     books.members[member].evicted = 1

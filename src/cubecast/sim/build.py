@@ -21,6 +21,7 @@ from cubecast.sim.books import Books, new_books
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.scenario import NS_PER_MS, Scenario
+from cubecast.sim.settle import scatter_ns
 from cubecast.sim.world import (
     DELAY_EXPONENTIAL,
     DELAY_UNIFORM,
@@ -59,12 +60,21 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     setup = Setup(
         members=n,
         senders=m,
-        delta_ns=round(scenario.delta_ms * NS_PER_MS),
+        delta_ns=round((scenario.delta_ms or 0) * NS_PER_MS),
         repeat_ns=scenario.repeat_ns,
         tree_degree=scenario.degree,
         seed=scenario.seed,
+        group_size=scenario.group_size or 0,
+        shuffled=bool(scenario.shuffled),
+        repeat_acks=scenario.repeat_acks,
+        scatter_ns=scatter_ns(scenario),
+        subset=scenario.subset,
+        step_ns=round((scenario.step_s or 0) * 1e9),
+        piggyback=scenario.ending == "piggyback",
+        controllers=scenario.controllers,
     )
-    group = new_group(members=n, senders=m, ranks=np.arange(n))
+    newcomers = [rank for join in scenario.joins for rank in join.members]
+    group = _first_group(scenario, newcomers)
     simulation = Simulation(
         world=build_world(scenario, network, tracing=tracing),
         books=new_books(
@@ -91,10 +101,24 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
         ),
         call=np.full(7, -1, np.int64),
     )
-    if scenario.messages == 0:
-        _freeze_received(scenario, group)
+    simulation.books.members.up[newcomers] = 0
+    simulation.books.totals.up -= len(newcomers)
+    for join in scenario.joins:
+        simulation.books.members.recover_ns[list(join.members)] = join.at_ns
     _schedule_all(scenario, simulation)
     return simulation
+
+
+def _first_group(scenario: Scenario, newcomers: list[int]) -> Group:
+    """The group before anything happens: newcomers are in nobody's membership and hold nothing."""
+    n = scenario.members
+    group = new_group(members=n, senders=scenario.sender_count, ranks=np.arange(n))
+    if scenario.messages == 0:
+        _freeze_received(scenario, group)
+    group.received[newcomers] = 0
+    for rank in newcomers:
+        group.members[:, rank >> 6] &= ~(np.uint64(1) << np.uint64(rank & 63))
+    return group
 
 
 def _build_data(scenario: Scenario, group: Group) -> Any:
@@ -117,14 +141,18 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
             schedule(world, crash.at_ns, kernel.CRASH, rank, place, 0)
             if crash.until_ns >= 0:
                 schedule(world, crash.until_ns, kernel.RECOVER, rank, 0, 0)
-    for suspicion in scenario.suspicions:
-        for rank in suspicion.members:
-            schedule(world, suspicion.at_ns, kernel.SUSPECT, rank, 0, 0)
+    for gone in (*scenario.suspicions, *scenario.leaves):
+        for rank in gone.members:
+            schedule(world, gone.at_ns, kernel.SUSPECT, rank, 0, 0)
+    newcomers = {rank: join.at_ns for join in scenario.joins for rank in join.members}
+    for rank, at_ns in newcomers.items():
+        schedule(world, at_ns, kernel.ENTER, rank, 0, 0)
     for place, partition in enumerate(scenario.partitions, start=1):
         schedule(world, partition.at_ns, kernel.SPLIT, 0, place, 0)
         schedule(world, partition.until_ns, kernel.SPLIT, 0, 0, 0)
     for rank in range(scenario.members):
-        schedule(world, 0, kernel.BEGIN, rank, 0, 0)
+        if rank not in newcomers:
+            schedule(world, 0, kernel.BEGIN, rank, 0, 0)
     if scenario.messages > 0:
         phases = new_stream(scenario.seed, "phases")
         for rank in range(scenario.sender_count):
@@ -183,7 +211,8 @@ def _links(network: Network) -> np.recarray[Any, Any]:
 def _event_room(scenario: Scenario, network: Network) -> int:
     """Timers of every member, and, where packets fly alone, the packets."""
     alone = network.one_hop is not None or scenario.reorder > 0 or scenario.duplicate > 0
-    crashes = sum(len(fault.members) for fault in (*scenario.crashes, *scenario.suspicions))
+    changes = (*scenario.crashes, *scenario.suspicions, *scenario.leaves, *scenario.joins)
+    crashes = sum(len(fault.members) for fault in changes)
     senders = scenario.sender_count if scenario.messages else 0
     room = (64 + 4 * crashes + senders) * scenario.members + 65_536
     return room + (scenario.packets_max if alone else 0)
@@ -219,6 +248,9 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
         "tracing": tracing,
         "one_hop": LINKS_ONLY,
         "sample_ns": NS_PER_MS,
+        "forced_losses": scenario.forced_losses,
+        "forced_step_ns": round((scenario.step_s or 1) * 1e9),
+        "forced_sends": scenario.members * scenario.subset,
         "packet_free": -1,
     }
     if network.costs is not None:

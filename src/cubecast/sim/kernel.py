@@ -8,6 +8,10 @@ buffer), since all state is in the arrays.
 A member that crashes stops sending, receiving and waking; the node under it goes on routing. A timer of a member that
 is down waits until it is up again. When the failure detector's delay is over and the member is still down, it is
 evicted: it never comes back, and every other member takes it out of its membership within the detector's spread.
+
+A newcomer (guo §3.2) begins with everything that anybody holds, from a late-join handler; the others take it into their
+membership within the same spread. Then the handler brings it up to date once more, and from there on it counts: a
+result reached without it rests on what some member held before that, so the newcomer holds it too.
 """
 
 from collections.abc import Callable
@@ -19,13 +23,15 @@ from cubecast import trace as tracing
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
 from cubecast.core.compiled import compiled_for, internal
-from cubecast.core.dispatch import LEAVE, PUBLISH, RECEIVE, START, TIMER, call_core
+from cubecast.core.dispatch import JOIN, LEAVE, PUBLISH, RECEIVE, START, TIMER, call_core
 from cubecast.core.mail import clear_outbox
 from cubecast.core.random import uniform
 from cubecast.sim.books import (
+    bring_up_to_date,
     note_delivered,
     note_down,
     note_evicted,
+    note_joined,
     note_round_begun,
     note_round_done,
     note_up,
@@ -38,6 +44,7 @@ from cubecast.sim.world import MAIL_FULL
 
 # Events besides PACKET_ARRIVES.
 BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLIT = range(1, 11)
+ENTER, INCLUDE, COUNTS = range(11, 14)
 
 # What `call` says: which core to call, and with what.
 LAYER, WHAT, MEMBER, A, B, NOW_NS, PACKET = range(7)
@@ -111,7 +118,7 @@ def _finish_call(world, books, mail, group, call):
     _carry_out(world, books, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
     if call[WHAT] == RECEIVE:
         free_packet(world, mail, call[PACKET])
-    elif (call[WHAT] == START or call[WHAT] == LEAVE) and call[LAYER] == mailbox.DATA:
+    elif (call[WHAT] == START or call[WHAT] == LEAVE or call[WHAT] == JOIN) and call[LAYER] == mailbox.DATA:
         call[LAYER] = mailbox.CONTROL
         return True
     call[WHAT] = -1
@@ -130,13 +137,23 @@ def _next_event(world, books, mail, group, faults, call):
         sample_load(world.scalars, now_ns - 1)
     if what == PACKET_ARRIVES:
         return _arrive_late(world, books, mail, call, member, a, now_ns)
+    if what == COUNTS and books.members[member].up == 1:
+        bring_up_to_date(world, books, group, member, now_ns)
+        record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
+        return False
     if books.totals[0].finished == 1:
         return False
     if what == CRASH or what == RECOVER or what == EVICT or what == SUSPECT or what == SPLIT:
         _fault(world, books, group, faults, what, member, a, now_ns)
         return False
+    if what == ENTER:
+        _enter_group(world, books, group, faults, member, now_ns)
+        _set_call(call, mailbox.DATA, START, member, a, b, now_ns)
+        return True
     if books.members[member].up == 0:
         _postpone(world, books, what, member, a, b)
+        return False
+    if what == INCLUDE and books.members[a].evicted == 1:
         return False
     _wake(world, books, group, call, what, member, a, b, now_ns)
     return True
@@ -155,6 +172,9 @@ def _wake(world, books, group, call, what, member, a, b, now_ns):
         bits.discard(group.members[member], a)
         record_fact(world, tracing.EXCLUDE, now_ns, member, a, -1, -1, 0)
         _set_call(call, mailbox.DATA, LEAVE, member, a, b, now_ns)
+    elif what == INCLUDE:
+        bits.add(group.members[member], a)
+        _set_call(call, mailbox.DATA, JOIN, member, a, b, now_ns)
     else:
         _note_published(world, books, member, now_ns)
         _set_call(call, mailbox.DATA, PUBLISH, member, a, b, now_ns)
@@ -206,6 +226,25 @@ def _evict(world, books, group, faults, member, now_ns):
         if other != member and books.members[other].evicted == 0:
             late_ns = np.int64(uniform(faults.random) * faults.spread_ns)
             schedule(world, now_ns + late_ns, EXCLUDE, other, member, 0)
+
+
+@internal
+def _enter_group(world, books, group, faults, member, now_ns):
+    """A newcomer begins; the others hear of it, each in its own time, and from then on it counts."""
+    guide = np.int64(-1)
+    for other in range(books.members.shape[0] - 1, -1, -1):
+        if books.members[other].up == 1:
+            guide = other
+    if guide >= 0:
+        bits.copy(group.members[member], group.members[guide])
+    bits.add(group.members[member], member)
+    note_joined(books, member)
+    bring_up_to_date(world, books, group, member, now_ns)
+    for other in range(books.members.shape[0]):
+        if other != member and books.members[other].evicted == 0:
+            late_ns = np.int64(uniform(faults.random) * faults.spread_ns)
+            schedule(world, now_ns + late_ns, INCLUDE, other, member, 0)
+    schedule(world, now_ns + faults.spread_ns, COUNTS, member, 0, 0)
 
 
 @internal

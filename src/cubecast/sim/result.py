@@ -107,16 +107,19 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
 
 
 def _rounds(simulation: Simulation) -> tuple[Round, ...]:
-    """The rounds that every member still up has done."""
+    """The rounds that are over: every member still up is done with them, or with a later one."""
     table = simulation.books.rounds
+    members = simulation.books.members
+    up = members.done[members.up == 1]
+    over = int(up.min() if len(up) else members.done.max())
     return tuple(
         Round(
             number=number,
             rtt_first_ms=float(table[number].first_ns - table[number].begun_ns) / NS_PER_MS,
             rtt_last_ms=float(table[number].last_ns - table[number].begun_ns) / NS_PER_MS,
         )
-        for number in range(1, int(simulation.books.totals[0].newest_round) + 1)
-        if table[number].begun_ns >= 0 and table[number].first_ns >= 0 and not table[number].open
+        for number in range(1, over + 1)
+        if table[number].begun_ns >= 0 and table[number].first_ns >= 0
     )
 
 

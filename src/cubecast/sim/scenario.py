@@ -17,6 +17,7 @@ TIME_MS_MAX = TIME_NS_MAX / NS_PER_MS
 ROUNDS_MAX = 1_000_000
 SEED_MAX = (1 << 64) - 1  # the random streams take a 64-bit key
 SIZE_MAX = (1 << 31) - 1  # sequence numbers and sizes are 32-bit in messages and traces
+REPEAT_NS = 20 * NS_PER_MS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +30,35 @@ class Scenario:
     """Default: all members up to 50, then 50 (cube §4.1)."""
     network: str = "random:p=0.02"
     routing: Literal["hops", "delay"] = "hops"
-    multicast: Literal["copies", "tree"] = "copies"
-    """A multicast travels as n−1 unicasts, or as one copy per link of the shortest-path tree."""
+    multicast: Literal["copies", "tree"] | None = None
+    """A multicast travels as n−1 unicasts, or as one copy per link of the shortest-path tree. Default: copies, on the
+    WAN tree tree."""
     seed: int = 0
     rounds: int = 1
-    delta_ms: float = 10.0
-    """Δ: how long after a round the next one begins."""
+    delta_ms: float | None = None
+    """Δ: how long after a round the next one begins. Default: 10 ms, on the WAN tree about as long as a round."""
     repeat_ms: float | None = None
-    """After how long an unanswered message is repeated. Default: never, or 20 ms where messages can be lost."""
+    """After how long an unanswered message is repeated. Default: never; where messages can be lost 20 ms, or about as
+    long as a round where that is longer."""
     tree_degree: int | None = None
-    """Children of an inner member of the logical tree. Default: ⌈log2 n⌉."""
+    """Children of an inner member of the logical tree. Default: ⌈log2 n⌉, on the WAN tree its 3."""
+    group_size: int | None = None
+    """S_Coord, S_Train: sub-groups of so many in a tree of two levels; default: a balanced tree by `tree_degree`.
+    S_Gossip: members of a local group; default: 50."""
+    shuffled: bool | None = None
+    """Do logical trees and local groups ignore where the members are? Default: only on a sparse WAN tree."""
+    controllers: int = 2
+    """S_Gossip: stability controllers of a local group."""
+    scatter: bool = False
+    """FullDist: rows are multicast at random offsets, 0.4 ms · n apart on average (guo §5.4.3)."""
+    repeat_acks: bool = False
+    """Coord: members repeat their ACKs by themselves (guo §4.2.1)."""
+    subset: int = 1
+    """Gossip: members told in one step."""
+    step_s: float | None = None
+    """Gossip: the step interval. Default: as long as the busiest link needs for the messages of a step."""
+    ending: Literal["optimised", "piggyback"] = "optimised"
+    """Gossip: the result is multicast, or rides on later gossip."""
     loss: float = 0.0
     """Probability that a message is lost, on each link it crosses."""
     duplicate: float = 0.0
@@ -47,9 +67,15 @@ class Scenario:
     reorder_ms: float = 1.0
     queue_limit: int = 0
     """Messages that may wait on a link; more are dropped. 0: any number."""
+    losses_per_step: int = 0
+    """Gossip: random messages lost at their senders in every step (guo §5.3.1)."""
     crashes: tuple[Fault, ...] = ()
     suspicions: tuple[Fault, ...] = ()
     partitions: tuple[Fault, ...] = ()
+    joins: tuple[Fault, ...] = ()
+    """Members that come later; the ranks that join are the last ones."""
+    leaves: tuple[Fault, ...] = ()
+    """Members that say good-bye: nobody waits for the failure detector."""
     detect_ms: float = 10.0
     """How long a member must be down before the failure detectors report it."""
     detect_spread_ms: float = 1.0
@@ -81,22 +107,38 @@ class Scenario:
         return paper_tree_degree(self.members) if self.tree_degree is None else self.tree_degree
 
     @property
+    def gossips(self) -> bool:
+        """Does the protocol go in steps?"""
+        return protocol_named(self.protocol).name in ("gossip", "s_gossip")
+
+    @property
+    def forced_losses(self) -> int:
+        """Losses in every step; a protocol without steps has none (guo §5.4 loses only gossip)."""
+        return self.losses_per_step if self.gossips else 0
+
+    @property
     def loses_messages(self) -> bool:
-        """Can a message between two live members fail to arrive?"""
+        """Can a message between two members fail to arrive? What was sent to a newcomer before it came does."""
         recovers = any(crash.until_ns >= 0 for crash in self.crashes)
-        return self.loss > 0 or self.queue_limit > 0 or recovers or bool(self.partitions)
+        lossy = self.loss > 0 or self.queue_limit > 0 or self.forced_losses > 0
+        return lossy or recovers or bool(self.partitions) or bool(self.joins)
+
+    @property
+    def repeats(self) -> bool:
+        """Is it the lossy form of a protocol that runs?"""
+        return self.loses_messages or self.reorder > 0
 
     @property
     def repeat_ns(self) -> int:
-        """0 in the reliable FIFO form."""
+        """0 in the reliable FIFO form. (What the network adds to the default is in `sim.settle`.)"""
         if self.repeat_ms is not None:
             return round(self.repeat_ms * NS_PER_MS)
-        return 20 * NS_PER_MS if self.loses_messages or self.reorder > 0 else 0
+        return REPEAT_NS if self.repeats else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; faults as they are spelled."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("crashes", "suspicions", "partitions"):
+        for name in _FAULTS:
             values[name] = [str(fault) for fault in values[name]]
         return values | {"senders": self.sender_count, "repeat_ms": self.repeat_ns / NS_PER_MS}
 
@@ -112,21 +154,31 @@ class Scenario:
                 words += [word for fault in value for word in (option, str(fault))]
             elif isinstance(value, bool):
                 words.append(option if value else option.replace("--", "--no-"))
+            elif isinstance(value, tuple):
+                words += [f"{option} {fault}" for fault in value]
             else:
                 words += [option, str(value)]
         return shlex.join(words)
 
 
-_OPTION_NAMES = {"crashes": "crash", "suspicions": "suspect", "partitions": "partition", "payload_bytes": "payload"}
+_FAULTS = ("crashes", "suspicions", "partitions", "joins", "leaves")
+_OPTION_NAMES = {
+    "crashes": "crash",
+    "suspicions": "suspect",
+    "partitions": "partition",
+    "joins": "join",
+    "leaves": "leave",
+    "payload_bytes": "payload",
+}
 
 
-_CHOICES = {"routing": ("hops", "delay"), "multicast": ("copies", "tree")}
+_CHOICES = {"routing": ("hops", "delay"), "multicast": ("copies", "tree", None), "ending": ("optimised", "piggyback")}
 
 
 def _check_choices(scenario: Scenario) -> None:
     for name, choices in _CHOICES.items():
         if getattr(scenario, name) not in choices:
-            raise LocalProtocolError(f"{name} = {getattr(scenario, name)!r}: choose {' or '.join(choices)}")
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)!r}: choose {' or '.join(filter(None, choices))}")
 
 
 def _check_sizes(scenario: Scenario) -> None:
@@ -138,6 +190,12 @@ def _check_sizes(scenario: Scenario) -> None:
         raise LocalProtocolError(f"rounds = {scenario.rounds}: choose from 1 to {ROUNDS_MAX}")
     if scenario.tree_degree is not None and scenario.tree_degree < 1:
         raise LocalProtocolError(f"tree_degree = {scenario.tree_degree}: an inner member has at least 1 child")
+    if not 1 <= scenario.subset < scenario.members:
+        raise LocalProtocolError(f"subset = {scenario.subset}: choose from 1 to {scenario.members - 1} other members")
+    if scenario.group_size is not None and scenario.group_size < 2:
+        raise LocalProtocolError(f"group_size = {scenario.group_size}: a sub-group has at least 2 members")
+    if scenario.controllers < 1:
+        raise LocalProtocolError(f"controllers = {scenario.controllers}: a local group has at least 1 controller")
     for name, most in _COUNTS_MAX.items():
         if not 0 <= getattr(scenario, name) <= most:
             raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: choose from 0 to {most}")
@@ -145,7 +203,13 @@ def _check_sizes(scenario: Scenario) -> None:
         raise LocalProtocolError(f"packets_max = {scenario.packets_max}: choose from 1 to {SIZE_MAX}")
 
 
-_COUNTS_MAX = {"queue_limit": SIZE_MAX, "messages": SIZE_MAX, "payload_bytes": 1 << 30, "seed": SEED_MAX}
+_COUNTS_MAX = {
+    "queue_limit": SIZE_MAX,
+    "losses_per_step": SIZE_MAX,
+    "messages": SIZE_MAX,
+    "payload_bytes": 1 << 30,
+    "seed": SEED_MAX,
+}
 
 
 def _check_probabilities(scenario: Scenario) -> None:
@@ -157,6 +221,8 @@ def _check_probabilities(scenario: Scenario) -> None:
 
 
 def _check_times(scenario: Scenario) -> None:
+    if scenario.step_s is not None and not 1e-9 <= scenario.step_s <= TIME_MS_MAX / 1e3:
+        raise LocalProtocolError(f"step_s = {scenario.step_s}: choose from 1e-9 to {TIME_MS_MAX / 1e3:.0f} s")
     for name in ("delta_ms", "reorder_ms", "detect_ms", "detect_spread_ms", "until_ms", "repeat_ms"):
         value = getattr(scenario, name)
         if value is not None and not 0 <= value <= TIME_MS_MAX:
@@ -173,9 +239,28 @@ def _check_faults(scenario: Scenario) -> None:
     check_members(scenario.crashes, scenario.members, "crash")
     check_members(scenario.suspicions, scenario.members, "suspicion")
     check_members(scenario.partitions, scenario.members, "partition")
+    check_members(scenario.joins, scenario.members, "join")
+    check_members(scenario.leaves, scenario.members, "leave")
     for suspicion in scenario.suspicions:
         if suspicion.until_ns != NEVER:
             raise LocalProtocolError(f"suspicion {suspicion}: a member is put out for good; leave out the end")
+    for leave in scenario.leaves:
+        if leave.until_ns != NEVER:
+            raise LocalProtocolError(f"leave {leave}: a member leaves for good; leave out the end")
     for partition in scenario.partitions:
         if partition.until_ns == NEVER:
             raise LocalProtocolError(f"partition {partition}: say when it ends, as in 0-15@10ms-60ms")
+    _check_joins(scenario)
+
+
+def _check_joins(scenario: Scenario) -> None:
+    """A newcomer adds a bit at the end (guo §3.2), so those who join are the last ranks."""
+    ranks = [rank for join in scenario.joins for rank in join.members]
+    last = range(scenario.members - len(ranks), scenario.members)
+    if sorted(ranks) != list(last) or len(ranks) >= scenario.members:
+        raise LocalProtocolError(
+            f"join of members {', '.join(map(str, ranks))} of {scenario.members}: newcomers have the last ranks, each "
+            "joins once, and member 0 is there from the start"
+        )
+    if any(join.until_ns >= 0 for join in scenario.joins):
+        raise LocalProtocolError("a join has one time, for example 7@20ms: use leave or crash for what comes after")

@@ -16,8 +16,9 @@ from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.result import Result, collect
 from cubecast.sim.scenario import NS_PER_MS, Scenario
+from cubecast.sim.settle import settled
 from cubecast.sim.world import EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
-from cubecast.trace import DELIVER, Events, Trace, TraceWriter, blank_events
+from cubecast.trace import CRASH, DELIVER, Events, Trace, TraceWriter, blank_events
 
 SLICE = 1_000_000  # calls of a core between two looks at the clock and at Ctrl-C
 
@@ -70,6 +71,7 @@ def run_scenario(
         raise LocalProtocolError(
             f"network {network.name} has {network.members} members, the scenario {scenario.members}: make them equal"
         )
+    scenario = settled(scenario, network)
     if trace is None:
         return _run(scenario, network, None, progress)
     with TraceWriter(Path(trace), _described(scenario, network)) as writer:
@@ -80,6 +82,7 @@ def run_scenario(
 
 def trace_scenario(scenario: Scenario, network: Network) -> Trace:
     """Simulate a scenario and keep its trace in memory; the metrics are in the trace."""
+    scenario = settled(scenario, network)
     chunks: list[Events] = []
     result = _run(scenario, network, lambda chunk: chunks.append(chunk.copy()), None)
     return Trace(events=np.concatenate(chunks), scenario=_described(scenario, network), metrics=result.to_dict())
@@ -94,6 +97,7 @@ def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Prog
     simulation = build_simulation(scenario, network, tracing=keep is not None)
     if keep is not None:
         keep(_initial_deliveries(simulation))
+        keep(_not_there_yet(simulation))
     states: tuple[type, ...] = (type(simulation.control), type(simulation.data))
     run = kernel.run_for(*states)
     until_ns = round(scenario.until_ms * NS_PER_MS)
@@ -133,6 +137,15 @@ def _initial_deliveries(simulation: Simulation) -> Events:
     events["member"] = members
     events["sender"] = senders
     events["sequence"] = simulation.group.received[members, senders]
+    return events
+
+
+def _not_there_yet(simulation: Simulation) -> Events:
+    """Newcomers are down until they count."""
+    absent = np.flatnonzero(simulation.books.members.up == 0)
+    events = blank_events(len(absent))
+    events["event"] = CRASH
+    events["member"] = absent
     return events
 
 

@@ -19,7 +19,13 @@ def transmit(world, books, mail, slot, source, to, layer, now_ns):
     """Send one copy to one member."""
     _count(books, mail, slot, layer, 1)
     books.totals[0].unicasts += 1
-    _dispatch_copy(world, mail, slot, source, np.int64(world.hosts[to]), to, layer, now_ns)
+    packet = _new_packet(world, mail, slot, source, np.int64(world.hosts[to]), to, layer, now_ns)
+    if packet < 0:
+        return
+    if world.scalars[0].forced_losses > 0 and layer != DATA and _is_lost_by_force(world, now_ns):
+        lose(world, mail, packet, -1, now_ns)
+    else:
+        _dispatch(world, mail, packet, source, now_ns)
 
 
 @internal
@@ -30,11 +36,15 @@ def transmit_to_all(world, books, mail, slot, source, layer, now_ns):
     books.totals[0].multicasts += 1
     if world.on_tree.shape[0] > 1:
         tree = np.int64(-2) - world.hosts[source]
-        _dispatch_copy(world, mail, slot, source, tree, tracing.EVERYONE, layer, now_ns)
+        packet = _new_packet(world, mail, slot, source, tree, tracing.EVERYONE, layer, now_ns)
+        if packet >= 0:
+            _dispatch(world, mail, packet, source, now_ns)
         return
     for rank in range(members):
         if rank != source:
-            _dispatch_copy(world, mail, slot, source, np.int64(world.hosts[rank]), rank, layer, now_ns)
+            packet = _new_packet(world, mail, slot, source, np.int64(world.hosts[rank]), rank, layer, now_ns)
+            if packet >= 0:
+                _dispatch(world, mail, packet, source, now_ns)
 
 
 @internal
@@ -49,10 +59,29 @@ def _count(books, mail, slot, layer, copies):
 
 
 @internal
-def _dispatch_copy(world, mail, slot, source, to, peer, layer, now_ns):
+def _is_lost_by_force(world, now_ns):
+    """guo §5.3.1: so many random messages of every step are lost at their senders.
+
+    Of the sends still expected in this step, each is as likely as any other to be among the losses still to come.
+    """
+    scalars = world.scalars
+    if now_ns >= scalars[0].forced_until_ns:
+        scalars[0].forced_until_ns = (now_ns // scalars[0].forced_step_ns + 1) * scalars[0].forced_step_ns
+        scalars[0].forced_left = scalars[0].forced_losses
+        scalars[0].sends_left = scalars[0].forced_sends
+    lost = uniform(world.random) * max(scalars[0].sends_left, 1) < scalars[0].forced_left
+    scalars[0].sends_left -= 1
+    if lost:
+        scalars[0].forced_left -= 1
+    return lost
+
+
+@internal
+def _new_packet(world, mail, slot, source, to, peer, layer, now_ns):
+    """A copy of a drafted message, handed to the network; −1 when there is no room."""
     packet = take_packet(world)
     if packet < 0:
-        return
+        return packet
     scalars = world.scalars
     scalars[0].in_network += 1
     mail.heads[slot].copies += 1
@@ -65,10 +94,17 @@ def _dispatch_copy(world, mail, slot, source, to, peer, layer, now_ns):
         world.numbers[packet] = scalars[0].packet_number
         scalars[0].packet_number += 1
         record(world, mail, tracing.SEND, now_ns, packet, source, peer, -1)
+    return packet
+
+
+@internal
+def _dispatch(world, mail, packet, source, now_ns):
+    """Into the air, through the sender's processor, or straight onto its first link."""
+    scalars = world.scalars
     if scalars[0].one_hop != LINKS_ONLY:
-        _fly(world, mail, packet, to, now_ns)
+        _fly(world, mail, packet, np.int64(world.packets[packet].to), now_ns)
     elif scalars[0].processors != 0:
-        busy_ns = scalars[0].send_ns + np.int64(mail.heads[slot].size_bytes * scalars[0].send_ns_per_byte + 0.5)
+        busy_ns = scalars[0].send_ns + np.int64(world.packets[packet].size_bytes * scalars[0].send_ns_per_byte + 0.5)
         link = world.reverse.shape[0] + np.int64(world.hosts[source])
         if not enter_link(world, link, packet, now_ns, busy_ns):
             lose(world, mail, packet, link, now_ns)

@@ -82,6 +82,9 @@ SCALARS = np.dtype(
         ("one_hop_low_ns", np.int64),
         ("one_hop_spread_ns", np.int64),
         ("sample_ns", np.int64),
+        ("forced_losses", np.int64),  # control messages lost at their senders in every step
+        ("forced_step_ns", np.int64),
+        ("forced_sends", np.int64),  # control messages expected in a step
         # moving
         ("due_size", np.int64),
         ("events_size", np.int64),
@@ -90,6 +93,9 @@ SCALARS = np.dtype(
         ("packets_used", np.int64),
         ("packet_number", np.int64),
         ("in_network", np.int64),
+        ("forced_until_ns", np.int64),  # the end of this step
+        ("forced_left", np.int64),  # losses still to come in it
+        ("sends_left", np.int64),  # sends still expected in it
         ("sampling", np.int64),  # how many rounds are under way: load is averaged over rounds
         ("next_sample_ns", np.int64),
         ("load_sum", np.int64),

@@ -14,8 +14,10 @@ multicasts INFO(S). The coordinator is the lowest rank alive.
 
 Invariants: `done ≤ round`; a coordinator holds `minimum ≤ R` of every member in `acked`, so S is never premature.
 
-Lossy form (cube §3.5), when `repeat_ns > 0`: every message carries its round; START is repeated to the members whose
-ACK is missing, INFO to those whose ACK_INFO is missing. Departures from the paper: repeats go only to those who are
+CoordP of guo is this protocol; the two papers differ in what they repeat. Lossy form (cube §3.5), when `repeat_ns > 0`:
+every message carries its round; START is repeated to the members whose ACK is missing, INFO to those whose ACK_INFO is
+missing. With `repeat_acks` members repeat their ACK by themselves as well, until they know S (guo §4.2.1, where START and
+INFO are left to a reliable multicast). Departures from the paper: repeats go only to those who are
 missing, not to all; and when the coordinator leaves the membership, the next lowest rank runs the unfinished round
 again (guo §4.1). A member that is ahead of such a newcomer says so in its ACK, and the newcomer takes up that round.
 """
@@ -41,7 +43,7 @@ from cubecast.core.mail import (
 )
 
 START, ACK, INFO, ACK_INFO = range(4)
-NEXT_ROUND, REPEAT = range(2)
+NEXT_ROUND, REPEAT, REPEAT_ACK = range(3)
 IDLE, COLLECTING, INFORMING, WAITING = range(4)
 
 
@@ -51,6 +53,7 @@ class CoordState(NamedTuple):
     group: Group
     delta_ns: int
     repeat_ns: int
+    repeat_acks: int
     round: np.ndarray
     done: np.ndarray
     phase: np.ndarray
@@ -59,13 +62,14 @@ class CoordState(NamedTuple):
     informed: np.ndarray
 
 
-def new_state(group: Group, *, delta_ns: int, repeat_ns: int) -> CoordState:
+def new_state(group: Group, *, delta_ns: int, repeat_ns: int, repeat_acks: bool = False) -> CoordState:
     """Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     return CoordState(
         group=group,
         delta_ns=delta_ns,
         repeat_ns=repeat_ns,
+        repeat_acks=int(repeat_acks and repeat_ns > 0),
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         phase=np.zeros(rows, np.int64),
@@ -99,6 +103,9 @@ def receive(state, row, now_ns, mail, slot):
 @internal
 def on_timer(state, row, now_ns, mail, timer, tag):
     """Δ is over, or it is time to repeat what was not answered."""
+    if timer == REPEAT_ACK:
+        _repeat_ack(state, row, mail, tag)
+        return
     if not is_lowest(state.group, row):
         return
     if timer == NEXT_ROUND:
@@ -157,8 +164,19 @@ def _on_start(state, row, mail, slot):
             return
         state.round[row] = number
         begin_round(mail, number)
+        if state.repeat_acks != 0:
+            set_timer(mail, REPEAT_ACK, number, state.repeat_ns)
     answer = _draft_array(state, mail, ACK, state.round[row], state.group.received[row])
     send(mail, answer, mail.heads[slot].source)
+
+
+@internal
+def _repeat_ack(state, row, mail, number):
+    """guo §4.2.1: the coordinator may not have got the ACK."""
+    if state.round[row] == number and state.done[row] < number and not is_lowest(state.group, row):
+        answer = _draft_array(state, mail, ACK, number, state.group.received[row])
+        send(mail, answer, bits.lowest(state.group.members[row]))
+        set_timer(mail, REPEAT_ACK, number, state.repeat_ns)
 
 
 @internal

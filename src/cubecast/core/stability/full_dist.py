@@ -1,19 +1,20 @@
 """FullDist: everybody tells everybody (cube §2.2, Fig 2; guo §4.2.2).
 
 A round: the leader (lowest rank alive) multicasts INFO(R); on the first INFO of a round each member multicasts its
-own. A member keeps the newest row it heard from each member; it is done with a round when it holds a row of that
+own, at once or, *scattered* (guo §5.4.3), after an offset drawn from `scatter_ns`. A member keeps the newest row it heard from each member; it is done with a round when it holds a row of that
 round, or of a later one, from every member, and S is then the column minimum.
 
 | field   | shape        | meaning                                                                             |
 |---------|--------------|-------------------------------------------------------------------------------------|
 | matrix  | rows × n × m | E: the newest R heard from each member                                              |
 | latest  | rows × n     | the round that row belongs to                                                       |
+| joined  | rows         | the newest round this member knows of                                               |
 | sent    | rows         | the newest round in which this member multicast its own row                         |
 | done    | rows         | the newest round whose S this member knows                                          |
 | missing | rows         | how many members have not yet sent a row of a round later than `done`               |
 | minimum | rows × m     | the column minimum of the last round done                                           |
 
-Invariants: `matrix[row, k] ≤ R_k` now, so a column minimum is never premature; `done ≤ sent`.
+Invariants: `matrix[row, k] ≤ R_k` now, so a column minimum is never premature; `done ≤ sent ≤ joined`.
 
 Counting a row of round r+1 for round r too is the paper's own rule (cube §3.5): a newer row carries at least as much.
 Lossy form (`repeat_ns > 0`): an unfinished member sends its row again, as a request, to those whose row it lacks, and
@@ -40,9 +41,10 @@ from cubecast.core.mail import (
     send,
     set_timer,
 )
+from cubecast.core.random import new_streams, uniform
 
 INFO, REQUEST = range(2)
-NEXT_ROUND, REPEAT = range(2)
+NEXT_ROUND, REPEAT, SCATTERED = range(3)
 
 
 class FullDistState(NamedTuple):
@@ -51,36 +53,45 @@ class FullDistState(NamedTuple):
     group: Group
     delta_ns: int
     repeat_ns: int
+    scatter_ns: int
+    stream: np.ndarray
     matrix: np.ndarray
     latest: np.ndarray
+    joined: np.ndarray
     sent: np.ndarray
     done: np.ndarray
     missing: np.ndarray
     minimum: np.ndarray
 
 
-def new_state(group: Group, *, members: int, delta_ns: int, repeat_ns: int) -> FullDistState:
-    """FullDist before its first round. `repeat_ns = 0` is the reliable FIFO form."""
+def new_state(
+    group: Group, *, members: int, delta_ns: int, repeat_ns: int, scatter_ns: int = 0, seed: int = 0
+) -> FullDistState:
+    """FullDist before its first round. `repeat_ns = 0` is the reliable FIFO form; `scatter_ns > 0` scatters."""
     rows, senders = group.received.shape
     return FullDistState(
         group=group,
         delta_ns=delta_ns,
         repeat_ns=repeat_ns,
+        scatter_ns=scatter_ns,
+        stream=new_streams(seed, "scatter", group.rank),
         matrix=np.zeros((rows, members, senders), np.int32),
         latest=np.zeros((rows, members), np.int32),
+        joined=np.zeros(rows, np.int64),
         sent=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
-        missing=np.full(rows, members, np.int64),
+        missing=np.bitwise_count(group.members).sum(axis=1).astype(np.int64),
         minimum=np.zeros_like(group.received),
     )
 
 
 @internal
 def start(state, row, now_ns, mail):
-    """The leader opens the first round."""
+    """The leader opens the first round; a newcomer counts whose rows it lacks."""
+    if now_ns > 0:
+        _count_missing(state, row)
     if is_lowest(state.group, row):
-        _join_round(state, row, mail, 1)
-        _finish_if_complete(state, row, mail)
+        _open_round(state, row, mail, 1)
 
 
 @internal
@@ -90,10 +101,10 @@ def receive(state, row, now_ns, mail, slot):
     number = mail.heads[slot].round_number
     if number >= state.latest[row, source]:
         _keep_row(state, row, source, number, mail.numbers[slot])
-    if number > state.sent[row]:
+    if number > state.joined[row]:
         _join_round(state, row, mail, number)
     if mail.heads[slot].kind == REQUEST:
-        send(mail, _draft_row(state, row, mail, INFO), source)
+        _answer(state, row, mail, source)
     _finish_if_complete(state, row, mail)
 
 
@@ -101,8 +112,11 @@ def receive(state, row, now_ns, mail, slot):
 def on_timer(state, row, now_ns, mail, timer, tag):
     """Δ is over, or it is time to ask for the rows that are missing."""
     if timer == NEXT_ROUND:
-        if is_lowest(state.group, row) and state.sent[row] == tag and state.done[row] == tag:
-            _join_round(state, row, mail, tag + 1)
+        if is_lowest(state.group, row) and state.joined[row] == tag and state.done[row] == tag:
+            _open_round(state, row, mail, tag + 1)
+    elif timer == SCATTERED:
+        if state.sent[row] < tag and state.joined[row] == tag:
+            _send_row(state, row, mail)
             _finish_if_complete(state, row, mail)
     elif state.done[row] < tag:
         # Also when a later round has begun: rounds that follow faster than repeats must not leave anyone behind.
@@ -115,21 +129,54 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 def on_leave(state, row, now_ns, mail, rank):
     """A row that will never come is not waited for; whoever is lowest now leads."""
     _count_missing(state, row)
-    if state.sent[row] > 0 and state.sent[row] == state.done[row]:
+    if state.joined[row] > 0 and state.joined[row] == state.done[row]:
         _schedule_next_round(state, row, mail)
-    elif state.sent[row] == 0 and is_lowest(state.group, row):
-        _join_round(state, row, mail, 1)
+    elif state.joined[row] == 0 and is_lowest(state.group, row):
+        _open_round(state, row, mail, 1)
+    _finish_if_complete(state, row, mail)
+
+
+@internal
+def on_join(state, row, now_ns, mail, rank):
+    """A row of the newcomer is waited for."""
+    _count_missing(state, row)
+
+
+@internal
+def _open_round(state, row, mail, number):
+    """As leader: nobody waits for a scattered leader."""
+    state.joined[row] = number
+    begin_round(mail, number)
+    _send_row(state, row, mail)
     _finish_if_complete(state, row, mail)
 
 
 @internal
 def _join_round(state, row, mail, number):
-    state.sent[row] = number
+    state.joined[row] = number
     begin_round(mail, number)
+    if state.scatter_ns > 0:
+        set_timer(mail, SCATTERED, number, np.int64(uniform(state.stream[row]) * state.scatter_ns))
+    else:
+        _send_row(state, row, mail)
+
+
+@internal
+def _send_row(state, row, mail):
+    number = state.joined[row]
+    state.sent[row] = number
     _keep_row(state, row, state.group.rank[row], number, state.group.received[row])
     multicast(mail, _draft_row(state, row, mail, INFO))
     if state.repeat_ns > 0:
-        set_timer(mail, REPEAT, number, state.repeat_ns)
+        # A scattered row is not missing before its time.
+        set_timer(mail, REPEAT, number, state.repeat_ns + state.scatter_ns)
+
+
+@internal
+def _answer(state, row, mail, source):
+    """Somebody lacks this member's row: it gets the newest, unless that is about to be multicast."""
+    if state.sent[row] == state.joined[row]:
+        send(mail, _draft_row(state, row, mail, INFO), source)
 
 
 @internal
@@ -153,7 +200,7 @@ def _count_missing(state, row):
 def _finish_if_complete(state, row, mail):
     if state.missing[row] > 0:
         return
-    number = state.sent[row]
+    number = state.joined[row]
     minimum = state.minimum[row]
     copy_numbers(minimum, state.matrix[row, state.group.rank[row]])
     for rank in range(state.latest.shape[1]):
@@ -164,7 +211,7 @@ def _finish_if_complete(state, row, mail):
     state.done[row] = number
     end_round(mail, number)
     _count_missing(state, row)
-    if state.sent[row] == number:
+    if state.joined[row] == number:
         _schedule_next_round(state, row, mail)
 
 

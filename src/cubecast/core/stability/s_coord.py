@@ -1,11 +1,12 @@
-"""S_Coord: Coord over a tree (cube §2.3, Fig 3; guo §5.2, S_CoordP).
+"""S_Coord: Coord over a tree (cube §2.3, Fig 3; guo §4.3.1, S_CoordP).
 
 A round: the root multicasts START; leaves ACK their parent with R; an inner member that has every child's ACK sends the
-minimum with its own R to its parent; the root multicasts INFO(S). Ranks fill the tree breadth first.
+minimum with its own R to its parent; the root multicasts INFO(S). Ranks fill the tree breadth first, or in the order
+and the shape that `parents` says.
 
 | field    | shape        | meaning                                                                          |
 |----------|--------------|----------------------------------------------------------------------------------|
-| degree   | –            | children of an inner member                                                      |
+| parents  | n            | the tree as it was drawn: the parent of every rank                               |
 | round    | rows         | the newest round this member knows of                                            |
 | reported | rows         | the newest round in which it sent its ACK (the root: knew S)                     |
 | done     | rows         | the newest round whose S it knows                                                |
@@ -17,9 +18,10 @@ minimum with its own R to its parent; the root multicasts INFO(S). Ranks fill th
 
 Invariants: `done ≤ round`, `reported ≤ round`; `minimum` is at most R of every live member below a child in `acked`.
 
-The paper's tree does not survive a crash. Here a member knows its ancestors (guo §5.2): it reports to the nearest
+The tree of cube does not survive a crash. Here a member knows its ancestors (guo §4.3.1): it reports to the nearest
 live one, or, without any, to the lowest live rank, which is then the root; `parent` and `children` follow the
-membership and an ACK is sent again to a new parent. A new root runs the unfinished round again. Lossy form
+membership and an ACK is sent again to a new parent. A new root runs the unfinished round again. A newcomer is sent the
+START of the round under way by its parent, and an inner member that has not reported yet waits for it. Lossy form
 (`repeat_ns > 0`), per edge: a parent repeats START to children whose ACK is missing and INFO to those whose ACK_INFO
 is missing; a child that has reported answers a repeated START with its ACK. ACK_INFO climbs the tree like ACK, so the
 root knows when all know S.
@@ -44,7 +46,7 @@ from cubecast.core.mail import (
     send,
     set_timer,
 )
-from cubecast.core.overlays import tree_parent
+from cubecast.core.stability.logical_tree import children_of, first_tree, live_parent
 
 START, ACK, INFO, ACK_INFO = range(4)
 NEXT_ROUND, REPEAT = range(2)
@@ -56,8 +58,7 @@ class SCoordState(NamedTuple):
     group: Group
     delta_ns: int
     repeat_ns: int
-    members: int
-    degree: int
+    parents: np.ndarray
     round: np.ndarray
     reported: np.ndarray
     done: np.ndarray
@@ -68,34 +69,30 @@ class SCoordState(NamedTuple):
     informed: np.ndarray
 
 
-def new_state(group: Group, *, members: int, degree: int, delta_ns: int, repeat_ns: int) -> SCoordState:
+def new_state(group: Group, *, parents: np.ndarray, delta_ns: int, repeat_ns: int) -> SCoordState:
     """S_Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
-    state = SCoordState(
+    return SCoordState(
         group=group,
         delta_ns=delta_ns,
         repeat_ns=repeat_ns,
-        members=members,
-        degree=degree,
+        parents=parents,
         round=np.zeros(rows, np.int64),
         reported=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
-        parent=np.zeros(rows, np.int64),
-        children=np.zeros_like(group.members),
+        parent=first_tree(group, parents)[0][group.rank],
+        children=children_of(group, parents),
         minimum=np.zeros_like(group.received),
         acked=np.zeros_like(group.members),
         informed=np.zeros_like(group.members),
     )
-    for row, rank in enumerate(group.rank):
-        state.parent[row] = -1 if rank == 0 else (rank - 1) // degree
-        for child in range(rank * degree + 1, min(rank * degree + degree + 1, members)):
-            bits.add(state.children[row], child)
-    return state
 
 
 @internal
 def start(state, row, now_ns, mail):
-    """The root opens the first round."""
+    """The root opens the first round; a newcomer finds its place."""
+    if now_ns > 0:
+        _rebuild_edges(state, row)
     if is_lowest(state.group, row):
         _open_round(state, row, mail, 1)
 
@@ -165,26 +162,26 @@ def _inform_orphans(state, row, mail):
 
 
 @internal
-def _live_parent(state, row, rank):
-    """The nearest ancestor alive; without one the lowest rank alive; −1 for that one itself."""
-    lowest = bits.lowest(state.group.members[row])
-    if rank == lowest:
-        return -1
-    ancestor = rank
-    while ancestor > 0:
-        ancestor = tree_parent(ancestor, state.degree)
-        if bits.contains(state.group.members[row], ancestor):
-            return ancestor
-    return lowest
+def on_join(state, row, now_ns, mail, rank):
+    """A newcomer takes its place; its parent tells it the round that is under way."""
+    before = state.parent[row]
+    _rebuild_edges(state, row)
+    if state.done[row] == state.round[row]:
+        return
+    if bits.contains(state.children[row], rank):
+        send(mail, _draft_bare(state, mail, START, state.round[row]), rank)
+    if state.parent[row] != before and state.reported[row] == state.round[row]:
+        _report(state, row, mail)
 
 
 @internal
 def _rebuild_edges(state, row):
     me = state.group.rank[row]
-    state.parent[row] = _live_parent(state, row, me)
+    members = state.group.members[row]
+    state.parent[row] = live_parent(state.parents, members, me)
     bits.clear(state.children[row])
-    for rank in range(state.members):
-        if bits.contains(state.group.members[row], rank) and _live_parent(state, row, rank) == me:
+    for rank in range(state.parents.shape[0]):
+        if bits.contains(members, rank) and live_parent(state.parents, members, rank) == me:
             bits.add(state.children[row], rank)
 
 
@@ -344,7 +341,7 @@ def _repeat(state, row, mail):
 
 @internal
 def _send_to_missing(state, row, mail, slot, answered):
-    for rank in range(state.members):
+    for rank in range(state.parents.shape[0]):
         if bits.contains(state.children[row], rank) and not bits.contains(answered, rank):
             send(mail, slot, rank)
 
