@@ -53,10 +53,13 @@ HEAD = np.dtype(
 ACTION = np.dtype([(name, np.int64) for name in ("what", "slot", "a", "b", "delay_ns")])
 
 # What an action asks for.
-SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND = range(7)
+SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND, HELD_BACK = range(8)
 
 # Places in `counts`.
 WAITING, DRAFTED, FREE, USED, OVERFLOW = range(5)
+
+# Values of `counts[OVERFLOW]`: the pool or the outbox is full, or a core's own bounded buffer is.
+POOL_FULL, BUFFER_FULL = 1, 2
 
 # Layers of a member's stack: whose message or timer it is.
 CONTROL, DATA = 0, 1
@@ -103,7 +106,7 @@ def draft(mail, kind, round_number, size_bytes):
         slot = counts[USED]
         counts[USED] += 1
     else:
-        counts[OVERFLOW] = 1
+        counts[OVERFLOW] = POOL_FULL
     mail.heads[slot].kind = kind
     mail.heads[slot].round_number = round_number
     mail.heads[slot].iteration = 0
@@ -115,7 +118,7 @@ def draft(mail, kind, round_number, size_bytes):
         mail.drafts[counts[DRAFTED]] = slot
         counts[DRAFTED] += 1
     else:
-        counts[OVERFLOW] = 1
+        counts[OVERFLOW] = POOL_FULL
     return slot
 
 
@@ -144,7 +147,7 @@ def act(mail, what, slot, a, b, delay_ns):
     """Leave one action in the outbox."""
     place = mail.counts[WAITING]
     if place >= mail.actions.shape[0]:
-        mail.counts[OVERFLOW] = 1
+        mail.counts[OVERFLOW] = POOL_FULL
         return
     mail.counts[WAITING] = place + 1
     mail.actions[place].what = what
@@ -197,3 +200,9 @@ def end_round(mail, round_number):
 def deliver(mail, sender, sequence):
     """Hand a data message to the application: everything of the sender up to `sequence` is now held."""
     act(mail, DELIVER, 0, sender, sequence, 0)
+
+
+@internal
+def hold_back(mail, count):
+    """Say how many messages this member has received and not yet delivered: its delivery queue (MODELS §9)."""
+    act(mail, HELD_BACK, 0, count, 0, 0)

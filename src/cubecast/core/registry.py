@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from cubecast.core import dispatch
 from cubecast.core.broadcast import nak, silent
+from cubecast.core.causal import overlay, timestamp
 from cubecast.core.group import Group
 from cubecast.core.overlays import hypercube, tree_parents
 from cubecast.core.stability import (
@@ -55,6 +56,10 @@ class Setup:
     """Gossip: S rides on later gossip instead of being multicast."""
     controllers: int = 2
     """S_Gossip: stability controllers of a local group."""
+    payload_bytes: int = 0
+    """Application data in a message, for protocols that carry it themselves."""
+    room: int = 1 << 16
+    """How many messages the buffers and logs of such a protocol hold."""
 
     def logical_order(self) -> np.ndarray:
         """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
@@ -83,6 +88,13 @@ class Protocol:
     build: Callable[[Group, Setup], Any]
     numbers: Callable[[Setup], int] = field(default=lambda setup: setup.senders)
     """How many numbers its messages carry at most."""
+    links: Literal["lossy", "reliable", "fifo"] = "lossy"
+    """The least it asks of the network: anything, no loss, or no loss and no reordering."""
+
+    @property
+    def carries_data(self) -> bool:
+        """Does it multicast the application's messages itself, rather than find out when they are stable?"""
+        return self.family in ("causal", "broadcast")
 
 
 _PROTOCOLS: dict[str, Protocol] = {}
@@ -195,6 +207,22 @@ def _build_cube_full_dist(group: Group, setup: Setup) -> cube_full_dist.CubeFull
     )
 
 
+def _build_timestamp(group: Group, setup: Setup) -> timestamp.TimestampState:
+    return timestamp.new_state(
+        group, members=setup.members, payload_bytes=setup.payload_bytes, room=len(group.rank) * setup.room
+    )
+
+
+def _build_overlay(group: Group, setup: Setup) -> overlay.OverlayState:
+    return overlay.new_state(
+        group,
+        hypercube(setup.members),
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        room=setup.room,
+    )
+
+
 dispatch.register(silent.SilentState, silent)
 dispatch.register(nak.NakState, nak)
 
@@ -293,5 +321,31 @@ add_protocol(
         state=s_gossip.SGossipState,
         handlers=s_gossip,
         build=_build_s_gossip,
+    )
+)
+add_protocol(
+    Protocol(
+        name="timestamp",
+        title="Timestamp",
+        family="causal",
+        paper="causal §3.1",
+        summary="causal order by a vector clock on every message and a delivery buffer",
+        state=timestamp.TimestampState,
+        handlers=timestamp,
+        build=_build_timestamp,
+        links="reliable",
+    )
+)
+add_protocol(
+    Protocol(
+        name="overlay",
+        title="Overlay",
+        family="causal",
+        paper="causal §3.2",
+        summary="causal order by flooding the hypercube, without control data",
+        state=overlay.OverlayState,
+        handlers=overlay,
+        build=_build_overlay,
+        links="fifo",
     )
 )

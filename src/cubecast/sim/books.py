@@ -64,6 +64,13 @@ TOTALS = np.dtype(
             "complete",
             "finished",
             "held_max",
+            "data_fragments",
+            "delay_sum_ns",  # from the multicast of a data message to its delivery, over all others' deliveries
+            "delay_max_ns",
+            "delays",
+            "waiting_sum",  # messages held back from delivery, sampled at every receive that tells
+            "waiting_samples",
+            "waiting_max",
         )
     ]
 )
@@ -182,6 +189,21 @@ def note_delivered(world, books, member, sender, sequence, now_ns):
     world.scalars[0].held += 1
     if books.members[member].held > books.totals[0].held_max:
         books.totals[0].held_max = books.members[member].held
+    if member != sender:
+        delay_ns = now_ns - books.sent_ns[sender, sequence]
+        books.totals[0].delays += 1
+        books.totals[0].delay_sum_ns += delay_ns
+        if delay_ns > books.totals[0].delay_max_ns:
+            books.totals[0].delay_max_ns = delay_ns
+
+
+@internal
+def note_held_back(books, count):
+    """A sample of a member's delivery queue."""
+    books.totals[0].waiting_sum += count
+    books.totals[0].waiting_samples += 1
+    if count > books.totals[0].waiting_max:
+        books.totals[0].waiting_max = count
 
 
 @internal

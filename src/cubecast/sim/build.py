@@ -12,7 +12,7 @@ from cubecast.core.broadcast import nak, silent
 from cubecast.core.group import Group, new_group
 from cubecast.core.mail import Mail, new_mail
 from cubecast.core.random import new_stream, uniform
-from cubecast.core.registry import Setup, protocol_named
+from cubecast.core.registry import Protocol, Setup, protocol_named
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes, find_routes
@@ -37,6 +37,7 @@ from cubecast.sim.world import (
 from cubecast.trace import EVENT_DTYPE
 
 ROUNDS_ROOM = 1 << 16
+FLOODED_MAX = 1 << 22  # messages in the pool beyond the usual, for protocols that forward every message at every member
 FROZEN_BASE, FROZEN_SPREAD = 90, 11  # without data traffic R_i[j] is drawn from 90 … 100
 
 
@@ -72,7 +73,11 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
         step_ns=round((scenario.step_s or 0) * 1e9),
         piggyback=scenario.ending == "piggyback",
         controllers=scenario.controllers,
+        payload_bytes=scenario.payload_bytes,
+        room=max(1, m * scenario.messages),
     )
+    _check_order(scenario, network, protocol)
+    data_room = m * scenario.messages if protocol.carries_data else 0
     newcomers = [rank for join in scenario.joins for rank in join.members]
     group = _first_group(scenario, newcomers)
     simulation = Simulation(
@@ -86,11 +91,14 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
             data_interval_ns=round(1e9 / scenario.rate),
         ),
         mail=new_mail(
-            slots=32 * n + 65_536, width=max(protocol.numbers(setup), 1), words=words_for(n), room=8 * n + 4096
+            slots=32 * n + 65_536 + min(n * data_room, FLOODED_MAX),
+            width=max(protocol.numbers(setup), 1),
+            words=words_for(n),
+            room=8 * n + 4096 + 2 * data_room,
         ),
         group=group,
-        control=protocol.build(group, setup),
-        data=_build_data(scenario, group),
+        control=silent.SilentState(group=group) if protocol.carries_data else protocol.build(group, setup),
+        data=protocol.build(group, setup) if protocol.carries_data else _build_data(scenario, group),
         faults=new_faults(
             members=n,
             crashes=scenario.crashes,
@@ -127,6 +135,14 @@ def _build_data(scenario: Scenario, group: Group) -> Any:
     return nak.new_state(
         group, members=scenario.members, payload_bytes=scenario.payload_bytes, nak_ns=scenario.repeat_ns
     )
+
+
+def _check_order(scenario: Scenario, network: Network, protocol: Protocol) -> None:
+    """Messages that fly alone, each with its own delay, overtake one another."""
+    if protocol.links == "fifo" and network.one_hop is not None and network.one_hop.spread_ns > 0:
+        raise LocalProtocolError(
+            f"{protocol.name} needs FIFO links: network {scenario.network} lets messages overtake, give a constant delay"
+        )
 
 
 def _freeze_received(scenario: Scenario, group: Group) -> None:
@@ -252,6 +268,7 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
         "forced_step_ns": round((scenario.step_s or 1) * 1e9),
         "forced_sends": scenario.members * scenario.subset,
         "packet_free": -1,
+        "sampling": scenario.carries_data,  # without rounds, load is averaged over the whole run
     }
     if network.costs is not None:
         values |= vars(network.costs) | {"processors": 1}

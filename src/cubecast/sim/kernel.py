@@ -31,6 +31,7 @@ from cubecast.sim.books import (
     note_delivered,
     note_down,
     note_evicted,
+    note_held_back,
     note_joined,
     note_round_begun,
     note_round_done,
@@ -40,7 +41,7 @@ from cubecast.sim.events import remove_first_event, schedule
 from cubecast.sim.links import PACKET_ARRIVES, advance, enter_processor, free_packet, lose, pass_node, sample_load
 from cubecast.sim.record import record, record_fact
 from cubecast.sim.transmit import transmit, transmit_to_all
-from cubecast.sim.world import MAIL_FULL
+from cubecast.sim.world import CORE_FULL, MAIL_FULL
 
 # Events besides PACKET_ARRIVES.
 BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLIT = range(1, 11)
@@ -298,8 +299,10 @@ def _carry_out(world, books, mail, group, member, layer, now_ns):
             note_round_begun(world, books, member, a, now_ns)
         elif action.what == mailbox.ROUND_DONE:
             note_round_done(world, books, group, member, a, now_ns)
-        else:
+        elif action.what == mailbox.DELIVER:
             note_delivered(world, books, member, a, action.b, now_ns)
+        else:
+            note_held_back(books, a)
     clear_outbox(mail)
     if mail.counts[mailbox.OVERFLOW] != 0:
-        world.scalars[0].error = MAIL_FULL
+        world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cubecast.core.registry import protocol_named
 from cubecast.networks.network import Network
 from cubecast.sim.build import Simulation
 from cubecast.sim.scenario import NS_PER_MS, Scenario
@@ -51,6 +52,14 @@ class Result:
     data_messages: int
     data_hops: int
     data_bytes: int
+    data_fragments: int
+    """Data messages as IP would count them: a message of more than 1500 B is several."""
+    delay_mean_ms: float | None
+    """From the multicast of a data message to its delivery, over all other members."""
+    delay_max_ms: float | None
+    delivery_queue_mean: float
+    """Messages received and not yet delivered at a member, sampled at every receive."""
+    delivery_queue_max: int
     tts_first_ms: float | None
     """From the multicast of a data message until the first member knew it stable, on average."""
     tts_last_ms: float | None
@@ -95,10 +104,15 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
         data_messages=int(totals.data_messages),
         data_hops=int(scalars.data_hops),
         data_bytes=int(totals.data_bytes),
+        data_fragments=int(totals.data_fragments),
+        delay_mean_ms=_ratio(totals.delay_sum_ns, totals.delays) / NS_PER_MS if totals.delays else None,
+        delay_max_ms=float(totals.delay_max_ns) / NS_PER_MS if totals.delays else None,
+        delivery_queue_mean=_ratio(totals.waiting_sum, totals.waiting_samples),
+        delivery_queue_max=int(totals.waiting_max),
         tts_first_ms=_time_to_stable(simulation, simulation.books.first_ns),
         tts_last_ms=_time_to_stable(simulation, simulation.books.last_ns),
         buffer_mean=_buffer_mean(scenario, simulation),
-        buffer_max=int(totals.held_max) if scenario.messages else None,
+        buffer_max=int(totals.held_max) if _frees_buffers(scenario) else None,
         simulated_ms=float(scalars.now_ns) / NS_PER_MS,
         packet_hops_per_second=hops / wall_seconds if wall_seconds > 0 else 0.0,
         wall_seconds=wall_seconds,
@@ -142,4 +156,23 @@ def _time_to_stable(simulation: Simulation, known_ns: NDArray[np.int64]) -> floa
 
 def _buffer_mean(scenario: Scenario, simulation: Simulation) -> float | None:
     scalars = simulation.world.scalars[0]
-    return _ratio(scalars.held_sum, scalars.held_samples) / scenario.members if scenario.messages else None
+    return _ratio(scalars.held_sum, scalars.held_samples) / scenario.members if _frees_buffers(scenario) else None
+
+
+def _frees_buffers(scenario: Scenario) -> bool:
+    """Without stability detection nothing is ever freed, and there is nothing to measure."""
+    return scenario.messages > 0 and not scenario.carries_data
+
+
+def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:
+    """Do all members that are up hold the same messages, among them all of the senders that are up?
+
+    A protocol that does not promise delivery (one for lossy links) is done when nothing is left to happen.
+    """
+    if protocol_named(scenario.protocol).links == "lossy":
+        return True
+    up = simulation.books.members.up == 1
+    received = simulation.group.received[up]
+    senders_up = np.flatnonzero(up[: scenario.sender_count])
+    same = bool((received == received[:1]).all())
+    return same and bool((received[:, senders_up] >= scenario.messages).all())

@@ -97,6 +97,7 @@ class Scenario:
         _check_probabilities(self)
         _check_times(self)
         _check_faults(self)
+        _check_links(self)
 
     @property
     def sender_count(self) -> int:
@@ -135,9 +136,17 @@ class Scenario:
             return round(self.repeat_ms * NS_PER_MS)
         return REPEAT_NS if self.repeats else 0
 
+    @property
+    def carries_data(self) -> bool:
+        """Is it the protocol itself that multicasts the data messages? Then there are no rounds."""
+        return protocol_named(self.protocol).carries_data
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; faults as they are spelled."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["family"] = protocol_named(self.protocol).family
+        if self.carries_data:
+            values["rounds"] = 0
         for name in _FAULTS:
             values[name] = [str(fault) for fault in values[name]]
         return values | {"senders": self.sender_count, "repeat_ms": self.repeat_ns / NS_PER_MS}
@@ -231,7 +240,7 @@ def _check_times(scenario: Scenario) -> None:
         raise LocalProtocolError("until_ms = 0: give the run some time")
     if not 1e3 / TIME_MS_MAX <= scenario.rate < math.inf:
         raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages a second")
-    if scenario.repeat_ns == 0 and scenario.loses_messages:
+    if scenario.repeat_ns == 0 and scenario.loses_messages and not scenario.carries_data:
         raise LocalProtocolError("repeat_ms = 0 with messages that can be lost: the rounds would never end")
 
 
@@ -264,3 +273,16 @@ def _check_joins(scenario: Scenario) -> None:
         )
     if any(join.until_ns >= 0 for join in scenario.joins):
         raise LocalProtocolError("a join has one time, for example 7@20ms: use leave or crash for what comes after")
+
+
+def _check_links(scenario: Scenario) -> None:
+    """A protocol that needs more of its links than the scenario gives would stall or break its promise."""
+    protocol = protocol_named(scenario.protocol)
+    if protocol.carries_data and scenario.messages == 0:
+        raise LocalProtocolError(f"messages = 0: {protocol.name} multicasts data, give each sender 1 or more")
+    if protocol.links != "lossy" and scenario.loses_messages:
+        raise LocalProtocolError(
+            f"{protocol.name} needs links that lose nothing: drop loss, queue_limit, partitions and recoveries"
+        )
+    if protocol.links == "fifo" and (scenario.reorder > 0 or scenario.duplicate > 0):
+        raise LocalProtocolError(f"{protocol.name} needs FIFO links: drop reorder and duplicate")

@@ -14,10 +14,10 @@ from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
-from cubecast.sim.result import Result, collect
+from cubecast.sim.result import Result, collect, delivered_everywhere
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.settle import settled
-from cubecast.sim.world import EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
+from cubecast.sim.world import CORE_FULL, EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
 from cubecast.trace import CRASH, DELIVER, Events, Trace, TraceWriter, blank_events
 
 SLICE = 1_000_000  # calls of a core between two looks at the clock and at Ctrl-C
@@ -34,6 +34,7 @@ _FAILURES = {
     MAIL_FULL: "more messages in flight than the pool holds; a longer --repeat-ms or a lower --rate makes fewer",
     TIME_FULL: "simulated time overflows; lower --until-ms",
     ROUNDS_FULL: "more rounds than can be counted; a longer --delta-ms makes fewer",
+    CORE_FULL: "a buffer or log of {protocol} is full; fewer messages, or a lower --rate",
     TRACE_FULL: "a single event wrote more trace rows than the buffer holds",
 }
 
@@ -111,6 +112,8 @@ def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Prog
         if progress is not None:
             progress(collect(scenario, network, simulation, time.perf_counter() - began))
     result = collect(scenario, network, simulation, time.perf_counter() - began)
+    if status == kernel.STUCK and scenario.carries_data and delivered_everywhere(scenario, simulation):
+        status = kernel.FINISHED
     if status != kernel.FINISHED:
         raise SimulationError(f"{_why(status, scenario, simulation)}; replay: {scenario.command()}")
     return result
@@ -119,13 +122,15 @@ def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Prog
 def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
     if status == kernel.FAILED:
         reason = _FAILURES[int(simulation.world.scalars[0].error)]
-        return f"seed {scenario.seed}: " + reason.format(packets_max=scenario.packets_max)
-    number = int(simulation.books.totals[0].oldest_open)
+        return f"seed {scenario.seed}: " + reason.format(packets_max=scenario.packets_max, protocol=scenario.protocol)
     ended = (
         "nothing is left to happen"
         if status == kernel.STUCK
         else f"{scenario.until_ms:g} ms of simulated time are over"
     )
+    if scenario.carries_data:
+        return f"seed {scenario.seed}: {ended} but not every member of {scenario.protocol} has delivered every message"
+    number = int(simulation.books.totals[0].oldest_open)
     return f"seed {scenario.seed}: {ended} but round {number} of {scenario.protocol} has not ended at every member"
 
 

@@ -13,6 +13,8 @@ from cubecast.sim.links import PACKET_ARRIVES, copy_packet, enter_link, lose, pa
 from cubecast.sim.record import record
 from cubecast.sim.world import DELAY_UNIFORM, LINKS_ONLY
 
+FRAGMENT_BYTES = 1500  # causal §5.1 counts what IP would send; the link carries the sum
+
 
 @internal
 def transmit(world, books, mail, slot, source, to, layer, now_ns):
@@ -53,6 +55,9 @@ def _count(books, mail, slot, layer, copies):
     if layer == DATA:
         books.totals[0].data_messages += copies
         books.totals[0].data_bytes += copies * mail.heads[slot].size_bytes
+        books.totals[0].data_fragments += copies * (
+            (mail.heads[slot].size_bytes + FRAGMENT_BYTES - 1) // FRAGMENT_BYTES
+        )
     else:
         books.totals[0].messages += copies
         books.totals[0].bytes += copies * mail.heads[slot].size_bytes
