@@ -57,7 +57,7 @@ def in_order_delivery(rows: list[Row]) -> list[int]:
         if row["event"] != Event.DELIVER:
             continue
         before = _before(rows[:index], row, ("event", "member", "sender"))
-        if not before and row["time_ns"] == 0:
+        if (not before and row["time_ns"] == 0) or row["peer"] >= 0:
             continue
         if row["sequence"] != (before[-1]["sequence"] if before else 0) + 1:
             bad.append(index)

@@ -418,14 +418,16 @@ def test_checkers_run_as_ordinary_python_too(broken_events: Events) -> None:
         "from cubecast.trace import EVENT_DTYPE, Trace\n"
         "from cubecast.sim.checkers import check_all\n"
         "events = np.frombuffer(sys.stdin.buffer.read(), EVENT_DTYPE)\n"
-        "print(json.dumps(check_all(Trace(events=events, scenario={'members': 3}, metrics={'hops': 1})).to_dict()))\n"
+        "SCENARIO = {'members': 3, 'family': 'causal'}\n"
+        "print(json.dumps(check_all(Trace(events=events, scenario=SCENARIO, metrics={'hops': 1})).to_dict()))\n"
         "assert 'numba' not in sys.modules\n"
     )
     environment = {**os.environ, "CUBECAST_JIT": "off"}
     plain = subprocess.run(
         [sys.executable, "-c", program], input=broken_events.tobytes(), env=environment, capture_output=True, check=True
     )
-    compiled = check_all(Trace(events=broken_events, scenario={"members": 3}, metrics={"hops": 1}))
+    scenario = {"members": 3, "family": "causal"}
+    compiled = check_all(Trace(events=broken_events, scenario=scenario, metrics={"hops": 1}))
     assert json.loads(plain.stdout) == json.loads(json.dumps(compiled.to_dict()))
     assert sum(verdict.status == "broken" for verdict in compiled.verdicts) == len(CHECKERS)
 

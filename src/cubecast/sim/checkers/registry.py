@@ -6,6 +6,8 @@ A new checker is one file with `NAME`, `PROMISE`, `check` and `not_promised`, an
 from __future__ import annotations
 
 from cubecast.sim.checkers import (
+    agreement,
+    causal_order,
     counts,
     fifo,
     in_order_delivery,
@@ -22,6 +24,8 @@ CHECKERS: tuple[Checker, ...] = (
     rounds_end,
     in_order_delivery,
     fifo,
+    causal_order,
+    agreement,
     counts,
 )
 
