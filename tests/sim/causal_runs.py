@@ -1,0 +1,86 @@
+"""Random small causal simulations, each judged by every checker.
+
+`python -m tests.sim.causal_runs crashes 10000` runs so many with crashes (fewer than log2 n in one half of them, any
+number in the other) and prints the seed and the replay command of each run that breaks a promise.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+
+from cubecast.networks.network import Network
+from cubecast.networks.spec import build_network
+from cubecast.sim.checkers import check_all
+from cubecast.sim.faults import Fault
+from cubecast.sim.scenario import Scenario
+from cubecast.sim.simulate import trace_scenario
+
+US = 1_000
+
+
+def crashing_scenario(seed: int, protocol: str | None = None) -> tuple[Scenario, Network]:
+    """A group of 2 to 24, its senders busy while some members crash."""
+    draw = random.Random(seed)
+    protocol = protocol or draw.choice(["timestamp", "overlay"])
+    members = draw.randint(2, 24)
+    few = max(0, (members - 1).bit_length() - 2)
+    many = members - 2
+    crashes = draw.randint(0, few if draw.random() < 0.5 else many)
+    rate = draw.choice([500, 2_000, 10_000])
+    messages = draw.randint(1, 8)
+    span_us = messages * 1_000_000 // rate + 3_000
+    unordered = protocol == "timestamp" and draw.random() < 0.5
+    network = draw.choice(
+        ["random:degree=3,bandwidth=10e6", "random:p=0.4,bandwidth=1e6", "star", "chain:bandwidth=1e6", "flat:delay=1ms"]
+    )
+    if network.startswith("random:degree") and members < 5:
+        network = "random:p=0.9"
+    scenario = Scenario(
+        protocol=protocol,
+        members=members,
+        senders=draw.randint(1, members),
+        network=network,
+        seed=seed,
+        messages=messages,
+        rate=rate,
+        payload_bytes=draw.choice([0, 100, 2000]),
+        crashes=tuple(
+            Fault(members=(rank,), at_ns=draw.randint(0, span_us) * US)
+            for rank in draw.sample(range(members), crashes)
+        ),
+        detect_ms=draw.choice([0.0, 1.0, 10.0]),
+        detect_spread_ms=draw.choice([0.0, 1.0, 5.0]),
+        reorder=0.3 if unordered else 0.0,
+        duplicate=0.1 if unordered else 0.0,
+        reorder_ms=draw.choice([0.1, 3.0]),
+        packets_max=1 << 16,
+    )
+    return scenario, build_network(network, members=members, seed=seed)
+
+
+def broken_promises(scenario: Scenario, network: Network) -> list[str]:
+    """What a run broke, told with its replay command; nothing when it kept every promise."""
+    report = check_all(trace_scenario(scenario, network))
+    if report.ok:
+        return []
+    told = [violation.message for violation in report.violations]
+    return [f"seed {scenario.seed}: {scenario.command()}", *told]
+
+
+def main(kind: str, runs: int, begin: int = 0) -> int:
+    """Run them all; the exit status says whether one broke a promise."""
+    make = {"crashes": crashing_scenario}[kind]
+    began = time.perf_counter()
+    broken = 0
+    for seed in range(begin, begin + runs):
+        told = broken_promises(*make(seed))
+        broken += bool(told)
+        print("\n".join(told[:8]), end="\n" if told else "")
+    print(f"{runs} simulations with {kind}: {broken} broke a promise ({time.perf_counter() - began:.0f} s)")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
