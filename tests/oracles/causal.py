@@ -34,7 +34,7 @@ def happens_before(rows: list[Row]) -> dict[int, set[int]]:
 
 
 def causal_order(rows: list[Row]) -> list[int]:
-    """Definition 2.2: deliver rows whose member has not delivered before all that was sent before; and not once each."""
+    """Definition 2.2: deliver rows before which their member lacks something sent before; and repeated, unsent ones."""
     before = happens_before(rows)
     bad = []
     for k in deliveries(rows):
@@ -44,9 +44,8 @@ def causal_order(rows: list[Row]) -> list[int]:
         sends = [j for j in deliveries(rows[: k + 1]) if rows[j]["member"] == rows[j]["sender"]]
         own = [j for j in sends if message_of(rows[j]) == message_of(row)]
         out_of_sequence = row["member"] == row["sender"] and row["sequence"] != 1 + _run(delivered, row["sender"])
-        if message_of(row) in delivered or not own or out_of_sequence:
-            bad.append(k)
-        elif any(message_of(rows[j]) not in delivered for j in sends if j in before[own[0]]):
+        wrong = message_of(row) in delivered or not own or out_of_sequence
+        if wrong or any(message_of(rows[j]) not in delivered for j in sends if j in before[own[0]]):
             bad.append(k)
     return bad
 

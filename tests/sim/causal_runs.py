@@ -33,7 +33,13 @@ def crashing_scenario(seed: int, protocol: str | None = None) -> tuple[Scenario,
     span_us = messages * 1_000_000 // rate + 3_000
     unordered = protocol == "timestamp" and draw.random() < 0.5
     network = draw.choice(
-        ["random:degree=3,bandwidth=10e6", "random:p=0.4,bandwidth=1e6", "star", "chain:bandwidth=1e6", "flat:delay=1ms"]
+        [
+            "random:degree=3,bandwidth=10e6",
+            "random:p=0.4,bandwidth=1e6",
+            "star",
+            "chain:bandwidth=1e6",
+            "flat:delay=1ms",
+        ]
     )
     if network.startswith("random:degree") and members < 5:
         network = "random:p=0.9"
@@ -47,8 +53,7 @@ def crashing_scenario(seed: int, protocol: str | None = None) -> tuple[Scenario,
         rate=rate,
         payload_bytes=draw.choice([0, 100, 2000]),
         crashes=tuple(
-            Fault(members=(rank,), at_ns=draw.randint(0, span_us) * US)
-            for rank in draw.sample(range(members), crashes)
+            Fault(members=(rank,), at_ns=draw.randint(0, span_us) * US) for rank in draw.sample(range(members), crashes)
         ),
         detect_ms=draw.choice([0.0, 1.0, 10.0]),
         detect_spread_ms=draw.choice([0.0, 1.0, 5.0]),

@@ -141,7 +141,7 @@ def _check_order(scenario: Scenario, network: Network, protocol: Protocol) -> No
     """Messages that fly alone, each with its own delay, overtake one another."""
     if protocol.links == "fifo" and network.one_hop is not None and network.one_hop.spread_ns > 0:
         raise LocalProtocolError(
-            f"{protocol.name} needs FIFO links: network {scenario.network} lets messages overtake, give a constant delay"
+            f"{protocol.name} needs FIFO links: network {scenario.network} has varying delays, make them constant"
         )
 
 

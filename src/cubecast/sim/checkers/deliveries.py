@@ -22,7 +22,7 @@ def number_messages(events: Events) -> npt.NDArray[np.int64]:
     if highest.sum() > 16 * len(events) + 65_536:
         sender = int(highest.argmax())
         raise LocalProtocolError(
-            f"the trace delivers message {highest[sender]} of sender {sender} in {len(events)} rows: messages are missing"
+            f"the trace delivers message {highest[sender]} of sender {sender} in {len(events)} rows: some are missing"
         )
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(highest)])
 

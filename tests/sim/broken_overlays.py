@@ -1,0 +1,101 @@
+"""Overlay, broken on purpose in the ways that would be easy to get wrong. The checkers must catch each of them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from cubecast.core import bits
+from cubecast.core.causal import overlay
+from cubecast.core.causal.overlay import OverlayState
+from cubecast.core.compiled import internal
+from cubecast.core.group import Group
+from cubecast.core.mail import deliver, send, set_timer
+from cubecast.core.overlays import hypercube
+from cubecast.core.registry import Setup, add_protocol, protocol_named
+
+FORWARD_LATER_NS = 2_000_000
+_FIELDS: list[tuple[str, Any]] = list(OverlayState.__annotations__.items())
+LateForwardState = NamedTuple("LateForwardState", _FIELDS)
+EarlyLinkState = NamedTuple("EarlyLinkState", _FIELDS)
+
+
+@internal
+def _deliver_now_forward_later(state, row, mail, sender, sequence, source):
+    state.group.received[row, sender] = sequence
+    state.log[row, state.logged[row] % state.log.shape[1]] = sender << 32 | sequence
+    state.logged[row] += 1
+    deliver(mail, sender, sequence)
+    set_timer(mail, source + 1, sender << 32 | sequence, FORWARD_LATER_NS)
+
+
+@internal
+def late_publish(state, row, now_ns, mail):
+    overlay.publish(state, row, now_ns, mail)
+
+
+@internal
+def late_receive(state, row, now_ns, mail, slot):
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    if mail.heads[slot].kind == overlay.OPEN:
+        overlay.receive(state, row, now_ns, mail, slot)
+    elif sequence > state.group.received[row, sender]:
+        _deliver_now_forward_later(state, row, mail, sender, sequence, mail.heads[slot].source)
+
+
+@internal
+def late_timer(state, row, now_ns, mail, timer, tag):
+    slot = overlay._draft_data(state, mail, tag >> 32, tag & 0xFFFFFFFF)
+    for k in range(state.degree[row]):
+        if state.neighbours[row, k] != timer - 1:
+            send(mail, slot, state.neighbours[row, k] + 0)
+
+
+@internal
+def early_receive(state, row, now_ns, mail, slot):
+    source = mail.heads[slot].source
+    if mail.heads[slot].kind != overlay.OPEN:
+        overlay.receive(state, row, now_ns, mail, slot)
+    elif bits.contains(state.group.members[row], source):
+        state.neighbours[row, state.degree[row]] = source
+        state.degree[row] += 1
+        if not bits.contains(state.asked[row], source):
+            overlay._ask(state, row, mail, source)
+
+
+def _build(kind: type) -> Any:
+    def build(group: Group, setup: Setup) -> Any:
+        state = overlay.new_state(
+            group, hypercube(setup.members), members=setup.members, payload_bytes=setup.payload_bytes, room=setup.room
+        )
+        return kind(*state)
+
+    return build
+
+
+def register_broken_overlays() -> None:
+    """Add them to the protocols, as ones that promise nothing of delivery, so that every run of theirs ends."""
+    true = protocol_named("overlay")
+    add_protocol(replace(true, name="overlay_without_fifo", links="lossy"))
+    late = SimpleNamespace(publish=late_publish, receive=late_receive, on_timer=late_timer, on_leave=overlay.on_leave)
+    add_protocol(
+        replace(
+            true,
+            name="overlay_late_forward",
+            links="lossy",
+            state=LateForwardState,
+            handlers=late,
+            build=_build(LateForwardState),
+        )
+    )
+    early = SimpleNamespace(publish=overlay.publish, receive=early_receive, on_leave=overlay.on_leave)
+    add_protocol(
+        replace(
+            true,
+            name="overlay_early_link",
+            links="lossy",
+            state=EarlyLinkState,
+            handlers=early,
+            build=_build(EarlyLinkState),
+        )
+    )

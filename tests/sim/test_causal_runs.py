@@ -1,0 +1,117 @@
+"""Causal protocols under crashes keep every promise; deliberately broken ones are caught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cubecast.core.causal import timestamp
+from cubecast.core.group import Group
+from cubecast.core.registry import Setup, add_protocol, protocol_named
+from cubecast.errors import LocalProtocolError, SimulationError
+from cubecast.networks.spec import build_network
+from cubecast.sim.checkers import agreement, causal_order, check_all
+from cubecast.sim.faults import Fault
+from cubecast.sim.scenario import Scenario
+from cubecast.sim.simulate import simulate, trace_scenario
+from tests.sim.broken_overlays import register_broken_overlays
+from tests.sim.causal_runs import broken_promises, crashing_scenario
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def broken_overlays() -> None:
+    register_broken_overlays()
+
+
+@pytest.mark.parametrize("protocol", ["timestamp", "overlay"])
+def test_random_runs_with_crashes_keep_every_promise(protocol: str) -> None:
+    for seed in range(150):
+        assert broken_promises(*crashing_scenario(seed, protocol)) == []
+
+
+def accusations(protocol: str, **settings: object) -> set[str]:
+    """Names of the promises that some of a few seeds break."""
+    found = set()
+    for seed in range(20):
+        scenario = Scenario(protocol=protocol, seed=seed, packets_max=1 << 16, **settings)  # type: ignore[arg-type]
+        network = build_network(scenario.network, members=scenario.members, seed=seed)
+        report = check_all(trace_scenario(scenario, network))
+        found |= {verdict.checker for verdict in report.verdicts if verdict.violations}
+    return found
+
+
+BUSY = {"members": 16, "senders": 8, "network": "random:degree=4,bandwidth=10e6", "messages": 6, "rate": 4000.0}
+CUT_OFF = (Fault(members=(1, 2, 4, 8, 3, 5), at_ns=MS // 2),)
+
+
+def test_overlay_over_links_that_reorder_is_caught() -> None:
+    assert accusations("overlay", **BUSY) == set()
+    assert causal_order.NAME in accusations("overlay_without_fifo", reorder=0.2, **BUSY)
+
+
+def test_delivering_before_forwarding_is_caught_when_a_crash_comes_between() -> None:
+    """A neighbour of the sender delivers, and dies before it has passed the message on."""
+    faults = {"crashes": tuple(Fault(members=(rank,), at_ns=rank * MS) for rank in (1, 2)), "detect_ms": 1.0}
+    assert accusations("overlay", **BUSY, **faults) == set()
+    assert causal_order.NAME in accusations("overlay_late_forward", **BUSY, **faults)
+
+
+def test_a_new_link_used_too_early_is_caught() -> None:
+    """All neighbours of member 0 and two more die: it is cut off until its new links are open."""
+    faults = {"crashes": CUT_OFF, "detect_ms": 1.0}
+    assert accusations("overlay", **BUSY, **faults) == set()
+    caught = accusations("overlay_early_link", **BUSY, **faults)
+    assert causal_order.NAME in caught
+    assert agreement.NAME in caught
+
+
+def test_survivors_of_most_of_the_cube_go_on() -> None:
+    """All members but two antipodes crash, one by one; the two still hear each other (VCube order of stand-ins)."""
+    crashes = tuple(Fault(members=(rank,), at_ns=rank * MS // 4) for rank in range(1, 31))
+    scenario = Scenario(
+        protocol="overlay",
+        members=32,
+        senders=32,
+        network="random:degree=4,bandwidth=10e6",
+        seed=3,
+        messages=20,
+        rate=2000.0,
+        crashes=crashes,
+        detect_ms=0.5,
+    )
+    trace = trace_scenario(scenario, build_network(scenario.network, members=32, seed=3))
+    assert check_all(trace).ok, check_all(trace).lines()
+    delivered = trace.events[(trace.events["event"] == 4) & (trace.events["sequence"] == 20)]
+    assert {(0, 31), (31, 0)} <= {(int(row["member"]), int(row["sender"])) for row in delivered}
+
+
+def test_a_full_delivery_buffer_ends_the_run_with_a_clear_error() -> None:
+    def build(group: Group, setup: Setup) -> timestamp.TimestampState:
+        return timestamp.new_state(group, members=setup.members, payload_bytes=0, room=1)
+
+    add_protocol(replace(protocol_named("timestamp"), name="tiny_timestamp", build=build))
+    with pytest.raises(SimulationError, match=r"seed 0: a buffer or log of tiny_timestamp is full.*replay: "):
+        simulate("tiny_timestamp", members=8, messages=10, network="star", reorder=0.5, reorder_ms=50.0)
+
+
+def test_a_causal_protocol_without_messages_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="messages = 0"):
+        simulate("timestamp", members=4, network="star")
+
+
+@pytest.mark.parametrize(
+    ("settings", "fix"),
+    [
+        ({"loss": 0.1}, "lose nothing"),
+        ({"crashes": (Fault(members=(1,), at_ns=0, until_ns=MS),)}, "lose nothing"),
+        ({"reorder": 0.1}, "FIFO"),
+        ({"duplicate": 0.1}, "FIFO"),
+        ({"network": "flat:delay=0-1ms"}, "FIFO"),
+    ],
+)
+def test_overlay_refuses_links_that_would_break_it(settings: dict[str, object], fix: str) -> None:
+    with pytest.raises(LocalProtocolError, match=fix):
+        simulate("overlay", **({"members": 8, "messages": 1, "network": "star"} | settings))  # type: ignore[arg-type]
