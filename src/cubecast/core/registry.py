@@ -9,12 +9,13 @@ from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cubecast.core import dispatch
-from cubecast.core.broadcast import nak, silent
+from cubecast.core.broadcast import nak, plumtree, rasm, silent
 from cubecast.core.causal import overlay, timestamp
 from cubecast.core.group import Group
-from cubecast.core.overlays import hypercube, tree_parents
+from cubecast.core.overlays import Overlay, hypercube, tree_parents
 from cubecast.core.stability import (
     coord,
     cube_full_dist,
@@ -26,6 +27,8 @@ from cubecast.core.stability import (
     train,
 )
 from cubecast.errors import LocalProtocolError
+
+GRAFT_NS = 10_000_000  # Plumtree: ten rounds of 1 ms, longer than any path of the rasm study's trees but the ring's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,11 @@ class Setup:
     """Application data in a message, for protocols that carry it themselves."""
     room: int = 1 << 16
     """How many messages the buffers and logs of such a protocol hold."""
+    overlay: Overlay | None = None
+    """Neighbours, for protocols that follow the network's own links."""
+    link_failure: NDArray[np.float64] | None = None
+    """How likely a message does not get across each link of `overlay`, as far as its members know."""
+    quota: bool = False
 
     def logical_order(self) -> np.ndarray:
         """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
@@ -223,6 +231,23 @@ def _build_overlay(group: Group, setup: Setup) -> overlay.OverlayState:
     )
 
 
+def _neighbours(setup: Setup) -> tuple[Overlay, NDArray[np.float64]]:
+    if setup.overlay is None or setup.link_failure is None:
+        raise LocalProtocolError("a multicast tree follows links between members: choose a network whose nodes are all")
+    return setup.overlay, setup.link_failure
+
+
+def _build_plumtree(group: Group, setup: Setup) -> plumtree.PlumtreeState:
+    graft_ns = setup.repeat_ns or GRAFT_NS
+    return plumtree.new_state(
+        group, *_neighbours(setup), payload_bytes=setup.payload_bytes, quota=setup.quota, graft_ns=graft_ns
+    )
+
+
+def _build_rasm(group: Group, setup: Setup) -> rasm.RasmState:
+    return rasm.new_state(group, *_neighbours(setup), payload_bytes=setup.payload_bytes, quota=setup.quota)
+
+
 dispatch.register(silent.SilentState, silent)
 dispatch.register(nak.NakState, nak)
 
@@ -347,5 +372,29 @@ add_protocol(
         handlers=overlay,
         build=_build_overlay,
         links="fifo",
+    )
+)
+add_protocol(
+    Protocol(
+        name="plumtree",
+        title="Plumtree",
+        family="broadcast",
+        paper="rasm §3.2",
+        summary="a tree of the fastest paths by eager push and PRUNE, mended by IHAVE and GRAFT",
+        state=plumtree.PlumtreeState,
+        handlers=plumtree,
+        build=_build_plumtree,
+    )
+)
+add_protocol(
+    Protocol(
+        name="rasm",
+        title="RASM",
+        family="broadcast",
+        paper="rasm §3",
+        summary="a tree of the most reliable paths by eager push, PRUNE and REPAIR",
+        state=rasm.RasmState,
+        handlers=rasm,
+        build=_build_rasm,
     )
 )

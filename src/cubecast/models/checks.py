@@ -30,3 +30,9 @@ def require_probability(name: str, value: float, *, zero: bool, one: bool) -> No
     if not (above and below):
         left, right = "[" if zero else "(", "]" if one else ")"
         raise LocalProtocolError(f"{name}={value!r}: give a probability in {left}0, 1{right}")
+
+
+def require(possible: bool, message: str) -> None:
+    """Accept what is possible; otherwise `message` names the value and the fix."""
+    if not possible:
+        raise LocalProtocolError(message)

@@ -17,7 +17,7 @@ node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
@@ -52,6 +52,19 @@ class NodeCosts:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Unreliability:
+    """How likely things go wrong (rasm §2): a cable loses a message, a node crashes in a step."""
+
+    loss: NDArray[np.float64]
+    """L, one a cable; in a `Network` one a link."""
+    crash: NDArray[np.float64]
+    """P, one a node."""
+    hub: NDArray[np.bool_]
+    sampled: bool = True
+    """Do losses and crashes happen, or are they only known?"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
     """A network as the simulator runs it; `name` is how the user spelled it. Build one with `build_network`."""
 
@@ -68,6 +81,7 @@ class Network:
     """Cables that the connectivity repair of a random graph added."""
     tree_children: int = 0
     """Children of an inner node, where the network is a balanced tree with the nodes numbered breadth first."""
+    unreliability: Unreliability | None = None
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -76,6 +90,14 @@ class Network:
             _check_links(self)
         elif len(self.link_from):
             raise LocalProtocolError(f"network {self.name} has links and a one-hop delay: drop one of them")
+
+    @property
+    def link_failure(self) -> NDArray[np.float64]:
+        """1 − (1 − P_i)(1 − L_ij)(1 − P_j) for each link: the probability that a message does not get across."""
+        if self.unreliability is None:
+            return np.zeros(self.links)
+        stays_up = 1 - self.unreliability.crash
+        return 1 - stays_up[self.link_from] * (1 - self.unreliability.loss) * stays_up[self.link_to]
 
     @property
     def members(self) -> int:
@@ -113,6 +135,7 @@ def from_cables(
     costs: NodeCosts | None = None,
     added_cables: int = 0,
     tree_children: int = 0,
+    unreliability: Unreliability | None = None,
 ) -> Network:
     """The network that has two links, one each way, for every cable."""
     link_from = np.concatenate([cables.ends[:, 0], cables.ends[:, 1]])
@@ -129,6 +152,7 @@ def from_cables(
         costs=costs,
         added_cables=added_cables,
         tree_children=tree_children,
+        unreliability=unreliability and replace(unreliability, loss=np.tile(unreliability.loss, 2)[order]),
     )
 
 

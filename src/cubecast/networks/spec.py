@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cubecast.errors import LocalProtocolError
-from cubecast.networks import flat, from_file, random_graph, regular, wan_tree
+from cubecast.networks import flat, from_file, random_graph, regular, rounds, wan_tree
 from cubecast.networks.network import NODES_MAX, Network
 from cubecast.networks.options import Options
 
@@ -51,6 +51,12 @@ _KINDS: dict[str, _Kind] = {
         ("nodes", "delay", "bandwidth"),
         "wan-tree[:nodes=1000][,delay=5ms][,bandwidth=30e3]",
         "slow tree with three children a node and node costs; with nodes= the members are random nodes",
+    ),
+    "regular": _Kind(
+        rounds.from_options,
+        ("degree", "hubs", "loss", "crash", "delay", "bandwidth", "sampled"),
+        "regular:degree=4[,hubs=0.2][,loss=0.02][,crash=0.01][,delay=1ms][,sampled=0]",
+        "random regular graph, one hop a round; links lose, nodes but the hubs crash",
     ),
     "file": _Kind(
         from_file.from_options,

@@ -11,6 +11,7 @@ from cubecast.core.bits import words_for
 from cubecast.core.broadcast import nak, silent
 from cubecast.core.group import Group, new_group
 from cubecast.core.mail import Mail, new_mail
+from cubecast.core.overlays import Overlay
 from cubecast.core.random import new_stream, uniform
 from cubecast.core.registry import Protocol, Setup, protocol_named
 from cubecast.errors import LocalProtocolError
@@ -20,6 +21,7 @@ from cubecast.sim import kernel
 from cubecast.sim.books import Books, new_books
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
+from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.settle import scatter_ns
 from cubecast.sim.world import (
@@ -75,6 +77,9 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
         controllers=scenario.controllers,
         payload_bytes=scenario.payload_bytes,
         room=max(1, m * scenario.messages),
+        overlay=_neighbours(network),
+        link_failure=_known_link_failure(scenario, network),
+        quota=scenario.quota,
     )
     _check_order(scenario, network, protocol)
     data_room = m * scenario.messages if protocol.carries_data else 0
@@ -137,8 +142,27 @@ def _build_data(scenario: Scenario, group: Group) -> Any:
     )
 
 
+def _neighbours(network: Network) -> Overlay | None:
+    """The network's own links as an overlay, where every node is a member."""
+    if network.one_hop is not None or not np.array_equal(network.hosts, np.arange(network.nodes)):
+        return None
+    offsets = np.searchsorted(network.link_from, np.arange(network.nodes + 1)).astype(np.int32)
+    return Overlay(offsets, network.link_to)
+
+
+def _known_link_failure(scenario: Scenario, network: Network) -> NDArray[np.float64]:
+    if scenario.heartbeats == 0:
+        return network.link_failure
+    return estimated_link_failure(network, heartbeats=scenario.heartbeats, seed=scenario.seed)
+
+
 def _check_order(scenario: Scenario, network: Network, protocol: Protocol) -> None:
     """Messages that fly alone, each with its own delay, overtake one another."""
+    if network.unreliability is not None and network.unreliability.sampled and network.link_failure.max() > 0:
+        if protocol.links != "lossy":
+            raise LocalProtocolError(f"{protocol.name} needs links that lose nothing: add sampled=0 to the network")
+        if scenario.repeat_ns == 0 and not protocol.carries_data:
+            raise LocalProtocolError(f"network {scenario.network} loses messages: give repeat_ms")
     if protocol.links == "fifo" and network.one_hop is not None and network.one_hop.spread_ns > 0:
         raise LocalProtocolError(
             f"{protocol.name} needs FIFO links: network {scenario.network} has varying delays, make them constant"
@@ -185,7 +209,7 @@ def build_world(scenario: Scenario, network: Network, *, tracing: bool) -> World
     member_at = np.full(network.nodes, -1, np.int32)
     member_at[network.hosts] = np.arange(network.members)
     return World(
-        links=_links(network),
+        links=_links(scenario, network),
         packets=aligned(packets, PACKET),
         entered_ns=np.empty(packets if tracing else 1, np.int64),
         numbers=np.empty(packets if tracing else 1, np.int64),
@@ -210,7 +234,7 @@ def _routes(scenario: Scenario, network: Network) -> Routes:
     return Routes(first_link=empty, reverse=np.zeros(0, np.int32), port=np.zeros((1, 1), np.uint16))
 
 
-def _links(network: Network) -> np.recarray[Any, Any]:
+def _links(scenario: Scenario, network: Network) -> np.recarray[Any, Any]:
     processors = network.nodes if network.costs is not None else 0
     links = aligned(network.links + processors, LINK)
     links.view(np.uint8)[:] = 0
@@ -219,9 +243,17 @@ def _links(network: Network) -> np.recarray[Any, Any]:
     wires["delay_ns"] = network.delay_ns
     wires["ns_per_byte"] = 8e9 / network.bandwidth_bps
     wires["to"] = network.link_to
+    wires["loss"] = link_loss(scenario, network)
     links[network.links :]["to"] = np.arange(processors)
     links[network.links :]["kind"] = LINK_PROCESSOR
     return links
+
+
+def link_loss(scenario: Scenario, network: Network) -> NDArray[np.float64]:
+    """What the scenario loses on every link, and what this network's own links and nodes lose."""
+    if network.unreliability is None or not network.unreliability.sampled:
+        return np.full(network.links, scenario.loss)
+    return 1 - (1 - scenario.loss) * (1 - network.link_failure)
 
 
 def _event_room(scenario: Scenario, network: Network) -> int:
@@ -256,7 +288,7 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
     values: dict[str, Any] = {
         "shift": max(lines, 1).bit_length(),
         "queue_limit": scenario.queue_limit,
-        "loss": scenario.loss,
+        "loss": max(scenario.loss, float(link_loss(scenario, network).max(initial=0.0))),
         "duplicate": scenario.duplicate,
         "reorder": scenario.reorder,
         "reorder_ns": round(scenario.reorder_ms * NS_PER_MS),

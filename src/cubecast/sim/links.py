@@ -160,7 +160,7 @@ def lose(world, mail, packet, link, now_ns):
 def disturb(world, mail, packet, link, now_ns):
     """Loss, duplication and reordering at the far end of a link. Returns whether the packet goes on now."""
     scalars = world.scalars
-    if uniform(world.random) < scalars[0].loss:
+    if uniform(world.random) < world.links[link].loss:
         lose(world, mail, packet, link, now_ns)
         return False
     if uniform(world.random) < scalars[0].duplicate:

@@ -84,6 +84,10 @@ class Scenario:
     rate: float = 100.0
     """Data messages a second, each sender."""
     payload_bytes: int = 100
+    quota: bool = False
+    """Trees: a member sends as many copies of a message as it has neighbours, where they help most (rasm Eq 2)."""
+    heartbeats: int = 0
+    """Trees: neighbours and links are known by so many heartbeats only; 0: their reliability is known exactly."""
     until_ms: float = 600_000.0
     """Simulated time after which an unfinished run is given up."""
     packets_max: int = 1 << 22
@@ -217,6 +221,7 @@ _COUNTS_MAX = {
     "losses_per_step": SIZE_MAX,
     "messages": SIZE_MAX,
     "payload_bytes": 1 << 30,
+    "heartbeats": SIZE_MAX,
     "seed": SEED_MAX,
 }
 

@@ -94,8 +94,19 @@ def _described(scenario: Scenario, network: Network) -> dict[str, Any]:
     return scenario.to_dict() | {"links": network.links}
 
 
+def run_to_end(scenario: Scenario, network: Network) -> tuple[Result, Simulation]:
+    """Simulate a scenario and give the arrays too, for what a result does not tell (the shape of a tree)."""
+    simulation = build_simulation(scenario, network, tracing=False)
+    return _drive(scenario, network, simulation, None, None), simulation
+
+
 def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Progress | None) -> Result:
-    simulation = build_simulation(scenario, network, tracing=keep is not None)
+    return _drive(scenario, network, build_simulation(scenario, network, tracing=keep is not None), keep, progress)
+
+
+def _drive(
+    scenario: Scenario, network: Network, simulation: Simulation, keep: Keep | None, progress: Progress | None
+) -> Result:
     if keep is not None:
         keep(_initial_deliveries(simulation))
         keep(_not_there_yet(simulation))

@@ -39,7 +39,8 @@ LINK = np.dtype(
         ("waiting", np.int32),  # how many such packets
         ("to", np.int32),  # the node at the far end
         ("kind", np.int32),  # LINK_WIRE or LINK_PROCESSOR
-        ("padding", np.int64, (2,)),  # a cache line
+        ("loss", np.float64),  # probability that a packet does not get across
+        ("padding", np.int64),  # a cache line
     ],
     align=True,
 )

@@ -1,0 +1,121 @@
+"""What trees over a graph of neighbours share: whom a member pushes to, for each source, and what it has seen.
+
+| field      | shape          | meaning                                                                             |
+|------------|----------------|-------------------------------------------------------------------------------------|
+| offsets    | rows + 1       | the links of a row are offsets[row] … offsets[row + 1] − 1                          |
+| neighbours | links          | the rank at the other end                                                           |
+| failure    | links          | the probability that a message does not get across (known, or estimated)            |
+| quota      | 1              | messages a member may send for one multicast; 0: one to each peer                   |
+| eager      | links × m      | is the link in the tree of that sender (eagerPushPeers)?                            |
+| provider   | rows × m       | from whom this member gets that sender's messages; −1 = nobody yet                  |
+| seen       | rows × m × W   | the sequence number that was seen last at place sequence mod W                      |
+| sent       | kinds          | messages sent, of each kind                                                         |
+| changed_ns | 1              | when a tree changed last                                                            |
+| scratch    | degree         | room for the shares of a quota                                                      |
+
+W, the window, bounds how far messages of one sender may overtake each other; an older one is taken for a duplicate.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core.broadcast.quota import share_quota
+from cubecast.core.compiled import internal
+from cubecast.core.group import Group
+from cubecast.core.mail import send
+from cubecast.core.overlays import Overlay
+
+WINDOW = 32
+NEW, AGAIN, OLD = range(3)
+
+
+class Peers(NamedTuple):
+    """Neighbours and trees, one row per local member."""
+
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    failure: np.ndarray
+    quota: np.ndarray
+    eager: np.ndarray
+    provider: np.ndarray
+    seen: np.ndarray
+    sent: np.ndarray
+    changed_ns: np.ndarray
+    scratch: np.ndarray
+    scratch_failure: np.ndarray
+
+
+def new_peers(group: Group, overlay: Overlay, failure: np.ndarray, *, quota: bool, kinds: int) -> Peers:
+    """Every neighbour is an eager peer (rasm Algorithm 1, line 4); with `quota` a member may send `degree` messages."""
+    rows, senders = group.received.shape
+    degree = int(np.diff(overlay.offsets).max())
+    return Peers(
+        offsets=overlay.offsets,
+        neighbours=overlay.neighbours,
+        failure=np.ascontiguousarray(failure, np.float64),
+        quota=np.array([degree if quota else 0], np.int64),
+        eager=np.ones((len(overlay.neighbours), senders), np.int8),
+        provider=np.full((rows, senders), -1, np.int64),
+        seen=np.zeros((rows, senders, WINDOW), np.int32),
+        sent=np.zeros(kinds, np.int64),
+        changed_ns=np.zeros(1, np.int64),
+        scratch=np.zeros(degree, np.int64),
+        scratch_failure=np.zeros(degree, np.float64),
+    )
+
+
+@internal
+def look(peers, row, sender, sequence):
+    """Is this message new here, one seen before, or too old to tell? A new one is noted."""
+    place = sequence % WINDOW
+    if peers.seen[row, sender, place] == sequence:
+        return AGAIN
+    if peers.seen[row, sender, place] > sequence:
+        return OLD
+    peers.seen[row, sender, place] = sequence
+    return NEW
+
+
+@internal
+def link_to(peers, row, rank):
+    """The link of this row that leads to `rank`."""
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        if peers.neighbours[link] == rank:
+            return np.int64(link)
+    return np.int64(-1)
+
+
+@internal
+def set_eager(peers, row, sender, rank, eager, now_ns):
+    """Put a neighbour into the sender's tree, or take it out."""
+    link = link_to(peers, row, rank)
+    if link >= 0 and peers.eager[link, sender] != eager:
+        peers.eager[link, sender] = eager
+        peers.changed_ns[0] = now_ns
+
+
+@internal
+def set_provider(peers, row, sender, rank, now_ns):
+    """Get the sender's messages from `rank` from now on."""
+    if peers.provider[row, sender] != rank:
+        peers.provider[row, sender] = rank
+        peers.changed_ns[0] = now_ns
+
+
+@internal
+def share_out(peers, row, sender, source):
+    """How often to send to each eager peer but `source`: into `scratch`, in the order of the links."""
+    count = 0
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        if peers.eager[link, sender] != 0 and peers.neighbours[link] != source:
+            peers.scratch_failure[count] = peers.failure[link]
+            count += 1
+    share_quota(peers.scratch_failure, peers.scratch, count, max(peers.quota[0], count))
+
+
+@internal
+def send_counted(peers, mail, slot, rank, kind):
+    """Send, and count by kind."""
+    peers.sent[kind] += 1
+    send(mail, slot, rank)

@@ -1,0 +1,181 @@
+"""Plumtree: epidemic broadcast trees (Leitão, Pereira and Rodrigues 2007; rasm §3.2 compares with it).
+
+A member pushes a message *eagerly* to the peers in its tree and announces it *lazily* (IHAVE) to its other neighbours.
+A duplicate is answered by PRUNE, which makes the link lazy: the first sender's link stays, so the tree follows the
+lowest latency. A member that was told of a message and does not get it in time asks one of those who announced it
+(GRAFT), which sends it and puts the link back into the tree. One tree for each sender.
+
+| field     | shape         | meaning                                                                                |
+|-----------|---------------|----------------------------------------------------------------------------------------|
+| peers     | –             | neighbours, trees and what was seen: `core.broadcast.peers`                            |
+| graft_ns  | 1             | how long to wait for an announced message; half of it between two GRAFTs               |
+| announced | links × m × W | the message announced over this link and not asked for yet, at place sequence mod W    |
+| asking    | rows × m × W  | the message for which a timer runs                                                     |
+
+Departures: announcements are sent at once, not gathered; several who announced are asked in the order of the links;
+the optional optimisation of the tree by hop counts is left out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core.broadcast.peers import (
+    AGAIN,
+    NEW,
+    WINDOW,
+    Peers,
+    link_to,
+    look,
+    new_peers,
+    send_counted,
+    set_eager,
+    set_provider,
+    share_out,
+)
+from cubecast.core.compiled import internal
+from cubecast.core.group import Group
+from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, deliver, draft, set_timer
+from cubecast.core.overlays import Overlay
+
+GOSSIP, PRUNE, IHAVE, GRAFT = range(4)
+KINDS = 4
+
+
+class PlumtreeState(NamedTuple):
+    """Plumtree, one row per local member."""
+
+    group: Group
+    message_bytes: int
+    graft_ns: int
+    peers: Peers
+    announced: np.ndarray
+    asking: np.ndarray
+
+
+def new_state(
+    group: Group, overlay: Overlay, failure: np.ndarray, *, payload_bytes: int, quota: bool, graft_ns: int
+) -> PlumtreeState:
+    """No tree yet: the first message floods. With `graft_ns` = 0 nothing is announced, links being reliable."""
+    rows, senders = group.received.shape
+    return PlumtreeState(
+        group=group,
+        message_bytes=HEADER_BYTES + payload_bytes,
+        graft_ns=graft_ns,
+        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS),
+        announced=np.zeros((len(overlay.neighbours), senders, WINDOW), np.int32),
+        asking=np.zeros((rows, senders, WINDOW), np.int32),
+    )
+
+
+@internal
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member."""
+    me = state.group.rank[row]
+    sequence = np.int64(state.group.received[row, me]) + 1
+    look(state.peers, row, me, sequence)
+    _accept(state, row, mail, me, sequence, np.int64(-1))
+
+
+@internal
+def receive(state, row, now_ns, mail, slot):
+    """A message, the wish to have none, word of one, or a request for one."""
+    kind = mail.heads[slot].kind
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    sequence = mail.heads[slot].sequence
+    if kind == GOSSIP:
+        _gossip(state, row, now_ns, mail, sender, sequence, source)
+    elif kind == PRUNE:
+        set_eager(state.peers, row, sender, source, 0, now_ns)
+    elif kind == IHAVE:
+        _note_announced(state, row, mail, sender, sequence, source)
+    else:
+        set_eager(state.peers, row, sender, source, 1, now_ns)
+        if state.peers.seen[row, sender, sequence % WINDOW] == sequence:
+            _tell(state, mail, GOSSIP, sender, sequence, source)
+
+
+@internal
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """The message tagged sender << 32 | sequence should be here: ask the next who announced it."""
+    sender = tag >> 32
+    sequence = tag & 0xFFFFFFFF
+    place = sequence % WINDOW
+    if state.asking[row, sender, place] != sequence:
+        return
+    state.asking[row, sender, place] = 0
+    if state.peers.seen[row, sender, place] >= sequence:
+        return
+    for link in range(state.peers.offsets[row], state.peers.offsets[row + 1]):
+        if state.announced[link, sender, place] == sequence:
+            state.announced[link, sender, place] = 0
+            rank = np.int64(state.peers.neighbours[link])
+            set_eager(state.peers, row, sender, rank, 1, now_ns)
+            _tell(state, mail, GRAFT, sender, sequence, rank)
+            state.asking[row, sender, place] = sequence
+            set_timer(mail, 0, tag, state.graft_ns // 2)
+            return
+
+
+@internal
+def _gossip(state, row, now_ns, mail, sender, sequence, source):
+    status = look(state.peers, row, sender, sequence)
+    if status == NEW:
+        set_provider(state.peers, row, sender, source, now_ns)
+        set_eager(state.peers, row, sender, source, 1, now_ns)
+        _accept(state, row, mail, sender, sequence, source)
+    elif status == AGAIN and state.peers.provider[row, sender] == source:
+        return  # a further copy of the quota, over the same link
+    else:
+        set_eager(state.peers, row, sender, source, 0, now_ns)
+        _tell(state, mail, PRUNE, sender, sequence, source)
+
+
+@internal
+def _note_announced(state, row, mail, sender, sequence, source):
+    place = sequence % WINDOW
+    if state.peers.seen[row, sender, place] >= sequence:
+        return
+    link = link_to(state.peers, row, source)
+    if link >= 0:
+        state.announced[link, sender, place] = sequence
+    if state.asking[row, sender, place] < sequence:
+        state.asking[row, sender, place] = sequence
+        set_timer(mail, 0, sender << 32 | sequence, state.graft_ns)
+
+
+@internal
+def _accept(state, row, mail, sender, sequence, source):
+    """Deliver, push eagerly, announce lazily."""
+    peers = state.peers
+    state.group.received[row, sender] = max(np.int64(state.group.received[row, sender]), sequence)
+    deliver(mail, sender, sequence)
+    share_out(peers, row, sender, source)
+    pushed = _draft(state, mail, GOSSIP, sender, sequence)
+    announced = _draft(state, mail, IHAVE, sender, sequence)
+    count = 0
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        rank = np.int64(peers.neighbours[link])
+        if rank == source:
+            continue
+        if peers.eager[link, sender] != 0:
+            for _ in range(peers.scratch[count]):
+                send_counted(peers, mail, pushed, rank, GOSSIP)
+            count += 1
+        elif state.graft_ns > 0:
+            send_counted(peers, mail, announced, rank, IHAVE)
+
+
+@internal
+def _draft(state, mail, kind, sender, sequence):
+    size = state.message_bytes if kind == GOSSIP else HEADER_BYTES + NUMBER_BYTES
+    slot = draft(mail, kind, -1, size)
+    mail.heads[slot].sender = sender
+    mail.heads[slot].sequence = sequence
+    return slot
+
+
+@internal
+def _tell(state, mail, kind, sender, sequence, rank):
+    send_counted(state.peers, mail, _draft(state, mail, kind, sender, sequence), rank, kind)

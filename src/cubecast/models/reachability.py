@@ -1,0 +1,78 @@
+"""How likely a tree reaches every member (rasm §3.3, Eq 1 and Eq 2), with one message a link or with a quota.
+
+A tree is given by parents: `parents[j]` is the member from which j gets its messages, −1 for the source. `failure[j]`
+is the probability that a message from parents[j] does not reach j: 1 − (1 − P_parent)(1 − L_j)(1 − P_j).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cubecast.core.broadcast.quota import share_quota
+from cubecast.errors import LocalProtocolError
+from cubecast.models.checks import require
+
+
+def link_failure(crash_from: float, loss: float, crash_to: float) -> float:
+    """One factor of Eq 1, from 1: the message does not get across."""
+    for name, value in (("crash", crash_from), ("loss", loss), ("crash", crash_to)):
+        require(0 <= value <= 1, f"{name} = {value}: it is a probability, from 0 to 1")
+    return 1 - (1 - crash_from) * (1 - loss) * (1 - crash_to)
+
+
+def reachability(failure: NDArray[np.float64]) -> float:
+    """R(T), Eq 1: every link of the tree gets its one message across. `failure` has an entry for each link."""
+    return math.exp(math.fsum(np.log1p(-np.asarray(failure, np.float64))))
+
+
+def reachability_with_copies(failure: NDArray[np.float64], copies: NDArray[np.int64]) -> float:
+    """R'(T, m), Eq 2: on every link at least one of its copies gets across."""
+    return math.exp(math.fsum(np.log1p(-(np.asarray(failure, np.float64) ** copies))))
+
+
+def shared_quota(failure: NDArray[np.float64], quota: int) -> NDArray[np.int64]:
+    """How many copies of `quota` each link of one sender gets: one, and then where the gain of Eq 2 is largest."""
+    require(quota >= len(failure), f"quota = {quota}: it must reach all {len(failure)} receivers once")
+    copies = np.zeros(len(failure), np.int64)
+    share_quota(np.asarray(failure, np.float64), copies, len(failure), quota)
+    return copies
+
+
+def tree_failures(parents: NDArray[np.int64], failure_between: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The failure probabilities of the links of a tree, taken from a table of all pairs of members."""
+    children = np.flatnonzero(parents >= 0)
+    _require_tree(parents)
+    return failure_between[parents[children], children]
+
+
+def tree_reachability(parents: NDArray[np.int64], failure_between: NDArray[np.float64]) -> float:
+    """Eq 1 for a tree of parents."""
+    return reachability(tree_failures(parents, failure_between))
+
+
+def tree_reachability_with_quota(parents: NDArray[np.int64], failure_between: NDArray[np.float64], quota: int) -> float:
+    """Eq 2 for a tree in which every inner member shares its own quota among its children."""
+    _require_tree(parents)
+    total = 0.0
+    for parent in np.unique(parents[parents >= 0]):
+        failure = failure_between[parent, np.flatnonzero(parents == parent)]
+        reached = reachability_with_copies(failure, shared_quota(failure, quota))
+        if reached == 0:
+            return 0.0
+        total += math.log(reached)
+    return math.exp(total)
+
+
+def _require_tree(parents: NDArray[np.int64]) -> None:
+    """One source, and everybody's parents lead to it."""
+    sources = np.flatnonzero(parents < 0)
+    require(len(sources) == 1, f"{len(sources)} members without a parent: a tree has exactly one source")
+    reached = parents < 0
+    for _ in range(len(parents)):
+        if reached.all():
+            return
+        reached = reached | reached[parents]
+    raise LocalProtocolError(f"member {int(np.argmin(reached))} does not hang on the source: its parents form a circle")

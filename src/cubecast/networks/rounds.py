@@ -1,0 +1,110 @@
+"""Random regular graph with hubs, the network of the rasm paper (rasm §4): one hop a round, unreliable links and nodes.
+
+Every node has `degree` neighbours; degree 2 is a ring. A share `hubs` of the nodes never crashes, and the links at a
+hub lose a message with probability 1e-4 (or `loss`, if that is less). Of the others the paper says that their loss and
+crash probabilities are "approximately" some value v: here each is drawn uniformly from 0.5 v … 1.5 v, both directions
+of a link alike. A round lasts 1 ms, and sending takes no time.
+
+A message crosses a link if neither its two ends crash in that step nor the link loses it: with probability
+(1 − P_i)(1 − L_ij)(1 − P_j). With `sampled=0` the probabilities are known to the protocols but nothing goes wrong,
+which is how the reliability of a tree is judged by formula.
+
+How the graph is drawn: the nodes in random order form a ring lattice of that degree, then ten random swaps an edge
+(a–b, c–d → a–d, c–b) that keep it simple; if it came apart it is drawn again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from cubecast.errors import LocalProtocolError
+from cubecast.networks.delays import NS_PER_MS, constant
+from cubecast.networks.network import Cables, Network, Unreliability, components, every_node_hosts, generator_for
+from cubecast.networks.network import from_cables as network_of_cables
+from cubecast.networks.options import Options
+
+ROUND = constant(NS_PER_MS)
+NO_TIME_BPS = 1e18
+HUB_LOSS = 1e-4
+SWAPS_PER_EDGE = 10
+TRIES_MAX = 100
+
+
+def from_options(options: Options) -> Network:
+    degree = options.whole_number("degree", 4)
+    members = options.members
+    if not 2 <= degree < members or members * degree % 2:
+        raise LocalProtocolError(
+            f"degree={degree} in network {options.name}: give one from 2 to {members - 1} "
+            f"whose product with the {members} members is even"
+        )
+    generator = generator_for(options.seed)
+    ends = _regular_graph(generator, members, degree)
+    return network_of_cables(
+        Cables(
+            ends=ends,
+            delay_ns=options.delay(ROUND).draw_ns(generator, len(ends)),
+            bandwidth_bps=np.full(len(ends), options.bandwidth_bps(NO_TIME_BPS)),
+        ),
+        name=options.name,
+        nodes=members,
+        hosts=every_node_hosts(members),
+        unreliability=_unreliability(options, generator, ends),
+    )
+
+
+def _unreliability(options: Options, generator: Generator, ends: NDArray[np.int64]) -> Unreliability:
+    values = {key: options.number(key, default) for key, default in (("hubs", 0.2), ("loss", 0.0), ("crash", 0.0))}
+    for key, value in values.items():
+        if not 0 <= value <= (1 if key == "hubs" else 0.5):
+            raise LocalProtocolError(
+                f"{key}={value:g} in network {options.name}: it is a probability, at most one half"
+            )
+    hub = np.zeros(options.members, np.bool_)
+    hub[generator.permutation(options.members)[: round(values["hubs"] * options.members)]] = True
+    crash = values["crash"] * generator.uniform(0.5, 1.5, options.members)
+    loss = values["loss"] * generator.uniform(0.5, 1.5, len(ends))
+    loss[hub[ends].any(axis=1)] = min(HUB_LOSS, values["loss"])
+    return Unreliability(
+        loss=loss, crash=np.where(hub, 0.0, crash), hub=hub, sampled=options.whole_number("sampled", 1) != 0
+    )
+
+
+def _regular_graph(generator: Generator, nodes: int, degree: int) -> NDArray[np.int64]:
+    for _ in range(TRIES_MAX):
+        ends = _lattice(generator.permutation(nodes), degree)
+        if degree > 2:
+            _swap(generator, ends)
+        if components(nodes, ends).max() == 0:
+            return ends
+    raise LocalProtocolError(f"no connected graph of degree {degree} over {nodes} nodes was found: choose another seed")
+
+
+def _lattice(order: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
+    """Each node in the ring next to degree/2 on either side, and for an odd degree to the opposite one."""
+    nodes = len(order)
+    steps = [np.stack([order, np.roll(order, -step)], axis=1) for step in range(1, degree // 2 + 1)]
+    if degree % 2:
+        steps.append(np.stack([order[: nodes // 2], order[nodes // 2 :]], axis=1))
+    return np.concatenate(steps)
+
+
+def _swap(generator: Generator, ends: NDArray[np.int64]) -> None:
+    """Exchange ends of random pairs of cables, in place, as long as the graph stays simple."""
+    present = {_key(int(a), int(b)) for a, b in ends}
+    picks = generator.integers(0, len(ends), (SWAPS_PER_EDGE * len(ends), 2))
+    for one, other in picks.tolist():
+        a, b = map(int, ends[one])
+        c, d = map(int, ends[other])
+        new = (_key(a, d), _key(c, b))
+        if a == d or c == b or new[0] == new[1] or new[0] in present or new[1] in present:
+            continue
+        present -= {_key(a, b), _key(c, d)}
+        present |= set(new)
+        ends[one, 1], ends[other, 1] = d, b
+
+
+def _key(a: int, b: int) -> tuple[int, int]:
+    return (a, b) if a < b else (b, a)

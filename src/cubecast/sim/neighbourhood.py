@@ -1,0 +1,31 @@
+"""What members believe of their neighbours and links after so many heartbeats (rasm §3.1).
+
+Every step each member that is up sends a heartbeat to each neighbour. What is heard is drawn from the network's true
+probabilities; `models.neighbourhood` turns it into estimates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cubecast.models.neighbourhood import posterior_mean
+from cubecast.networks.network import Network
+
+_HEARTBEAT_STREAM = 0x6862
+
+
+def estimated_link_failure(network: Network, *, heartbeats: int, seed: int) -> NDArray[np.float64]:
+    """The probability that a message does not get across each link, as the member at its beginning estimates it."""
+    if network.unreliability is None:
+        return np.zeros(network.links)
+    generator = np.random.Generator(np.random.Philox(key=[seed, _HEARTBEAT_STREAM]))
+    true = network.unreliability
+    missed = generator.binomial(heartbeats, true.crash)
+    crash = posterior_mean(missed, np.full(network.nodes, heartbeats))
+    # A link's beginning hears the heartbeats of its end: both must have been up in a step for it to be a trial.
+    both_up = (1 - true.crash[network.link_from]) * (1 - true.crash[network.link_to])
+    trials = generator.binomial(heartbeats, both_up)
+    loss = posterior_mean(generator.binomial(trials, true.loss), trials)
+    failure: NDArray[np.float64] = 1 - (1 - crash[network.link_from]) * (1 - loss) * (1 - crash[network.link_to])
+    return failure
