@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,7 @@ class Talk:
         self.under_way: list[Message] = []
         self.timers: list[Timer] = []
         self.lines: list[str] = []
+        self.crashed: set[int] = set()
         self.done = [0] * self.members
         self.begun = [0] * self.members
 
@@ -155,8 +157,28 @@ class Talk:
             self.receive(self.under_way.pop(0))
         raise AssertionError("the messages never end")
 
+    def deliver_all_but(self, kind: str) -> None:
+        """Everything arrives but messages of this kind, which stay under way."""
+        for _ in range(10_000):
+            others = [message for message in self.under_way if message.kind != kind]
+            if not others:
+                return
+            self.under_way.remove(others[0])
+            self.receive(others[0])
+        raise AssertionError("the messages never end")
+
+    def wake_all(self, name: str) -> None:
+        """Every timer of that name that runs now is due."""
+        for timer in [timer for timer in self.timers if timer.name == name]:
+            self.wake(timer.rank, name)
+
+    def has_timer(self, rank: int, name: str) -> bool:
+        """Does such a timer run?"""
+        return any((timer.rank, timer.name) == (rank, name) for timer in self.timers)
+
     def crash(self, who: int) -> None:
         """A member stops: what it sent travels on, what is sent to it is lost, its timers never ring."""
+        self.crashed.add(who)
         self.under_way = [message for message in self.under_way if message.to != who]
         self.timers = [timer for timer in self.timers if timer.rank != who]
 
@@ -166,6 +188,10 @@ class Talk:
         """The transcript since the last question."""
         lines, self.lines = self.lines, []
         return "\n".join(lines)
+
+    def says(self, expected: str) -> None:
+        """Compare the transcript since the last question with the golden one."""
+        assert self.said() == dedent(expected).strip()
 
     def stable(self, rank: int) -> list[int]:
         """S of a member."""
@@ -194,7 +220,7 @@ class Talk:
             self._send(self._copy(slot, rank, a), f"{rank} → {a}")
         elif what == mailbox.MULTICAST:
             self.lines.append(f"{rank} → all: {self._copy(slot, rank, -1)}")
-            others = [to for to in range(self.members) if to != rank]
+            others = [to for to in range(self.members) if to != rank and to not in self.crashed]
             self.under_way += [self._copy(slot, rank, to) for to in others]
         elif what in (mailbox.TIMER, mailbox.NEXT_ROUND):
             self.timers.append(Timer(rank=rank, name=_TIMERS[a], tag=b, delay_ns=delay_ns))
@@ -207,7 +233,8 @@ class Talk:
 
     def _send(self, message: Message, way: str) -> None:
         self.lines.append(f"{way}: {message}")
-        self.under_way.append(message)
+        if message.to not in self.crashed:
+            self.under_way.append(message)
 
     def _copy(self, slot: int, source: int, to: int) -> Message:
         head = self.mail.heads[slot]
