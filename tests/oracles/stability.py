@@ -37,6 +37,14 @@ class Reference:
         self.stable = dict.fromkeys(self.ranks, (0,) * len(received[0]))
         self.done = dict.fromkeys(self.ranks, 0)
 
+    def begin(self, rank: int, number: int) -> Sent:
+        """The member's time has come to begin this round."""
+        raise NotImplementedError
+
+    def receive(self, rank: int, source: int, message: Wire) -> Sent:
+        """A message arrives."""
+        raise NotImplementedError
+
     def know(self, rank: int, number: int, stable: Numbers) -> None:
         self.stable[rank] = larger(self.stable[rank], stable)
         self.done[rank] = number

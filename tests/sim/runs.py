@@ -20,7 +20,8 @@ from cubecast.trace import Trace
 def run_to_end(scenario: Scenario, network: Network | None = None, budget: int = 1 << 20) -> tuple[int, Simulation]:
     """How the run ended, and its arrays."""
     simulation = build_simulation(scenario, network or network_of(scenario), tracing=False)
-    run = kernel.run_for(type(simulation.control), type(simulation.data))
+    states: tuple[type, ...] = (type(simulation.control), type(simulation.data))
+    run = kernel.run_for(*states)
     until_ns = round(scenario.until_ms * NS_PER_MS)
     status = kernel.PAUSED
     while status == kernel.PAUSED:
@@ -59,7 +60,8 @@ def leaks(simulation: Simulation) -> list[str]:
     mail, world = simulation.mail, simulation.world
     scalars = world.scalars[0]
     free = mail.free[: int(mail.counts[mailbox.FREE])]
-    packets, packet = [], int(scalars.packet_free)
+    packets: list[int] = []
+    packet = int(scalars.packet_free)
     while packet >= 0 and len(packets) <= int(scalars.packets_used):
         packets.append(packet)
         packet = int(world.packets[packet].next)

@@ -1,4 +1,7 @@
-"""CubeFullDist, line by line (cube §3.2, Fig 5; lossy form cube §3.5). Four members form a square: 0–1, 0–2, 1–3, 2–3."""
+"""CubeFullDist, line by line (cube §3.2, Fig 5; lossy form cube §3.5).
+
+Four members form a square: 0–1, 0–2, 1–3, 2–3.
+"""
 
 from __future__ import annotations
 
