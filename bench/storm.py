@@ -43,7 +43,7 @@ def run_ours(network_file: Path, members: int, bursts: int, *, measure: bool) ->
         protocol="storm", members=members, senders=1, network=network.name, routing="delay", measure=measure
     )
     simulation = build_simulation(scenario, network, tracing=False)
-    run = kernel.run_for(*_states(simulation.control, simulation.data))
+    run = kernel.run_for(*_states(simulation.control, simulation.data, simulation.failure))
     setup_s = time.perf_counter() - began
     began = time.perf_counter()
     status = run(*simulation, 1 << 62, 1 << 40)

@@ -51,6 +51,7 @@ DONE = 10
 
 CONTROL = 0
 DATA = 1
+FAILURE = 2
 
 NOBODY = -1
 EVERYONE = -2  # peer of the one send row of a tree multicast
@@ -73,7 +74,7 @@ class Event(IntEnum):
 
 
 EVENT_NAMES = tuple(event.name.lower() for event in Event)
-LAYER_NAMES = ("control", "data")
+LAYER_NAMES = ("control", "data", "failure")
 _NAMES = {"event": EVENT_NAMES, "layer": LAYER_NAMES}
 
 EVENT_DTYPE = np.dtype(

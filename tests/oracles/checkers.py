@@ -101,7 +101,7 @@ def members_not_done(rows: list[Row], members: int) -> list[int]:
 
 def counts(rows: list[Row], members: int) -> dict[str, Any]:
     said: dict[str, Any] = {}
-    for layer, prefix in ((0, ""), (1, "data_")):
+    for layer, prefix in ((0, ""), (1, "data_"), (2, "failure_")):
         sends = [row for row in rows if row["event"] == Event.SEND and row["layer"] == layer]
         copies = [row for row in sends for _ in range(members - 1 if row["peer"] == -2 else 1)]
         said[prefix + "messages"] = len(copies)

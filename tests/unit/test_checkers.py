@@ -396,7 +396,7 @@ def test_a_flood_of_violations_is_listed_in_part_and_counted_in_full() -> None:
         ({"event": Event.HOP, "link": -1}, "link"),
         ({"event": Event.DONE, "member": 0}, "round"),
         ({"event": Event.DROP, "size": -1}, "size"),
-        ({"event": Event.DROP, "layer": 2}, "layer"),
+        ({"event": Event.DROP, "layer": 3}, "layer"),
     ],
 )
 @pytest.mark.parametrize("checker", CHECKERS, ids=lambda checker: checker.NAME)

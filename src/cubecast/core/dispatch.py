@@ -11,6 +11,7 @@ Duties of the driver, for each local member (row):
 - `call_core(…, LEAVE, rank)` after it took a rank out of `group.members[row]`;
 - `call_core(…, JOIN, rank)` after it put a newcomer, which has begun by then, into `group.members[row]`;
 - `call_core(…, PUBLISH)`, for data cores, when the application multicasts;
+- `call_core(…, HEARD, rank)`, for failure detectors, when a data message came from `rank`;
 - after each call carry out the actions in `mail` in order, and empty it (`mail.clear_outbox`).
 """
 
@@ -26,6 +27,7 @@ _ON_TIMER: dict[type, Callable[..., Any]] = {}
 _ON_LEAVE: dict[type, Callable[..., Any]] = {}
 _ON_JOIN: dict[type, Callable[..., Any]] = {}
 _PUBLISH: dict[type, Callable[..., Any]] = {}
+_ON_HEARD: dict[type, Callable[..., Any]] = {}
 
 
 @pasted
@@ -58,14 +60,20 @@ def _no_publish(state, row, now_ns, mail):
     pass
 
 
+@pasted
+def _no_heard(state, row, now_ns, mail, rank):
+    pass
+
+
 def register(state: type, module: ModuleType | Any) -> None:
-    """Make the functions of `module` (those it has of the six) the handlers of `state`."""
+    """Make the functions of `module` (those it has) the handlers of `state`."""
     _START[state] = getattr(module, "start", _no_start)
     _RECEIVE[state] = getattr(module, "receive", _no_receive)
     _ON_TIMER[state] = getattr(module, "on_timer", _no_timer)
     _ON_LEAVE[state] = getattr(module, "on_leave", _no_leave)
     _ON_JOIN[state] = getattr(module, "on_join", _no_join)
     _PUBLISH[state] = getattr(module, "publish", _no_publish)
+    _ON_HEARD[state] = getattr(module, "on_heard", _no_heard)
 
 
 @chosen_by_state(_START)
@@ -98,8 +106,13 @@ def _publish(state, row, now_ns, mail):
     """The application multicasts one data message."""
 
 
+@chosen_by_state(_ON_HEARD)
+def _on_heard(state, row, now_ns, mail, rank):
+    """A data message came from `rank`: it is alive."""
+
+
 # What a core is called for.
-RECEIVE, START, TIMER, LEAVE, PUBLISH, JOIN = range(6)
+RECEIVE, START, TIMER, LEAVE, PUBLISH, JOIN, HEARD = range(7)
 
 
 @pasted
@@ -115,5 +128,7 @@ def call_core(state, row, now_ns, mail, what, a, b):
         _on_leave(state, row, now_ns, mail, a)
     elif what == JOIN:
         _on_join(state, row, now_ns, mail, a)
+    elif what == HEARD:
+        _on_heard(state, row, now_ns, mail, a)
     else:
         _publish(state, row, now_ns, mail)

@@ -10,7 +10,7 @@ a live member) carries the actions out after each call and then empties the outb
 | field   | shape           | meaning                                                                          |
 |---------|-----------------|----------------------------------------------------------------------------------|
 | heads   | slots           | kind, round, iteration, source, size …, one record a message                     |
-| layers  | slots           | CONTROL or DATA: whose message it is                                             |
+| layers  | slots           | CONTROL, DATA or FAILURE: whose message it is                                    |
 | numbers | slots × width   | the arrays a message carries (R, M or S), sequence numbers                       |
 | bits    | slots × words   | the heard-from bitmap a message carries                                          |
 | actions | room            | the outbox                                                                       |
@@ -53,7 +53,7 @@ HEAD = np.dtype(
 ACTION = np.dtype([(name, np.int64) for name in ("what", "slot", "a", "b", "delay_ns")])
 
 # What an action asks for.
-SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND, HELD_BACK = range(8)
+SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND, HELD_BACK, SUSPECT, RELEASED = range(10)
 
 # Places in `counts`.
 WAITING, DRAFTED, FREE, USED, OVERFLOW = range(5)
@@ -62,7 +62,9 @@ WAITING, DRAFTED, FREE, USED, OVERFLOW = range(5)
 POOL_FULL, BUFFER_FULL = 1, 2
 
 # Layers of a member's stack: whose message or timer it is.
-CONTROL, DATA = 0, 1
+CONTROL, DATA, FAILURE = 0, 1, 2
+
+PAYLOAD = 0  # the kind of a message of a data layer that carries a message of the application
 
 
 class Mail(NamedTuple):
@@ -206,3 +208,15 @@ def deliver(mail, sender, sequence):
 def hold_back(mail, count):
     """Say how many messages this member has received and not yet delivered: its delivery queue (MODELS §9)."""
     act(mail, HELD_BACK, 0, count, 0, 0)
+
+
+@internal
+def suspect(mail, rank):
+    """Say that a member has failed: this member counts on it no more."""
+    act(mail, SUSPECT, 0, rank, 0, 0)
+
+
+@internal
+def released(mail):
+    """Say that a data layer found more messages to be stable; `group.stable` holds what is known."""
+    act(mail, RELEASED, 0, 0, 0, 0)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cubecast.core import dispatch
-from cubecast.core.broadcast import nak, plumtree, rasm, silent
+from cubecast.core.broadcast import plumtree, rasm
 from cubecast.core.causal import overlay, timestamp
 from cubecast.core.group import Group
 from cubecast.core.overlays import Overlay, hypercube, tree_parents
@@ -140,9 +140,7 @@ def paper_tree_degree(members: int) -> int:
 
 
 def _build_coord(group: Group, setup: Setup) -> coord.CoordState:
-    return coord.new_state(
-        group, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns, repeat_acks=setup.repeat_acks
-    )
+    return coord.new_state(group, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns, repeat_acks=setup.repeat_acks)
 
 
 def _build_full_dist(group: Group, setup: Setup) -> full_dist.FullDistState:
@@ -174,9 +172,7 @@ def _build_gossip(group: Group, setup: Setup) -> gossip.GossipState:
 
 
 def _build_s_coord(group: Group, setup: Setup) -> s_coord.SCoordState:
-    return s_coord.new_state(
-        group, parents=setup.logical_tree(), delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns
-    )
+    return s_coord.new_state(group, parents=setup.logical_tree(), delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns)
 
 
 def _build_s_train(group: Group, setup: Setup) -> s_train.STrainState:
@@ -247,9 +243,6 @@ def _build_plumtree(group: Group, setup: Setup) -> plumtree.PlumtreeState:
 def _build_rasm(group: Group, setup: Setup) -> rasm.RasmState:
     return rasm.new_state(group, *_neighbours(setup), payload_bytes=setup.payload_bytes, quota=setup.quota)
 
-
-dispatch.register(silent.SilentState, silent)
-dispatch.register(nak.NakState, nak)
 
 add_protocol(
     Protocol(

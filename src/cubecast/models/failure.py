@@ -87,3 +87,17 @@ def _threshold(members: int, p_mistake: float, subset: int, arrival: float, cras
     micro_steps = chain.micro_steps_for(p_mistake)
     threshold = math.ceil(micro_steps / members)
     return threshold, micro_steps, chain.incomplete(threshold * members)
+
+
+def misses_allowed(*, members: int, p_mistake: float, arrival: float) -> int:
+    """How many heartbeats (or answers to polls) in a row may be missed before a member is suspected.
+
+    The chance that some member misses k in a row of some other is at most n·(n − 1)·(1 − arrival)^k. One more step is
+    allowed because the sender's steps and the receiver's are not in phase, and one because delays vary.
+    """
+    require_probability("p_mistake", p_mistake, zero=False, one=False)
+    require_probability("arrival", arrival, zero=False, one=True)
+    if arrival == 1:
+        return 3
+    lost_in_a_row = math.log(p_mistake / (members * (members - 1))) / math.log1p(-arrival)
+    return max(1, math.ceil(lost_in_a_row)) + 2

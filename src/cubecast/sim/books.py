@@ -10,6 +10,7 @@
 | first_ns      | m × messages | when the first member knew it stable                                              |
 | last_ns       | m × messages | when the last member so far knew it stable                                        |
 | known_by      | m × messages | how many members know it stable                                                   |
+| held_series   | samples or 1 | unstable data messages in all buffers, at equal intervals                         |
 | totals        | 1            | messages, bytes, who is up, what is left to do                                    |
 
 No round beyond the wanted ones begins unless data flows. The run is finished when every member that is up has done
@@ -43,6 +44,15 @@ MEMBER = np.dtype(
         ("complete", np.int64),  # has nothing left to do
         ("held", np.int64),
         ("side", np.int64),  # of a partition
+        ("parked", np.int64),  # does a round wait for its buffer (guo ch. 6)? With which timer, and Δ:
+        ("parked_timer", np.int64),
+        ("parked_tag", np.int64),
+        ("parked_ns", np.int64),
+        ("blocked_ns", np.int64),  # since when it cannot send, −1 when it can
+        ("down_ns", np.int64),  # when it last went down
+        ("wrongly", np.int64),  # did it leave, or was it put out, while it was up?
+        ("excluded_first_ns", np.int64),  # when the first member took it out of its membership, −1 before
+        ("excluded_last_ns", np.int64),
     ]
 )
 TOTALS = np.dtype(
@@ -71,6 +81,21 @@ TOTALS = np.dtype(
             "waiting_sum",  # messages held back from delivery, sampled at every receive that tells
             "waiting_samples",
             "waiting_max",
+            "overhead_messages",  # of the data layer that carry no message of the application
+            "overhead_bytes",
+            "triggered",  # do rounds wait for buffers?
+            "trigger_level",  # X
+            "buffer_room",  # g, 0 = any number
+            "senders_left",  # with messages still to send
+            "overflows",
+            "blocked_sum_ns",
+            "input_overflows",
+            "samples",  # of `held_series`
+            "failure_messages",
+            "failure_bytes",
+            "false_suspicions",
+            "detecting",  # does a failure-detection core run?
+            "lasting",  # must the run go on although every member is complete?
         )
     ]
 )
@@ -87,21 +112,30 @@ class Books(NamedTuple):
     first_ns: np.ndarray
     last_ns: np.ndarray
     known_by: np.ndarray
+    held_series: np.ndarray
     totals: np.recarray
 
 
 def new_books(
-    *, members: int, senders: int, rounds_wanted: int, rounds_room: int, data_wanted: int, data_interval_ns: int
+    *,
+    members: int,
+    senders: int,
+    rounds_wanted: int,
+    rounds_room: int,
+    data_wanted: int,
+    data_interval_ns: int,
+    samples: int,
 ) -> Books:
     """Empty books; every member is up."""
     people = np.zeros(members, MEMBER).view(np.recarray)
     people.up = 1
-    people.recover_ns = -1
+    people.recover_ns = people.blocked_ns = people.excluded_first_ns = people.excluded_last_ns = -1
     totals = np.zeros(1, TOTALS).view(np.recarray)
     totals[0].rounds_wanted = rounds_wanted
     totals[0].data_wanted = data_wanted
     totals[0].data_interval_ns = data_interval_ns
     totals[0].up = members
+    totals[0].senders_left = senders
     totals[0].oldest_open = 1
     rounds = np.zeros(rounds_room, ROUND).view(np.recarray)
     for name in ("begun_ns", "first_ns", "last_ns"):
@@ -116,6 +150,7 @@ def new_books(
         first_ns=np.full(history, -1, np.int64),
         last_ns=np.full(history, -1, np.int64),
         known_by=np.zeros(history, np.int32),
+        held_series=np.zeros(max(samples, 1), np.int64),
         totals=totals,
     )
 
@@ -231,7 +266,7 @@ def _is_complete(books, group, member):
 @internal
 def finish_if_all_complete(books):
     """The run is over once every member that is up is complete."""
-    if books.totals[0].complete >= books.totals[0].up and books.totals[0].finished == 0:
+    if books.totals[0].complete >= books.totals[0].up and books.totals[0].lasting == 0:
         books.totals[0].finished = 1
 
 
@@ -240,6 +275,7 @@ def note_down(world, books, member, now_ns):
     """A member went down: nobody counts on it any more."""
     record_fact(world, tracing.CRASH, now_ns, member, -1, -1, -1, 0)
     books.members[member].up = 0
+    books.members[member].down_ns = now_ns
     books.totals[0].up -= 1
     if books.members[member].complete == 1:
         books.members[member].complete = 0
@@ -297,5 +333,33 @@ def bring_up_to_date(world, books, group, member, now_ns):
 def note_evicted(books, group, member):
     """Nothing of a member that will never come back is waited for."""
     books.members[member].evicted = 1
+    if member < books.published.shape[0] and books.published[member] < books.totals[0].data_wanted:
+        books.totals[0].senders_left -= 1
     for other in range(books.members.shape[0]):
         update_complete(books, group, other)
+
+
+@internal
+def note_suspected(world, books, group, member, now_ns):
+    """Somebody's failure detector gives up on a member: it is out for good, and if it was up it stops here."""
+    if books.members[member].up == 1:
+        books.members[member].wrongly = 1
+        books.totals[0].false_suspicions += 1
+        note_down(world, books, member, now_ns)
+    if books.members[member].evicted == 0:
+        note_evicted(books, group, member)
+
+
+@internal
+def note_excluded(books, member, now_ns):
+    """Somebody took a member out of its membership."""
+    if books.members[member].excluded_first_ns < 0:
+        books.members[member].excluded_first_ns = now_ns
+    books.members[member].excluded_last_ns = now_ns
+
+
+@internal
+def note_released(world, books, group, member, now_ns):
+    """The data layer of a member found messages to be stable, outside any round."""
+    _look_at_stable(world, books, group, member, -1, now_ns)
+    update_complete(books, group, member)

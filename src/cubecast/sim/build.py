@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cubecast.core.bits import words_for
-from cubecast.core.broadcast import nak, silent
+from cubecast.core.broadcast import silent
 from cubecast.core.group import Group, new_group
+from cubecast.core.layers import LayerSetup, transport_named
 from cubecast.core.mail import Mail, new_mail
 from cubecast.core.overlays import Overlay
 from cubecast.core.random import new_stream, uniform
@@ -19,6 +21,7 @@ from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes, find_routes
 from cubecast.sim import kernel
 from cubecast.sim.books import Books, new_books
+from cubecast.sim.detectors import build_detector, detector_numbers
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.neighbourhood import estimated_link_failure
@@ -52,6 +55,7 @@ class Simulation(NamedTuple):
     group: Group
     control: Any
     data: Any
+    failure: Any
     faults: Faults
     call: NDArray[np.int64]
 
@@ -85,8 +89,9 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     data_room = m * scenario.messages if protocol.carries_data else 0
     newcomers = [rank for join in scenario.joins for rank in join.members]
     group = _first_group(scenario, newcomers)
+    routes = _routes(scenario, network)
     simulation = Simulation(
-        world=build_world(scenario, network, tracing=tracing),
+        world=build_world(scenario, network, routes, tracing=tracing),
         books=new_books(
             members=n,
             senders=m,
@@ -94,16 +99,18 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
             rounds_room=max(ROUNDS_ROOM, 2 * scenario.rounds),
             data_wanted=scenario.messages,
             data_interval_ns=round(1e9 / scenario.rate),
+            samples=_samples(scenario),
         ),
         mail=new_mail(
             slots=32 * n + 65_536 + min(n * data_room, FLOODED_MAX),
-            width=max(protocol.numbers(setup), 1),
+            width=max(protocol.numbers(setup), detector_numbers(scenario), 1),
             words=words_for(n),
             room=8 * n + 4096 + 2 * data_room,
         ),
         group=group,
         control=silent.SilentState(group=group) if protocol.carries_data else protocol.build(group, setup),
-        data=protocol.build(group, setup) if protocol.carries_data else _build_data(scenario, group),
+        data=protocol.build(group, setup) if protocol.carries_data else _build_data(scenario, group, network),
+        failure=build_detector(scenario, group, network, routes),
         faults=new_faults(
             members=n,
             crashes=scenario.crashes,
@@ -118,6 +125,11 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     simulation.books.totals.up -= len(newcomers)
     for join in scenario.joins:
         simulation.books.members.recover_ns[list(join.members)] = join.at_ns
+    totals = simulation.books.totals[0]
+    totals.detecting = scenario.detects
+    totals.triggered = scenario.trigger == "buffer"
+    totals.trigger_level = scenario.trigger_messages
+    totals.buffer_room = scenario.buffer_messages
     _schedule_all(scenario, simulation)
     return simulation
 
@@ -134,12 +146,23 @@ def _first_group(scenario: Scenario, newcomers: list[int]) -> Group:
     return group
 
 
-def _build_data(scenario: Scenario, group: Group) -> Any:
+def _build_data(scenario: Scenario, group: Group, network: Network) -> Any:
     if scenario.messages == 0:
         return silent.SilentState(group=group)
-    return nak.new_state(
-        group, members=scenario.members, payload_bytes=scenario.payload_bytes, nak_ns=scenario.repeat_ns
+    setup = LayerSetup(
+        members=scenario.members,
+        seed=scenario.seed,
+        payload_bytes=scenario.payload_bytes,
+        repeat_ns=scenario.repeat_ns,
+        wait_ns=scenario.repeat_ns // 4 if scenario.reorder > 0 or network.one_hop is not None else 0,
+        again_all=scenario.repair == "multicast",
+        tree_degree=scenario.degree,
     )
+    return transport_named(scenario.transport).build(group, setup)
+
+
+def _samples(scenario: Scenario) -> int:
+    return math.ceil(scenario.until_ms / scenario.series_ms) + 1 if scenario.series_ms > 0 else 0
 
 
 def _neighbours(network: Network) -> Overlay | None:
@@ -193,17 +216,21 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
     for rank in range(scenario.members):
         if rank not in newcomers:
             schedule(world, 0, kernel.BEGIN, rank, 0, 0)
+    if scenario.series_ms > 0:
+        schedule(world, 0, kernel.SAMPLE, 0, round(scenario.series_ms * NS_PER_MS), 0)
+    if scenario.least_ms > 0:
+        simulation.books.totals[0].lasting = 1
+        schedule(world, round(scenario.least_ms * NS_PER_MS), kernel.LASTED, 0, 0, 0)
     if scenario.messages > 0:
         phases = new_stream(scenario.seed, "phases")
         for rank in range(scenario.sender_count):
             schedule(world, int(uniform(phases) * 1e9 / scenario.rate), kernel.SEND_DATA, rank, 0, 0)
 
 
-def build_world(scenario: Scenario, network: Network, *, tracing: bool) -> World:
+def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing: bool) -> World:
     """The network as arrays, with nothing on its links."""
     if network.one_hop is not None and scenario.multicast == "tree":
         raise LocalProtocolError(f"multicast = tree on network {network.name}: it has no links, choose copies")
-    routes = _routes(scenario, network)
     lines = network.links + (network.nodes if network.costs is not None else 0)
     packets = scenario.packets_max
     member_at = np.full(network.nodes, -1, np.int32)

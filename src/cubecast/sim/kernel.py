@@ -12,6 +12,11 @@ evicted: it never comes back, and every other member takes it out of its members
 A newcomer (guo §3.2) begins with everything that anybody holds, from a late-join handler; the others take it into their
 membership within the same spread. Then the handler brings it up to date once more, and from there on it counts: a
 result reached without it rests on what some member held before that, so the newcomer holds it too.
+Instead of that delay and that spread a *core* may detect failures (`core/failure`), as a third layer of every member's
+stack. Its `suspect` takes a rank out of the membership of the member that says so. The first such word puts the
+suspect out of the group for good. If it was up, that was a false suspicion: it stops there and then, as if fenced off
+(a crash row in the trace), so that nobody calls stable what a member lacks that others still count. The others hear
+nothing more of it, and their own detectors find out in their own time.
 """
 
 from collections.abc import Callable
@@ -23,29 +28,42 @@ from cubecast import trace as tracing
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
 from cubecast.core.compiled import compiled_for, internal
-from cubecast.core.dispatch import JOIN, LEAVE, PUBLISH, RECEIVE, START, TIMER, call_core
+from cubecast.core.dispatch import HEARD, JOIN, LEAVE, PUBLISH, RECEIVE, START, TIMER, call_core
 from cubecast.core.mail import clear_outbox
 from cubecast.core.random import uniform
 from cubecast.sim.books import (
     bring_up_to_date,
+    finish_if_all_complete,
     note_delivered,
     note_down,
     note_evicted,
+    note_excluded,
     note_held_back,
     note_joined,
+    note_released,
     note_round_begun,
     note_round_done,
+    note_suspected,
     note_up,
 )
 from cubecast.sim.events import remove_first_event, schedule
 from cubecast.sim.links import PACKET_ARRIVES, advance, enter_processor, free_packet, lose, pass_node, sample_load
 from cubecast.sim.record import record, record_fact
 from cubecast.sim.transmit import transmit, transmit_to_all
+from cubecast.sim.trigger import (
+    has_no_room,
+    holds_round_back,
+    is_full_enough,
+    may_go_on,
+    note_blocked,
+    note_input,
+)
 from cubecast.sim.world import CORE_FULL, MAIL_FULL
 
 # Events besides PACKET_ARRIVES.
 BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLIT = range(1, 11)
 ENTER, INCLUDE, COUNTS = range(11, 14)
+WAKE_FAILURE, LASTED, SAMPLE = range(14, 17)
 
 # What `call` says: which core to call, and with what.
 LAYER, WHAT, MEMBER, A, B, NOW_NS, PACKET = range(7)
@@ -56,7 +74,7 @@ PAUSED, FINISHED, STUCK, OUT_OF_TIME, FAILED, CALL = range(6)
 _FOREVER = np.int64(1) << 62
 
 
-def run(world, books, mail, group, control, data, faults, call, until_ns, budget):
+def run(world, books, mail, group, control, data, failure, faults, call, until_ns, budget):
     """Go on for at most `budget` calls of a core. Plain here: `run_for` compiles it for given states."""
     for _ in range(budget):
         status = step(world, books, mail, group, faults, call, until_ns, budget)
@@ -64,8 +82,10 @@ def run(world, books, mail, group, control, data, faults, call, until_ns, budget
             return status
         if call[LAYER] == mailbox.CONTROL:
             call_core(control, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
-        else:
+        elif call[LAYER] == mailbox.DATA:
             call_core(data, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
+        else:
+            call_core(failure, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
     return PAUSED
 
 
@@ -115,12 +135,20 @@ def _set_call(call, layer, what, member, a, b, now_ns):
 
 @internal
 def _finish_call(world, books, mail, group, call):
-    """Do what the core asked for; returns whether the same event concerns the other layer too."""
+    """Do what the core asked for; returns whether the same event concerns another layer too."""
     _carry_out(world, books, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
+    detecting = books.totals[0].detecting == 1
     if call[WHAT] == RECEIVE:
+        source = mail.heads[call[A]].source
         free_packet(world, mail, call[PACKET])
+        if detecting and call[LAYER] == mailbox.DATA:
+            _set_call(call, mailbox.FAILURE, HEARD, call[MEMBER], source, 0, call[NOW_NS])
+            return True
     elif (call[WHAT] == START or call[WHAT] == LEAVE or call[WHAT] == JOIN) and call[LAYER] == mailbox.DATA:
         call[LAYER] = mailbox.CONTROL
+        return True
+    elif detecting and (call[WHAT] == START or call[WHAT] == LEAVE) and call[LAYER] == mailbox.CONTROL:
+        call[LAYER] = mailbox.FAILURE
         return True
     call[WHAT] = -1
     return False
@@ -151,8 +179,20 @@ def _next_event(world, books, mail, group, faults, call):
         _enter_group(world, books, group, faults, member, now_ns)
         _set_call(call, mailbox.DATA, START, member, a, b, now_ns)
         return True
+    if what == LASTED:
+        books.totals[0].lasting = 0
+        finish_if_all_complete(books)
+        return False
+    if what == SAMPLE:
+        _sample_buffers(world, books, a, now_ns)
+        return False
     if books.members[member].up == 0:
         _postpone(world, books, what, member, a, b)
+        return False
+    if what == SEND_DATA and has_no_room(books, group, member):
+        note_blocked(books, member, now_ns)
+        return False
+    if what == EXCLUDE and not bits.contains(group.members[member], a):
         return False
     if what == INCLUDE and books.members[a].evicted == 1:
         return False
@@ -167,11 +207,14 @@ def _wake(world, books, group, call, what, member, a, b, now_ns):
         _set_call(call, mailbox.CONTROL, TIMER, member, a, b, now_ns)
     elif what == WAKE_DATA:
         _set_call(call, mailbox.DATA, TIMER, member, a, b, now_ns)
+    elif what == WAKE_FAILURE:
+        _set_call(call, mailbox.FAILURE, TIMER, member, a, b, now_ns)
     elif what == BEGIN:
         _set_call(call, mailbox.DATA, START, member, a, b, now_ns)
     elif what == EXCLUDE:
         bits.discard(group.members[member], a)
         record_fact(world, tracing.EXCLUDE, now_ns, member, a, -1, -1, 0)
+        note_excluded(books, a, now_ns)
         _set_call(call, mailbox.DATA, LEAVE, member, a, b, now_ns)
     elif what == INCLUDE:
         bits.add(group.members[member], a)
@@ -189,6 +232,9 @@ def _note_published(world, books, member, now_ns):
     books.sent_ns[member, sequence] = now_ns
     if sequence < books.totals[0].data_wanted:
         schedule(world, now_ns + books.totals[0].data_interval_ns, SEND_DATA, member, 0, 0)
+        return
+    books.totals[0].senders_left -= 1
+    _let_rounds_go(world, books, now_ns)
 
 
 @internal
@@ -204,12 +250,14 @@ def _fault(world, books, group, faults, what, member, a, now_ns):
     if what == CRASH and up:
         books.members[member].recover_ns = faults.recover_ns[a]
         note_down(world, books, member, now_ns)
-        schedule(world, now_ns + faults.detect_ns, EVICT, member, 0, 0)
+        if books.totals[0].detecting == 0:
+            schedule(world, now_ns + faults.detect_ns, EVICT, member, 0, 0)
     elif what == RECOVER and not up and books.members[member].evicted == 0:
         note_up(world, books, group, member, now_ns)
     elif what == EVICT and not up:
         _evict(world, books, group, faults, member, now_ns)
     elif what == SUSPECT and up:
+        books.members[member].wrongly = 1
         note_down(world, books, member, now_ns)
         _evict(world, books, group, faults, member, now_ns)
     elif what == SPLIT:
@@ -223,6 +271,7 @@ def _evict(world, books, group, faults, member, now_ns):
     if books.members[member].evicted == 1:
         return
     note_evicted(books, group, member)
+    _let_rounds_go(world, books, now_ns)
     for other in range(books.members.shape[0]):
         if other != member and books.members[other].evicted == 0:
             late_ns = np.int64(uniform(faults.random) * faults.spread_ns)
@@ -290,19 +339,89 @@ def _carry_out(world, books, mail, group, member, layer, now_ns):
         elif action.what == mailbox.MULTICAST:
             transmit_to_all(world, books, mail, action.slot, member, layer, now_ns)
         elif action.what == mailbox.TIMER:
-            what = WAKE if layer == mailbox.CONTROL else WAKE_DATA
-            schedule(world, now_ns + action.delay_ns, what, member, a, action.b)
+            _schedule_wake(world, layer, member, a, action.b, now_ns + action.delay_ns)
         elif action.what == mailbox.NEXT_ROUND:
             if action.b < books.totals[0].rounds_wanted or books.totals[0].data_wanted > 0:
-                schedule(world, now_ns + action.delay_ns, WAKE, member, a, action.b)
+                _wait_for_round(world, books, group, member, a, action.b, action.delay_ns)
         elif action.what == mailbox.ROUND_BEGUN:
             note_round_begun(world, books, member, a, now_ns)
         elif action.what == mailbox.ROUND_DONE:
             note_round_done(world, books, group, member, a, now_ns)
+            _go_on_sending(world, books, group, member, now_ns)
+        elif action.what == mailbox.RELEASED:
+            note_released(world, books, group, member, now_ns)
+            _go_on_sending(world, books, group, member, now_ns)
+        elif action.what == mailbox.SUSPECT:
+            _suspect(world, books, group, member, a, now_ns)
         elif action.what == mailbox.DELIVER:
             note_delivered(world, books, member, a, action.b, now_ns)
+            note_input(books, group, member, a)
+            if books.members[member].parked == 1 and is_full_enough(books, group, member, a):
+                _let_round_begin(world, books, member, now_ns)
         else:
             note_held_back(books, a)
     clear_outbox(mail)
     if mail.counts[mailbox.OVERFLOW] != 0:
         world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL
+
+
+@internal
+def _schedule_wake(world, layer, member, timer, tag, time_ns):
+    """A timer of one of the three layers."""
+    what = WAKE
+    if layer == mailbox.DATA:
+        what = WAKE_DATA
+    elif layer == mailbox.FAILURE:
+        what = WAKE_FAILURE
+    schedule(world, time_ns, what, member, timer, tag)
+
+
+@internal
+def _suspect(world, books, group, member, rank, now_ns):
+    """The detector of `member` gives up on `rank`, which leaves its membership before anything else happens to it."""
+    if bits.contains(group.members[member], rank):
+        note_suspected(world, books, group, rank, now_ns)
+        _let_rounds_go(world, books, now_ns)
+        schedule(world, now_ns, EXCLUDE, member, rank, 0)
+
+
+@internal
+def _wait_for_round(world, books, group, member, timer, tag, delay_ns):
+    """Δ after the last round, or when the buffers are full enough: at once when they are already."""
+    now_ns = world.scalars[0].now_ns
+    if books.totals[0].triggered == 0 or books.totals[0].senders_left == 0:
+        schedule(world, now_ns + delay_ns, WAKE, member, timer, tag)
+    elif not holds_round_back(books, group, member, timer, tag, delay_ns):
+        schedule(world, now_ns, WAKE, member, timer, tag)
+
+
+@internal
+def _let_round_begin(world, books, member, time_ns):
+    books.members[member].parked = 0
+    schedule(world, time_ns, WAKE, member, books.members[member].parked_timer, books.members[member].parked_tag)
+
+
+@internal
+def _let_rounds_go(world, books, now_ns):
+    """Nobody will send any more: rounds that wait for a fuller buffer begin Δ from now."""
+    if books.totals[0].senders_left == 0:
+        for member in range(books.members.shape[0]):
+            if books.members[member].parked == 1:
+                _let_round_begin(world, books, member, now_ns + books.members[member].parked_ns)
+
+
+@internal
+def _go_on_sending(world, books, group, member, now_ns):
+    """A sender that was held back has room again."""
+    if may_go_on(books, group, member, now_ns):
+        schedule(world, now_ns, SEND_DATA, member, 0, 0)
+
+
+@internal
+def _sample_buffers(world, books, interval_ns, now_ns):
+    """One more point of the time series of what the buffers hold."""
+    place = books.totals[0].samples
+    if place < books.held_series.shape[0]:
+        books.held_series[place] = world.scalars[0].held
+        books.totals[0].samples = place + 1
+        schedule(world, now_ns + interval_ns, SAMPLE, 0, interval_ns, 0)

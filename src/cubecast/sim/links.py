@@ -10,7 +10,7 @@ import numpy as np
 
 from cubecast import trace as tracing
 from cubecast.core.compiled import internal
-from cubecast.core.mail import DATA, release
+from cubecast.core.mail import CONTROL, DATA, release
 from cubecast.core.random import uniform
 from cubecast.sim.events import schedule, sift_down, sift_up
 from cubecast.sim.record import record
@@ -194,10 +194,18 @@ def enter_wire(world, mail, link, packet, now_ns):
     if not enter_link(world, link, packet, now_ns, busy_ns):
         lose(world, mail, packet, link, now_ns)
         return
-    if mail.layers[world.packets[packet].message] == DATA:
-        world.scalars[0].data_hops += 1
+    count_hop(world.scalars, mail.layers[world.packets[packet].message])
+
+
+@internal
+def count_hop(scalars, layer):
+    """A message of this layer crossed a link."""
+    if layer == CONTROL:
+        scalars[0].hops += 1
+    elif layer == DATA:
+        scalars[0].data_hops += 1
     else:
-        world.scalars[0].hops += 1
+        scalars[0].failure_hops += 1
 
 
 @internal

@@ -6,7 +6,6 @@ columns.
 
 from cubecast import trace as tracing
 from cubecast.core.compiled import internal
-from cubecast.core.mail import DATA
 from cubecast.sim.world import TRACE_FULL
 
 
@@ -21,7 +20,7 @@ def record(world, mail, event, time_ns, packet, member, peer, link):
     row.message = world.numbers[packet]
     row.size = world.packets[packet].size_bytes
     row.round = head.round_number
-    row.layer = tracing.DATA if mail.layers[slot] == DATA else tracing.CONTROL
+    row.layer = mail.layers[slot]  # numbered alike in the mail and in the trace
     row.link = link
     row.sender = head.sender
     row.sequence = head.sequence

@@ -60,12 +60,35 @@ class Result:
     delivery_queue_mean: float
     """Messages received and not yet delivered at a member, sampled at every receive."""
     delivery_queue_max: int
+    overhead_messages: int
+    """Those of the data messages that carry no payload: NAKs, ACKs, reports, announcements."""
+    overhead_bytes: int
+    duplicates: int
+    """Data messages received that the receiver held already."""
     tts_first_ms: float | None
     """From the multicast of a data message until the first member knew it stable, on average."""
     tts_last_ms: float | None
     buffer_mean: float | None
     """Unstable data messages a member holds, on average over members and time."""
     buffer_max: int | None
+    buffer_series: tuple[float, ...]
+    """The same mean over the members, every `series_ms`; empty when that is 0."""
+    overflows: int
+    """Messages that a sender had to hold back because its buffer was full."""
+    blocked_ms: float
+    """For how long, summed over the senders."""
+    input_overflows: int
+    """Deliveries beyond the room of an input buffer (they are kept all the same)."""
+    failure_messages: int
+    """Logical sends of the failure detectors."""
+    failure_hops: int
+    failure_bytes: int
+    failure_bytes_per_member_s: float
+    detect_first_ms: float | None
+    """From a crash until the first member took the crashed one out of its membership, on average over crashes."""
+    detect_last_ms: float | None
+    false_suspicions: int
+    """Members put out of the group although they were up."""
     simulated_ms: float
     packet_hops_per_second: float
     wall_seconds: float
@@ -81,7 +104,7 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
     scalars = simulation.world.scalars[0]
     totals = simulation.books.totals[0]
     rounds = _rounds(simulation)
-    hops = int(scalars.hops + scalars.data_hops)
+    hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
     return Result(
         protocol=scenario.protocol,
         members=scenario.members,
@@ -109,10 +132,24 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
         delay_max_ms=float(totals.delay_max_ns) / NS_PER_MS if totals.delays else None,
         delivery_queue_mean=_ratio(totals.waiting_sum, totals.waiting_samples),
         delivery_queue_max=int(totals.waiting_max),
+        overhead_messages=int(totals.overhead_messages),
+        overhead_bytes=int(totals.overhead_bytes),
+        duplicates=_duplicates(simulation),
         tts_first_ms=_time_to_stable(simulation, simulation.books.first_ns),
         tts_last_ms=_time_to_stable(simulation, simulation.books.last_ns),
         buffer_mean=_buffer_mean(scenario, simulation),
         buffer_max=int(totals.held_max) if _frees_buffers(scenario) else None,
+        buffer_series=_buffer_series(scenario, simulation),
+        overflows=int(totals.overflows),
+        blocked_ms=float(totals.blocked_sum_ns) / NS_PER_MS,
+        input_overflows=int(totals.input_overflows),
+        failure_messages=int(totals.failure_messages),
+        failure_hops=int(scalars.failure_hops),
+        failure_bytes=int(totals.failure_bytes),
+        failure_bytes_per_member_s=_ratio(totals.failure_bytes * 1e9 / scenario.members, scalars.now_ns),
+        detect_first_ms=_detection_ms(simulation, "excluded_first_ns"),
+        detect_last_ms=_detection_ms(simulation, "excluded_last_ns"),
+        false_suspicions=int(totals.false_suspicions),
         simulated_ms=float(scalars.now_ns) / NS_PER_MS,
         packet_hops_per_second=hops / wall_seconds if wall_seconds > 0 else 0.0,
         wall_seconds=wall_seconds,
@@ -141,7 +178,7 @@ def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
 
 
-def _ratio(total: int, count: int) -> float:
+def _ratio(total: float, count: int) -> float:
     return float(total) / float(count) if count else 0.0
 
 
@@ -176,3 +213,20 @@ def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:
     senders_up = np.flatnonzero(up[: scenario.sender_count])
     same = bool((received == received[:1]).all())
     return same and bool((received[:, senders_up] >= scenario.messages).all())
+
+
+def _detection_ms(simulation: Simulation, when: str) -> float | None:
+    """Mean over the members that went down and were taken out for it."""
+    people = simulation.books.members
+    found = people[(people.up == 0) & (people.wrongly == 0) & (people.excluded_first_ns >= 0)]
+    return float((found[when] - found.down_ns).mean()) / NS_PER_MS if len(found) else None
+
+
+def _duplicates(simulation: Simulation) -> int:
+    window = getattr(simulation.data, "window", None)
+    return 0 if window is None else int(window.duplicates.sum())
+
+
+def _buffer_series(scenario: Scenario, simulation: Simulation) -> tuple[float, ...]:
+    held = simulation.books.held_series[: int(simulation.books.totals[0].samples)]
+    return tuple((held / scenario.members).tolist())

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from cubecast.core.layers import detector_named, transport_named
 from cubecast.core.registry import paper_tree_degree, protocol_named
 from cubecast.errors import LocalProtocolError
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members
@@ -15,6 +16,7 @@ PAPER_SENDERS = 50  # cube §4.1: in groups above 50 members, 50 send
 NS_PER_MS = 1_000_000
 TIME_MS_MAX = TIME_NS_MAX / NS_PER_MS
 ROUNDS_MAX = 1_000_000
+SAMPLES_MAX = 1_000_000
 SEED_MAX = (1 << 64) - 1  # the random streams take a 64-bit key
 SIZE_MAX = (1 << 31) - 1  # sequence numbers and sizes are 32-bit in messages and traces
 REPEAT_NS = 20 * NS_PER_MS
@@ -37,6 +39,14 @@ class Scenario:
     rounds: int = 1
     delta_ms: float | None = None
     """Δ: how long after a round the next one begins. Default: 10 ms, on the WAN tree about as long as a round."""
+    trigger: Literal["delta", "buffer"] = "delta"
+    """A round begins Δ after the last, or when `trigger_messages` of one sender are not stable (guo ch. 6)."""
+    trigger_messages: int = 0
+    """X, for the trigger "buffer"; 0: a round follows the other at once."""
+    buffer_messages: int = 0
+    """g: messages of its own that a sender keeps until they are stable; then it stops sending. 0: any number."""
+    series_ms: float = 0.0
+    """Record what the buffers hold at such intervals; 0: not."""
     repeat_ms: float | None = None
     """After how long an unanswered message is repeated. Default: never; where messages can be lost 20 ms, or about as
     long as a round where that is longer."""
@@ -79,6 +89,15 @@ class Scenario:
     detect_ms: float = 10.0
     """How long a member must be down before the failure detectors report it."""
     detect_spread_ms: float = 1.0
+    detector: str = "model"
+    """`model`: failures are reported after `detect_ms`. Or the core that detects them: heartbeat, polling, gossip."""
+    detector_step_ms: float = 100.0
+    detector_subset: int = 1
+    """To how many members gossip-style detection sends its live array in each step."""
+    detector_threshold: int | None = None
+    """K_fail: after how many silent steps a member is suspected. Default: calculated from `p_mistake`."""
+    p_mistake: float = 1e-6
+    """How likely a false suspicion may be, at any one time."""
     messages: int = 0
     """Data messages each sender multicasts during the rounds; 0: R stays as it is."""
     rate: float = 100.0
@@ -88,20 +107,29 @@ class Scenario:
     """Trees: a member sends as many copies of a message as it has neighbours, where they help most (rasm Eq 2)."""
     heartbeats: int = 0
     """Trees: neighbours and links are known by so many heartbeats only; 0: their reliability is known exactly."""
+    transport: str = "nak"
+    """The reliable multicast under the data messages: ack, nak, nak_multicast, srm, hybrid or hierarchical."""
+    repair: Literal["multicast", "unicast"] = "multicast"
+    """A lost message is multicast again, as guo §2.1 has it, or sent to those who miss it (ack, nak, hybrid)."""
     until_ms: float = 600_000.0
     """Simulated time after which an unfinished run is given up."""
+    least_ms: float = 0.0
+    """Simulated time before which a run does not end, even if there is nothing left to do but more rounds."""
     packets_max: int = 1 << 22
     measure: bool = True
     """Sample queues and load (MODELS §9)."""
 
     def __post_init__(self) -> None:
         protocol_named(self.protocol)
+        transport_named(self.transport)
         _check_choices(self)
         _check_sizes(self)
         _check_probabilities(self)
         _check_times(self)
         _check_faults(self)
         _check_links(self)
+        _check_detector(self)
+        _check_trigger(self)
 
     @property
     def sender_count(self) -> int:
@@ -132,6 +160,11 @@ class Scenario:
     def repeats(self) -> bool:
         """Is it the lossy form of a protocol that runs?"""
         return self.loses_messages or self.reorder > 0
+
+    @property
+    def detects(self) -> bool:
+        """Does a core detect failures?"""
+        return self.detector != "model"
 
     @property
     def repeat_ns(self) -> int:
@@ -185,13 +218,20 @@ _OPTION_NAMES = {
 }
 
 
-_CHOICES = {"routing": ("hops", "delay"), "multicast": ("copies", "tree", None), "ending": ("optimised", "piggyback")}
+_CHOICES = {
+    "routing": ("hops", "delay"),
+    "multicast": ("copies", "tree", None),
+    "ending": ("optimised", "piggyback"),
+    "repair": ("multicast", "unicast"),
+    "trigger": ("delta", "buffer"),
+}
 
 
 def _check_choices(scenario: Scenario) -> None:
     for name, choices in _CHOICES.items():
         if getattr(scenario, name) not in choices:
-            raise LocalProtocolError(f"{name} = {getattr(scenario, name)!r}: choose {' or '.join(filter(None, choices))}")
+            known = " or ".join(filter(None, choices))
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)!r}: choose {known}")
 
 
 def _check_sizes(scenario: Scenario) -> None:
@@ -222,6 +262,8 @@ _COUNTS_MAX = {
     "messages": SIZE_MAX,
     "payload_bytes": 1 << 30,
     "heartbeats": SIZE_MAX,
+    "trigger_messages": SIZE_MAX,
+    "buffer_messages": SIZE_MAX,
     "seed": SEED_MAX,
 }
 
@@ -291,3 +333,35 @@ def _check_links(scenario: Scenario) -> None:
         )
     if protocol.links == "fifo" and (scenario.reorder > 0 or scenario.duplicate > 0):
         raise LocalProtocolError(f"{protocol.name} needs FIFO links: drop reorder and duplicate")
+
+
+def _check_detector(scenario: Scenario) -> None:
+    if not 0 <= scenario.least_ms <= scenario.until_ms:
+        raise LocalProtocolError(f"least_ms = {scenario.least_ms:g}: choose from 0 to until_ms = {scenario.until_ms:g}")
+    if not scenario.detects:
+        return
+    detector_named(scenario.detector)
+    if not 1 / NS_PER_MS <= scenario.detector_step_ms <= TIME_MS_MAX:
+        raise LocalProtocolError(f"detector_step_ms = {scenario.detector_step_ms}: choose more than 0 ms")
+    if not 1 <= scenario.detector_subset < scenario.members:
+        raise LocalProtocolError(
+            f"detector_subset = {scenario.detector_subset}: choose from 1 to {scenario.members - 1} other members"
+        )
+    if scenario.detector_threshold is not None and not 1 <= scenario.detector_threshold <= SIZE_MAX:
+        raise LocalProtocolError(f"detector_threshold = {scenario.detector_threshold}: choose 1 or more steps")
+    if not 0 < scenario.p_mistake < 1:
+        raise LocalProtocolError(f"p_mistake = {scenario.p_mistake}: a probability between 0 and 1")
+
+
+def _check_trigger(scenario: Scenario) -> None:
+    if not 0 <= scenario.series_ms <= TIME_MS_MAX or (0 < scenario.series_ms < scenario.until_ms / SAMPLES_MAX):
+        least = scenario.until_ms / SAMPLES_MAX
+        raise LocalProtocolError(f"series_ms = {scenario.series_ms:g}: choose 0, or {least:g} ms or more")
+    if scenario.trigger != "buffer":
+        return
+    if scenario.messages == 0:
+        raise LocalProtocolError("trigger = buffer without data messages: no buffer would fill; set messages")
+    if 0 < scenario.buffer_messages < scenario.trigger_messages:
+        raise LocalProtocolError(
+            f"trigger_messages = {scenario.trigger_messages}: a buffer of {scenario.buffer_messages} never holds that"
+        )

@@ -110,7 +110,7 @@ def _drive(
     if keep is not None:
         keep(_initial_deliveries(simulation))
         keep(_not_there_yet(simulation))
-    states: tuple[type, ...] = (type(simulation.control), type(simulation.data))
+    states: tuple[type, ...] = (type(simulation.control), type(simulation.data), type(simulation.failure))
     run = kernel.run_for(*states)
     until_ns = round(scenario.until_ms * NS_PER_MS)
     run(*simulation, until_ns, 0)  # does nothing but be compiled, or loaded, before the clock starts

@@ -6,10 +6,10 @@ import numpy as np
 
 from cubecast import trace as tracing
 from cubecast.core.compiled import internal
-from cubecast.core.mail import DATA
+from cubecast.core.mail import CONTROL, DATA, PAYLOAD
 from cubecast.core.random import uniform
 from cubecast.sim.events import schedule
-from cubecast.sim.links import PACKET_ARRIVES, copy_packet, enter_link, lose, pass_node, take_packet
+from cubecast.sim.links import PACKET_ARRIVES, copy_packet, count_hop, enter_link, lose, pass_node, take_packet
 from cubecast.sim.record import record
 from cubecast.sim.world import DELAY_UNIFORM, LINKS_ONLY
 
@@ -58,9 +58,15 @@ def _count(books, mail, slot, layer, copies):
         books.totals[0].data_fragments += copies * (
             (mail.heads[slot].size_bytes + FRAGMENT_BYTES - 1) // FRAGMENT_BYTES
         )
-    else:
+        if mail.heads[slot].kind != PAYLOAD:
+            books.totals[0].overhead_messages += copies
+            books.totals[0].overhead_bytes += copies * mail.heads[slot].size_bytes
+    elif layer == CONTROL:
         books.totals[0].messages += copies
         books.totals[0].bytes += copies * mail.heads[slot].size_bytes
+    else:
+        books.totals[0].failure_messages += copies
+        books.totals[0].failure_bytes += copies * mail.heads[slot].size_bytes
 
 
 @internal
@@ -121,10 +127,7 @@ def _dispatch(world, mail, packet, source, now_ns):
 def _fly(world, mail, packet, to, now_ns):
     """One logical hop with a sampled delay; loss, duplication and reordering as on a link."""
     scalars = world.scalars
-    if mail.layers[world.packets[packet].message] == DATA:
-        scalars[0].data_hops += 1
-    else:
-        scalars[0].hops += 1
+    count_hop(scalars, mail.layers[world.packets[packet].message])
     if scalars[0].loss > 0 and uniform(world.random) < scalars[0].loss:
         lose(world, mail, packet, -1, now_ns)
         return

@@ -109,6 +109,7 @@ SCALARS = np.dtype(
         ("queue_max", np.int64),
         ("hops", np.int64),
         ("data_hops", np.int64),
+        ("failure_hops", np.int64),
         ("drops", np.int64),
         ("trace_size", np.int64),
         ("error", np.int64),

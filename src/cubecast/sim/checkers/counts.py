@@ -21,7 +21,12 @@ from cubecast.trace import CRASH, DONE, DROP, EVERYONE, HOP, RECOVER, ROUND, SEN
 
 NAME = "counts agree with the metrics"
 PROMISE = "messages, bytes, hops, drops and round times counted in the trace are those of the metrics"
-COUNTED = ("messages", "bytes", "hops", "data_messages", "data_bytes", "data_hops", "drops")
+COUNTED = (
+    *("messages", "bytes", "hops"),
+    *("data_messages", "data_bytes", "data_hops"),
+    *("failure_messages", "failure_bytes", "failure_hops"),
+    "drops",
+)
 TIMED = ("rtt_first_ms", "rtt_last_ms")
 TOLERANCE_MS = 1e-6  # one nanosecond: the mean of exact times may be rounded differently
 
@@ -39,7 +44,7 @@ def check(trace: Trace) -> list[Violation]:
     said = {name: value for name, value in trace.metrics.items() if name in COUNTED + TIMED}
     found = measured(events, members)
     if trace.scenario.get("links") == 0:
-        found |= {"hops": found["messages"], "data_hops": found["data_messages"]}
+        found |= {f"{layer}hops": found[f"{layer}messages"] for layer in ("", "data_", "failure_")}
     return [
         _tell(events, name, value, said[name])
         for name, value in found.items()
@@ -139,8 +144,8 @@ def _floor(done: Any, up: Any, rounds: int) -> Any:
 
 @allocating
 def _totals(events: Any, members: int) -> Any:
-    """Count messages, bytes and hops (one row a layer), and the drops of both layers."""
-    counts = np.zeros((3, 3), np.int64)
+    """Count messages, bytes and hops (one row a layer), and the drops of all layers."""
+    counts = np.zeros((4, 3), np.int64)
     for row in range(len(events)):
         kind = events["event"][row]
         layer = events["layer"][row]
@@ -151,5 +156,5 @@ def _totals(events: Any, members: int) -> Any:
         elif kind == HOP:
             counts[layer, 2] += 1
         elif kind == DROP:
-            counts[2, 0] += 1
+            counts[3, 0] += 1
     return counts

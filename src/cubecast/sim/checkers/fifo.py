@@ -83,4 +83,4 @@ def _scan(events: Any, members: int, found: Any) -> int:
 def _way(events: Any, row: int, members: int) -> Any:
     """Number the way of a receipt: from whom, to whom, and in which layer."""
     pair = np.int64(events["peer"][row]) * members + events["member"][row]
-    return 2 * pair + events["layer"][row]
+    return 3 * pair + events["layer"][row]

@@ -18,6 +18,7 @@ from cubecast.trace import (
     EVENT_NAMES,
     EVERYONE,
     EXCLUDE,
+    FAILURE,
     HOP,
     NOBODY,
     RECEIVE,
@@ -120,7 +121,7 @@ def _impossible(events: Any, row: int, members: int) -> int:
         return _LINK
     if events["size"][row] < 0:
         return _SIZE
-    if events["layer"][row] < 0 or events["layer"][row] > 1:
+    if events["layer"][row] < 0 or events["layer"][row] > FAILURE:
         return _LAYER
     return 0
 

@@ -1,0 +1,60 @@
+"""Failure detection by heartbeat (guo §3.1.1, the first scheme).
+
+Every step a member multicasts "I am alive". A member from which neither a heartbeat nor a data message came for
+`threshold` steps is suspected. State and invariants: `silence`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core.compiled import internal
+from cubecast.core.failure.silence import age, begin_steps, hear, new_silence, new_streams
+from cubecast.core.group import Group
+from cubecast.core.mail import HEADER_BYTES, draft, multicast
+
+
+class HeartbeatState(NamedTuple):
+    """Heartbeats, one row per local member."""
+
+    group: Group
+    step_ns: int
+    threshold: int
+    silent: np.ndarray
+    random: np.ndarray
+
+
+def new_state(group: Group, *, members: int, step_ns: int, threshold: int, seed: int) -> HeartbeatState:
+    """Nobody was silent yet."""
+    return HeartbeatState(
+        group=group,
+        step_ns=step_ns,
+        threshold=threshold,
+        silent=new_silence(group, members),
+        random=new_streams(group, seed),
+    )
+
+
+@internal
+def start(state, row, now_ns, mail):
+    """The first heartbeat comes within a step."""
+    begin_steps(state, row, mail)
+
+
+@internal
+def receive(state, row, now_ns, mail, slot):
+    """A heartbeat."""
+    hear(state, row, mail.heads[slot].source)
+
+
+@internal
+def on_heard(state, row, now_ns, mail, rank):
+    """A data message is as good as a heartbeat."""
+    hear(state, row, rank)
+
+
+@internal
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A step: suspect the silent, and say that I am alive."""
+    age(state, row, mail)
+    multicast(mail, draft(mail, 0, -1, HEADER_BYTES))

@@ -1,0 +1,289 @@
+"""The layers beside the stability protocol, by name: data layers (transports) and failure detectors.
+
+A new one is one file and one entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from cubecast.core import dispatch
+from cubecast.core.broadcast import ack, hierarchical, hybrid, nak, nak_multicast, silent, srm
+from cubecast.core.failure import gossip, heartbeat, polling
+from cubecast.core.group import Group
+from cubecast.errors import LocalProtocolError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSetup:
+    """What a layer needs to know before it starts."""
+
+    members: int
+    seed: int
+    payload_bytes: int = 0
+    repeat_ns: int = 0
+    """0 in a reliable FIFO network; otherwise how long to wait before repeating what was not answered."""
+    wait_ns: int = 0
+    """How long a gap may last before it is a loss: links may reorder."""
+    again_all: bool = True
+    """Is a lost message multicast again, or sent to those who miss it?"""
+    tree_degree: int = 2
+    step_ns: int = 1
+    subset: int = 1
+    threshold: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A layer as the simulator and the live runtime find it."""
+
+    name: str
+    title: str
+    family: str
+    paper: str
+    summary: str
+    state: type
+    handlers: ModuleType | Any
+    """The module (or any object) with start, receive, on_timer, on_leave, and publish or on_heard."""
+    build: Callable[[Group, LayerSetup], Any]
+    numbers: Callable[[LayerSetup], int] = field(default=lambda _setup: 0)
+    """How many numbers its messages carry at most."""
+
+
+REPORT_NS = 20_000_000  # between two reports to a designated receiver, where nothing is lost
+TRANSPORT, DETECTOR = "reliable", "failure"
+_LAYERS: dict[tuple[str, str], Layer] = {}
+
+
+def add_layer(layer: Layer) -> None:
+    """Make a layer known by its family and name; an existing one of that name is replaced."""
+    dispatch.register(layer.state, layer.handlers)
+    _LAYERS[layer.family, layer.name] = layer
+
+
+def layers(family: str) -> list[Layer]:
+    """All layers of a family, in the order in which they were added."""
+    return [layer for layer in _LAYERS.values() if layer.family == family]
+
+
+def transport_named(name: str) -> Layer:
+    """The data layer of that name."""
+    return _named(TRANSPORT, "transport", name)
+
+
+def detector_named(name: str) -> Layer:
+    """The failure detector of that name."""
+    return _named(DETECTOR, "failure detector", name)
+
+
+def _named(family: str, what: str, name: str) -> Layer:
+    found = _LAYERS.get((family, name.lower().replace("-", "_")))
+    if found is None:
+        known = ", ".join(layer.name for layer in layers(family))
+        raise LocalProtocolError(f"unknown {what} {name!r}: choose one of {known}")
+    return found
+
+
+def _build_heartbeat(group: Group, setup: LayerSetup) -> heartbeat.HeartbeatState:
+    return heartbeat.new_state(
+        group, members=setup.members, step_ns=setup.step_ns, threshold=setup.threshold, seed=setup.seed
+    )
+
+
+def _build_polling(group: Group, setup: LayerSetup) -> polling.PollingState:
+    return polling.new_state(
+        group, members=setup.members, step_ns=setup.step_ns, threshold=setup.threshold, seed=setup.seed
+    )
+
+
+def _build_gossip(group: Group, setup: LayerSetup) -> gossip.GossipDetectorState:
+    return gossip.new_state(
+        group,
+        members=setup.members,
+        step_ns=setup.step_ns,
+        threshold=setup.threshold,
+        subset=setup.subset,
+        seed=setup.seed,
+    )
+
+
+def _build_ack(group: Group, setup: LayerSetup) -> ack.AckState:
+    return ack.new_state(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        resend_ns=setup.repeat_ns,
+        again_all=setup.again_all,
+    )
+
+
+def _build_nak(group: Group, setup: LayerSetup) -> nak.NakState:
+    return nak.new_state(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        nak_ns=setup.repeat_ns,
+        wait_ns=setup.wait_ns,
+        again_all=setup.again_all,
+    )
+
+
+def _build_nak_multicast(group: Group, setup: LayerSetup) -> nak_multicast.NakMulticastState:
+    return nak_multicast.new_state(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        nak_ns=setup.repeat_ns,
+        wait_ns=setup.wait_ns,
+        seed=setup.seed,
+    )
+
+
+def _build_srm(group: Group, setup: LayerSetup) -> srm.SrmState:
+    return srm.new_state(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        nak_ns=setup.repeat_ns,
+        wait_ns=setup.wait_ns,
+        seed=setup.seed,
+    )
+
+
+def _build_hybrid(group: Group, setup: LayerSetup) -> hybrid.HybridState:
+    return hybrid.new_state(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        nak_ns=setup.repeat_ns,
+        wait_ns=setup.wait_ns,
+        again_all=setup.again_all,
+    )
+
+
+def _build_hierarchical(group: Group, setup: LayerSetup) -> hierarchical.HierarchicalState:
+    return hierarchical.new_state(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        degree=setup.tree_degree,
+        announce_ns=setup.repeat_ns,
+        report_ns=setup.repeat_ns or REPORT_NS,
+        seed=setup.seed,
+    )
+
+
+dispatch.register(silent.SilentState, silent)
+
+add_layer(
+    Layer(
+        name="ack",
+        title="ACK",
+        family=TRANSPORT,
+        paper="guo §2.1.1",
+        summary="everybody acknowledges every message; the sender repeats what is not",
+        state=ack.AckState,
+        handlers=ack,
+        build=_build_ack,
+    )
+)
+add_layer(
+    Layer(
+        name="nak",
+        title="NAK",
+        family=TRANSPORT,
+        paper="guo §2.1.2, first variation",
+        summary="who misses a message asks its sender for it",
+        state=nak.NakState,
+        handlers=nak,
+        build=_build_nak,
+    )
+)
+add_layer(
+    Layer(
+        name="nak_multicast",
+        title="Multicast NAK",
+        family=TRANSPORT,
+        paper="guo §2.1.2, second variation",
+        summary="NAKs are multicast and speak for others; the sender answers",
+        state=nak_multicast.NakMulticastState,
+        handlers=nak_multicast,
+        build=_build_nak_multicast,
+    )
+)
+add_layer(
+    Layer(
+        name="srm",
+        title="SRM",
+        family=TRANSPORT,
+        paper="guo §2.1.2, third variation",
+        summary="NAKs are multicast and speak for others; anyone who can answers",
+        state=srm.SrmState,
+        handlers=srm,
+        build=_build_srm,
+    )
+)
+add_layer(
+    Layer(
+        name="hybrid",
+        title="Hybrid",
+        family=TRANSPORT,
+        paper="guo §2.1.3",
+        summary="NAKs for repair, ACKs for release",
+        state=hybrid.HybridState,
+        handlers=hybrid,
+        build=_build_hybrid,
+    )
+)
+add_layer(
+    Layer(
+        name="hierarchical",
+        title="Hierarchical",
+        family=TRANSPORT,
+        paper="guo §2.1.4",
+        summary="designated receivers repair and report for their subtree",
+        state=hierarchical.HierarchicalState,
+        handlers=hierarchical,
+        build=_build_hierarchical,
+    )
+)
+add_layer(
+    Layer(
+        name="heartbeat",
+        title="Heartbeat",
+        family=DETECTOR,
+        paper="guo §3.1.1",
+        summary="everybody multicasts that it is alive",
+        state=heartbeat.HeartbeatState,
+        handlers=heartbeat,
+        build=_build_heartbeat,
+    )
+)
+add_layer(
+    Layer(
+        name="polling",
+        title="Polling",
+        family=DETECTOR,
+        paper="guo §3.1.1",
+        summary="everybody asks everybody",
+        state=polling.PollingState,
+        handlers=polling,
+        build=_build_polling,
+    )
+)
+add_layer(
+    Layer(
+        name="gossip",
+        title="Gossip-style detection",
+        family=DETECTOR,
+        paper="guo §3.1.2",
+        summary="live arrays spread by gossip and merge by minimum",
+        state=gossip.GossipDetectorState,
+        handlers=gossip,
+        build=_build_gossip,
+        numbers=lambda setup: setup.members,
+    )
+)
