@@ -57,14 +57,32 @@ def random_scenario(seed: int) -> Scenario:
         settings["multicast"] = draw.choice(["copies", "tree"])
         settings["routing"] = draw.choice(["hops", "delay"])
     long = slow or settings["network"].startswith("chain")
+    settings |= _options(draw, members, slow)
     settings |= (
         _disturbances(draw, members, long) | _data(draw, slow) | _faults(draw, protocol, members, 300 if slow else 30)
     )
     if Scenario(**settings | {"repeat_ms": 1.0}).loses_messages or settings.get("reorder", 0) > 0:
         # Repeats that come faster than the network can carry them pile up without end.
         narrow = "bandwidth" in settings["network"] or settings.get("queue_limit", 0) > 0
-        settings["repeat_ms"] = draw.choice([500, 1500] if slow else [50, 150] if narrow else [3, 20])
+        crowded = narrow and members > 20
+        settings["repeat_ms"] = draw.choice(
+            [500, 1500] if slow else [300, 500] if crowded else [50, 150] if narrow else [3, 20]
+        )
     return Scenario(**settings)
+
+
+def _options(draw: random.Random, members: int, slow: bool) -> dict[str, Any]:
+    """What only some protocols know; the others do not mind."""
+    return {
+        "group_size": draw.choice([None, None, 2, 3, 7]),
+        "shuffled": draw.choice([None, True]),
+        "controllers": draw.randint(1, 3),
+        "scatter": draw.random() < 0.1,
+        "repeat_acks": draw.random() < 0.3,
+        "subset": draw.randint(1, min(3, members - 1)),
+        "step_s": draw.choice([0.3, 1.0]) if slow else draw.choice([0.01, 0.03]),
+        "ending": draw.choice(["optimised", "piggyback"]),
+    }
 
 
 def _network(draw: random.Random, members: int) -> str:
@@ -131,7 +149,26 @@ def _faults(draw: random.Random, protocol: str, members: int, span_ms: float) ->
         side = tuple(sorted(draw.sample(range(members), draw.randint(1, members - 1))))
         until_ns = at_ns + round(draw.uniform(1, span_ms) * NS_PER_MS)
         partitions.append(Fault(members=side, at_ns=at_ns, until_ns=until_ns))
-    return {"crashes": tuple(crashes), "suspicions": tuple(suspicions), "partitions": tuple(partitions)}
+    found = {"crashes": tuple(crashes), "suspicions": tuple(suspicions), "partitions": tuple(partitions)}
+    return found | _membership(draw, protocol, members, span_ms, lost)
+
+
+def _membership(
+    draw: random.Random, protocol: str, members: int, span_ms: float, lost: list[int]
+) -> dict[str, tuple[Fault, ...]]:
+    """The last ranks come later; somebody says good-bye. To CubeFullDist a member that is not there is a gap, too."""
+    room = _losses_max(protocol, members) - len(lost)
+    found: dict[str, tuple[Fault, ...]] = {}
+    first = max(lost, default=0) + 1  # whoever goes was there from the start
+    if room > 0 and first < members and draw.random() < 0.4:
+        count = draw.randint(1, min(room, members - first))
+        times = [round(draw.uniform(0, span_ms) * NS_PER_MS) for _ in range(count)]
+        found["joins"] = tuple(Fault(members=(members - 1 - k,), at_ns=at_ns) for k, at_ns in enumerate(times))
+        room -= count
+    if room > 0 and draw.random() < 0.2:
+        at_ns = round(draw.uniform(0, span_ms) * NS_PER_MS)
+        found["leaves"] = (Fault(members=(draw.randrange(members - len(found.get("joins", ()))),), at_ns=at_ns),)
+    return found
 
 
 def _losses_max(protocol: str, members: int) -> int:

@@ -320,6 +320,13 @@ def _check_joins(scenario: Scenario) -> None:
         )
     if any(join.until_ns >= 0 for join in scenario.joins):
         raise LocalProtocolError("a join has one time, for example 7@20ms: use leave or crash for what comes after")
+    joined_ns = {rank: join.at_ns for join in scenario.joins for rank in join.members}
+    for fault in (*scenario.crashes, *scenario.suspicions, *scenario.leaves):
+        for rank in fault.members:
+            if rank in joined_ns and fault.at_ns <= joined_ns[rank]:
+                raise LocalProtocolError(
+                    f"member {rank} goes at {fault.at_ns} ns and joins at {joined_ns[rank]} ns: it can only go later"
+                )
 
 
 def _check_links(scenario: Scenario) -> None:

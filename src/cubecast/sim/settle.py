@@ -50,11 +50,21 @@ def _given(value: float | None, otherwise: float) -> float:
 def _round_ns(scenario: Scenario, network: Network) -> int:
     """About as long as the busiest link needs for the messages of a round."""
     size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sender_count
-    messages: float = scenario.members
-    if network.tree_children and protocol_named(scenario.protocol).name == "cube_full_dist":
-        # Every member tells ⌈log2 n⌉ neighbours as many times.
-        messages *= BUSIEST_LINK_SHARE * math.log2(2 * scenario.members) ** 2
+    messages = _messages(scenario) if network.tree_children else scenario.members
     return round(messages * _service_ns(network, size) + CROSSINGS * _crossing_ns(network, size))
+
+
+def _messages(scenario: Scenario) -> float:
+    """Messages of a round on a link at the root of the WAN tree, with what is asked for again after losses."""
+    n = scenario.members
+    depth = math.log2(2 * n)
+    name = protocol_named(scenario.protocol).name
+    if name == "cube_full_dist":
+        return n * BUSIEST_LINK_SHARE * depth**2  # every member tells ⌈log2 n⌉ neighbours as many times
+    if name == "full_dist":
+        missing = 1 - (1 - scenario.loss) ** depth
+        return n + 2 * n**2 * missing * BUSIEST_LINK_SHARE  # every row that is missing is asked for and sent again
+    return n
 
 
 def _step_ns(scenario: Scenario, network: Network) -> int:

@@ -197,7 +197,12 @@ def _gossip(state, row, mail):
         if state.done[row] > 0:
             mail.heads[slot].size_bytes = state.message_bytes + NUMBER_BYTES * width
     chosen = choose_subset(
-        state.stream[row], state.order, 0, state.order.shape[0], state.group.members[row], state.group.rank[row],
+        state.stream[row],
+        state.order,
+        0,
+        state.order.shape[0],
+        state.group.members[row],
+        state.group.rank[row],
         state.targets,
     )
     for k in range(chosen):

@@ -48,7 +48,5 @@ def children_of(group: Group, parents: np.ndarray) -> np.ndarray:
     child = np.flatnonzero((above >= 0) & present)
     child = child[row_of[above[child]] >= 0]
     children = np.zeros_like(group.members)
-    np.bitwise_or.at(
-        children, (row_of[above[child]], child // 64), np.uint64(1) << (child % 64).astype(np.uint64)
-    )
+    np.bitwise_or.at(children, (row_of[above[child]], child // 64), np.uint64(1) << (child % 64).astype(np.uint64))
     return children

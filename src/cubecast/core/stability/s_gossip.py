@@ -269,9 +269,7 @@ def _gossip(state, row, mail):
     slot = _draft_array(state, mail, LOCAL, state.round[row], state.minimum[row])
     mail.heads[slot].size_bytes += (size + 7) // 8
     bits.copy(mail.bits[slot], state.heard[row])
-    chosen = choose_subset(
-        state.stream[row], state.order, first, size, state.group.members[row], me, state.targets
-    )
+    chosen = choose_subset(state.stream[row], state.order, first, size, state.group.members[row], me, state.targets)
     for k in range(chosen):
         send(mail, slot, state.targets[k])
 

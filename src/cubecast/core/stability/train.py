@@ -82,7 +82,8 @@ def receive(state, row, now_ns, mail, slot):
     number = mail.heads[slot].round_number
     stage = 2 * number + mail.heads[slot].kind
     if is_lowest(state.group, row):
-        if stage == state.passed[row]:
+        # Home it comes from a higher rank; from a lower one, which is gone, it is an older train of the same number.
+        if stage == state.passed[row] and mail.heads[slot].source > state.group.rank[row]:
             copy_numbers(state.train[row], mail.numbers[slot])
             _come_home(state, row, mail)
         elif stage > state.passed[row]:
@@ -133,7 +134,9 @@ def _take_over(state, row, mail):
     number = state.passed[row] >> 1
     if number > state.done[row] or number == 0:
         _depart(state, row, mail, number + 1)
-    elif state.home[row] < state.passed[row]:
+    elif state.home[row] < state.passed[row] and (state.repeat_ns == 0 or _is_alone(state, row)):
+        # INFO is on its way to everyone; it may have been to this member before it was the lowest. Where it can be
+        # lost, the last member repeats it, and so it comes home once everyone has it.
         _wait(state, row, mail)
 
 
