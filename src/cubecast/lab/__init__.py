@@ -1,0 +1,1 @@
+"""Studies: from a plan to runs, tables, figures and a report (docs/plans.md)."""

@@ -1,0 +1,276 @@
+"""Read a plan from TOML, refusing what cannot be run, with the line named."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from cubecast.core.registry import protocols as registered
+from cubecast.errors import CubecastError, PlanError
+from cubecast.lab.experiments import at_fault, check_run, experiment_named
+from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, Size, Test
+from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
+from cubecast.lab.select import check_selection
+from cubecast.lab.toml_lines import key_lines, line_of
+
+_TOP: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("id", "paper", "title", "about", "experiment"), str),
+    **dict.fromkeys(("fixed", "sweep", "quick", "full"), dict),
+    **dict.fromkeys(("protocols", "zip", "skip", "figure", "claim"), list),
+}
+_SIZE: dict[str, type | tuple[type, ...]] = {"repeats": int, "fixed": dict, "sweep": dict, "zip": list}
+_FIGURE: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("id", "title", "x", "series", "panel", "kind", "rows", "statistic", "note"), str),
+    **dict.fromkeys(("x_scale", "y_scale"), str),
+    "y": (str, list),
+    "only": dict,
+}
+_CLAIM: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("id", "text", "source", "each"), str),
+    "figures": list,
+    "test": list,
+}
+_TEST: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("kind", "metric", "metric_bottom", "x", "shape"), str),
+    **dict.fromkeys(("top", "bottom", "where"), dict),
+    "above": (int, float),
+    "below": (int, float),
+    "between": list,
+}
+_CHOICES = {
+    "paper": PAPERS,
+    "experiment": EXPERIMENTS,
+    "figure.kind": ("lines", "winner"),
+    "statistic": ("mean", "spread"),
+    "x_scale": ("linear", "log"),
+    "y_scale": ("linear", "log"),
+    "test.kind": ("value", "ratio", "difference", "growth", "spread"),
+    "shape": ("n", "n^2", "n log n", "n log^2 n", "log n"),
+}
+REPEATS_MAX = 10_000
+
+
+def load_plan(path: Path) -> Plan:
+    """Read and check one plan; a `PlanError` names the file, the line, the value and the fix."""
+    try:
+        text = path.read_text("utf-8")
+        data = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{path}: {error}") from error
+    reader = _Reader(path, text)
+    plan = reader.plan(data)
+    if not plan.missing:
+        reader.check_runs(plan)
+    return plan
+
+
+def load_plans(folder: Path) -> list[Plan]:
+    """All plans of a folder, in the order of their file names."""
+    paths = sorted(folder.glob("*.toml"))
+    if not paths:
+        raise PlanError(f"{folder}: no plans there; name a folder with .toml files (--plans)")
+    plans = [load_plan(path) for path in paths]
+    for place, plan in enumerate(plans):
+        for other in plans[:place]:
+            if other.id == plan.id:
+                raise PlanError(f"{plan.path}: id = {plan.id!r} is also that of {other.path}: rename one")
+    return plans
+
+
+class _Reader:
+    """Turns checked data into a plan; knows on which line each key stands."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.lines = key_lines(text)
+
+    def fail(self, message: str, *path: str | int) -> PlanError:
+        return PlanError(f"{self.path}:{line_of(self.lines, *path)}: {message}")
+
+    def check_keys(self, table: Any, allowed: dict[str, Any], *path: str | int) -> None:
+        if not isinstance(table, dict):
+            raise self.fail(f"{path[-1]} = {table!r}: write a table of keys", *path)
+        for key, value in table.items():
+            if key not in allowed:
+                raise self.fail(f"unknown key {key!r}: choose from {', '.join(allowed)}", *path, key)
+            wanted = allowed[key]
+            if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+                names = wanted if isinstance(wanted, tuple) else (wanted,)
+                raise self.fail(f"{key} = {value!r}: write {' or '.join(_SPOKEN[one] for one in names)}", *path, key)
+            where = f"{path[0]}.{key}" if len(path) == 2 else f"test.{key}" if len(path) == 4 else key
+            choices = _CHOICES.get(where, _CHOICES.get(key))
+            if choices and value not in choices:
+                raise self.fail(f"{key} = {value!r}: choose one of {', '.join(choices)}", *path, key)
+
+    def need(self, table: dict[str, Any], names: tuple[str, ...], *path: str | int) -> None:
+        for name in names:
+            if name not in table:
+                raise self.fail(f"{'.'.join(map(str, path)) or 'the plan'} lacks {name!r}: add it", *path)
+
+    def plan(self, data: dict[str, Any]) -> Plan:
+        self.check_keys(data, _TOP)
+        self.need(data, ("id", "paper", "title", *SIZES))
+        names = tuple(self.strings(data.get("protocols", []), "protocols"))
+        known = {protocol.name for protocol in registered()}
+        plan = Plan(
+            id=data["id"],
+            paper=data["paper"],
+            title=data["title"],
+            about=data.get("about", "").strip(),
+            experiment=data.get("experiment", "simulate"),
+            protocols=names,
+            skip=tuple(data.get("skip", ())),
+            sizes={name: self.size(data, name) for name in SIZES},
+            figures=tuple(self.figure(table, place) for place, table in enumerate(data.get("figure", []))),
+            claims=tuple(self.claim(table, place) for place, table in enumerate(data.get("claim", []))),
+            path=self.path,
+            missing=tuple(name for name in names if name not in known),
+        )
+        self.check_names(plan)
+        return plan
+
+    def strings(self, values: list[Any], *path: str | int) -> list[str]:
+        for value in values:
+            if not isinstance(value, str):
+                raise self.fail(f"{path[-1]} holds {value!r}: write text in quotes", *path)
+        return values
+
+    def size(self, data: dict[str, Any], name: str) -> Size:
+        own = data[name]
+        self.check_keys(own, _SIZE, name)
+        self.need(own, ("repeats",), name)
+        if not 1 <= own["repeats"] <= REPEATS_MAX:
+            raise self.fail(f"repeats = {own['repeats']}: choose from 1 to {REPEATS_MAX}", name, "repeats")
+        sweep = data.get("sweep", {}) | own.get("sweep", {})
+        zips = tuple(own.get("zip", data.get("zip", [])))
+        owner: tuple[str, ...] = (name, "zip") if "zip" in own else ("zip",)
+        for key, values in sweep.items():
+            self.check_values(key, values, *((name,) if key in own.get("sweep", {}) else ()), "sweep", key)
+        for place, table in enumerate(zips):
+            for key, values in table.items():
+                self.check_values(key, values, *owner, place, key)
+            if len({len(values) for values in table.values()}) > 1:
+                sizes = ", ".join(f"{key} has {len(values)}" for key, values in table.items())
+                raise self.fail(f"zipped lists must have one length: {sizes}", *owner, place)
+        return Size(repeats=own["repeats"], fixed=data.get("fixed", {}) | own.get("fixed", {}), sweep=sweep, zips=zips)
+
+    def check_values(self, key: str, values: Any, *path: str | int) -> None:
+        if not isinstance(values, list) or not values:
+            raise self.fail(f"{key} = {values!r}: write a list of at least one value", *path)
+        if len({str(value) for value in values}) < len(values) and "sweep" in path:
+            raise self.fail(f"{key} lists a value twice: keep one", *path)
+
+    def figure(self, table: Any, place: int) -> Figure:
+        self.check_keys(table, _FIGURE, "figure", place)
+        self.need(table, ("id", "title", "x", "y"), "figure", place)
+        metrics = [table["y"]] if isinstance(table["y"], str) else self.strings(table["y"], "figure", place, "y")
+        if table.get("kind") == "winner" and "rows" not in table:
+            raise self.fail("a winner figure needs 'rows': name the parameter on the other axis", "figure", place)
+        return Figure(**(table | {"y": tuple(metrics)}))
+
+    def claim(self, table: Any, place: int) -> Claim:
+        self.check_keys(table, _CLAIM, "claim", place)
+        self.need(table, ("id", "text", "source", "test"), "claim", place)
+        return Claim(
+            id=table["id"],
+            text=table["text"],
+            source=table["source"],
+            each=table.get("each"),
+            figures=tuple(self.strings(table.get("figures", []), "claim", place, "figures")),
+            tests=tuple(self.test(test, "claim", place, "test", at) for at, test in enumerate(table["test"])),
+        )
+
+    def test(self, table: Any, *path: str | int) -> Test:
+        self.check_keys(table, _TEST, *path)
+        self.need(table, ("kind", "metric"), *path)
+        low, high = table.get("above"), table.get("below")
+        if "between" in table:
+            if low is not None or high is not None or len(table["between"]) != 2:
+                raise self.fail("write between = [low, high], or above, or below", *path)
+            low, high = table["between"]
+        if low is None and high is None:
+            raise self.fail("a test needs a bound: add above, below or between", *path)
+        known = {one.name for one in fields(Test)}
+        return Test(**{key: value for key, value in table.items() if key in known}, low=low, high=high)
+
+    def check_names(self, plan: Plan) -> None:
+        """Figures and claims may speak only of columns that the plan varies."""
+        columns = plan.parameters
+        for place, figure in enumerate(plan.figures):
+            for role in ("x", "series", "panel", "rows"):
+                name = getattr(figure, role)
+                if name is not None and name not in columns:
+                    raise self.fail(f"{role} = {name!r}: choose one of {', '.join(columns)}", "figure", place, role)
+        ids = {figure.id for figure in plan.figures}
+        for place, claim in enumerate(plan.claims):
+            for name in claim.figures:
+                if name not in ids:
+                    raise self.fail(f"figure {name!r} is not one of {', '.join(ids)}", "claim", place, "figures")
+            if claim.each is not None and claim.each not in columns:
+                raise self.fail(f"each = {claim.each!r}: choose one of {', '.join(columns)}", "claim", place, "each")
+        for selection, path in self.selections(plan):
+            try:
+                check_selection(selection, columns, str(path[-1]))
+            except PlanError as error:
+                raise self.fail(str(error), *path) from None
+
+    def selections(self, plan: Plan) -> Iterator[tuple[dict[str, Any], tuple[str | int, ...]]]:
+        yield from ((selection, ("skip", place)) for place, selection in enumerate(plan.skip))
+        yield from ((figure.only, ("figure", place, "only")) for place, figure in enumerate(plan.figures))
+        for place, claim in enumerate(plan.claims):
+            for at, test in enumerate(claim.tests):
+                for role in ("top", "bottom", "where"):
+                    yield getattr(test, role), ("claim", place, "test", at, role)
+
+    def check_runs(self, plan: Plan) -> None:
+        """Construct every run of both sizes, so that nothing impossible is found out when it runs."""
+        metrics = experiment_named(plan.experiment).metrics
+        for name, path in self.metrics(plan):
+            if name not in metrics:
+                raise self.fail(f"unknown metric {name!r}: choose from {', '.join(metrics)}", *path)
+        for size in SIZES:
+            self.check_size(plan, size)
+
+    def metrics(self, plan: Plan) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+        for place, figure in enumerate(plan.figures):
+            yield from ((name, ("figure", place, "y")) for name in figure.y)
+        for place, claim in enumerate(plan.claims):
+            for at, test in enumerate(claim.tests):
+                yield test.metric, ("claim", place, "test", at, "metric")
+                if test.metric_bottom is not None:
+                    yield test.metric_bottom, ("claim", place, "test", at, "metric_bottom")
+
+    def check_size(self, plan: Plan, size: str) -> None:
+        count = run_count(plan, size)
+        if count > RUNS_MAX:
+            raise self.fail(f"{count} runs: a study has at most {RUNS_MAX}; sweep fewer values", size)
+        one_seed = replace(plan, sizes={size: replace(plan.sizes[size], repeats=1)})
+        runs = runs_of(one_seed, size)
+        if not runs:
+            raise self.fail("nothing is left to run: the skips leave out every combination", size)
+        seen: set[str] = set()
+        for run in runs:
+            try:
+                check_run(plan.experiment, run.settings, seen)
+            except CubecastError as error:
+                name = at_fault(str(error), run.settings)
+                raise self.fail(str(error), *self.home(size, name)) from None
+
+    def home(self, size: str, name: str | None) -> tuple[str | int, ...]:
+        """Where a parameter gets its value."""
+        if name is None:
+            return (size,)
+        if name == "protocol":
+            return ("protocols",)
+        places: list[tuple[str | int, ...]] = [(size, "sweep", name), (size, "fixed", name)]
+        places += [("sweep", name), ("fixed", name)]
+        places += [path for path in self.lines if path[-1] == name and "zip" in path]
+        return next((path for path in places if path in self.lines), (size,))
+
+
+_SPOKEN = {str: "text in quotes", int: "a whole number", float: "a number", dict: "a table", list: "a list"}

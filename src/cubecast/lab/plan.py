@@ -1,0 +1,127 @@
+"""A study as data: what is run, drawn and claimed (docs/plans.md documents the file format).
+
+| part of a plan | what it says |
+|---|---|
+| `fixed` | parameters that every run shares |
+| `sweep` | parameters with lists of values, of which every combination is run |
+| `zip` | tables of lists of one length, whose n-th values go together |
+| `skip` | combinations that are left out |
+| `quick`, `full` | the two sizes: repeats, and what they change in `fixed`, `sweep` and `zip` |
+| `figure` | what is drawn against what |
+| `claim` | a sentence of the paper and the tests by which it is judged |
+
+Seeds are always 0 … repeats − 1. Invariant: a `Plan` that `load_plan` returned can be run as it stands, or its
+protocols are not all there yet, which `missing` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+SIZES = ("quick", "full")
+PAPERS = ("cube", "guo", "causal", "rasm", "own")
+EXPERIMENTS = ("simulate", "gossip_chain", "trigger")
+
+Value = str | int | float | bool
+Selection = dict[str, Any]
+"""Column to value, list of values, or a comparison such as ">=100"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much of a plan is run."""
+
+    repeats: int
+    fixed: dict[str, Any]
+    sweep: dict[str, list[Any]]
+    zips: tuple[dict[str, list[Any]], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What is drawn: metrics `y` against parameter `x`, one line a value of `series`, one panel a value of `panel`."""
+
+    id: str
+    title: str
+    x: str
+    y: tuple[str, ...]
+    series: str = "protocol"
+    panel: str | None = None
+    kind: Literal["lines", "winner"] = "lines"
+    """`winner`: a phase diagram over `x` and `rows`, coloured by the series with the smallest `y`."""
+    rows: str | None = None
+    statistic: Literal["mean", "spread"] = "mean"
+    """`spread`: worst minus best over the seeds."""
+    x_scale: Literal["linear", "log"] = "linear"
+    y_scale: Literal["linear", "log"] = "linear"
+    only: Selection = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """One measurable statement: a quantity whose interval must lie between `low` and `high` (lab.claims)."""
+
+    __test__ = False  # not a test of ours, whatever pytest thinks of the name
+
+    kind: Literal["value", "ratio", "difference", "growth", "spread"]
+    metric: str
+    metric_bottom: str | None = None
+    top: Selection = field(default_factory=dict)
+    bottom: Selection = field(default_factory=dict)
+    where: Selection = field(default_factory=dict)
+    x: str = "members"
+    shape: Literal["n", "n^2", "n log n", "n log^2 n", "log n"] = "n"
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of the paper, where it stands, and how it is judged."""
+
+    id: str
+    text: str
+    source: str
+    figures: tuple[str, ...]
+    tests: tuple[Test, ...]
+    each: str | None = None
+    """A parameter: the claim is judged for each of its values apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One study, read and checked."""
+
+    id: str
+    paper: str
+    title: str
+    about: str
+    experiment: str
+    protocols: tuple[str, ...]
+    skip: tuple[Selection, ...]
+    sizes: dict[str, Size]
+    figures: tuple[Figure, ...]
+    claims: tuple[Claim, ...]
+    path: Path
+    missing: tuple[str, ...] = ()
+    """Protocols that this version does not have; the plan is then listed as not available."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The columns that tell one point from another: what is swept or zipped, and the protocol."""
+        names = ["protocol"] if self.protocols else []
+        for size in self.sizes.values():
+            names += [*size.sweep, *(name for table in size.zips for name in table)]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric that a figure or a claim looks at."""
+        names = [name for figure in self.figures for name in figure.y]
+        for claim in self.claims:
+            for test in claim.tests:
+                names += [test.metric, *([test.metric_bottom] if test.metric_bottom else [])]
+        return tuple(dict.fromkeys(names))

@@ -1,0 +1,93 @@
+"""From a plan to its runs: one row each, with its seed in it and a name made of its content.
+
+The id of a run is a hash of everything that determines its result: the experiment and every setting, the seed among
+them. The same run asked for by two studies is one run; a plan that changes asks for other runs, so that old results
+can never be taken for new ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cubecast.lab.plan import Plan
+from cubecast.lab.select import matches
+
+RUNS_MAX = 2_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of a study."""
+
+    study: str
+    experiment: str
+    settings: dict[str, Any]
+    """Everything that the experiment is told, the seed among it."""
+    point: dict[str, Any]
+    """The values that tell the points of the study apart; a point has one run a seed."""
+
+    @property
+    def seed(self) -> int:
+        return int(self.settings["seed"])
+
+    @property
+    def id(self) -> str:
+        return run_id(self.experiment, self.settings)
+
+
+def canonical(settings: dict[str, Any]) -> str:
+    """One spelling for one content, so that equal settings are equal text."""
+    return json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def run_id(experiment: str, settings: dict[str, Any]) -> str:
+    """A name for the run, made of its content alone."""
+    return hashlib.sha256(f"{experiment}\n{canonical(settings)}".encode()).hexdigest()[:24]
+
+
+def runs_of(plan: Plan, size: str) -> list[Run]:
+    """The runs of a plan, seed by seed inside point by point; seeds are 0 … repeats − 1."""
+    chosen = plan.sizes[size]
+    return [
+        Run(
+            study=plan.id,
+            experiment=plan.experiment,
+            settings={**chosen.fixed, **point, "seed": seed},
+            point=point,
+        )
+        for point in points_of(plan, size)
+        for seed in range(chosen.repeats)
+    ]
+
+
+def run_count(plan: Plan, size: str) -> int:
+    """An upper bound of the number of runs, without making them."""
+    chosen = plan.sizes[size]
+    count = chosen.repeats * max(len(plan.protocols), 1)
+    for values in chosen.sweep.values():
+        count *= len(values)
+    for table in chosen.zips:
+        count *= max(len(next(iter(table.values()), [])), 1)
+    return count
+
+
+def points_of(plan: Plan, size: str) -> list[dict[str, Any]]:
+    """Every combination of the swept values, the zipped ones together, without those that are skipped."""
+    chosen = plan.sizes[size]
+    axes: list[list[dict[str, Any]]] = []
+    if plan.protocols:
+        axes.append([{"protocol": name} for name in plan.protocols])
+    axes += [[{name: value} for value in values] for name, values in chosen.sweep.items()]
+    axes += [list(_rows(table)) for table in chosen.zips]
+    points = [{key: value for part in parts for key, value in part.items()} for parts in itertools.product(*axes)]
+    return [point for point in points if not any(matches(skip, point) for skip in plan.skip)]
+
+
+def _rows(table: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    for values in zip(*table.values(), strict=True):
+        yield dict(zip(table, values, strict=True))

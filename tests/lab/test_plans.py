@@ -1,0 +1,205 @@
+"""Plans: what is refused, with which line; which runs come of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cubecast.errors import PlanError
+from cubecast.lab.load_plan import load_plan, load_plans
+from cubecast.lab.runs import run_id, runs_of
+from cubecast.lab.select import matches
+from cubecast.lab.toml_lines import key_lines, line_of
+
+PLANS = Path(__file__).parents[2] / "plans"
+
+GOOD = """\
+id = "x"
+paper = "own"
+title = "a study"
+protocols = ["coord", "s_coord"]
+
+[fixed]
+network = "random:degree=3"
+
+[sweep]
+members = [8, 16]
+
+[[zip]]
+loss = [0.0, 0.1]
+repeat_ms = [0.0, 20.0]
+
+[[skip]]
+protocol = "s_coord"
+members = ">8"
+
+[quick]
+repeats = 2
+
+[full]
+repeats = 3
+sweep.members = [8, 16, 32]
+
+[[figure]]
+id = "1"
+title = "RTT"
+x = "members"
+y = "rtt_first_ms"
+
+[[claim]]
+id = "c"
+text = "coord is slower"
+source = "§1"
+[[claim.test]]
+kind = "ratio"
+metric = "rtt_first_ms"
+top = { protocol = "coord" }
+bottom = { protocol = "s_coord" }
+above = 1.0
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "plan.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_every_combination_is_run_once_a_seed_and_zipped_values_go_together(write: Write) -> None:
+    runs = runs_of(load_plan(write(GOOD)), "quick")
+    seen = [(run.point["protocol"], run.point["members"], run.point["loss"], run.seed) for run in runs]
+    assert len(seen) == len(set(seen)) == (2 + 1) * 2 * 2
+    assert {(run.settings["loss"], run.settings["repeat_ms"]) for run in runs} == {(0.0, 0.0), (0.1, 20.0)}
+    assert ("s_coord", 16) not in {(protocol, members) for protocol, members, _, _ in seen}
+    assert {run.seed for run in runs} == {0, 1}
+
+
+def test_a_size_replaces_what_it_names(write: Write) -> None:
+    plan = load_plan(write(GOOD))
+    assert {run.point["members"] for run in runs_of(plan, "full")} == {8, 16, 32}
+    assert {run.seed for run in runs_of(plan, "full")} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "told"),
+    [
+        ('title = "a study"', 'titel = "a study"', 3, "unknown key 'titel'"),
+        ('paper = "own"', 'paper = "lamport"', 2, "paper = 'lamport'"),
+        ("members = [8, 16]\n\n", "members = [1, 16]\n\n", 10, "members = 1"),
+        ("members = [8, 16]\n\n", "members = 8\n\n", 10, "a list of at least one value"),
+        ("members = [8, 16]\n\n", "members = [8, 8]\n\n", 10, "twice"),
+        ("members = [8, 16]\n\n", "membres = [8, 16]\n\n", 10, "unknown parameter 'membres'"),
+        ('network = "random:degree=3"', 'network = "randon"', 7, "unknown network 'randon'"),
+        (
+            'network = "random:degree=3"',
+            'network = "random:degree=3"\ntee_degree = 3',
+            8,
+            "unknown parameter 'tee_degree'",
+        ),
+        ('network = "random:degree=3"', 'network = "random:degree=3"\nrounds = 1.5', 8, "rounds = 1.5"),
+        ("loss = [0.0, 0.1]", "loss = [0.0, 1.5]", 13, "loss = 1.5"),
+        ("loss = [0.0, 0.1]", "loss = [0.0]", 12, "one length"),
+        ("repeats = 2", "repeats = 0", 21, "repeats = 0"),
+        ("repeats = 2", 'repeats = "2"', 21, "a whole number"),
+        ('x = "members"', 'x = "sequence"', 30, "x = 'sequence'"),
+        ('y = "rtt_first_ms"', 'y = "rtt"', 31, "unknown metric 'rtt'"),
+        ('kind = "ratio"', 'kind = "feeling"', 38, "kind = 'feeling'"),
+        ("above = 1.0", "", 37, "needs a bound"),
+        ('top = { protocol = "coord" }', 'top = { colour = "red" }', 40, "selects by 'colour'"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_its_line(write: Write, old: str, new: str, line: int, told: str) -> None:
+    assert old in GOOD
+    path = write(GOOD.replace(old, new, 1))
+    with pytest.raises(PlanError) as caught:
+        load_plan(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_broken_toml_is_refused_with_its_line(write: Write) -> None:
+    with pytest.raises(PlanError, match="at line 2"):
+        load_plan(write('id = "x"\npaper = = "own"\n'))
+
+
+def test_a_protocol_that_is_not_there_yet_makes_the_plan_unavailable_not_wrong(write: Write) -> None:
+    text = GOOD.replace('["coord", "s_coord"]', '["coord", "carrier_pigeon"]').replace("s_coord", "coord")
+    assert load_plan(write(text)).missing == ("carrier_pigeon",)
+
+
+def test_two_plans_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(GOOD)
+    (tmp_path / "b.toml").write_text(GOOD)
+    with pytest.raises(PlanError, match="rename one"):
+        load_plans(tmp_path)
+
+
+def test_a_run_is_named_by_its_content_alone() -> None:
+    assert run_id("simulate", {"members": 8, "seed": 0}) == run_id("simulate", {"seed": 0, "members": 8})
+    names = {
+        run_id("simulate", {"members": 8, "seed": 0}),
+        run_id("simulate", {"members": 8, "seed": 1}),
+        run_id("simulate", {"members": 8.0, "seed": 0}),
+        run_id("trigger", {"members": 8, "seed": 0}),
+    }
+    assert len(names) == 4
+
+
+def test_all_plans_of_the_project_can_be_run() -> None:
+    plans = load_plans(PLANS)
+    assert {"cube-scaling", "cube-faults"} <= {plan.id for plan in plans}
+    for plan in plans:
+        if not plan.missing:
+            assert len(runs_of(plan, "quick")) < len(runs_of(plan, "full"))
+
+
+@pytest.mark.parametrize(
+    ("selection", "point", "expected"),
+    [
+        ({"n": ">=100"}, {"n": 100}, True),
+        ({"n": ">100"}, {"n": 100}, False),
+        ({"n": [1, 2]}, {"n": 2}, True),
+        ({"n": "!=3"}, {"n": 3}, False),
+        ({"protocol": "coord"}, {"protocol": "coord", "n": 1}, True),
+        ({"protocol": ">5"}, {"protocol": "coord"}, False),
+        ({"other": 1}, {"n": 1}, False),
+    ],
+)
+def test_selections(selection: dict[str, object], point: dict[str, object], expected: bool) -> None:
+    assert matches(selection, point) is expected
+
+
+def test_lines_are_found_past_strings_lists_and_nested_tables() -> None:
+    text = '''a = """
+b = 1
+"""
+c = [
+  "x", # ] not the end
+  "]",
+]
+[d]
+e.f = 1
+[[g]]
+h = 1
+[[g.i]]
+j = 1
+[[g]]
+[[g.i]]
+j = 2
+'''
+    lines = key_lines(text)
+    assert ("b",) not in lines
+    assert line_of(lines, "c") == 4
+    assert line_of(lines, "d", "e", "f") == 9
+    assert line_of(lines, "g", 0, "i", 0, "j") == 13
+    assert line_of(lines, "g", 1, "i", 0, "j") == 16
+    assert line_of(lines, "g", 1, "nothing") == 14
