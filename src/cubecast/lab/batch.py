@@ -1,0 +1,58 @@
+"""Runs in, results out: what a Spark worker does with the rows it is given.
+
+Nothing here knows of Spark, so the same function serves a worker, a process pool and a test. A run that fails is a row
+with its error; the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from cubecast.errors import CubecastError
+from cubecast.lab.experiments import experiment_named
+from cubecast.lab.schema import FAILED, OK, RUNS
+
+ERROR_CHARACTERS = 2000
+
+
+def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do the runs of each batch of `PENDING` rows; give a batch of `RUNS` rows for each."""
+    for batch in batches:
+        rows = [run_row(row) for row in batch.to_pylist()]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=RUNS)
+
+
+def run_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Do one run; whatever goes wrong in it becomes part of its row."""
+    settings = json.loads(row["settings"])
+    began = time.perf_counter()
+    metrics: dict[str, float] = {}
+    error = None
+    try:
+        metrics = experiment_named(row["experiment"]).run(settings)
+    except CubecastError as caught:
+        error = str(caught)
+    except MemoryError:
+        error = "not enough memory for this run: fewer members, messages or packets_max, or more memory a worker"
+    except Exception as caught:  # a bug in one run must not end the study
+        error = f"{type(caught).__name__}: {caught}"
+    return {
+        "run_id": row["run_id"],
+        "code": row["code"],
+        "experiment": row["experiment"],
+        "settings": row["settings"],
+        "seed": settings.get("seed", 0),
+        "status": OK if error is None else FAILED,
+        "error": error[:ERROR_CHARACTERS] if error else None,
+        "metrics": list(metrics.items()),
+        "wall_seconds": time.perf_counter() - began,
+        "host": platform.node(),
+        "finished_unix_s": time.time(),
+    }

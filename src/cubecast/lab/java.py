@@ -1,0 +1,52 @@
+"""Is there a Java that Spark can run on? Asked before Spark is, whose own answer is a page of stack trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from cubecast.errors import LocalProtocolError
+
+VERSIONS = (17, 21)
+MODULE = "jdk.incubator.vector"
+ADVICE = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME to one"
+
+
+def require_java() -> Path:
+    """The java that will be started, or one line that says what is missing."""
+    java = find_java()
+    if java is None:
+        raise LocalProtocolError(f"studies run on Spark, which needs Java, and there is none: {ADVICE}")
+    try:
+        told = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LocalProtocolError(f"{java} does not start ({error}): {ADVICE}") from error
+    check_modules(java, told.stdout, told.stderr)
+    return java
+
+
+def find_java() -> Path | None:
+    """JAVA_HOME first, as Spark does it, then the path."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not java.is_file():
+            raise LocalProtocolError(f"JAVA_HOME = {home}: there is no bin/java in it; {ADVICE}")
+        return java
+    found = shutil.which("java")
+    return Path(found) if found else None
+
+
+def check_modules(java: Path, listed: str, complaint: str = "") -> None:
+    """Judge what `java --list-modules` printed: the right version, with the module that Spark computes with."""
+    base = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
+    if base is None:
+        said = (complaint.strip().splitlines() or ["it lists no modules"])[0]
+        raise LocalProtocolError(f"{java} is not a Java that Spark can use ({said}): {ADVICE}")
+    if int(base[1]) not in VERSIONS:
+        raise LocalProtocolError(f"{java} is Java {base[1]}, Spark needs {' or '.join(map(str, VERSIONS))}: {ADVICE}")
+    if not re.search(rf"^{re.escape(MODULE)}@", listed, re.MULTILINE):
+        raise LocalProtocolError(f"{java} lacks the module {MODULE} that Spark needs: {ADVICE}")

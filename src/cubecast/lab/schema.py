@@ -1,0 +1,50 @@
+"""The tables of a study, one place for their columns.
+
+| table | one row a | where |
+|---|---|---|
+| `PENDING` | run to be done | from the driver to the workers |
+| `RUNS` | run that was done, or failed | Parquet files in `runs/` |
+
+Metrics are a map from name to number, because experiments measure different things and a Parquet file written by an
+older version must stay readable. What differs from one machine or one day to another (seconds, host) is kept out of it,
+so that two ways to run a study can be compared bit for bit.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+OK = "ok"
+FAILED = "failed"
+
+PENDING = pa.schema(
+    [
+        pa.field("task", pa.int64(), nullable=False),
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("code", pa.string(), nullable=False),
+        pa.field("experiment", pa.string(), nullable=False),
+        pa.field("settings", pa.string(), nullable=False),
+    ]
+)
+
+RUNS = pa.schema(
+    [
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("code", pa.string(), nullable=False),
+        pa.field("experiment", pa.string(), nullable=False),
+        pa.field("settings", pa.string(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("error", pa.string()),
+        pa.field("metrics", pa.map_(pa.string(), pa.float64()), nullable=False),
+        pa.field("wall_seconds", pa.float64(), nullable=False),
+        pa.field("host", pa.string(), nullable=False),
+        pa.field("finished_unix_s", pa.float64(), nullable=False),
+    ]
+)
+
+RUNS_DDL = (
+    "run_id string, code string, experiment string, settings string, seed bigint, status string, error string, "
+    "metrics map<string,double>, wall_seconds double, host string, finished_unix_s double"
+)
+"""`RUNS` as Spark spells it; a test holds the two to each other."""

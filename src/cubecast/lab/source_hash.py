@@ -1,0 +1,63 @@
+"""A hash of the sources that determine the result of a run, so that results of other code are never taken for ours.
+
+Comments, docstrings and layout are left out of it: only a change of the program changes the hash. A simulation depends
+on what all simulations share and on the file of its protocol, with the protocol files that one imports; so editing one
+protocol leaves the results of the others valid.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cubecast.core.compiled import protocol_sources
+from cubecast.core.registry import protocol_named
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SHARED = ("core/*.py", "core/broadcast/*.py", "networks/*.py", "sim/*.py", "models/*.py", "lab/experiments.py")
+_NO_INFLUENCE = {"benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"}
+
+
+def source_hash(experiment: str, settings: Mapping[str, Any]) -> str:
+    """The hash of what computes this run."""
+    if experiment != "simulate":
+        return _hash(())
+    return _protocol_hash(str(settings["protocol"]))
+
+
+@cache
+def _protocol_hash(name: str) -> str:
+    file = getattr(protocol_named(name).handlers, "__file__", None)
+    return _hash(tuple(sorted(protocol_sources(Path(file)))) if file else ())
+
+
+@cache
+def _hash(protocol_files: Iterable[Path]) -> str:
+    shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in _NO_INFLUENCE}
+    digest = hashlib.sha256()
+    for path in sorted(shared | set(protocol_files)):
+        digest.update(path.name.encode())
+        digest.update(_program(path).encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _program(path: Path) -> str:
+    return program_of(path.read_text("utf-8"))
+
+
+def program_of(source: str) -> str:
+    """The source without comments, docstrings and layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [one for one in node.body if not _is_text(one)]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

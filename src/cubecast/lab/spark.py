@@ -1,0 +1,286 @@
+"""The only door to Spark: runs on a cluster, results in Parquet, statistics in SQL.
+
+*Commit.* Every task writes one file, which Spark's committer (algorithm 2) renames into `runs/` when the task ends.
+What was renamed is complete and stays, whatever happens to the study; a task that is tried again gives the same rows.
+
+*Placement.* `spark.range(k)` in k partitions joined with the broadcast rows of each task gives exactly one task a
+partition, started in order, longest first. A shuffle would skew or merge them.
+
+*Workers* import the kernel themselves; nothing compiled is shipped. The driver warms the compiler's cache beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast, explode, lit
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.batch import run_batches
+from cubecast.lab.java import require_java
+from cubecast.lab.packing import pack
+from cubecast.lab.runs import Run, canonical
+from cubecast.lab.schema import PENDING, RUNS_DDL
+from cubecast.lab.source_hash import source_hash
+from cubecast.lab.stats import student_table
+from cubecast.lab.store import Store
+
+DRIVER_MEMORY = "2g"
+POLL_SECONDS = 0.2
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
+Progress = Callable[[int, int], None]
+"""Called with the runs done and the runs in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stock:
+    """What is still to be done, and how many results on disk are of no use to these plans."""
+
+    pending: list[Run]
+    other_code: int
+    other_runs: int
+
+
+@contextmanager
+def session(master: str, *, name: str = "cubecast") -> Iterator[SparkSession]:
+    """A Spark session on `master`, stopped at the end."""
+    require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(_with_retries(master))
+    for key, value in _settings().items():
+        builder = builder.config(key, value)
+    with _stderr_in_file() as said:
+        try:
+            spark = builder.getOrCreate()
+        except Exception as error:
+            raise LocalProtocolError(f"Spark does not start on --master {master}: {_told(said, error)}") from error
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _stderr_in_file() -> Iterator[IO[bytes]]:
+    """Java keeps the stderr it is started with; what it and the workers say there goes to a file, not to the user."""
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _told(said: IO[bytes], error: Exception) -> str:
+    """Why Java did not come up: the line of its own that says so, otherwise the error itself."""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").splitlines()
+    causes = [line for line in lines if "Exception" in line or "Error" in line]
+    return causes[-1].strip() if causes else _first_line(error)
+
+
+def _with_retries(master: str) -> str:
+    """A local master gives up at the first failure of a task; let it try three times, as a cluster does."""
+    return master.replace("]", ",3]") if master.startswith("local[") and "," not in master else master
+
+
+def _settings() -> dict[str, str]:
+    settings = {
+        "spark.driver.memory": os.environ.get("CUBECAST_SPARK_MEMORY", DRIVER_MEMORY),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        # The work is in Python and the tables are small: compiling SQL to Java costs more than it saves.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "256m",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
+            [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        ),
+    }
+    cache = os.environ.get("CUBECAST_CACHE_DIR")
+    return settings | ({"spark.executorEnv.CUBECAST_CACHE_DIR": cache} if cache else {})
+
+
+def read_runs(spark: SparkSession, store: Store) -> DataFrame:
+    """All results of the store."""
+    if not any(store.runs.glob("*.parquet")):
+        return spark.createDataFrame([], RUNS_DDL)
+    return spark.read.schema(RUNS_DDL).parquet(str(store.runs))
+
+
+def runs_table(runs: list[Run]) -> pa.Table:
+    """One row a run of the plans: what it is, which point of which study it belongs to, and the code it needs."""
+    return pa.table(
+        {
+            "study": [run.study for run in runs],
+            "run_id": [run.id for run in runs],
+            "code": [source_hash(run.experiment, run.settings) for run in runs],
+            "point": [canonical(run.point) for run in runs],
+            "seed": pa.array([run.seed for run in runs], pa.int64()),
+        }
+    )
+
+
+def take_stock(spark: SparkSession, store: Store, runs: list[Run], *, retry_failed: bool = False) -> Stock:
+    """Compare what the plans ask for with what is on disk: an anti-join to either side, in one pass."""
+    wanted = spark.createDataFrame(runs_table(runs)).select("run_id", "code").distinct().withColumn("asked", lit(True))
+    done = read_runs(spark, store)
+    if retry_failed:
+        done = done.where("status = 'ok'")
+    done = done.select("run_id", "code").distinct().withColumn("done", lit(True))
+    rows = wanted.join(done, ["run_id", "code"], "full_outer").toArrow().to_pylist()
+    missing = {row["run_id"] for row in rows if not row["done"]}
+    asked = {row["run_id"] for row in rows if row["asked"]}
+    unused = [row["run_id"] for row in rows if not row["asked"]]
+    other_code = sum(one in asked for one in unused)
+    pending = {run.id: run for run in runs if run.id in missing}
+    return Stock(pending=list(pending.values()), other_code=other_code, other_runs=len(unused) - other_code)
+
+
+def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progress) -> None:
+    """Do the runs; results appear in the store task by task. Ctrl-C cancels the rest and keeps what is done."""
+    context = spark.sparkContext
+    tasks = pack(runs, context.defaultParallelism)
+    done = context.accumulator(0)
+    frame = _place(spark, tasks).mapInArrow(_counted(done), RUNS_DDL)
+    failures: list[Exception] = []
+
+    def write() -> None:
+        try:
+            frame.write.mode("append").parquet(str(store.runs))
+        except Exception as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=write, name="cubecast-study", daemon=True)
+    writer.start()
+    try:
+        while writer.is_alive():
+            writer.join(POLL_SECONDS)
+            progress(done.value, len(runs))
+    except KeyboardInterrupt:
+        context.cancelAllJobs()
+        writer.join(30)
+        raise
+    if failures:
+        raise LocalProtocolError(f"the study stopped: {_why(failures[0])}; what was done is kept in {store.runs}")
+
+
+def _place(spark: SparkSession, tasks: list[list[Run]]) -> DataFrame:
+    rows = [
+        {
+            "task": number,
+            "run_id": run.id,
+            "code": source_hash(run.experiment, run.settings),
+            "experiment": run.experiment,
+            "settings": canonical(run.settings),
+        }
+        for number, task in enumerate(tasks)
+        for run in task
+    ]
+    content = broadcast(spark.createDataFrame(pa.Table.from_pylist(rows, schema=PENDING)))
+    places = spark.range(0, len(tasks), 1, len(tasks)).withColumnRenamed("id", "task")
+    return places.join(content, "task").select(*PENDING.names)
+
+
+def _counted(done: Accumulator[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in run_batches(batches):
+            done.add(batch.num_rows)
+            yield batch
+
+    return run
+
+
+def measured(spark: SparkSession, store: Store, runs: list[Run]) -> DataFrame:
+    """One row a measured value: study, point, seed, metric, value. Results of other code or other plans stay out."""
+    wanted = spark.createDataFrame(runs_table(runs))
+    results = read_runs(spark, store).where("status = 'ok'").dropDuplicates(["run_id", "code"])
+    joined = wanted.join(results.select("run_id", "code", "metrics"), ["run_id", "code"])
+    return joined.select("study", "point", "seed", explode("metrics").alias("metric", "value"))
+
+
+def summarise(spark: SparkSession, values: DataFrame) -> DataFrame:
+    """Mean, standard deviation, 95 % interval (Student), smallest, largest and n of every metric at every point."""
+    values.createOrReplaceTempView("measured")
+    spark.createDataFrame(student_table()).createOrReplaceTempView("student")
+    return spark.sql(
+        """
+        SELECT study, point, metric, n, mean, sd,
+               mean - t * sd / sqrt(n) AS ci_low, mean + t * sd / sqrt(n) AS ci_high, smallest, largest
+        FROM (SELECT study, point, metric, count(*) AS n, avg(value) AS mean, stddev_samp(value) AS sd,
+                     min(value) AS smallest, max(value) AS largest
+              FROM measured GROUP BY study, point, metric)
+        LEFT JOIN student USING (n)
+        ORDER BY study, point, metric
+        """
+    )
+
+
+def failed(spark: SparkSession, store: Store, runs: list[Run]) -> list[dict[str, Any]]:
+    """The runs of these plans that failed, with their error and seed."""
+    wanted = spark.createDataFrame(runs_table(runs)).select("study", "run_id", "code")
+    rows = read_runs(spark, store).dropDuplicates(["run_id", "code", "status"])
+    good = rows.where("status = 'ok'").select("run_id", "code")
+    bad = rows.where("status = 'failed'").join(good, ["run_id", "code"], "left_anti")
+    found = wanted.join(bad, ["run_id", "code"]).select("study", "run_id", "settings", "seed", "error")
+    return [dict(row) for row in found.orderBy("study", "run_id").toArrow().to_pylist()]
+
+
+def versions(spark: SparkSession) -> dict[str, str]:
+    """Of Spark and Java, for the report."""
+    java = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+    return {"Spark": spark.version, "Java": str(java), "master": spark.sparkContext.master}
+
+
+def collect(frame: DataFrame) -> pa.Table:
+    """The rows of a small table, in the driver."""
+    return frame.toArrow()
+
+
+def _why(error: Exception) -> str:
+    text = str(error)
+    for sign, told in _SIGNS.items():
+        if sign in text:
+            return told
+    return _first_line(error)
+
+
+_SIGNS = {
+    "No space left on device": "the disk is full; free some space and run the study again",
+    "Python worker exited unexpectedly": (
+        "a worker died three times, most likely for lack of memory; use fewer cores (--master local[1]) or less members"
+    ),
+    "OutOfMemoryError": "Spark ran out of memory; set CUBECAST_SPARK_MEMORY above 2g",
+    "cancelled": "it was cancelled",
+}
+
+
+def _first_line(error: Exception) -> str:
+    text = error.getMessage() if isinstance(error, PySparkException) else str(error)
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), type(error).__name__)
+

@@ -1,0 +1,91 @@
+"""The folder of results: what is where, who writes, and what to do with a file that cannot be read.
+
+| path | what |
+|---|---|
+| `runs/*.parquet` | results, one row a run; a file is there whole or not at all |
+| `tables/` | one CSV and one Parquet file a figure, and the summary of each study |
+| `figures/` | PNG and SVG of each figure |
+| `report/index.html` | the report |
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.schema import RUNS
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of results."""
+
+    root: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    @property
+    def tables(self) -> Path:
+        return self.root / "tables"
+
+    @property
+    def figures(self) -> Path:
+        return self.root / "figures"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report"
+
+    def make(self) -> None:
+        """Make the folders, or say why not."""
+        try:
+            for folder in (self.runs, self.tables, self.figures, self.report):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalProtocolError(f"{error.filename}: {error.strerror}; choose another folder (--out)") from error
+
+    def set_aside_unreadable(self) -> list[Path]:
+        """Rename result files that are damaged, so that their runs are done again; returns the new names."""
+        aside = []
+        for path in sorted(self.runs.glob("*.parquet")):
+            if _is_readable(path):
+                continue
+            moved = path.with_name(path.name + ".unreadable")
+            path.rename(moved)
+            aside.append(moved)
+        return aside
+
+    def clear_unfinished(self) -> None:
+        """Remove what a killed study had not committed."""
+        shutil.rmtree(self.runs / "_temporary", ignore_errors=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one study write here at a time; a process that dies lets go."""
+        with (self.root / ".writing").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise LocalProtocolError(
+                    f"{self.root}: another study is writing here; wait for it, or choose another folder (--out)"
+                ) from None
+            yield
+
+
+def _is_readable(path: Path) -> bool:
+    """Read every page and check its checksum; the files are small."""
+    try:
+        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+    except (OSError, pa.ArrowException, ValueError):
+        return False
+    return set(RUNS.names) <= set(table.column_names)

@@ -1,0 +1,128 @@
+"""Run studies: plans in, tables out. What the command line calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+
+from cubecast.errors import LocalProtocolError, PlanError
+from cubecast.lab.load_plan import load_plans
+from cubecast.lab.plan import Plan
+from cubecast.lab.runs import Run, runs_of
+from cubecast.lab.store import Store
+from cubecast.sim.warm import warm
+
+Progress = Callable[[int, int], None]
+Say = Callable[[str], None]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a study gave, in tables of the driver."""
+
+    plans: list[Plan]
+    size: str
+    runs: list[Run]
+    done_now: int = 0
+    seconds: float = 0.0
+    values: pa.Table | None = None
+    summary: pa.Table | None = None
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def project_plans() -> Path:
+    """The project's own plans: in the current folder, or in the checkout that this package runs from."""
+    here = Path("plans")
+    return here if here.is_dir() else Path(__file__).resolve().parents[3] / "plans"
+
+
+def choose_plans(folder: Path, names: list[str]) -> list[Plan]:
+    """The plans of these names, or all that are available."""
+    plans = load_plans(folder)
+    if not names:
+        return [plan for plan in plans if not plan.missing]
+    by_name = {plan.id: plan for plan in plans}
+    for name in names:
+        if name not in by_name:
+            raise PlanError(f"unknown study {name!r}: choose one of {', '.join(by_name)}")
+        if by_name[name].missing:
+            raise PlanError(f"study {name} is not available: no protocol {', '.join(by_name[name].missing)} here")
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def runs_of_all(plans: list[Plan], size: str) -> list[Run]:
+    """The runs of several plans; what two of them share is in it twice, and is done once."""
+    return [run for plan in plans for run in runs_of(plan, size)]
+
+
+def run_studies(
+    plans: list[Plan],
+    size: str,
+    store: Store,
+    *,
+    master: str,
+    progress: Progress,
+    say: Say,
+    retry_failed: bool = False,
+    only_read: bool = False,
+) -> Outcome:
+    """Do what is not done yet, then aggregate all of it. With `only_read` nothing is run."""
+    spark = _spark()
+    store.make()
+    runs = runs_of_all(plans, size)
+    outcome = Outcome(plans=plans, size=size, runs=runs)
+    began = time.perf_counter()
+    with store.alone():
+        for path in store.set_aside_unreadable():
+            say(f"{path.name}: damaged, set aside; its runs are done again")
+        store.clear_unfinished()
+        if not only_read:
+            warm()
+        with spark.session(master) as session:
+            outcome.versions = spark.versions(session)
+            if not only_read:
+                outcome.done_now = _run_pending(spark, session, store, outcome, progress, say, retry_failed)
+            _aggregate(spark, session, store, outcome)
+            outcome.seconds = time.perf_counter() - began
+    return outcome
+
+
+def _run_pending(
+    spark: ModuleType, session: Any, store: Store, outcome: Outcome, progress: Progress, say: Say, retry_failed: bool
+) -> int:
+    stock = spark.take_stock(session, store, outcome.runs, retry_failed=retry_failed)
+    if stock.other_code:
+        say(f"{stock.other_code} results on disk were made by other code than this: kept, not used, and run again")
+    if stock.other_runs:
+        say(f"{stock.other_runs} results on disk are of runs that these plans do not ask for: kept, not used")
+    missing = stock.pending
+    distinct = len({run.id for run in outcome.runs})
+    say(f"{distinct} runs, of which {distinct - len(missing)} are done already")
+    if missing:
+        spark.execute(session, store, missing, progress)
+    return len(missing)
+
+
+def _aggregate(spark: ModuleType, session: Any, store: Store, outcome: Outcome) -> None:
+    if not outcome.runs:
+        return
+    values = spark.measured(session, store, outcome.runs).cache()
+    outcome.values = spark.collect(values)
+    outcome.summary = spark.collect(spark.summarise(session, values))
+    outcome.failures = spark.failed(session, store, outcome.runs)
+
+
+def _spark() -> ModuleType:
+    """Spark is needed only to run studies, not to list them."""
+    try:
+        from cubecast.lab import spark
+    except ImportError as error:
+        raise LocalProtocolError(f"studies need PySpark ({error}): pip install 'cubecast[lab]'") from error
+    return spark

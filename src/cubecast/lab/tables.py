@@ -1,0 +1,59 @@
+"""Tidy tables of figures: one row a point of a line, ready for any plotting tool."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from cubecast.lab.plan import Figure, Plan
+from cubecast.lab.select import matches
+from cubecast.lab.store import Store
+
+Row = dict[str, Any]
+STATISTICS = ("n", "mean", "sd", "ci_low", "ci_high", "smallest", "largest")
+
+
+def figure_rows(plan: Plan, figure: Figure, summary: pa.Table) -> list[Row]:
+    """What a figure draws: its parameters, the metric, the value drawn, and the statistics behind it."""
+    rows = []
+    for row in summary.to_pylist():
+        if row["study"] != plan.id or row["metric"] not in figure.y:
+            continue
+        point = json.loads(row["point"])
+        if not matches(figure.only, point):
+            continue
+        statistics = {name: row[name] for name in STATISTICS}
+        value = row["mean"] if figure.statistic == "mean" else row["largest"] - row["smallest"]
+        rows.append({**point, "metric": row["metric"], "value": value, **statistics})
+    names = [figure.panel, figure.rows, figure.series, "metric", figure.x]
+    return sorted(rows, key=lambda row: tuple(_sortable(row.get(name)) for name in names if name))
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, str(value))
+
+
+def write_tables(store: Store, plan: Plan, summary: pa.Table) -> dict[str, list[Row]]:
+    """Write one CSV and one Parquet file a figure; gives the rows by figure."""
+    tables = {}
+    for figure in plan.figures:
+        rows = figure_rows(plan, figure, summary)
+        tables[figure.id] = rows
+        if not rows:
+            continue
+        table = pa.Table.from_pylist(rows)
+        base = store.tables / file_name(plan, figure)
+        pa.csv.write_csv(table, base.with_name(base.name + ".csv"))
+        pq.write_table(table, base.with_name(base.name + ".parquet"), compression="zstd")
+    return tables
+
+
+def file_name(plan: Plan, figure: Figure) -> str:
+    """The name of the files of a figure, without what comes after the dot."""
+    return f"{plan.id}-fig-{figure.id.replace('.', '-')}"
