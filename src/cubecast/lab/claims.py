@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cubecast.lab.plan import Claim, Plan, Test
@@ -86,9 +87,7 @@ def judge(plan: Plan, values: pa.Table) -> list[Judgement]:
     """The verdicts on all claims of a plan."""
     measured = Measured(values, plan.id)
     exact = plan.experiment != "simulate"
-    return [
-        _judge(plan, claim, measured, where, exact) for claim in plan.claims for where in _each(claim, measured)
-    ]
+    return [_judge(plan, claim, measured, where, exact) for claim in plan.claims for where in _each(claim, measured)]
 
 
 def _each(claim: Claim, measured: Measured) -> Iterable[dict[str, Any]]:
@@ -158,8 +157,10 @@ def _quantity(test: Test) -> str:
         return f"exponent of {test.metric} over {test.shape}"
     if test.kind == "value":
         return test.metric
-    bottom = f"{test.metric}/{test.metric_bottom or test.metric}"
-    return {"ratio": bottom, "difference": f"difference of {test.metric}", "spread": f"spread of {bottom}"}[test.kind]
+    over = f" to {test.metric_bottom}" if test.metric_bottom else ""
+    return {"ratio": "ratio of ", "difference": "difference of ", "spread": "ratio of spreads of "}[
+        test.kind
+    ] + f"{test.metric}{over}"
 
 
 def _shown(estimate: Estimate) -> str:
@@ -246,10 +247,16 @@ def _growths(test: Test, measured: Measured, where: dict[str, Any], exact: bool)
                 curves[_rest(point, {test.x})][seed].append((shaped, math.log(value)))
     found = []
     for rest, by_seed in curves.items():
-        slopes = [float(np.polyfit(*zip(*curve, strict=True), 1)[0]) for curve in by_seed.values() if len(curve) > 2]
+        slopes = [_slope(np.array(curve)) for curve in by_seed.values() if len(curve) > 2]
         if slopes:
             found.append((dict(rest), mean_estimate(np.array(slopes), exact=exact)))
     return found
+
+
+def _slope(curve: npt.NDArray[np.float64]) -> float:
+    """Least squares through the points (x, y)."""
+    x, y = (curve - curve.mean(axis=0)).T
+    return float((x * y).sum() / (x * x).sum())
 
 
 def _spreads(test: Test, measured: Measured, where: dict[str, Any], _: bool) -> list[tuple[Point, Estimate]]:

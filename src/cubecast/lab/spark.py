@@ -40,6 +40,8 @@ from cubecast.lab.store import Store
 DRIVER_MEMORY = "2g"
 POLL_SECONDS = 0.2
 _LOG4J = Path(__file__).with_name("log4j2.properties")
+# The heavy work is in Python: a quick start matters more than Java at its fastest.
+_JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 Progress = Callable[[int, int], None]
@@ -105,7 +107,7 @@ def _with_retries(master: str) -> str:
 def _settings() -> dict[str, str]:
     settings = {
         "spark.driver.memory": os.environ.get("CUBECAST_SPARK_MEMORY", DRIVER_MEMORY),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
         # The work is in Python and the tables are small: compiling SQL to Java costs more than it saves.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -254,7 +256,7 @@ def failed(spark: SparkSession, store: Store, runs: list[Run]) -> list[dict[str,
 def versions(spark: SparkSession) -> dict[str, str]:
     """Of Spark and Java, for the report."""
     java = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
-    return {"Spark": spark.version, "Java": str(java), "master": spark.sparkContext.master}
+    return {"Spark": spark.version, "Java": str(java), "master": str(spark.sparkContext.master)}
 
 
 def collect(frame: DataFrame) -> pa.Table:
@@ -281,6 +283,5 @@ _SIGNS = {
 
 
 def _first_line(error: Exception) -> str:
-    text = error.getMessage() if isinstance(error, PySparkException) else str(error)
-    return next((line.strip() for line in (text or "").splitlines() if line.strip()), type(error).__name__)
-
+    text = error.getMessage() if isinstance(error, PySparkException) else None
+    return next((line.strip() for line in (text or str(error)).splitlines() if line.strip()), type(error).__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -30,13 +31,15 @@ def figure_rows(plan: Plan, figure: Figure, summary: pa.Table) -> list[Row]:
         value = row["mean"] if figure.statistic == "mean" else row["largest"] - row["smallest"]
         rows.append({**point, "metric": row["metric"], "value": value, **statistics})
     names = [figure.panel, figure.rows, figure.series, "metric", figure.x]
-    return sorted(rows, key=lambda row: tuple(_sortable(row.get(name)) for name in names if name))
+    return sorted(rows, key=lambda row: [_sortable(row.get(name)) for name in names if name])
 
 
-def _sortable(value: Any) -> tuple[int, float, str]:
+def _sortable(value: Any) -> list[tuple[int, float, str]]:
+    """Numbers by size, also those inside text: degree=5 comes before degree=10."""
     if isinstance(value, int | float):
-        return (0, float(value), "")
-    return (1, 0.0, str(value))
+        return [(0, float(value), "")]
+    parts = re.split(r"(\d+(?:\.\d+)?)", str(value))
+    return [(0, float(part), "") if place % 2 else (1, 0.0, part) for place, part in enumerate(parts)]
 
 
 def write_tables(store: Store, plan: Plan, summary: pa.Table) -> dict[str, list[Row]]:

@@ -1,0 +1,228 @@
+"""`cubecast study`: whole studies on Spark, from a plan to the report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.errors import PlanError
+
+if TYPE_CHECKING:
+    from cubecast.lab.plan import Plan
+    from cubecast.lab.study import Outcome
+
+app = typer.Typer(no_args_is_help=True, help="Run studies: the figures of the papers, or your own plans, on Spark.")
+
+PlansOption = Annotated[Path | None, typer.Option("--plans", help="Folder of plans.", show_default="the project's own")]
+FullOption = Annotated[bool, typer.Option("--full/--quick", help="Size of the study.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of results.")]
+MasterOption = Annotated[str, typer.Option("--master", help="Spark master: local[2], spark://HOST:PORT, k8s://…")]
+NamesArgument = Annotated[list[str] | None, typer.Argument(help="Names of studies.", show_default="all")]
+
+
+def _folder(plans: Path | None) -> Path:
+    from cubecast.lab.study import project_plans
+
+    return plans if plans is not None else project_plans()
+
+
+def _size(full: bool) -> str:
+    return "full" if full else "quick"
+
+
+@app.command("list")
+def list_(plans: PlansOption = None, json: JsonOption = False) -> None:
+    """List the studies, how many runs each has, and whether it can be run here."""
+    from cubecast.lab.load_plan import load_plans
+    from cubecast.lab.runs import runs_of
+
+    found = load_plans(_folder(plans))
+    rows: list[dict[str, Any]] = [
+        {
+            "study": plan.id,
+            "paper": plan.paper,
+            "figures": [figure.id for figure in plan.figures],
+            "quick": len(runs_of(plan, "quick")),
+            "full": len(runs_of(plan, "full")),
+            "available": not plan.missing,
+            "missing": list(plan.missing),
+            "title": plan.title,
+        }
+        for plan in found
+    ]
+    if json:
+        print_json(rows)
+        return
+    table = new_table("study", "paper", "figures", "title", "available", "quick", "full", left=5)
+    for row in rows:
+        state = "yes" if row["available"] else f"no: lacks {', '.join(row['missing'])}"
+        cells = [row["study"], row["paper"], " ".join(row["figures"]), row["title"], state, row["quick"], row["full"]]
+        table.add_row(*map(str, cells))
+    print_table(table)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="Name of a study.")], plans: PlansOption = None) -> None:
+    """Show one plan: what it runs, draws and claims."""
+    from cubecast.lab.load_plan import load_plans
+    from cubecast.lab.runs import points_of
+
+    found = {plan.id: plan for plan in load_plans(_folder(plans))}
+    if name not in found:
+        raise PlanError(f"unknown study {name!r}: choose one of {', '.join(found)}")
+    plan = found[name]
+    print(f"{plan.title} ({plan.id}, {plan.path})")
+    print(plan.about or "")
+    for size, chosen in plan.sizes.items():
+        print(f"{size}: {len(points_of(plan, size))} points, {chosen.repeats} seeds each")
+        for key, values in {**chosen.fixed, **chosen.sweep}.items():
+            print(f"  {key} = {values}")
+    for figure in plan.figures:
+        print(f"figure {figure.id}: {figure.title} ({', '.join(figure.y)} over {figure.x})")
+    for claim in plan.claims:
+        print(f"claim {claim.id}: {claim.text} ({claim.source})")
+
+
+@app.command()
+def run(
+    names: NamesArgument = None,
+    full: FullOption = False,
+    master: MasterOption = "local[*]",
+    out: OutOption = Path("results"),
+    plans: PlansOption = None,
+    report: Annotated[bool, typer.Option(help="Write figures and the report at the end.")] = True,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All studies that can be run; so it is without names.")
+    ] = False,
+) -> None:
+    """Run studies; what is done already is not run again, and Ctrl-C keeps what is done.
+
+    Examples:
+
+      cubecast study run --quick --all
+      cubecast study run cube-scaling --full --master 'local[2]' --out results
+    """
+    if everything and names:
+        raise PlanError("--all and names of studies: give one or the other")
+    _study(names, full=full, master=master, out=out, plans=plans, retry_failed=retry_failed, report=report)
+
+
+@app.command("report")
+def report_(
+    names: NamesArgument = None,
+    full: FullOption = False,
+    master: MasterOption = "local[*]",
+    out: OutOption = Path("results"),
+    plans: PlansOption = None,
+) -> None:
+    """Write tables, figures and the report from what is on disk; nothing is run."""
+    _study(names, full=full, master=master, out=out, plans=plans, only_read=True, report=True)
+
+
+@app.command()
+def status(
+    names: NamesArgument = None,
+    full: FullOption = False,
+    out: OutOption = Path("results"),
+    plans: PlansOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell how much of each study is done; Spark is not started for it."""
+    from cubecast.lab.status import status_of
+    from cubecast.lab.store import Store
+    from cubecast.lab.study import choose_plans
+
+    rows = status_of(choose_plans(_folder(plans), names or []), _size(full), Store(out))
+    if json:
+        print_json(rows)
+        return
+    table = new_table("study", "runs", "done", "failed", "other code")
+    for row in rows:
+        table.add_row(*(str(row[key]) for key in ("study", "runs", "done", "failed", "other_code")))
+    print_table(table)
+
+
+def _study(
+    names: list[str] | None, *, full: bool, master: str, out: Path, plans: Path | None, report: bool, **how: Any
+) -> None:
+    from cubecast.lab.store import Store
+    from cubecast.lab.study import choose_plans, run_studies
+
+    chosen = choose_plans(_folder(plans), names or [])
+    _tell_missing(plans, names)
+    with _bar() as progress:
+        outcome = run_studies(chosen, _size(full), Store(out), master=master, progress=progress, say=_say, **how)
+    _tell(outcome)
+    if report and outcome.values is not None and outcome.values.num_rows:
+        from cubecast.lab.report import write_report
+
+        print(f"report: {write_report(outcome, Store(out))}")
+    elif report:
+        raise PlanError(f"{out}: nothing of these studies is done yet; run them first (cubecast study run)")
+
+
+def _tell_missing(plans: Path | None, names: list[str] | None) -> None:
+    from cubecast.lab.load_plan import load_plans
+
+    absent: list[Plan] = [plan for plan in load_plans(_folder(plans)) if plan.missing and not names]
+    for plan in absent:
+        _say(f"study {plan.id} left out: no protocol {', '.join(plan.missing)} here")
+
+
+def _tell(outcome: Outcome) -> None:
+    print(f"{len(outcome.plans)} studies, {outcome.done_now} runs done now, in {outcome.seconds:.0f} s")
+    for failure in outcome.failures[:10]:
+        print(f"failed: {failure['study']}, seed {failure['seed']}: {failure['error']}", file=sys.stderr)
+    if len(outcome.failures) > 10:
+        print(f"… and {len(outcome.failures) - 10} more failures, all in the report", file=sys.stderr)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    """Runs done, rate and time left, on stderr; a line every tenth of the way where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    told = 0
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None, rate="")
+
+        def progress(done: int, total: int) -> None:
+            nonlocal told
+            elapsed = bar.tasks[0].elapsed or 0.0
+            rate = f"{done / elapsed:.1f}/s" if elapsed > 0 and done else ""
+            bar.update(task, completed=done, total=total, rate=rate)
+            tenth = 10 * done // total if total else 0
+            if not console.is_terminal and tenth > told:
+                told = tenth
+                _say(f"{done} of {total} runs done")
+
+        yield progress
