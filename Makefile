@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.set-up
 
-# Plots and table of the quick comparison that `make run` makes.
-RUN_COMMAND ?= $(BIN)/cubecast compare --members 100 --network random:degree=5 --plot results/compare.html
+# All studies in their quick size: tables, figures and the report in results/.
+RUN_COMMAND ?= $(BIN)/cubecast study run --quick --all --out results
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -23,12 +23,12 @@ $(SETUP): requirements.lock pyproject.toml scripts/make-venv.sh
 	@touch $@
 
 .PHONY: run
-run: warm ## Compare all protocols quickly; write the table and the plots to results/
-	@mkdir -p results
+run: warm java ## Run every study in its quick size; the report is results/report/index.html
 	$(RUN_COMMAND)
 
 .PHONY: test
-test: warm ## Run all tests
+test: warm java ## Run all tests
+	@sh scripts/install-chromium.sh
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: check
@@ -45,6 +45,14 @@ check-static: $(SETUP) ## Format, lint, types and import rules only
 .PHONY: warm
 warm: $(SETUP) ## Compile the kernels once, so that later runs start at once
 	$(BIN)/cubecast warm
+
+.PHONY: java
+java:
+	@sh scripts/install-java.sh
+
+.PHONY: study
+study: warm java ## Run every study in full; the report is results/report/index.html
+	$(BIN)/cubecast study run --full --all --out results
 
 .PHONY: bench
 bench: warm ## Measure the simulator on this machine

@@ -211,7 +211,7 @@ def _ratios(test: Test, measured: Measured, where: dict[str, Any], exact: bool) 
             continue
         logs = np.log([top[seed] / bottom[seed] for seed in seeds])
         mean = mean_estimate(logs, exact=exact)
-        found.append((point, Estimate(*(_exp(one) for one in (mean.value, mean.low, mean.high)), mean.n)))
+        found.append((point, Estimate(_exp(mean.value), _exp(mean.low), _exp(mean.high), mean.n)))
     return found
 
 

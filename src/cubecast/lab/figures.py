@@ -111,7 +111,7 @@ def _lines(plan: Plan, figure: Figure, rows: list[Row]) -> alt.LayerChart:
     if figure.statistic == "spread":
         return alt.LayerChart(layer=[line, point])
     bars = base.mark_rule(strokeWidth=1.6).encode(y="low:Q", y2="high:Q")
-    caps = [base.mark_tick(size=7, thickness=1.6).encode(y=f"{end}:Q") for end in ("low", "high")]
+    caps = [base.mark_tick(orient="horizontal", size=7, thickness=1.6).encode(y=f"{end}:Q") for end in ("low", "high")]
     return alt.LayerChart(layer=[line, bars, *caps, point])
 
 

@@ -1,0 +1,139 @@
+"""Verdicts come from the data by the stated rule, and change when the data does."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, judge
+from cubecast.lab.plan import Claim, Plan, Size, Test
+from cubecast.lab.stats import mean_estimate, spread_ratio, student_table
+
+Model = Callable[[str, int, int], float]
+SIZE = Size(repeats=8, fixed={}, sweep={"members": [64, 128, 256]}, zips=())
+
+
+def _plan(*tests: Test, each: str | None = None) -> Plan:
+    claim = Claim(id="c", text="t", source="s", figures=(), tests=tests, each=each)
+    return Plan(
+        id="x",
+        paper="own",
+        title="",
+        about="",
+        experiment="simulate",
+        protocols=("a", "b"),
+        skip=(),
+        sizes={"quick": SIZE, "full": SIZE},
+        figures=(),
+        claims=(claim,),
+        path=Path("x.toml"),
+    )
+
+
+def _values(model: Model) -> pa.Table:
+    rows = [
+        {
+            "study": "x",
+            "point": json.dumps({"protocol": protocol, "members": members}),
+            "seed": seed,
+            "metric": "rtt",
+            "value": model(protocol, members, seed),
+        }
+        for protocol in ("a", "b")
+        for members in (64, 128, 256)
+        for seed in range(8)
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def _verdict(test: Test, model: Model) -> str:
+    return judge(_plan(test), _values(model))[0].verdict
+
+
+RATIO = Test(kind="ratio", metric="rtt", top={"protocol": "a"}, bottom={"protocol": "b"}, low=1.0)
+
+
+def _noise(seed: int) -> float:
+    return 1.0 + 0.3 * math.sin(seed * 2.4)
+
+
+def test_a_ratio_is_paired_seed_by_seed() -> None:
+    # The noise that both share is larger than the difference: only pairs can tell.
+    assert _verdict(RATIO, lambda p, n, s: (1.05 + 0.001 * s if p == "a" else 1.0) * _noise(s)) == CONFIRMED
+    assert _verdict(RATIO, lambda p, n, s: (0.95 + 0.001 * s if p == "a" else 1.0) * _noise(s)) == REFUTED
+    assert _verdict(RATIO, lambda p, n, s: _noise(s if p == "a" else s + 3)) == NOT_COMPARABLE
+
+
+def test_one_refuted_point_refutes_the_claim() -> None:
+    assert _verdict(RATIO, lambda p, n, s: 0.5 if p == "a" and n == 256 else 2.0 if p == "a" else 1.0) == REFUTED
+
+
+@pytest.mark.parametrize(("exponent", "expected"), [(1.0, CONFIRMED), (2.0, REFUTED), (0.0, REFUTED)])
+def test_growth_is_the_exponent(exponent: float, expected: str) -> None:
+    test = Test(kind="growth", metric="rtt", where={"protocol": "a"}, low=0.9, high=1.1)
+    assert _verdict(test, lambda p, n, s: 3 * n**exponent * (1 + 0.001 * s)) == expected
+
+
+def test_growth_over_another_shape() -> None:
+    test = Test(kind="growth", metric="rtt", where={"protocol": "a"}, shape="n log^2 n", low=0.99, high=1.01)
+    assert _verdict(test, lambda p, n, s: 5 * n * math.log2(n) ** 2) == CONFIRMED
+    assert _verdict(test, lambda p, n, s: 5 * n) == REFUTED
+
+
+def test_spread_compares_standard_deviations() -> None:
+    test = Test(kind="spread", metric="rtt", top={"protocol": "a"}, bottom={"protocol": "b"}, low=1.0)
+    assert _verdict(test, lambda p, n, s: 100 + (10 if p == "a" else 1) * _noise(s + n)) == CONFIRMED
+    assert _verdict(test, lambda p, n, s: 100 + (1 if p == "a" else 10) * _noise(s + n)) == REFUTED
+
+
+def test_value_and_difference() -> None:
+    assert _verdict(Test(kind="value", metric="rtt", low=0.0, high=0.0), lambda p, n, s: 0.0) == CONFIRMED
+    assert _verdict(Test(kind="value", metric="rtt", low=0.0, high=0.0), lambda p, n, s: 1.0 + s) == REFUTED
+    gap = Test(kind="difference", metric="rtt", top={"members": 256}, bottom={"members": 64}, low=0.0)
+    assert _verdict(gap, lambda p, n, s: n + _noise(s)) == CONFIRMED
+
+
+def test_without_data_nothing_is_said() -> None:
+    found = judge(_plan(Test(kind="value", metric="absent", low=0.0)), _values(lambda p, n, s: 1.0))
+    assert [(one.verdict, one.ours) for one in found] == [(NOT_COMPARABLE, "no data")]
+
+
+def test_each_value_is_judged_apart() -> None:
+    plan = _plan(Test(kind="value", metric="rtt", high=100.0), each="members")
+    found = judge(plan, _values(lambda p, n, s: n + 0.001 * s))
+    assert [(one.at, one.verdict) for one in found] == [
+        ("members = 64", CONFIRMED),
+        ("members = 128", REFUTED),
+        ("members = 256", REFUTED),
+    ]
+
+
+def test_intervals_agree_with_scipy() -> None:
+    values = np.random.default_rng(1).normal(5, 2, 12)
+    ours = mean_estimate(values)
+    low, high = stats.t.interval(0.95, 11, values.mean(), stats.sem(values))
+    assert (ours.low, ours.high) == pytest.approx((low, high))
+    table = student_table()
+    assert table["t"][10].as_py() == pytest.approx(stats.t.ppf(0.975, 11))
+    assert table["n"][10].as_py() == 12
+
+
+def test_one_observation_has_no_interval() -> None:
+    estimate = mean_estimate(np.array([3.0]))
+    assert (estimate.low, estimate.high) == (-math.inf, math.inf)
+
+
+def test_the_interval_of_a_spread_ratio_covers_the_truth_as_often_as_it_says() -> None:
+    random = np.random.default_rng(7)
+    hits = 0
+    for _ in range(400):
+        estimate = spread_ratio([random.normal(0, 3, 10)], [random.normal(0, 1, 10)])
+        hits += estimate.low <= 3 <= estimate.high
+    assert 0.91 <= hits / 400 <= 0.99
