@@ -19,6 +19,10 @@ class RemoteProtocolError(CubecastError):
     """A peer sent something that the protocol forbids."""
 
 
+class Excluded(RemoteProtocolError):
+    """The other members took this one out of the group: it was silent for too long."""
+
+
 class PlanError(CubecastError):
     """A study's plan cannot be run as written."""
 

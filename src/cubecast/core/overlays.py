@@ -45,6 +45,14 @@ def hypercube(members: int) -> Overlay:
     return _from_edges(members, edges)
 
 
+def of_ranks(overlay: Overlay, ranks: NDArray[np.int64]) -> Overlay:
+    """The neighbours of these ranks only, one row each: what the local members of a group need."""
+    rows = [overlay.neighbours[overlay.offsets[rank] : overlay.offsets[rank + 1]] for rank in ranks]
+    offsets = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    return Overlay(offsets, np.concatenate(rows) if rows else np.empty(0, dtype=np.int32))
+
+
 def ring(members: int) -> Overlay:
     """Every rank next to the one before and the one after, the last next to the first."""
     _check_members(members)

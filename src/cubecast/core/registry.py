@@ -15,7 +15,7 @@ from cubecast.core import dispatch
 from cubecast.core.broadcast import plumtree, rasm
 from cubecast.core.causal import overlay, timestamp
 from cubecast.core.group import Group
-from cubecast.core.overlays import Overlay, hypercube, tree_parents
+from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
 from cubecast.core.stability import (
     coord,
     cube_full_dist,
@@ -204,7 +204,7 @@ def _build_s_gossip(group: Group, setup: Setup) -> s_gossip.SGossipState:
 def _build_cube_full_dist(group: Group, setup: Setup) -> cube_full_dist.CubeFullDistState:
     return cube_full_dist.new_state(
         group,
-        hypercube(setup.members),
+        of_ranks(hypercube(setup.members), group.rank),
         members=setup.members,
         delta_ns=setup.delta_ns,
         repeat_ns=setup.repeat_ns,
@@ -220,7 +220,7 @@ def _build_timestamp(group: Group, setup: Setup) -> timestamp.TimestampState:
 def _build_overlay(group: Group, setup: Setup) -> overlay.OverlayState:
     return overlay.new_state(
         group,
-        hypercube(setup.members),
+        of_ranks(hypercube(setup.members), group.rank),
         members=setup.members,
         payload_bytes=setup.payload_bytes,
         room=setup.room,

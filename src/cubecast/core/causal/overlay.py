@@ -16,6 +16,11 @@ delivered beyond that R, and from then on forwards over the link whatever it del
 Every cause of a message on the link is then in R, or before it on the link. One vector for each new link, none for a
 message.
 
+**Eager tree.** All this holds for any connected overlay, and a tree spends one copy a delivery where the cube spends
+log2 n. `eager_tree=True` floods a spanning tree of the cube (`core/causal/eager_tree.py`); the other links of the cube stay
+lazy, opened when a death calls for a new parent. The price is waiting: what goes through a dead member rests until
+its death is reported, while the whole cube would have brought it another way.
+
 | field      | shape        | meaning                                                                            |
 |------------|--------------|------------------------------------------------------------------------------------|
 | neighbours | rows × links | to whom this member forwards; the first `degree[row]` count                        |
@@ -34,6 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.core import bits
+from cubecast.core.causal.eager_tree import first_live, live_parent
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
 from cubecast.core.mail import BUFFER_FULL, HEADER_BYTES, NUMBER_BYTES, OVERFLOW, deliver, draft, send
@@ -49,6 +55,7 @@ class OverlayState(NamedTuple):
     group: Group
     members: int
     dimension: int
+    eager_tree: int
     message_bytes: int
     neighbours: np.ndarray
     degree: np.ndarray
@@ -57,7 +64,9 @@ class OverlayState(NamedTuple):
     logged: np.ndarray
 
 
-def new_state(group: Group, overlay: Overlay, *, members: int, payload_bytes: int, room: int) -> OverlayState:
+def new_state(
+    group: Group, overlay: Overlay, *, members: int, payload_bytes: int, room: int, eager_tree: bool = False
+) -> OverlayState:
     """Nothing sent; `overlay` holds the first neighbours of the local rows, the log takes `room` deliveries."""
     rows = len(group.rank)
     neighbours = np.full((rows, min(members, LINKS_MAX)), -1, np.int32)
@@ -72,6 +81,7 @@ def new_state(group: Group, overlay: Overlay, *, members: int, payload_bytes: in
         group=group,
         members=members,
         dimension=hypercube_dimension(members),
+        eager_tree=int(eager_tree),
         message_bytes=HEADER_BYTES + payload_bytes,
         neighbours=neighbours,
         degree=degree,
@@ -106,10 +116,15 @@ def on_leave(state, row, now_ns, mail, rank):
     """Stop forwarding to the dead; in every dimension whose partner is dead, link to the next best live rank."""
     _unlink(state, row, rank)
     me = state.group.rank[row]
+    if state.eager_tree == 1:
+        parent = live_parent(state.group.members[row], state.members, me, state.dimension)
+        if parent >= 0 and not bits.contains(state.asked[row], parent):
+            _ask(state, row, mail, parent)
+        return
     for place in range(state.dimension):
         partner = me ^ (np.int64(1) << place)
         if partner < state.members and not bits.contains(state.group.members[row], partner):
-            stand_in = _first_live(state, row, partner, place)
+            stand_in = first_live(state.group.members[row], state.members, partner, place)
             if stand_in >= 0 and not bits.contains(state.asked[row], stand_in):
                 _ask(state, row, mail, stand_in)
 
@@ -144,16 +159,6 @@ def _unlink(state, row, rank):
             state.degree[row] -= 1
             state.neighbours[row, k] = state.neighbours[row, state.degree[row]]
             return
-
-
-@internal
-def _first_live(state, row, partner, place):
-    """The first live rank of partner, partner ⊕ 1, partner ⊕ 2, …: that half of the subcube, nearest first; or −1."""
-    for step in range(np.int64(1) << place):
-        rank = partner ^ step
-        if rank < state.members and bits.contains(state.group.members[row], rank):
-            return rank
-    return np.int64(-1)
 
 
 @internal

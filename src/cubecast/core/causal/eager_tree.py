@@ -1,0 +1,50 @@
+"""A spanning tree of the hypercube that any set of live ranks has: along it messages are pushed eagerly.
+
+The tree of a subcube is the tree of its lower half, and every live rank i of its upper half hangs below the first live
+rank of i ⊕ 2^s, i ⊕ 2^s ⊕ 1, … in the lower half (the cluster order of VCube: Duarte, Bona and Ruoso 2014). When nobody
+lives in the lower half, it is the tree of the upper half. By induction this is a tree over exactly the live ranks,
+whoever they are. With all ranks alive the parent of i is i without its highest bit: a binomial tree, of depth and
+degree at most ⌈log2 n⌉.
+
+A death gives a new parent only to those whose parent died (and to nobody twice for one death), so few links change.
+"""
+
+import numpy as np
+
+from cubecast.core import bits
+from cubecast.core.compiled import internal
+from cubecast.core.overlays import Overlay
+
+
+def tree_overlay(members: int) -> Overlay:
+    """The tree over ranks 0 … members−1, all alive: parent and children of every rank, in ascending order."""
+    near: list[list[int]] = [[] for _ in range(members)]
+    for rank in range(1, members):
+        parent = rank ^ (1 << (rank.bit_length() - 1))
+        near[rank].append(parent)
+        near[parent].append(rank)
+    offsets = np.zeros(members + 1, np.int32)
+    np.cumsum([len(ranks) for ranks in near], out=offsets[1:])
+    return Overlay(offsets, np.array([rank for ranks in near for rank in sorted(ranks)], np.int32))
+
+
+@internal
+def live_parent(live, members, me, dimension):
+    """The parent of `me` in the tree of the live ranks, or −1 for its root."""
+    for down in range(dimension):
+        place = dimension - 1 - down
+        if me >> place & 1:
+            parent = first_live(live, members, me ^ (np.int64(1) << place), place)
+            if parent >= 0:
+                return parent
+    return np.int64(-1)
+
+
+@internal
+def first_live(live, members, partner, place):
+    """The first live rank of partner, partner ⊕ 1, partner ⊕ 2, …: that half of the subcube, nearest first; or −1."""
+    for step in range(np.int64(1) << place):
+        rank = partner ^ step
+        if rank < members and bits.contains(live, rank):
+            return rank
+    return np.int64(-1)

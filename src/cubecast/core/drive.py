@@ -1,0 +1,162 @@
+"""How one live member calls its cores: one message, timer or event at a time, or a whole batch of data messages.
+
+The simulator's kernel carries out actions in compiled code. A live member carries them out in Python, so what crosses
+the border must be little: `call` leaves the actions of one event in the outbox of `mail`, and `receive_batch` and
+`publish_batch` run a data core over many messages and leave behind only what Python must do, sorted:
+
+| field      | shape    | meaning                                                                              |
+|------------|----------|--------------------------------------------------------------------------------------|
+| deliveries | room     | messages for the application in order, sender << 32 | sequence                      |
+| sends      | room × 4 | destination (−1: every other member), kind, sender << 32 | sequence, numbers row or −1 |
+| numbers    | room × m | the arrays that some sends carry                                                    |
+| counts     | 4        | deliveries, sends, rows of `numbers`, trouble                                       |
+
+The message being received stands in the slot `INCOMING` of the pool, which is never handed out.
+
+Invariants: the caller makes `room` so large that the actions of one message always fit; a batch stops before a
+message for which that is not sure, and says how many it took.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core import dispatch, mail
+from cubecast.core.compiled import internal
+from cubecast.core.dispatch import PUBLISH, RECEIVE, call_core
+from cubecast.core.mail import Mail, clear_outbox
+
+INCOMING = 1
+DELIVERIES, SENDS, ROWS, TROUBLE = range(4)
+EVERYONE = -1
+UNEXPECTED = 9
+"""Trouble: the data core asked for something that a live member does not do for data (a timer, a round)."""
+
+# Columns of a table of records, as the wire decodes them.
+KIND, SENDER, SEQUENCE, START, NUMBERS, PAYLOAD, END = range(7)
+COLUMNS = 7
+
+
+class Sorted(NamedTuple):
+    """What a data core asked for; see the module."""
+
+    deliveries: np.ndarray
+    sends: np.ndarray
+    numbers: np.ndarray
+    counts: np.ndarray
+
+
+def new_member_mail(*, width: int, words: int, room: int) -> Mail:
+    """A pool for one live member; the slot of the incoming message is set apart."""
+    made = mail.new_mail(slots=room + 2, width=width, words=words, room=room)
+    made.counts[mail.USED] = INCOMING + 1
+    return made
+
+
+def new_sorted(*, width: int, room: int) -> Sorted:
+    """Room for the actions of several messages."""
+    return Sorted(
+        deliveries=np.zeros(room, np.int64),
+        sends=np.zeros((room, 4), np.int64),
+        numbers=np.zeros((room, max(width, 1)), np.int32),
+        counts=np.zeros(4, np.int64),
+    )
+
+
+def call(state, now_ns, mail, what, a, b):
+    """Call the core of `state` for one thing; its actions are then in the outbox, those of the last call are gone."""
+    clear_outbox(mail)
+    call_core(state, 0, now_ns, mail, what, a, b)
+
+
+def receive_batch(state, now_ns, mail, sorted_actions, body, table, source, first, last):
+    """Receive the records first … last−1 of a batch; returns one past the last that was taken."""
+    _reset(sorted_actions)
+    room = sorted_actions.deliveries.shape[0] - mail.actions.shape[0]
+    k = first
+    while k < last and max(sorted_actions.counts[DELIVERIES], sorted_actions.counts[SENDS]) <= room:
+        _put_incoming(mail, body, table, source, k)
+        call_core(state, 0, now_ns, mail, RECEIVE, INCOMING, 0)
+        _sort_actions(mail, sorted_actions)
+        k += 1
+    return k
+
+
+def publish_batch(state, now_ns, mail, sorted_actions, count):
+    """Publish up to `count` messages of this member; returns how many were taken."""
+    _reset(sorted_actions)
+    room = sorted_actions.deliveries.shape[0] - mail.actions.shape[0]
+    k = 0
+    while k < count and max(sorted_actions.counts[DELIVERIES], sorted_actions.counts[SENDS]) <= room:
+        call_core(state, 0, now_ns, mail, PUBLISH, 0, 0)
+        _sort_actions(mail, sorted_actions)
+        k += 1
+    return k
+
+
+def leave_batch(state, now_ns, mail, sorted_actions, rank):
+    """Tell a data core that a rank left the membership."""
+    _reset(sorted_actions)
+    call_core(state, 0, now_ns, mail, dispatch.LEAVE, rank, 0)
+    _sort_actions(mail, sorted_actions)
+
+
+@internal
+def _reset(sorted_actions):
+    for place in range(sorted_actions.counts.shape[0]):
+        sorted_actions.counts[place] = 0
+
+
+@internal
+def _put_incoming(mail, body, table, source, k):
+    """Copy record k of the batch into the slot of the incoming message."""
+    mail.heads[INCOMING].kind = table[k, KIND]
+    mail.heads[INCOMING].round_number = -1
+    mail.heads[INCOMING].iteration = 0
+    mail.heads[INCOMING].source = source
+    mail.heads[INCOMING].sender = table[k, SENDER]
+    mail.heads[INCOMING].sequence = table[k, SEQUENCE]
+    at = table[k, PAYLOAD] - 4 * table[k, NUMBERS]
+    for j in range(table[k, NUMBERS]):
+        mail.numbers[INCOMING, j] = (
+            np.int64(body[at]) | np.int64(body[at + 1]) << 8 | np.int64(body[at + 2]) << 16 | np.int64(body[at + 3]) << 24
+        )
+        at += 4
+
+
+@internal
+def _sort_actions(mail_, sorted_actions):
+    """Take the actions out of the outbox, in order."""
+    counts = sorted_actions.counts
+    for place in range(mail_.counts[mail.WAITING]):
+        action = mail_.actions[place]
+        if action.what == mail.DELIVER:
+            sorted_actions.deliveries[counts[DELIVERIES]] = action.a << 32 | action.b
+            counts[DELIVERIES] += 1
+        elif action.what == mail.SEND:
+            _sort_send(mail_, sorted_actions, action.slot, action.a)
+        elif action.what == mail.MULTICAST:
+            _sort_send(mail_, sorted_actions, action.slot, EVERYONE)
+        elif action.what != mail.HELD_BACK:
+            counts[TROUBLE] = UNEXPECTED
+    if mail_.counts[mail.OVERFLOW] != 0:
+        counts[TROUBLE] = mail_.counts[mail.OVERFLOW]
+    clear_outbox(mail_)
+
+
+@internal
+def _sort_send(mail_, sorted_actions, slot, rank):
+    counts = sorted_actions.counts
+    send = counts[SENDS]
+    sorted_actions.sends[send, 0] = rank
+    sorted_actions.sends[send, 1] = mail_.heads[slot].kind
+    sorted_actions.sends[send, 2] = mail_.heads[slot].sender << 32 | mail_.heads[slot].sequence
+    sorted_actions.sends[send, 3] = -1
+    counts[SENDS] += 1
+    # A message of the application already has its bytes; only a message of the core's own is written from its numbers.
+    if mail_.heads[slot].sequence == 0:
+        row = counts[ROWS]
+        for j in range(sorted_actions.numbers.shape[1]):
+            sorted_actions.numbers[row, j] = mail_.numbers[slot, j]
+        sorted_actions.sends[send, 3] = row
+        counts[ROWS] += 1

@@ -1,0 +1,204 @@
+"""The cores of one live member: data, stability and failure detection over one shared `Group` of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from cubecast.core import bits, dispatch, drive, mail
+from cubecast.core.causal import overlay
+from cubecast.core.causal.eager_tree import tree_overlay
+from cubecast.core.compiled import compiled_for
+from cubecast.core.dispatch import LEAVE, PUBLISH, RECEIVE, START, TIMER
+from cubecast.core.failure import live_array
+from cubecast.core.group import Group, new_group
+from cubecast.core.mail import Mail
+from cubecast.core.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
+from cubecast.core.registry import Setup, paper_tree_degree, protocol_named
+from cubecast.errors import LocalProtocolError
+from cubecast.live.settings import Settings
+from cubecast.wire.control import Control
+
+dispatch.register(live_array.LiveArrayState, live_array)
+
+LOG_MAX = 1 << 17
+"""Messages of all senders together that may be unstable; bounds every array that grows with the windows."""
+BATCH_ROOM = 1 << 13
+
+
+@cache
+def _compiled(function: Callable[..., Any], state: type) -> Callable[..., Any]:
+    return compiled_for(function, [state])
+
+
+def window_messages(settings: Settings, members: int) -> int:
+    """How many own messages may be unstable in a group of this size."""
+    return max(1, min(settings.window_messages, LOG_MAX // members))
+
+
+class ControlCore:
+    """A core whose messages are control messages: one call, then a list of actions."""
+
+    def __init__(self, state: Any, *, width: int, words: int, room: int) -> None:
+        """A core before its first call."""
+        self.state = state
+        self.width = width
+        self.words = words
+        self._mail = drive.new_member_mail(width=width, words=words, room=room)
+        self._heads = self._mail.heads.view(np.ndarray)
+        self._actions = self._mail.actions.view(np.ndarray)
+        self._call = _compiled(drive.call, type(state))
+
+    def start(self, now_ns: int) -> list[Any]:
+        """The member begins."""
+        return self._run(now_ns, START, 0, 0)
+
+    def receive(self, now_ns: int, source: int, message: Control) -> list[Any]:
+        """A message arrived."""
+        self._heads[drive.INCOMING] = (
+            *(message.kind, message.round_number, message.iteration, source),
+            *(message.sender, message.sequence, 0, 1),
+        )
+        self._mail.numbers[drive.INCOMING] = message.numbers
+        self._mail.bits[drive.INCOMING] = message.bits
+        return self._run(now_ns, RECEIVE, drive.INCOMING, 0)
+
+    def on_timer(self, now_ns: int, timer: int, tag: int) -> list[Any]:
+        """A timer is due."""
+        return self._run(now_ns, TIMER, timer, tag)
+
+    def leave(self, now_ns: int, rank: int) -> list[Any]:
+        """A rank was taken out of the membership."""
+        return self._run(now_ns, LEAVE, rank, 0)
+
+    def publish(self, now_ns: int) -> list[Any]:
+        """The core's own multicast."""
+        return self._run(now_ns, PUBLISH, 0, 0)
+
+    def drafted(self, slot: int) -> Control:
+        """The message in a slot, for the wire."""
+        head = self._heads[slot]
+        return Control(
+            kind=int(head["kind"]),
+            round_number=int(head["round_number"]),
+            iteration=int(head["iteration"]),
+            sender=int(head["sender"]),
+            sequence=int(head["sequence"]),
+            numbers=self._mail.numbers[slot],
+            bits=self._mail.bits[slot],
+        )
+
+    def _run(self, now_ns: int, what: int, a: int, b: int) -> list[Any]:
+        self._call(self.state, now_ns, self._mail, what, a, b)
+        assert self._mail.counts[mail.OVERFLOW] == 0, "the outbox of a live core is too small"
+        return list(self._actions[: int(self._mail.counts[mail.WAITING])].tolist())
+
+
+class DataCore:
+    """A causal core: batches in; deliveries and sends out."""
+
+    def __init__(self, state: Any, *, width: int, words: int, room: int) -> None:
+        """A core before its first message."""
+        self.state = state
+        self._mail: Mail = drive.new_member_mail(width=width, words=words, room=room)
+        self._sorted = drive.new_sorted(width=width, room=room + BATCH_ROOM)
+        self._receive = _compiled(drive.receive_batch, type(state))
+        self._publish = _compiled(drive.publish_batch, type(state))
+        self._leave = _compiled(drive.leave_batch, type(state))
+
+    def receive(self, now_ns: int, source: int, body: Any, table: Any, first: int, last: int) -> int:
+        """Receive records first … last−1; gives one past the last taken."""
+        return int(self._receive(self.state, now_ns, self._mail, self._sorted, body, table, source, first, last))
+
+    def publish(self, now_ns: int, count: int) -> int:
+        """Publish up to `count` messages; gives how many were taken."""
+        return int(self._publish(self.state, now_ns, self._mail, self._sorted, count))
+
+    def leave(self, now_ns: int, rank: int) -> None:
+        """A rank was taken out of the membership."""
+        self._leave(self.state, now_ns, self._mail, self._sorted, rank)
+
+    def results(self) -> tuple[list[int], list[list[int]]]:
+        """The deliveries and the sends of the last call."""
+        deliveries, sends, _, trouble = self._sorted.counts.tolist()
+        if trouble:
+            raise AssertionError(f"the data core could not go on (trouble {trouble})")
+        return self._sorted.deliveries[:deliveries].tolist(), self._sorted.sends[:sends].tolist()
+
+    def numbers(self, row: int) -> bytes:
+        """The numbers of a send, as the wire wants them."""
+        return bytes(self._sorted.numbers[row].astype("<i4", copy=False).tobytes())
+
+
+class Cores:
+    """The stack of one member."""
+
+    def __init__(self, settings: Settings, members: int, rank: int) -> None:
+        """Everybody is a member, nothing is sent."""
+        self.group: Group = new_group(members=members, senders=members, ranks=np.array([rank]))
+        cube = of_ranks(hypercube(members), self.group.rank)
+        self.window = window_messages(settings, members)
+        self.data = _data_core(settings, self.group, members, cube, self.window)
+        self.stability = _stability_core(settings, self.group, members)
+        self.failure = _failure_core(settings, self.group, members, cube)
+        self.neighbours = {int(r) for r in cube.neighbours} | {
+            int(r) for r in self.data.state.neighbours[0] if r >= 0
+        }
+
+    def members(self) -> list[int]:
+        """The ranks that are members now."""
+        return [rank for rank in range(self.group.received.shape[1]) if self.is_member(rank)]
+
+    def is_member(self, rank: int) -> bool:
+        """Is this rank in the current membership?"""
+        return bool(bits.contains(self.group.members[0], rank))
+
+    def remove(self, rank: int) -> None:
+        """Take a rank out of the membership; the cores are told next."""
+        bits.discard(self.group.members[0], rank)
+
+    def suspected(self) -> list[int]:
+        """The members that the failure detector wants out."""
+        both = self.failure.state.suspected[0] & self.group.members[0]
+        return [rank for rank in range(self.group.received.shape[1]) if bits.contains(both, rank)] if both.any() else []
+
+
+def _data_core(settings: Settings, group: Group, members: int, cube: Overlay, window: int) -> DataCore:
+    tree = settings.causal in ("auto", "tree")
+    first = of_ranks(tree_overlay(members), group.rank) if tree else cube
+    room = members * window
+    state = overlay.new_state(group, first, members=members, payload_bytes=0, room=room, eager_tree=tree)
+    return DataCore(state, width=members, words=bits.words_for(members), room=room + overlay.LINKS_MAX + 64)
+
+
+def _stability_core(settings: Settings, group: Group, members: int) -> ControlCore:
+    protocol = protocol_named(settings.stability)
+    if protocol.family != "stability":
+        raise LocalProtocolError(f"stability={settings.stability!r} is a {protocol.family} protocol")
+    setup = Setup(
+        members=members,
+        senders=members,
+        delta_ns=int(settings.round_every_s * 1e9),
+        repeat_ns=0,
+        tree_degree=paper_tree_degree(members),
+        seed=0,
+    )
+    state = protocol.build(group, setup)
+    return ControlCore(state, width=protocol.numbers(setup), words=bits.words_for(members), room=4 * members + 256)
+
+
+def _failure_core(settings: Settings, group: Group, members: int, cube: Overlay) -> ControlCore:
+    step_s = settings.gossip_every_s
+    state = live_array.new_state(
+        group,
+        cube,
+        members=members,
+        step_ns=int(step_s * 1e9),
+        steps_max=int(settings.suspect_after_s / step_s) + hypercube_dimension(members),
+        grace_steps=int(settings.join_timeout_s / step_s),
+    )
+    return ControlCore(state, width=2 * members, words=bits.words_for(members), room=4 * members + 256)
+

@@ -1,0 +1,118 @@
+"""Batches of data messages: the body of a DATA frame is one record after another.
+
+| bytes       | field    | meaning                                                                          |
+|-------------|----------|----------------------------------------------------------------------------------|
+| 1           | kind     | the data core's kind of message                                                  |
+| 1           | spare    | 0                                                                                |
+| 2           | numbers  | how many numbers follow the head (an array R, a vector stamp)                    |
+| 4           | sender   | whose message it is; 2^32 − 1 for a message of the core's own                    |
+| 4           | sequence | its sequence number; 0 for a message of the core's own                           |
+| 4           | length   | bytes of the payload                                                             |
+| 4 · numbers |          | the numbers                                                                      |
+| length      |          | the payload                                                                      |
+
+A record is the same on every link, so whoever forwards a message copies bytes. `decode_batch` fills a table with one row
+a record (columns of `core.drive`), in compiled code because it runs for every message that arrives.
+"""
+
+import struct
+
+import numpy as np
+
+from cubecast.core.compiled import jit
+from cubecast.core.drive import COLUMNS, END, KIND, NUMBERS, PAYLOAD, SENDER, SEQUENCE, START
+from cubecast.errors import RemoteProtocolError
+
+_HEAD = struct.Struct("<BBHIII")
+HEAD_BYTES = _HEAD.size
+NO_SENDER = 0xFFFFFFFF
+SEQUENCE_MAX = (1 << 31) - 1
+RECORDS_MAX = 4096
+"""Records in one batch. A sender begins a new frame before."""
+
+KINDS_MAX = 16
+_TRUNCATED, _TOO_MANY, _MALFORMED, _NUMBERS, _SENDER, _SEQUENCE, _PAYLOAD = range(-7, 0)
+_REASONS = {
+    _TRUNCATED: "a data record runs beyond its frame",
+    _TOO_MANY: f"more than {RECORDS_MAX} data records in a frame",
+    _MALFORMED: "a data record of a kind that does not exist",
+    _NUMBERS: "a data record with a wrong count of numbers",
+    _SENDER: "a data record of a sender that does not exist",
+    _SEQUENCE: "a data record with an impossible sequence number",
+    _PAYLOAD: "a payload above the limit",
+}
+
+
+def new_table() -> np.ndarray:
+    """A table for the records of one batch."""
+    return np.zeros((RECORDS_MAX, COLUMNS), np.int64)
+
+
+def encode_record(kind: int, sender: int, sequence: int, payload: bytes, numbers: bytes = b"") -> bytes:
+    """Give the bytes of one message; `numbers` are little-endian 32-bit numbers already."""
+    head = _HEAD.pack(kind, 0, len(numbers) // 4, sender & NO_SENDER, sequence, len(payload))
+    return b"".join((head, numbers, payload)) if numbers else head + payload
+
+
+def payload_of(record: bytes) -> bytes:
+    """Give the payload of a record that `decode_batch` or `encode_record` made."""
+    return record[HEAD_BYTES + 4 * (record[2] | record[3] << 8) :]
+
+
+def decode_batch(body: bytes, table: np.ndarray, members: int, payload_bytes_max: int) -> int:
+    """Fill the table and give the number of records, or say what is wrong with the batch."""
+    count = _walk(np.frombuffer(body, np.uint8), table, members, payload_bytes_max)
+    if count < 0:
+        raise RemoteProtocolError(_REASONS[count])
+    return int(count)
+
+
+@jit
+def _walk(body, table, members, payload_bytes_max):
+    """Every length is compared with what is left before it is used: compiled code checks no bounds by itself."""
+    at, end, count = np.int64(0), np.int64(body.shape[0]), np.int64(0)
+    while at < end:
+        if end - at < HEAD_BYTES:
+            return _TRUNCATED
+        if count >= table.shape[0]:
+            return _TOO_MANY
+        fault = _read_head(body, at, table, count, members, payload_bytes_max)
+        if fault != 0:
+            return fault
+        if table[count, END] > end:
+            return _TRUNCATED
+        at = table[count, END]
+        count += 1
+    return count
+
+
+@jit
+def _read_head(body, at, table, count, members, payload_bytes_max):
+    kind, numbers = np.int64(body[at]), np.int64(body[at + 2]) | np.int64(body[at + 3]) << 8
+    sender, sequence, length = _number(body, at + 4), _number(body, at + 8), _number(body, at + 12)
+    if kind >= KINDS_MAX or body[at + 1] != 0:
+        return _MALFORMED
+    if numbers != 0 and numbers != members:
+        return _NUMBERS
+    own = sender == NO_SENDER
+    if not own and sender >= members:
+        return _SENDER
+    if sequence > SEQUENCE_MAX or own != (sequence == 0):
+        return _SEQUENCE
+    if length > payload_bytes_max:
+        return _PAYLOAD
+    table[count, KIND] = kind
+    table[count, SENDER] = -1 if own else sender
+    table[count, SEQUENCE] = sequence
+    table[count, START] = at
+    table[count, NUMBERS] = numbers
+    table[count, PAYLOAD] = at + HEAD_BYTES + 4 * numbers
+    table[count, END] = at + HEAD_BYTES + 4 * numbers + length
+    return np.int64(0)
+
+
+@jit
+def _number(body, at):
+    return (
+        np.int64(body[at]) | np.int64(body[at + 1]) << 8 | np.int64(body[at + 2]) << 16 | np.int64(body[at + 3]) << 24
+    )
