@@ -15,7 +15,7 @@ from cubecast.errors import RemoteProtocolError
 
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
-_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Greeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

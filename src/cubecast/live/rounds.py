@@ -1,0 +1,97 @@
+"""When stability rounds begin: Δ after the last one while something is unstable, or at once when the buffer says so.
+
+A stability core ends each round with a timer for the next one. That timer is kept here: it fires after Δ, earlier when the
+sender's buffer reaches the level of guo ch. 6 or somebody asks for a round, and not at all while everything is stable.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from cubecast.core.stability.trigger import trigger_level
+from cubecast.wire import frame
+
+if TYPE_CHECKING:
+    from cubecast.live.member import Member
+
+NEXT_ROUND = 0
+"""The timer that begins a round, in every stability core."""
+_SMOOTH = 0.2
+
+
+class Rounds:
+    """The pause between rounds."""
+
+    def __init__(self, member: Member) -> None:
+        """No round yet."""
+        self._member = member
+        self._next: int | None = None
+        self._due = False
+        self._fires: set[int] = set()
+        self._wanted = 0
+        self._began_s = 0.0
+        self._rate_at = (time.monotonic(), 0)
+        self.round_s = 0.01
+        self.rate_per_s = 0.0
+        self.count = 0
+
+    def start(self) -> None:
+        """Begin the first round."""
+        self._member.start_rounds()
+
+    def takes(self, timer: int, tag: int, delay_ns: int) -> bool:
+        """Keep the timer of the next round; others are not ours."""
+        if timer != NEXT_ROUND:
+            return False
+        self._next, self._due = tag, False
+        self._member.later(delay_ns / 1e9, self._delay_is_over, tag)
+        self.watch()
+        return True
+
+    def ask(self, sequence: int) -> None:
+        """Begin rounds at once until this own message is stable."""
+        self._wanted = max(self._wanted, sequence)
+        self.watch()
+
+    def watch(self) -> None:
+        """Begin the next round if there is a reason to."""
+        if self._next is None:
+            return
+        member = self._member
+        if self._wanted > member.store.freed[member.rank] or self._buffer_calls() or (self._due and self._unstable()):
+            member.later(0, self._begin, self._next)
+            self._next = None
+
+    def note(self, *, done: bool) -> None:
+        """A round began or ended."""
+        now = time.monotonic()
+        if not done:
+            self._began_s = now
+            self._next = None
+            return
+        self.count += 1
+        self.round_s += _SMOOTH * (now - self._began_s - self.round_s)
+        since, published = self._rate_at
+        if now - since > 0.05:
+            self.rate_per_s = (self._member.published - published) / (now - since)
+            self._rate_at = (now, self._member.published)
+
+    def _begin(self, tag: int) -> None:
+        self._member.fire(self._member.cores.stability, frame.CONTROL, NEXT_ROUND, tag)
+
+    def _delay_is_over(self, tag: int) -> None:
+        if self._next == tag:
+            self._due = True
+            self.watch()
+
+    def _unstable(self) -> bool:
+        return self._member.store.bytes > 0
+
+    def _buffer_calls(self) -> bool:
+        member = self._member
+        held = member.published - member.store.freed[member.rank]
+        if held == 0:
+            return False
+        level = trigger_level(room=member.cores.window, rate_per_s=self.rate_per_s, round_s=self.round_s)
+        return held >= max(level, 1) or 2 * member.own_bytes >= member.settings.window_bytes
