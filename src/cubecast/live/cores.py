@@ -24,7 +24,7 @@ from cubecast.wire.control import Control
 
 dispatch.register(live_array.LiveArrayState, live_array)
 
-LOG_MAX = 1 << 17
+LOG_MAX = 1 << 19
 """Messages of all senders together that may be unstable; bounds every array that grows with the windows."""
 BATCH_ROOM = 1 << 13
 

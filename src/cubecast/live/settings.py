@@ -22,9 +22,9 @@ class Settings:
     """*all* The stability protocol by name."""
     round_every_s: float = 0.1
     """Δ: the pause between stability rounds while something is unstable."""
-    window_messages: int = 4096
+    window_messages: int = 16384
     """*all* Own messages that may be unstable at a time; `multicast` waits beyond."""
-    window_bytes: int = 4 << 20
+    window_bytes: int = 8 << 20
     """*all* Bytes of own messages that may be unstable at a time."""
     payload_bytes_max: int = 1 << 20
     """*all* The largest payload."""

@@ -1,0 +1,1 @@
+"""Benchmarks of the live runtime, side by side with its peers."""

@@ -1,0 +1,112 @@
+"""One member of a live benchmark in a process of its own; reports one JSON line on standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from typing import Any
+
+import uvloop
+
+from cubecast.live.credentials import Credentials
+from cubecast.live.group import LiveGroup, join
+from cubecast.live.settings import Settings
+
+
+async def throughput(group: LiveGroup, task: dict[str, Any]) -> dict[str, float]:
+    """Senders multicast as fast as they may; everybody counts deliveries in the middle of the run."""
+    payload = bytes(task["payload"])
+    begin = task["start"] + task["warm_s"]
+    end = begin + task["seconds"]
+    counted, cpu_us = 0, 0.0
+
+    async def send() -> None:
+        await asyncio.sleep(max(0.0, task["start"] - time.time()))
+        while time.time() < end + 0.2:
+            for _ in range(64):
+                await group.multicast(payload)
+
+    async def read() -> None:
+        nonlocal counted, cpu_us
+        total = 0
+        at_begin = at_end = None
+        async for _ in group:
+            total += 1
+            if total & 63 == 0:
+                now = time.time()
+                if at_begin is None and now >= begin:
+                    at_begin = (total, now, time.process_time())
+                if now >= end:
+                    at_end = (total, now, time.process_time())
+                    break
+        if at_begin and at_end:
+            counted = int((at_end[0] - at_begin[0]) / (at_end[1] - at_begin[1]))
+            cpu_us = 1e6 * (at_end[2] - at_begin[2]) / (at_end[0] - at_begin[0])
+        async for _ in group:
+            pass
+
+    reading = asyncio.create_task(read())
+    if group.rank < task["senders"]:
+        await send()
+    else:
+        await asyncio.sleep(max(0.0, end + 0.2 - time.time()))
+    stats = group.stats
+    await asyncio.sleep(max(0.0, end + 1.5 - time.time()))
+    reading.cancel()
+    return {"rate": counted, "cpu_us": cpu_us, "round_ms": stats["round_ms"], "unstable": stats["unstable_messages"]}
+
+
+async def latency(group: LiveGroup, task: dict[str, Any]) -> dict[str, Any]:
+    """Rank 0 multicasts now and then its clock; everybody notes how old each message is at delivery."""
+    ages: list[tuple[int, float]] = []
+    stable: list[float] = []
+
+    async def read() -> None:
+        async for delivery in group:
+            ages.append((delivery.sequence, time.time() - float(delivery.payload)))
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(max(0.0, task["start"] - time.time()))
+    if group.rank == 0:
+        for _ in range(task["messages"]):
+            sent = time.time()
+            message = await group.multicast(repr(sent).encode())
+            await message.stable(10, hurry=task["hurry"])
+            stable.append(time.time() - sent)
+            await asyncio.sleep(task["pause_s"])
+    else:
+        await asyncio.sleep(task["seconds"])
+    await asyncio.sleep(1.0)
+    reading.cancel()
+    return {"ages": ages, "stable": stable}
+
+
+async def main() -> None:
+    """Run the task that came as the first argument."""
+    task = json.loads(sys.argv[1])
+    credentials = Credentials.load(task["certificate"], ca=task["ca"]) if task.get("ca") else None
+    settings = Settings(suspect_after_s=30, **task.get("settings", {}))
+    group = join(
+        "bench",
+        listen=task["listen"],
+        peers=task["peers"],
+        credentials=credentials,
+        plaintext=credentials is None,
+        settings=settings,
+    )
+    async with group:
+        print("ready", flush=True)
+        task["start"] = float(await asyncio.to_thread(sys.stdin.readline))
+        result = await {"throughput": throughput, "latency": latency}[task["what"]](group, task)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        result |= {"cpu_s": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024}
+        print(json.dumps(result), flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        await group.leave(drain=False)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(), loop_factory=uvloop.new_event_loop) if sys.version_info >= (3, 12) else uvloop.run(main())
