@@ -1,0 +1,101 @@
+"""Frames for fuzzing: honest ones, and honest ones damaged in every way a peer or an attacker may think of."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from cubecast.errors import RemoteProtocolError
+from cubecast.wire import control, data, frame, greeting
+from cubecast.wire.control import Control
+from cubecast.wire.greeting import Acknowledgement, Greeting, Refusal
+
+MEMBERS = 8
+PAYLOAD_MAX = 512
+BODY_MAX = 4096
+
+
+def honest_body(chance: random.Random, kind: int) -> bytes:
+    """A body that an honest member may send."""
+    if kind == frame.DATA:
+        records = []
+        for _ in range(chance.randrange(6)):
+            if chance.random() < 0.2:
+                records.append(data.encode_record(1, -1, 0, b"", bytes(4 * MEMBERS)))
+            else:
+                payload = chance.randbytes(chance.randrange(60))
+                records.append(data.encode_record(0, chance.randrange(MEMBERS), chance.randrange(1, 1 << 31), payload))
+        return b"".join(records)
+    if kind in (frame.CONTROL, frame.FAILURE):
+        numbers = np.array([chance.randrange(1 << 30) for _ in range(MEMBERS)], np.int32)
+        bits = np.array([chance.getrandbits(MEMBERS)], np.uint64)
+        return control.encode_control(Control(0, chance.randrange(1 << 20), 1, -1, 0, numbers, bits))
+    if kind == frame.ACK:
+        return greeting.encode(Acknowledgement(chance.randrange(1 << 40)))
+    if kind == frame.REFUSE:
+        return greeting.encode(Refusal(reason="no", excluded=chance.random() < 0.5))
+    return greeting.encode(
+        Greeting(group="g", rank=1, towards=0, incarnation=5, knows=0, received=chance.randrange(99), terms=bytes(16))
+    )
+
+
+def honest_frame(chance: random.Random) -> bytes:
+    """A frame that an honest member may send."""
+    kind = chance.choice(sorted(frame.KINDS))
+    number = chance.randrange(1, 1 << 40) if kind in frame.NUMBERED else 0
+    return frame.encode_frame(kind, number, honest_body(chance, kind))
+
+
+def damage(chance: random.Random, whole: bytes) -> bytes:
+    """Flip, cut, lengthen or replace bytes."""
+    octets = bytearray(whole)
+    way = chance.randrange(6)
+    if way == 0 and octets:
+        for _ in range(chance.randrange(1, 5)):
+            octets[chance.randrange(len(octets))] ^= 1 << chance.randrange(8)
+    elif way == 1:
+        del octets[chance.randrange(len(octets) + 1) :]
+    elif way == 2:
+        at = chance.randrange(len(octets) + 1)
+        octets[at:at] = chance.randbytes(chance.randrange(1, 9))
+    elif way == 3 and len(octets) >= 4:
+        at = chance.randrange(len(octets) - 3)
+        octets[at : at + 4] = chance.choice([b"\xff\xff\xff\xff", b"\0\0\0\0", b"\0\0\0\x80", b"\xff\xff\xff\x7f"])
+    elif way == 4:
+        octets[:] = chance.randbytes(chance.randrange(64))
+    return bytes(octets)
+
+
+class Decoder:
+    """All that a member does with bytes before a core sees them."""
+
+    def __init__(self) -> None:
+        """Allocate once, as a member does."""
+        self.table = data.new_table()
+        self.bodies = 0
+
+    def feed(self, octets: bytes) -> bool:
+        """Decode; False when the bytes were refused. Anything but a `RemoteProtocolError` is a bug and is raised."""
+        try:
+            for arrived in frame.FrameReader(BODY_MAX).feed(octets):
+                self.body(arrived.kind, arrived.body)
+        except RemoteProtocolError:
+            return False
+        return True
+
+    def body(self, kind: int, body: bytes) -> None:
+        """Decode one body by its kind."""
+        self.bodies += 1
+        if kind == frame.DATA:
+            count = data.decode_batch(body, self.table, MEMBERS, PAYLOAD_MAX)
+            ends = self.table[:count, 6]
+            assert count == 0 or (ends[-1] == len(body) and (np.diff(ends) >= data.HEAD_BYTES).all())
+        elif kind in (frame.CONTROL, frame.FAILURE):
+            control.decode_control(body, numbers=MEMBERS, words=1)
+        elif kind == frame.ACK:
+            greeting.decode(Acknowledgement, body)
+        elif kind == frame.REFUSE:
+            greeting.decode(Refusal, body)
+        else:
+            greeting.decode(Greeting, body)
