@@ -29,7 +29,17 @@ import numpy as np
 
 import cubecast
 from cubecast.core.group import Group, copy_numbers, fold_minimum, learn_stable
-from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, ROUND_BYTES, begin_round, draft, end_round, send, set_timer
+from cubecast.core.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    rest,
+    send,
+    set_timer,
+)
 
 MINIMUM, ASK, RESULT = range(3)  # kinds of messages
 NEXT_ROUND, REPEAT = range(2)  # timers
@@ -136,7 +146,7 @@ def _finish_round(state, row, mail, numbers):
     state.done[row] = state.round[row]
     learn_stable(state.group, row, numbers)
     end_round(mail, state.round[row])
-    set_timer(mail, NEXT_ROUND, state.round[row], state.delta_ns)
+    rest(mail, NEXT_ROUND, state.round[row], state.delta_ns)
 
 
 @cubecast.internal

@@ -96,9 +96,8 @@ def _print_comparison(comparison: Comparison) -> None:
     scenario = comparison.runs[0].scenario
     seeds = len({run.scenario.seed for run in comparison.runs})
     title = f"{scenario.network}, {scenario.rounds} round(s), {seeds} seed(s)" + (", ± 95 %" if seeds > 1 else "")
-    metrics = [
-        metric for metric in comparison.metrics if metric.name != "bytes"
-    ]  # the widest, and in all other outputs
+    # Bytes are the widest column, and in all other outputs.
+    metrics = [metric for metric in comparison.metrics if metric.short != "bytes"]
     heads = [f"{metric.short} {metric.unit}".strip() for metric in metrics]
     table = new_table("protocol", "members", *heads, title=title)
     size = comparison.summaries[0].members

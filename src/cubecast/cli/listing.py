@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+
+if TYPE_CHECKING:
+    from cubecast.core.layers import Layer
+    from cubecast.core.registry import Protocol
 
 
 def protocols(
@@ -15,14 +19,15 @@ def protocols(
 ) -> None:
     """List the protocols: name, family, the paper they come from, and one line each.
 
+    The families reliable and failure are layers under a stability protocol: choose
+    one with --transport and --detector.
+
     Examples:
 
       cubecast protocols
       cubecast protocols --family stability --json
     """
-    from cubecast.core.registry import protocols as registered
-
-    found = registered(family)
+    found = _known(family)
     if json:
         keys = ("name", "title", "family", "paper", "summary")
         print_json([{key: getattr(protocol, key) for key in keys} for protocol in found])
@@ -31,6 +36,16 @@ def protocols(
     for protocol in found:
         table.add_row(protocol.name, protocol.family, protocol.paper, protocol.summary)
     print_table(table)
+
+
+def _known(family: str | None) -> list[Protocol | Layer]:
+    from cubecast.core.layers import DETECTOR, TRANSPORT, layers
+    from cubecast.core.registry import protocols as registered
+
+    beside: list[Protocol | Layer] = [*layers(TRANSPORT), *layers(DETECTOR)]
+    if family in (TRANSPORT, DETECTOR):
+        return [layer for layer in beside if layer.family == family]
+    return [*registered(family), *(beside if family is None else [])]
 
 
 def networks(json: JsonOption = False) -> None:

@@ -43,76 +43,153 @@ class ScenarioOption(NamedTuple):
     help: str
 
 
-GROUP, NETWORK, PROTOCOL, FAULTS, DATA, LIMITS = "Group", "Network", "Protocol", "Faults", "Data traffic", "Limits"
+GROUP, NETWORK, ROUNDS, PROTOCOL = "Group", "Network", "Rounds", "Protocol"
+FAULTS, DETECTION, DATA, LIMITS = "Faults", "Failure detection", "Data traffic", "Limits"
+_O = ScenarioOption
 
 OPTIONS: dict[str, ScenarioOption] = {
-    "members": ScenarioOption(int, ("--members", "-n"), GROUP, "", "Size n of the group, ranks 0 … n−1."),
-    "senders": ScenarioOption(
-        int, ("--senders", "-m"), GROUP, "all members, at most 50", "How many of them send: ranks 0 … m−1."
-    ),
-    "network": ScenarioOption(
-        str, ("--network",), NETWORK, "random:p=0.02", "The physical network; `cubecast networks` lists the kinds."
-    ),
-    "routing": ScenarioOption(
-        Literal["hops", "delay"], ("--routing",), NETWORK, "hops", "Shortest paths by links crossed or by total delay."
-    ),
-    "multicast": ScenarioOption(
+    "members": _O(int, ("--members", "-n"), GROUP, "", "Size n of the group, ranks 0 … n−1."),
+    "senders": _O(int, ("--senders", "-m"), GROUP, "all, at most 50", "How many of them send: ranks 0 … m−1."),
+    "seed": _O(int, ("--seed", "-s"), GROUP, "0", "One seed, one result."),
+    "joins": _O(list[str], ("--join",), GROUP, "none", "The last ranks come later: 7@20ms. Repeatable."),
+    "leaves": _O(list[str], ("--leave",), GROUP, "none", "Members say good-bye: 3@20ms. Repeatable."),
+    "network": _O(str, ("--network",), NETWORK, "random:p=0.02", "`cubecast networks` lists the kinds."),
+    "routing": _O(Literal["hops", "delay"], ("--routing",), NETWORK, "hops", "Shortest paths by links, or by delay."),
+    "multicast": _O(
         Literal["copies", "tree"],
         ("--multicast",),
         NETWORK,
-        "copies",
+        "copies, on a wan-tree tree",
         "A multicast is n−1 unicasts, or one copy on each link of the shortest-path tree.",
     ),
-    "seed": ScenarioOption(int, ("--seed", "-s"), GROUP, "0", "One seed, one result."),
-    "rounds": ScenarioOption(int, ("--rounds", "-r"), GROUP, "1", "Rounds until the run ends."),
-    "delta_ms": ScenarioOption(float, ("--delta-ms",), PROTOCOL, "10.0", "Δ, the pause between two rounds."),
-    "repeat_ms": ScenarioOption(
-        float,
-        ("--repeat-ms",),
-        PROTOCOL,
-        "20 where messages can be lost, else never",
-        "When an unanswered message is sent again.",
-    ),
-    "tree_degree": ScenarioOption(
-        int, ("--tree-degree",), PROTOCOL, "⌈log2 n⌉", "Children of an inner member of the logical tree."
-    ),
-    "loss": ScenarioOption(float, ("--loss",), FAULTS, "0.0", "Probability that a link loses a message."),
-    "duplicate": ScenarioOption(float, ("--duplicate",), FAULTS, "0.0", "Probability that a link doubles a message."),
-    "reorder": ScenarioOption(
-        float, ("--reorder",), FAULTS, "0.0", "Probability that a message is held up after a link, and overtaken."
-    ),
-    "reorder_ms": ScenarioOption(float, ("--reorder-ms",), FAULTS, "1.0", "Held up for how long at most."),
-    "queue_limit": ScenarioOption(
+    "queue_limit": _O(
         int, ("--queue-limit",), NETWORK, "0", "Messages that may wait on a link, more are dropped; 0: any number."
     ),
-    "crashes": ScenarioOption(
+    "rounds": _O(int, ("--rounds", "-r"), ROUNDS, "1", "Rounds until the run ends."),
+    "delta_ms": _O(
+        float, ("--delta-ms",), ROUNDS, "10, on a wan-tree about a round", "Δ, the pause between two rounds."
+    ),
+    "trigger": _O(
+        Literal["delta", "buffer"],
+        ("--trigger",),
+        ROUNDS,
+        "delta",
+        "A round begins Δ after the last, or when buffers fill.",
+    ),
+    "trigger_messages": _O(
+        int, ("--trigger-messages",), ROUNDS, "0", "With the trigger buffer: X unstable messages of a sender begin one."
+    ),
+    "repeat_ms": _O(
+        float,
+        ("--repeat-ms",),
+        ROUNDS,
+        "never; 20, or about a round, where messages can be lost",
+        "When an unanswered message is sent again.",
+    ),
+    "tree_degree": _O(
+        int, ("--tree-degree",), PROTOCOL, "⌈log2 n⌉, on a wan-tree 3", "Children of a member of the logical tree."
+    ),
+    "group_size": _O(
+        int,
+        ("--group-size",),
+        PROTOCOL,
+        "a balanced tree; S_Gossip: 50",
+        "S_Coord, S_Train: sub-groups of a tree of two levels; S_Gossip: local groups.",
+    ),
+    "shuffled": _O(
+        bool,
+        ("--shuffled/--no-shuffled",),
+        PROTOCOL,
+        "only on a sparse wan-tree",
+        "Logical trees and local groups ignore where members are.",
+    ),
+    "controllers": _O(int, ("--controllers",), PROTOCOL, "2", "S_Gossip: stability controllers of a local group."),
+    "scatter": _O(bool, ("--scatter/--no-scatter",), PROTOCOL, "False", "FullDist: multicast at random offsets."),
+    "repeat_acks": _O(
+        bool, ("--repeat-acks/--no-repeat-acks",), PROTOCOL, "False", "Coord: members repeat their ACKs by themselves."
+    ),
+    "subset": _O(int, ("--subset",), PROTOCOL, "1", "Gossip: members told in one step."),
+    "step_s": _O(
+        float, ("--step-s",), PROTOCOL, "what the busiest link needs for it", "Gossip: the step interval, in seconds."
+    ),
+    "ending": _O(
+        Literal["optimised", "piggyback"],
+        ("--ending",),
+        PROTOCOL,
+        "optimised",
+        "Gossip: the result is multicast, or rides on later gossip.",
+    ),
+    "quota": _O(bool, ("--quota/--no-quota",), PROTOCOL, "False", "Broadcast trees: send copies where they help most."),
+    "heartbeats": _O(
+        int, ("--heartbeats",), PROTOCOL, "0", "Broadcast trees: heartbeats that links are known by; 0: exactly known."
+    ),
+    "loss": _O(float, ("--loss",), FAULTS, "0.0", "Probability that a link loses a message."),
+    "duplicate": _O(float, ("--duplicate",), FAULTS, "0.0", "Probability that a link doubles a message."),
+    "reorder": _O(float, ("--reorder",), FAULTS, "0.0", "Probability that a message is held up, and overtaken."),
+    "reorder_ms": _O(float, ("--reorder-ms",), FAULTS, "1.0", "Held up for how long at most."),
+    "losses_per_step": _O(
+        int, ("--losses-per-step",), FAULTS, "0", "Gossip: messages lost at their senders in each step."
+    ),
+    "crashes": _O(
         list[str], ("--crash",), FAULTS, "none", "Crash members: 3@2ms, 3@2ms-5ms (recovers), 1+2+4@0ms. Repeatable."
     ),
-    "suspicions": ScenarioOption(
+    "suspicions": _O(
         list[str], ("--suspect",), FAULTS, "none", "Suspect a live member, which is then put out: 5@10ms. Repeatable."
     ),
-    "partitions": ScenarioOption(
+    "partitions": _O(
         list[str], ("--partition",), FAULTS, "none", "Cut members off for a while: 0-15@10ms-60ms. Repeatable."
     ),
-    "detect_ms": ScenarioOption(
-        float, ("--detect-ms",), FAULTS, "10.0", "How long a member is down before failure detectors report it."
+    "detector": _O(
+        str,
+        ("--detector",),
+        DETECTION,
+        "model",
+        "model: failures are reported after --detect-ms; or heartbeat, polling, gossip.",
     ),
-    "detect_spread_ms": ScenarioOption(
-        float, ("--detect-spread-ms",), FAULTS, "1.0", "Within how long all the detectors report it."
+    "detect_ms": _O(float, ("--detect-ms",), DETECTION, "10.0", "Model: how long a member is down before a report."),
+    "detect_spread_ms": _O(
+        float, ("--detect-spread-ms",), DETECTION, "1.0", "Model: within how long all members have the report."
     ),
-    "messages": ScenarioOption(
+    "detector_step_ms": _O(float, ("--detector-step-ms",), DETECTION, "100.0", "Time between two steps of a detector."),
+    "detector_subset": _O(int, ("--detector-subset",), DETECTION, "1", "Gossip detection: members told in one step."),
+    "detector_threshold": _O(
+        int, ("--detector-threshold",), DETECTION, "from --p-mistake", "K_fail: silent steps before a suspicion."
+    ),
+    "p_mistake": _O(float, ("--p-mistake",), DETECTION, "1e-06", "How likely a false suspicion may be at any time."),
+    "messages": _O(
         int, ("--messages",), DATA, "0", "Data messages each sender multicasts; 0: only the protocol itself runs."
     ),
-    "rate": ScenarioOption(float, ("--rate",), DATA, "100.0", "Data messages a second, each sender."),
-    "payload_bytes": ScenarioOption(int, ("--payload",), DATA, "100", "Bytes of a data message."),
-    "until_ms": ScenarioOption(
+    "rate": _O(float, ("--rate",), DATA, "100.0", "Data messages a second, each sender."),
+    "payload_bytes": _O(int, ("--payload",), DATA, "100", "Bytes of a data message."),
+    "transport": _O(
+        str, ("--transport",), DATA, "nak", "Reliable multicast: ack, nak, nak_multicast, srm, hybrid, hierarchical."
+    ),
+    "repair": _O(
+        Literal["multicast", "unicast"],
+        ("--repair",),
+        DATA,
+        "multicast",
+        "A lost message is multicast again, or sent to those who miss it.",
+    ),
+    "buffer_messages": _O(
+        int, ("--buffer-messages",), DATA, "0", "Unstable messages of its own that stop a sender; 0: any number."
+    ),
+    "series_ms": _O(float, ("--series-ms",), DATA, "0.0", "Record what the buffers hold at such intervals; 0: not."),
+    "until_ms": _O(
         float, ("--until-ms",), LIMITS, "600000.0", "Simulated time after which a run that has not ended is given up."
     ),
-    "packets_max": ScenarioOption(int, ("--packets-max",), LIMITS, "4194304", "Message copies in flight at most."),
-    "measure": ScenarioOption(bool, ("--measure/--no-measure",), LIMITS, "True", "Sample queues and load."),
+    "least_ms": _O(float, ("--least-ms",), LIMITS, "0.0", "Simulated time before which a run does not end."),
+    "packets_max": _O(int, ("--packets-max",), LIMITS, "4194304", "Message copies in flight at most."),
+    "measure": _O(bool, ("--measure/--no-measure",), LIMITS, "True", "Sample queues and load."),
 }
 
-_FAULT_KINDS = {"crashes": ("crash", False), "suspicions": ("suspicion", False), "partitions": ("partition", True)}
+_FAULT_KINDS = {
+    "crashes": ("crash", False),
+    "suspicions": ("suspicion", False),
+    "partitions": ("partition", True),
+    "joins": ("join", False),
+    "leaves": ("leave", False),
+}
 
 
 def with_scenario(command: Callable[..., None], *, leave_out: tuple[str, ...] = ()) -> Callable[..., None]:

@@ -97,29 +97,54 @@ def _print_result(result: Result) -> None:
 
 def _lines(result: Result) -> list[tuple[str, str]]:
     """The figures a person wants first; --json has them all."""
-    lines = [
-        ("senders", f"{result.senders:,}"),
-        ("rounds", f"{result.rounds:,}"),
-        ("RTT, first member", f"{result.rtt_first_ms:,.3f} ms"),
-        ("RTT, last member", f"{result.rtt_last_ms:,.3f} ms"),
-        ("messages", f"{result.messages:,}"),
-        ("packet-hops", f"{result.hops:,}"),
-        ("bytes sent", f"{result.bytes:,}"),
+    lines = [("senders", f"{result.senders:,}")]
+    if result.rounds:
+        lines += _round_lines(result)
+    if result.data_messages:
+        lines += _data_lines(result)
+    if result.failure_messages:
+        lines += [
+            ("failure detection: messages", f"{result.failure_messages:,}"),
+            ("failure detection: bytes a member a second", f"{result.failure_bytes_per_member_s:,.0f}"),
+            ("failure detection: false suspicions", f"{result.false_suspicions:,}"),
+        ]
+    return [
+        *lines,
         ("drops", f"{result.drops:,}"),
         ("messages in the network, mean", f"{result.load_mean:,.1f}"),
         ("queue, mean", f"{result.queue_mean:,.3f}"),
         ("queue, longest", f"{result.queue_max:,}"),
+        ("simulated", f"{result.simulated_ms:,.3f} ms"),
+        ("took", f"{result.wall_seconds:.3f} s, {result.packet_hops_per_second / 1e6:.2f} M packet-hops/s"),
     ]
-    if result.data_messages:
+
+
+def _round_lines(result: Result) -> list[tuple[str, str]]:
+    return [
+        ("rounds", f"{result.rounds:,}"),
+        ("RTT, first member", _ms(result.rtt_first_ms)),
+        ("RTT, last member", _ms(result.rtt_last_ms)),
+        ("messages", f"{result.messages:,}"),
+        ("packet-hops", f"{result.hops:,}"),
+        ("bytes sent", f"{result.bytes:,}"),
+    ]
+
+
+def _data_lines(result: Result) -> list[tuple[str, str]]:
+    lines = [
+        ("data: messages", f"{result.data_messages:,}"),
+        ("data: packet-hops", f"{result.data_hops:,}"),
+        ("data: bytes sent", f"{result.data_bytes:,}"),
+        ("data: delay until delivered, mean", _ms(result.delay_mean_ms)),
+        ("data: delay until delivered, longest", _ms(result.delay_max_ms)),
+    ]
+    if result.buffer_mean is not None:
         lines += [
-            ("data messages", f"{result.data_messages:,}"),
-            ("time to stable, first member", _ms(result.tts_first_ms)),
-            ("time to stable, last member", _ms(result.tts_last_ms)),
-            ("unstable messages a member holds, mean", f"{result.buffer_mean or 0:,.1f}"),
-            ("unstable messages a member holds, most", f"{result.buffer_max or 0:,}"),
+            ("data: time to stable, first member", _ms(result.tts_first_ms)),
+            ("data: time to stable, last member", _ms(result.tts_last_ms)),
+            ("data: unstable messages a member holds, mean", f"{result.buffer_mean:,.1f}"),
+            ("data: unstable messages a member holds, most", f"{result.buffer_max or 0:,}"),
         ]
-    lines.append(("simulated", f"{result.simulated_ms:,.3f} ms"))
-    lines.append(("took", f"{result.wall_seconds:.3f} s, {result.packet_hops_per_second / 1e6:.2f} M packet-hops/s"))
     return lines
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cubecast.core.registry import protocol_named
 from cubecast.core.registry import protocols as registered
@@ -39,8 +40,9 @@ class Metric:
     short: str
     unit: str = ""
     digits: int = 0
-    with_data: bool = False
-    """Only measured when data flows (`messages` > 0)."""
+    of: Literal["all", "rounds", "buffers", "data"] = "rounds"
+    """Measured always, or of the rounds of stability detection, of the buffers these free (when data flows), or of
+    protocols that carry the data themselves."""
 
 
 METRICS = (
@@ -49,11 +51,17 @@ METRICS = (
     Metric(name="messages", title="Messages", short="messages"),
     Metric(name="hops", title="Packet-hops", short="hops"),
     Metric(name="bytes", title="Bytes sent", short="bytes"),
-    Metric(name="load_mean", title="Messages in the network", short="load", digits=1),
-    Metric(name="queue_mean", title="Queue, mean", short="queue mean", digits=2),
-    Metric(name="queue_max", title="Queue, longest", short="queue max"),
-    Metric(name="tts_last_ms", title="Time to stable", short="stable", unit="ms", digits=2, with_data=True),
-    Metric(name="buffer_mean", title="Unstable messages held", short="held", digits=1, with_data=True),
+    Metric(name="delay_mean_ms", title="Delay, mean", short="delay mean", unit="ms", digits=2, of="data"),
+    Metric(name="delay_max_ms", title="Delay, longest", short="delay max", unit="ms", digits=2, of="data"),
+    Metric(name="data_messages", title="Messages", short="messages", of="data"),
+    Metric(name="data_hops", title="Packet-hops", short="hops", of="data"),
+    Metric(name="data_bytes", title="Bytes sent", short="bytes", of="data"),
+    Metric(name="delivery_queue_mean", title="Delivery queue, mean", short="held mean", digits=2, of="data"),
+    Metric(name="load_mean", title="Messages in the network", short="load", digits=1, of="all"),
+    Metric(name="queue_mean", title="Queue, mean", short="queue mean", digits=2, of="all"),
+    Metric(name="queue_max", title="Queue, longest", short="queue max", of="all"),
+    Metric(name="tts_last_ms", title="Time to stable", short="stable", unit="ms", digits=2, of="buffers"),
+    Metric(name="buffer_mean", title="Unstable messages held", short="held", digits=1, of="buffers"),
 )
 
 
@@ -96,8 +104,13 @@ class Comparison:
     @property
     def metrics(self) -> list[Metric]:
         """The metrics that were measured."""
-        data = any(run.scenario.messages > 0 for run in self.runs)
-        return [metric for metric in METRICS if data or not metric.with_data]
+        measured = {"all"}
+        for scenario in (run.scenario for run in self.runs):
+            if scenario.carries_data:
+                measured.add("data")
+            else:
+                measured |= {"rounds", "buffers"} if scenario.messages else {"rounds"}
+        return [metric for metric in METRICS if metric.of in measured]
 
     @cached_property
     def summaries(self) -> list[Summary]:
@@ -112,7 +125,9 @@ class Comparison:
         figures = {}
         for metric in self.metrics:
             values = [getattr(result, metric.name) for result in ended]
-            figures[metric.name] = estimate([float(value) for value in values if value is not None])
+            figures[metric.name] = estimate(
+                [float(value) for value in values if value is not None and not math.isnan(value)]
+            )
         return Summary(
             protocol=protocol, members=members, runs=len(runs), failed=len(runs) - len(ended), figures=figures
         )
@@ -129,7 +144,7 @@ class Comparison:
         """One line a run, with every figure that has one value."""
         rows = [run.result.to_dict() for run in self.runs if run.result is not None]
         for row in rows:
-            del row["per_round"]
+            del row["per_round"], row["buffer_series"]
         return _csv(rows)
 
     def summary_csv(self) -> str:

@@ -29,9 +29,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 # Wide gaps: the curve below must be seen through them where two protocols cost the same.
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
 # Drawn in every picture, in this order; the other metrics are in the table.
-DRAWN = ("rtt_first_ms", "rtt_last_ms", "messages", "hops", "queue_mean", "queue_max", "tts_last_ms", "buffer_mean")
+DRAWN = (
+    *("rtt_first_ms", "rtt_last_ms", "delay_mean_ms", "delay_max_ms", "messages", "data_messages", "hops", "data_hops"),
+    *("queue_mean", "queue_max", "tts_last_ms", "buffer_mean"),
+)
 # FullDist sends n² messages where others send n: only a logarithm shows both.
-LOGARITHMIC = ("messages", "hops", "queue_max")
+LOGARITHMIC = ("messages", "hops", "data_messages", "data_hops", "queue_max")
 
 
 def check_ending(path: str | Path) -> None:

@@ -200,8 +200,6 @@ class Scenario:
                 words += [word for fault in value for word in (option, str(fault))]
             elif isinstance(value, bool):
                 words.append(option if value else option.replace("--", "--no-"))
-            elif isinstance(value, tuple):
-                words += [f"{option} {fault}" for fault in value]
             else:
                 words += [option, str(value)]
         return shlex.join(words)

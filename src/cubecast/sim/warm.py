@@ -42,10 +42,14 @@ def warm(progress: Progress | None = None) -> list[str]:
 
 
 def _pieces() -> list[_Piece]:
-    """Each protocol over each data layer, then what else is compiled."""
+    """Each protocol with the layers it usually runs on, then what else is compiled.
+
+    Other transports and failure detectors are compiled when they are first used: all combinations would take long.
+    """
     pieces = []
     for protocol in protocols():
-        pieces.append(_Piece(protocol.title, _run_of(protocol.name, messages=0)))
+        if not protocol.carries_data:
+            pieces.append(_Piece(protocol.title, _run_of(protocol.name, messages=0)))
         pieces.append(_Piece(f"{protocol.title} under data traffic", _run_of(protocol.name, messages=1)))
     return [*pieces, _Piece("checkers", _check_a_trace), _Piece("models", _use_models)]
 
