@@ -93,7 +93,7 @@ def test_comments_do_not_change_the_program_and_code_does() -> None:
 
 
 def test_protocols_have_hashes_of_their_own() -> None:
-    hashes = {name: source_hash("simulate", {"protocol": name}) for name in ("coord", "full_dist", "s_coord")}
+    hashes = {name: source_hash({"protocol": name}) for name in ("coord", "full_dist", "s_coord")}
     assert len(set(hashes.values())) == 3
 
 

@@ -94,9 +94,7 @@ def hello(knocked_at: LiveGroup, /, **changes: object) -> bytes:
         (frame.encode_frame(frame.HELLO, 0, b"\xff" * 40), "malformed greeting"),
     ],
 )
-def test_garbage_is_refused_and_the_group_goes_on(
-    octets: bytes, reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_garbage_is_refused_and_the_group_goes_on(octets: bytes, reason: str, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with pair() as groups:
             await speak(groups[0].addresses[0], octets)

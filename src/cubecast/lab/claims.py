@@ -86,7 +86,7 @@ class Measured:
 def judge(plan: Plan, values: pa.Table) -> list[Judgement]:
     """The verdicts on all claims of a plan."""
     measured = Measured(values, plan.id)
-    exact = plan.experiment != "simulate"
+    exact = plan.experiment not in ("simulate", "grow_tree")
     return [_judge(plan, claim, measured, where, exact) for claim in plan.claims for where in _each(claim, measured)]
 
 

@@ -30,6 +30,7 @@ from cubecast.sim.faults import Fault, parse_fault
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
+from cubecast.sim.trees import GrownTree, grow_tree
 
 Settings = Mapping[str, Any]
 Metrics = dict[str, float]
@@ -41,6 +42,7 @@ NOT_METRICS = {
     "network",
     "seed",
     "per_round",
+    "buffer_series",
     "wall_seconds",
     "packet_hops_per_second",
 }
@@ -173,6 +175,30 @@ def _simulation_cost(settings: Settings) -> float:
     return 0.02 + 1.5e-7 * n * n + 1e-6 * (control + data)
 
 
+_TREE_SETTINGS = ("protocol", "members", "degree", "loss", "crash", "hubs", "packets", "heartbeats")
+_TREE_METRICS = tuple(field.name for field in fields(GrownTree) if field.name != "parents")
+
+
+def _tree_network(settings: Settings) -> str:
+    words = [f"{name}={settings[name]}" for name in ("degree", "hubs", "loss", "crash") if name in settings]
+    return f"regular:{','.join(words)}"
+
+
+def _check_tree(settings: Settings, seen: set[str]) -> None:
+    _known(settings, _TREE_SETTINGS)
+    spec = _tree_network(settings)
+    if spec not in seen:
+        build_network(spec, members=settings.get("members", 100), seed=0)
+    seen.add(spec)
+
+
+def _grow_tree(settings: Settings) -> Metrics:
+    """The tree that Plumtree or RASM leaves behind, and what growing it took (rasm §4)."""
+    told = {name: settings[name] for name in ("members", "packets", "heartbeats") if name in settings}
+    tree = grow_tree(settings["protocol"], _tree_network(settings), seed=settings["seed"], **told)
+    return {name: float(getattr(tree, name)) for name in _TREE_METRICS}
+
+
 def _check_chain(settings: Settings, _: set[str]) -> None:
     _known(settings, ("members", "subset", "arrival", "p_incomplete"))
     GossipChain(members=settings["members"], subset=settings.get("subset", 1), arrival=settings.get("arrival", 1.0))
@@ -217,6 +243,13 @@ _EXPERIMENTS = {
             check=_check_simulation,
             run=_simulate,
             cost=_simulation_cost,
+        ),
+        Experiment(
+            name="grow_tree",
+            metrics=_TREE_METRICS,
+            check=_check_tree,
+            run=_grow_tree,
+            cost=lambda settings: 0.02 + 1e-3 * settings.get("degree", 4),
         ),
         Experiment(
             name="gossip_chain",

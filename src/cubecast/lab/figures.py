@@ -33,6 +33,11 @@ TITLES = {
     "data_hops": "hops",
     "data_fragments": "fragments sent",
     "data_messages": "messages sent",
+    "reliability": "reachability",
+    "reliability_with_quota": "reachability with quota",
+    "repair_share": "share of REPAIR messages",
+    "rounds_to_converge": "rounds to converge",
+    "payload_bytes": "d (bytes)",
     "micro_steps": "micro-steps",
     "level_messages": "messages in the buffer",
     "crashed_neighbours": "crashed neighbours",
@@ -83,6 +88,8 @@ def _names(plan: Plan, figure: Figure, rows: list[Row]) -> dict[Any, str]:
     titles = {protocol.name: protocol.title for protocol in registered()}
     if figure.series == "protocol":
         return {name: titles.get(name, name) for name in plan.protocols}
+    if figure.series == "variant":
+        return {variant["label"]: variant["label"] for variant in plan.variants}
     return {row[figure.series]: f"{row[figure.series]}" for row in rows}
 
 

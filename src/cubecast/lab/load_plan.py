@@ -19,7 +19,7 @@ from cubecast.lab.toml_lines import key_lines, line_of
 _TOP: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "paper", "title", "about", "experiment"), str),
     **dict.fromkeys(("fixed", "sweep", "quick", "full"), dict),
-    **dict.fromkeys(("protocols", "zip", "skip", "figure", "claim"), list),
+    **dict.fromkeys(("protocols", "variant", "zip", "skip", "figure", "claim"), list),
 }
 _SIZE: dict[str, type | tuple[type, ...]] = {"repeats": int, "fixed": dict, "sweep": dict, "zip": list}
 _FIGURE: dict[str, type | tuple[type, ...]] = {
@@ -88,6 +88,7 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.lines = key_lines(text)
+        self.series = "protocol"
 
     def fail(self, message: str, *path: str | int) -> PlanError:
         return PlanError(f"{self.path}:{line_of(self.lines, *path)}: {message}")
@@ -114,8 +115,11 @@ class _Reader:
 
     def plan(self, data: dict[str, Any]) -> Plan:
         self.check_keys(data, _TOP)
+        self.series = "variant" if "variant" in data else "protocol"
         self.need(data, ("id", "paper", "title", *SIZES))
         names = tuple(self.strings(data.get("protocols", []), "protocols"))
+        variants = self.variants(data)
+        used = [*names, *(one["protocol"] for one in variants if "protocol" in one)]
         known = {protocol.name for protocol in registered()}
         plan = Plan(
             id=data["id"],
@@ -124,15 +128,28 @@ class _Reader:
             about=data.get("about", "").strip(),
             experiment=data.get("experiment", "simulate"),
             protocols=names,
+            variants=variants,
             skip=tuple(data.get("skip", ())),
             sizes={name: self.size(data, name) for name in SIZES},
             figures=tuple(self.figure(table, place) for place, table in enumerate(data.get("figure", []))),
             claims=tuple(self.claim(table, place) for place, table in enumerate(data.get("claim", []))),
             path=self.path,
-            missing=tuple(name for name in names if name not in known),
+            missing=tuple(dict.fromkeys(name for name in used if name not in known)),
         )
         self.check_names(plan)
         return plan
+
+    def variants(self, data: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        tables = data.get("variant", [])
+        if tables and data.get("protocols"):
+            raise self.fail("protocols and variants: give one or the other", "variant", 0)
+        labels = []
+        for place, table in enumerate(tables):
+            self.need(table, ("label",), "variant", place)
+            if table["label"] in labels:
+                raise self.fail(f"label = {table['label']!r} is given twice: rename one", "variant", place, "label")
+            labels.append(table["label"])
+        return tuple(tables)
 
     def strings(self, values: list[Any], *path: str | int) -> list[str]:
         for value in values:
@@ -171,7 +188,8 @@ class _Reader:
         metrics = [table["y"]] if isinstance(table["y"], str) else self.strings(table["y"], "figure", place, "y")
         if table.get("kind") == "winner" and "rows" not in table:
             raise self.fail("a winner figure needs 'rows': name the parameter on the other axis", "figure", place)
-        return Figure(**(table | {"y": tuple(metrics)}))
+        series = {} if "series" in table else {"series": self.series}
+        return Figure(**(table | series | {"y": tuple(metrics)}))
 
     def claim(self, table: Any, place: int) -> Claim:
         self.check_keys(table, _CLAIM, "claim", place)
@@ -265,11 +283,11 @@ class _Reader:
         """Where a parameter gets its value."""
         if name is None:
             return (size,)
-        if name == "protocol":
+        if name == "protocol" and ("protocols",) in self.lines:
             return ("protocols",)
         places: list[tuple[str | int, ...]] = [(size, "sweep", name), (size, "fixed", name)]
         places += [("sweep", name), ("fixed", name)]
-        places += [path for path in self.lines if path[-1] == name and "zip" in path]
+        places += [path for path in self.lines if path[-1] == name and path[0] in ("zip", "variant", size)]
         return next((path for path in places if path in self.lines), (size,))
 
 

@@ -3,6 +3,7 @@
 | part of a plan | what it says |
 |---|---|
 | `fixed` | parameters that every run shares |
+| `variant` | protocols with settings of their own, each under a label |
 | `sweep` | parameters with lists of values, of which every combination is run |
 | `zip` | tables of lists of one length, whose n-th values go together |
 | `skip` | combinations that are left out |
@@ -22,7 +23,7 @@ from typing import Any, Literal
 
 SIZES = ("quick", "full")
 PAPERS = ("cube", "guo", "causal", "rasm", "own")
-EXPERIMENTS = ("simulate", "gossip_chain", "trigger")
+EXPERIMENTS = ("simulate", "grow_tree", "gossip_chain", "trigger")
 
 Value = str | int | float | bool
 Selection = dict[str, Any]
@@ -101,6 +102,8 @@ class Plan:
     about: str
     experiment: str
     protocols: tuple[str, ...]
+    variants: tuple[dict[str, Any], ...] = ()
+    """Settings by label, in place of `protocols`: FullDist scattered and not, sub-groups of 4 and of 50."""
     skip: tuple[Selection, ...]
     sizes: dict[str, Size]
     figures: tuple[Figure, ...]
@@ -112,7 +115,7 @@ class Plan:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The columns that tell one point from another: what is swept or zipped, and the protocol."""
-        names = ["protocol"] if self.protocols else []
+        names = ["protocol"] if self.protocols else ["variant"] if self.variants else []
         for size in self.sizes.values():
             names += [*size.sweep, *(name for table in size.zips for name in table)]
         return tuple(dict.fromkeys(names))

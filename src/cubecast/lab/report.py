@@ -123,7 +123,7 @@ def _chapter(paper: str, outcome: Outcome, judgements: dict[str, list[Judgement]
 
 def _study(plan: Plan, outcome: Outcome, judgements: list[Judgement], specs: dict[str, Any]) -> str:
     repeats = plan.sizes[outcome.size].repeats
-    seeds = "exact, no seed" if plan.experiment != "simulate" else f"seeds 0 … {repeats - 1}"
+    seeds = "exact, no seed" if plan.experiment not in ("simulate", "grow_tree") else f"seeds 0 … {repeats - 1}"
     runs = len(runs_of(plan, outcome.size))
     told: set[int] = set()
     figures = []

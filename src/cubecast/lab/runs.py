@@ -57,7 +57,7 @@ def runs_of(plan: Plan, size: str) -> list[Run]:
         Run(
             study=plan.id,
             experiment=plan.experiment,
-            settings={**chosen.fixed, **point, "seed": seed},
+            settings=settings_of(plan, size, point) | {"seed": seed},
             point=point,
         )
         for point in points_of(plan, size)
@@ -65,10 +65,17 @@ def runs_of(plan: Plan, size: str) -> list[Run]:
     ]
 
 
+def settings_of(plan: Plan, size: str, point: dict[str, Any]) -> dict[str, Any]:
+    """What the experiment is told at a point; a variant stands for its settings, and its label is not told."""
+    own = next((dict(one) for one in plan.variants if one["label"] == point.get("variant")), {})
+    told = {**plan.sizes[size].fixed, **own, **point}
+    return {name: value for name, value in told.items() if name not in ("label", "variant")}
+
+
 def run_count(plan: Plan, size: str) -> int:
     """An upper bound of the number of runs, without making them."""
     chosen = plan.sizes[size]
-    count = chosen.repeats * max(len(plan.protocols), 1)
+    count = chosen.repeats * max(len(plan.protocols), len(plan.variants), 1)
     for values in chosen.sweep.values():
         count *= len(values)
     for table in chosen.zips:
@@ -82,6 +89,8 @@ def points_of(plan: Plan, size: str) -> list[dict[str, Any]]:
     axes: list[list[dict[str, Any]]] = []
     if plan.protocols:
         axes.append([{"protocol": name} for name in plan.protocols])
+    if plan.variants:
+        axes.append([{"variant": variant["label"]} for variant in plan.variants])
     axes += [[{name: value} for value in values] for name, values in chosen.sweep.items()]
     axes += [list(_rows(table)) for table in chosen.zips]
     points = [{key: value for part in parts for key, value in part.items()} for parts in itertools.product(*axes)]

@@ -22,9 +22,9 @@ _SHARED = ("core/*.py", "core/broadcast/*.py", "networks/*.py", "sim/*.py", "mod
 _NO_INFLUENCE = {"benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"}
 
 
-def source_hash(experiment: str, settings: Mapping[str, Any]) -> str:
+def source_hash(settings: Mapping[str, Any]) -> str:
     """The hash of what computes this run."""
-    if experiment != "simulate":
+    if "protocol" not in settings:
         return _hash(())
     return _protocol_hash(str(settings["protocol"]))
 

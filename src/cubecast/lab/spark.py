@@ -141,7 +141,7 @@ def runs_table(runs: list[Run]) -> pa.Table:
         {
             "study": [run.study for run in runs],
             "run_id": [run.id for run in runs],
-            "code": [source_hash(run.experiment, run.settings) for run in runs],
+            "code": [source_hash(run.settings) for run in runs],
             "point": [canonical(run.point) for run in runs],
             "seed": pa.array([run.seed for run in runs], pa.int64()),
         }
@@ -197,7 +197,7 @@ def _place(spark: SparkSession, tasks: list[list[Run]]) -> DataFrame:
         {
             "task": number,
             "run_id": run.id,
-            "code": source_hash(run.experiment, run.settings),
+            "code": source_hash(run.settings),
             "experiment": run.experiment,
             "settings": canonical(run.settings),
         }

@@ -25,7 +25,7 @@ def status_of(plans: list[Plan], size: str, store: Store) -> list[dict[str, Any]
     rows = []
     for plan in plans:
         runs = runs_of(plan, size)
-        states = [_state(results.get(run.id, {}), source_hash(run.experiment, run.settings)) for run in runs]
+        states = [_state(results.get(run.id, {}), source_hash(run.settings)) for run in runs]
         counts = {name: states.count(name) for name in ("done", "failed", "other_code")}
         rows.append({"study": plan.id, "runs": len(runs), **counts})
     return rows
