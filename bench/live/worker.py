@@ -9,10 +9,9 @@ import sys
 import time
 from typing import Any
 
-import uvloop
-
 from cubecast.live.credentials import Credentials
 from cubecast.live.group import LiveGroup, join
+from cubecast.live.loop import run
 from cubecast.live.settings import Settings
 
 
@@ -109,4 +108,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(), loop_factory=uvloop.new_event_loop) if sys.version_info >= (3, 12) else uvloop.run(main())
+    run(main())

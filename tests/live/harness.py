@@ -121,7 +121,7 @@ class Troupe:
         """Merge the traces, write them as one, and let every checker judge it."""
         path = self.folder / "run.parquet"
         rows = [self.folder / f"{rank}.rows" for rank in range(self.members)]
-        merge(rows, path, members=self.members, crashes=self.crashes, scenario=scenario)
+        merge(rows, path, members=self.members, crashes=self.crashes, leaves=False, scenario=scenario)
         return check_all(read_trace(path))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cubecast import __version__
-from cubecast.cli import bench, check, compare, listing, simulate, study, warm
+from cubecast.cli import bench, check, compare, listing, live, simulate, study, warm
 from cubecast.errors import CubecastError, SimulationError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("check")(check.check)
 app.command("warm")(warm.warm)
 app.command("bench")(bench.bench)
 app.add_typer(study.app, name="study")
+live.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

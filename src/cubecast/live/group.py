@@ -201,6 +201,11 @@ class LiveGroup:
             self._more = asyncio.get_running_loop().create_future()
             await self._more
 
+    @property
+    def has_more(self) -> bool:
+        """Are there deliveries that the application has not taken?"""
+        return self._member is not None and bool(self._member.queue)
+
     def on_stable(self, callback: Callable[[tuple[int, ...]], object]) -> None:
         """Call a function with the frontier each time it moves."""
         self._callbacks.append(callback)
@@ -219,6 +224,12 @@ class LiveGroup:
         """The stability array S: every current member has each sender's messages up to here."""
         member = self._member
         return member.store.freed if member is not None else [0] * len(self.addresses)
+
+    @property
+    def received(self) -> list[int]:
+        """R: this member has each sender's messages up to here."""
+        received: list[int] = self._running().cores.group.received[0].tolist()
+        return received
 
     def laggards(self) -> list[Laggard]:
         """Who holds stability back, and by how many messages; the slowest first. As fresh as the gossip is."""

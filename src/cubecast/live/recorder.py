@@ -87,22 +87,27 @@ def merge(
     *,
     members: int,
     crashes: Mapping[int, int] | None = None,
+    leaves: bool = True,
     scenario: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write one trace from the files of the members, and `crashes` (rank to monotonic time); gives its rows."""
+    """Write one trace from the files of the members; gives its rows.
+
+    `crashes` says which ranks were killed or stopped, and when on the monotonic clock; what a stopped process did once it
+    went on is left out, for it was no member any more. `leaves=False` leaves out the rows of members that left: right when
+    all left together after all was delivered.
+    """
     parts = [_read(Path(path)) for path in paths]
+    if not leaves:
+        parts = [part[part["event"] != CRASH] for part in parts]
     for rank, time_ns in (crashes or {}).items():
+        parts = [part[(part["member"] != rank) | (part["time_ns"] <= time_ns)] for part in parts]
         stopped = blank_events(1)
         stopped["time_ns"], stopped["event"], stopped["member"] = time_ns, CRASH, rank
-        # What was written about a moment after the kill was decided still happened before the member stopped.
-        written = [int(part["time_ns"][-1]) for part in parts if len(part) and part["member"][0] == rank]
-        stopped["time_ns"] = max([time_ns, *written])
         parts.append(stopped)
     events = np.concatenate(parts)
     events = events[np.argsort(events["time_ns"], kind="stable")]
     if len(events):
-        start = int(events["time_ns"][0]) - 1
-        events["time_ns"] -= start
+        events["time_ns"] -= int(events["time_ns"][0]) - 1
         events["entered_ns"] = events["time_ns"]
     described = {"members": members, "family": "causal", "live": True, "unfinished_allowed": True, **(scenario or {})}
     with TraceWriter(trace, described) as writer:
