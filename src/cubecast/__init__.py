@@ -22,6 +22,16 @@ Where to look next:
     cubecast.protocols()       what there is to compare
     help(cubecast.check_all)   the promises that checkers hold a trace to
 
+Then run the same protocols between real processes:
+
+    async with cubecast.join("orders", listen="127.0.0.1:7001", peers=["127.0.0.1:7002"], credentials=...) as group:
+        message = await group.multicast(b"hello")
+        await message.stable(timeout=5)            # every current member has it
+        async for delivery in group:               # causal order, each message once
+            print(delivery.sender, delivery.payload)
+
+help(cubecast.join) and docs/tutorial.md tell more; help(cubecast.Settings) lists every setting.
+
 A protocol of your own is one file: functions over NumPy arrays, decorated with `cubecast.internal`, that read and write
 messages through `cubecast.core.mail`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
 examples/doubling.py is one; docs/protocols.md explains it.
@@ -34,13 +44,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cubecast.errors import CubecastError, LocalProtocolError, PlanError, RemoteProtocolError, SimulationError
+from cubecast.errors import (
+    CubecastError,
+    Excluded,
+    LocalProtocolError,
+    PlanError,
+    RemoteProtocolError,
+    SimulationError,
+)
 
 if TYPE_CHECKING:
     from cubecast import core
     from cubecast.core.compiled import internal, jit
     from cubecast.core.group import Group
     from cubecast.core.registry import Protocol, Setup, add_protocol, protocols
+    from cubecast.live.credentials import Credentials
+    from cubecast.live.group import LiveGroup, join
+    from cubecast.live.member import Delivery
+    from cubecast.live.settings import Settings
+    from cubecast.live.sync import SyncGroup, join_sync
     from cubecast.networks.network import Network
     from cubecast.networks.spec import build_network
     from cubecast.sim.checkers import Report, check_all
@@ -55,9 +77,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Comparison",
+    "Credentials",
     "CubecastError",
+    "Delivery",
+    "Excluded",
     "Fault",
     "Group",
+    "LiveGroup",
     "LocalProtocolError",
     "Network",
     "PlanError",
@@ -66,8 +92,10 @@ __all__ = [
     "Report",
     "Result",
     "Scenario",
+    "Settings",
     "Setup",
     "SimulationError",
+    "SyncGroup",
     "Trace",
     "__version__",
     "add_protocol",
@@ -77,6 +105,8 @@ __all__ = [
     "core",
     "internal",
     "jit",
+    "join",
+    "join_sync",
     "parse_fault",
     "protocols",
     "read_trace",
@@ -85,14 +115,19 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "cubecast.sim.compare",
+    "Credentials": "cubecast.live.credentials",
+    "Delivery": "cubecast.live.member",
     "Fault": "cubecast.sim.faults",
     "Group": "cubecast.core.group",
+    "LiveGroup": "cubecast.live.group",
     "Network": "cubecast.networks.network",
     "Protocol": "cubecast.core.registry",
     "Report": "cubecast.sim.checkers",
     "Result": "cubecast.sim.result",
     "Scenario": "cubecast.sim.scenario",
+    "Settings": "cubecast.live.settings",
     "Setup": "cubecast.core.registry",
+    "SyncGroup": "cubecast.live.sync",
     "Trace": "cubecast.trace",
     "add_protocol": "cubecast.core.registry",
     "build_network": "cubecast.networks.spec",
@@ -100,6 +135,8 @@ _HOMES = {
     "compare": "cubecast.sim.compare",
     "internal": "cubecast.core.compiled",
     "jit": "cubecast.core.compiled",
+    "join": "cubecast.live.group",
+    "join_sync": "cubecast.live.sync",
     "parse_fault": "cubecast.sim.faults",
     "protocols": "cubecast.core.registry",
     "read_trace": "cubecast.trace",
