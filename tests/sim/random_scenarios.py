@@ -28,6 +28,7 @@ from cubecast.sim.simulate import trace_scenario
 
 PROTOCOLS = ("coord", "full_dist", "s_coord", "cube_full_dist")
 MEMBERS_MAX = 33
+SLOW_MEMBERS_MAX = 15  # the data of more would fill slow links with their own repairs
 UNTIL_MS = 120_000.0
 NS_PER_MS = 1_000_000
 
@@ -38,6 +39,8 @@ def random_scenario(seed: int) -> Scenario:
     members = draw.choice([2, 3, 4, 5, 7, 8, 9, draw.randint(10, 20), draw.randint(21, MEMBERS_MAX)])
     protocol = draw.choice(PROTOCOLS)
     slow = draw.random() < 0.15
+    if slow:
+        members = min(members, SLOW_MEMBERS_MAX)
     settings: dict[str, Any] = {
         "protocol": protocol,
         "members": members,
@@ -90,7 +93,7 @@ def _network(draw: random.Random, members: int) -> str:
     kinds = [
         f"random:degree={degree}",
         "random:p=0.1",
-        f"random:degree={degree},bandwidth=1e6",
+        f"random:degree={degree},bandwidth={1e6 if members <= SLOW_MEMBERS_MAX else 1e7}",
         "star",
         "star:delay=0.01ms,bandwidth=2e6",
         "chain:delay=0-0.2ms",

@@ -82,16 +82,17 @@ class Mail(NamedTuple):
 
 def new_mail(*, slots: int, width: int, words: int, room: int) -> Mail:
     """An empty pool of `slots` messages of `width` numbers and `words` bitmap words; an outbox of `room` actions."""
+    # Nothing reads what it has not written: a slot comes back as its last message left it.
     counts = np.zeros(5, np.int64)
     counts[USED] = 1
     return Mail(
-        heads=np.zeros(slots, HEAD).view(np.recarray),
-        layers=np.zeros(slots, np.int64),
-        numbers=np.zeros((slots, max(width, 1)), np.int32),
-        bits=np.zeros((slots, max(words, 1)), np.uint64),
-        actions=np.zeros(room, ACTION).view(np.recarray),
-        drafts=np.zeros(room, np.int64),
-        free=np.zeros(slots, np.int64),
+        heads=np.empty(slots, HEAD).view(np.recarray),
+        layers=np.empty(slots, np.int64),
+        numbers=np.empty((slots, max(width, 1)), np.int32),
+        bits=np.empty((slots, max(words, 1)), np.uint64),
+        actions=np.empty(room, ACTION).view(np.recarray),
+        drafts=np.empty(room, np.int64),
+        free=np.empty(slots, np.int64),
         counts=counts,
     )
 

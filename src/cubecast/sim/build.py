@@ -18,13 +18,14 @@ from cubecast.core.random import new_stream, uniform
 from cubecast.core.registry import Protocol, Setup, protocol_named
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
-from cubecast.networks.routes import Routes, find_routes
+from cubecast.networks.routes import Routes
 from cubecast.sim import kernel
 from cubecast.sim.books import Books, new_books
 from cubecast.sim.detectors import build_detector, detector_numbers
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.neighbourhood import estimated_link_failure
+from cubecast.sim.paths import routes_of, tree_cover
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.settle import scatter_ns
 from cubecast.sim.world import (
@@ -89,7 +90,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     data_room = m * scenario.messages if protocol.carries_data else 0
     newcomers = [rank for join in scenario.joins for rank in join.members]
     group = _first_group(scenario, newcomers)
-    routes = _routes(scenario, network)
+    routes = routes_of(network, by=scenario.routing)
     simulation = Simulation(
         world=build_world(scenario, network, routes, tracing=tracing),
         books=new_books(
@@ -245,20 +246,13 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
         port=routes.port,
         hosts=network.hosts,
         member_at=member_at,
-        on_tree=_tree_cover(network, routes) if scenario.multicast == "tree" else np.zeros((1, 1), np.bool_),
+        on_tree=tree_cover(network, by=scenario.routing) if scenario.multicast == "tree" else np.zeros((1, 1), bool),
         due=np.empty(max(lines, 1), np.int64),
         events=np.empty(_event_room(scenario, network), EVENT).view(np.recarray),
         scalars=_scalars(scenario, network, lines, tracing=tracing),
         random=new_stream(scenario.seed, "network"),
         trace=np.zeros(_trace_room(scenario) if tracing else 1, EVENT_DTYPE).view(np.recarray),
     )
-
-
-def _routes(scenario: Scenario, network: Network) -> Routes:
-    if network.one_hop is None:
-        return find_routes(network, by=scenario.routing)
-    empty = np.zeros(network.nodes + 1, np.int32)
-    return Routes(first_link=empty, reverse=np.zeros(0, np.int32), port=np.zeros((1, 1), np.uint16))
 
 
 def _links(scenario: Scenario, network: Network) -> np.recarray[Any, Any]:
@@ -296,18 +290,6 @@ def _event_room(scenario: Scenario, network: Network) -> int:
 def _trace_room(scenario: Scenario) -> int:
     """Half of it takes whatever one call of a core can write."""
     return max(1 << 18, 16 * (scenario.members + scenario.sender_count))
-
-
-def _tree_cover(network: Network, routes: Routes) -> NDArray[np.bool_]:
-    """For each member's multicast tree: does a node have a member at or below it?"""
-    cover = np.zeros((network.members, network.nodes), np.bool_)
-    for rank, root in enumerate(network.hosts):
-        for host in network.hosts:
-            node = int(host)
-            while node != root and not cover[rank, node]:
-                cover[rank, node] = True
-                node = int(network.link_to[routes.first_link[node] + routes.port[root, node]])
-    return cover
 
 
 def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool) -> np.recarray[Any, Any]:

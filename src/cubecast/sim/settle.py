@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, ROUND_BYTES
-from cubecast.core.registry import protocol_named
+from cubecast.core.registry import LOCAL_GROUP, protocol_named
 from cubecast.networks.network import Network
 from cubecast.sim.scenario import NS_PER_MS, REPEAT_NS, Scenario
 
@@ -69,7 +69,10 @@ def _messages(scenario: Scenario) -> float:
 
 def _step_ns(scenario: Scenario, network: Network) -> int:
     size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sender_count + (scenario.members + 7) // 8
-    messages = BUSIEST_LINK_SHARE * scenario.members * scenario.subset
+    # S_Gossip gossips in local groups, which are next to each other unless the members are shuffled.
+    local = protocol_named(scenario.protocol).name == "s_gossip"
+    gossiping = min(scenario.members, scenario.group_size or LOCAL_GROUP) if local else scenario.members
+    messages = BUSIEST_LINK_SHARE * gossiping * scenario.subset
     return round(max(messages * _service_ns(network, size), _crossing_ns(network, size), 1))
 
 

@@ -1,0 +1,20 @@
+"""Where the copies of a tree multicast have to go."""
+
+import numpy as np
+
+from cubecast.core.compiled import jit
+
+
+@jit
+def mark_tree_cover(cover, hosts, link_to, first_link, port):
+    """cover[rank, node] = is there a member at `node` or below it, in the tree of shortest paths from `rank`?
+
+    From every member upwards until a node that is marked already: each node is visited once a tree.
+    """
+    for rank in range(hosts.shape[0]):
+        root = np.int64(hosts[rank])
+        for other in range(hosts.shape[0]):
+            node = np.int64(hosts[other])
+            while node != root and not cover[rank, node]:
+                cover[rank, node] = True
+                node = np.int64(link_to[np.int64(first_link[node]) + np.int64(port[root, node])])
