@@ -45,6 +45,8 @@ class Setup:
     group_size: int = 0
     """S_Coord and S_Train: members of a sub-group of the two-level tree, 0 for a balanced tree; S_Gossip: of a local
     group, 0 for 50."""
+    near: tuple[int, ...] = ()
+    """S_Gossip: the ranks listed so that neighbours in the network are neighbours in the list; default: by rank."""
     shuffled: bool = False
     """Do logical trees and local groups ignore the order of the ranks?"""
     repeat_acks: bool = False
@@ -187,6 +189,8 @@ def _build_s_train(group: Group, setup: Setup) -> s_train.STrainState:
 
 def _build_s_gossip(group: Group, setup: Setup) -> s_gossip.SGossipState:
     order = setup.logical_order()
+    if setup.near and not setup.shuffled:
+        order = np.array(setup.near)
     return s_gossip.new_state(
         group,
         order=order,

@@ -25,7 +25,7 @@ from cubecast.sim.detectors import build_detector, detector_numbers
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.neighbourhood import estimated_link_failure
-from cubecast.sim.paths import routes_of, tree_cover
+from cubecast.sim.paths import near_order, routes_of, tree_cover
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.settle import scatter_ns
 from cubecast.sim.world import (
@@ -73,6 +73,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
         tree_degree=scenario.degree,
         seed=scenario.seed,
         group_size=scenario.group_size or 0,
+        near=near_order(network, by=scenario.routing) if protocol.name == "s_gossip" else (),
         shuffled=bool(scenario.shuffled),
         repeat_acks=scenario.repeat_acks,
         scatter_ns=scatter_ns(scenario),

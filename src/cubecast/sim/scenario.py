@@ -56,7 +56,7 @@ class Scenario:
     """S_Coord, S_Train: sub-groups of so many in a tree of two levels; default: a balanced tree by `tree_degree`.
     S_Gossip: members of a local group; default: 50."""
     shuffled: bool | None = None
-    """Do logical trees and local groups ignore where the members are? Default: only on a sparse WAN tree."""
+    """Do logical trees and local groups ignore where the members are? Default: trees on a sparse WAN tree do."""
     controllers: int = 2
     """S_Gossip: stability controllers of a local group."""
     scatter: bool = False

@@ -33,7 +33,7 @@ def settled(scenario: Scenario, network: Network) -> Scenario:
         delta_ms=_given(scenario.delta_ms, round_ns / NS_PER_MS if wan else DELTA_MS),
         repeat_ms=_given(scenario.repeat_ms, repeat_ns / NS_PER_MS),
         tree_degree=scenario.tree_degree or network.tree_children or scenario.degree,
-        shuffled=wan and network.nodes > network.members if scenario.shuffled is None else scenario.shuffled,
+        shuffled=_shuffles(scenario, network) if scenario.shuffled is None else scenario.shuffled,
         step_s=_given(scenario.step_s, _step_ns(scenario, network) / 1e9) if scenario.gossips else scenario.step_s,
     )
 
@@ -41,6 +41,12 @@ def settled(scenario: Scenario, network: Network) -> Scenario:
 def scatter_ns(scenario: Scenario) -> int:
     """The time over which n scattered multicasts have the paper's mean gap between them."""
     return SCATTER_GAP_NS * scenario.members**2 if scenario.scatter else 0
+
+
+def _shuffles(scenario: Scenario, network: Network) -> bool:
+    """guo §5.5: the logical trees of sparse groups are random; local groups go by location everywhere (§4.3.3)."""
+    sparse = network.tree_children > 0 and network.nodes > network.members
+    return sparse and protocol_named(scenario.protocol).name != "s_gossip"
 
 
 def _given(value: float | None, otherwise: float) -> float:
@@ -69,9 +75,10 @@ def _messages(scenario: Scenario) -> float:
 
 def _step_ns(scenario: Scenario, network: Network) -> int:
     size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sender_count + (scenario.members + 7) // 8
-    # S_Gossip gossips in local groups, which are next to each other unless the members are shuffled.
-    local = protocol_named(scenario.protocol).name == "s_gossip"
-    gossiping = min(scenario.members, scenario.group_size or LOCAL_GROUP) if local else scenario.members
+    gossiping = scenario.members
+    if protocol_named(scenario.protocol).name == "s_gossip" and not scenario.shuffled:
+        # Local groups are apart; a link at the edge carries the gossip of about two.
+        gossiping = min(gossiping, 2 * (scenario.group_size or LOCAL_GROUP))
     messages = BUSIEST_LINK_SHARE * gossiping * scenario.subset
     return round(max(messages * _service_ns(network, size), _crossing_ns(network, size), 1))
 
