@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cubecast.trace import Event
-from tests.oracles.checkers import Row
+from tests.oracles.checkers import Row, is_up
 
 Message = tuple[int, int]
 
@@ -59,8 +59,8 @@ def _run(delivered: set[Message], sender: int) -> int:
 
 def disagreements(rows: list[Row], members: int) -> set[tuple[int, Message]]:
     """Who stays up and lacks a message that a member which stays (any member, if few crashed) delivered."""
-    crashed = {row["member"] for row in rows if row["event"] == Event.CRASH}
-    stays = set(range(members)) - crashed
+    stays = {member for member in range(members) if is_up(rows, member)}
+    crashed = set(range(members)) - stays
     counts = set(range(members)) if len(crashed) < (members - 1).bit_length() - 1 else stays
     delivered = {(rows[k]["member"], message_of(rows[k])) for k in deliveries(rows)}
     wanted = {message for member, message in delivered if member in counts}

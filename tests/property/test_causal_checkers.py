@@ -41,7 +41,7 @@ def random_deliveries(seed: int, steps: int, obedience: float) -> Events:
             mine[sender] = max(mine.get(sender, 0), sequence)
             rows.append((Event.DELIVER, member, sender, sequence))
         if draw.random() < 0.03:
-            rows.append((Event.CRASH, member, -1, 0))
+            rows.append((draw.choice([Event.CRASH, Event.CRASH, Event.RECOVER]), member, -1, 0))
     events = blank_events(len(rows))
     for place, row in enumerate(rows):
         events["time_ns"][place] = place + 1

@@ -1,7 +1,8 @@
 """Random small causal simulations, each judged by every checker.
 
 `python -m tests.sim.causal_runs crashes 10000` runs so many with crashes (fewer than log2 n in one half of them, any
-number in the other) and prints the seed and the replay command of each run that breaks a promise.
+number in the other) and prints the seed and the replay command of each run that breaks a promise; `changes` in place of
+`crashes` runs the changing overlay while members join and leave.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 import sys
 import time
 
+from cubecast.errors import SimulationError
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim.checkers import check_all
@@ -65,9 +67,49 @@ def crashing_scenario(seed: int, protocol: str | None = None) -> tuple[Scenario,
     return scenario, build_network(network, members=members, seed=seed)
 
 
+def changing_scenario(seed: int) -> tuple[Scenario, Network]:
+    """A group of 3 to 24 in which some members join and some leave while messages flow."""
+    draw = random.Random(seed)
+    members = draw.randint(3, 24)
+    joins = draw.randint(0, members - 2)
+    first = members - joins
+    spread_ms = draw.choice([0.0, 1.0, 5.0])
+    rate = draw.choice([500, 2_000, 10_000])
+    messages = draw.randint(1, 10)
+    span_us = messages * 1_000_000 // rate + 3_000
+    joined_us = {rank: draw.randint(0, span_us) for rank in range(first, members)}
+    leavers = draw.sample(range(members), draw.randint(0, members - 1))
+    # Somebody must be there from beginning to end, and the service tells of a join before it tells of a leave.
+    stays = draw.randrange(first)
+    leaves_us = {
+        rank: joined_us.get(rank, 0) + draw.randint(0, span_us) + (2_000 * round(spread_ms) + 1 if rank >= first else 0)
+        for rank in leavers
+        if rank != stays
+    }
+    network = draw.choice(["random:p=0.6,bandwidth=10e6", "random:p=0.4,bandwidth=1e6", "star", "chain:bandwidth=1e6"])
+    scenario = Scenario(
+        protocol="pc_overlay",
+        members=members,
+        senders=draw.randint(1, members),
+        network=network,
+        seed=seed,
+        messages=messages,
+        rate=rate,
+        payload_bytes=draw.choice([0, 100, 2000]),
+        joins=tuple(Fault(members=(rank,), at_ns=at * US) for rank, at in joined_us.items()),
+        leaves=tuple(Fault(members=(rank,), at_ns=at * US) for rank, at in leaves_us.items()),
+        detect_spread_ms=spread_ms,
+        packets_max=1 << 18,
+    )
+    return scenario, build_network(network, members=members, seed=seed)
+
+
 def broken_promises(scenario: Scenario, network: Network) -> list[str]:
     """What a run broke, told with its replay command; nothing when it kept every promise."""
-    report = check_all(trace_scenario(scenario, network))
+    try:
+        report = check_all(trace_scenario(scenario, network))
+    except SimulationError as error:
+        return [str(error)]
     if report.ok:
         return []
     told = [violation.message for violation in report.violations]
@@ -76,7 +118,7 @@ def broken_promises(scenario: Scenario, network: Network) -> list[str]:
 
 def main(kind: str, runs: int, begin: int = 0) -> int:
     """Run them all; the exit status says whether one broke a promise."""
-    make = {"crashes": crashing_scenario}[kind]
+    make = {"crashes": crashing_scenario, "changes": changing_scenario}[kind]
     began = time.perf_counter()
     broken = 0
     for seed in range(begin, begin + runs):

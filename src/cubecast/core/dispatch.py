@@ -8,7 +8,9 @@ Duties of the driver, for each local member (row):
 - `call_core(…, START)` once, when the member begins;
 - `call_core(…, RECEIVE, slot)` for every message, with the message in a slot of `mail`;
 - `call_core(…, TIMER, timer, tag)` when a timer the core asked for is due;
-- `call_core(…, LEAVE, rank)` after it took a rank out of `group.members[row]`;
+- `call_core(…, LEAVE, rank)` after it took a rank out of `group.members[row]`; a core that takes newcomers in by itself
+  is also called with its own rank, when it should go; it says when it has gone (`mail.depart`), and every other
+  such core is then called for the timer −1 with that rank;
 - `call_core(…, JOIN, rank)` after it put a newcomer, which has begun by then, into `group.members[row]`;
 - `call_core(…, PUBLISH)`, for data cores, when the application multicasts;
 - `call_core(…, HEARD, rank)`, for failure detectors, when a data message came from `rank`;

@@ -54,6 +54,7 @@ ACTION = np.dtype([(name, np.int64) for name in ("what", "slot", "a", "b", "dela
 
 # What an action asks for.
 SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND, HELD_BACK, SUSPECT, RELEASED = range(10)
+ADOPT, DEPART = range(10, 12)
 
 # Places in `counts`.
 WAITING, DRAFTED, FREE, USED, OVERFLOW = range(5)
@@ -221,3 +222,15 @@ def suspect(mail, rank):
 def released(mail):
     """Say that a data layer found more messages to be stable; `group.stable` holds what is known."""
     act(mail, RELEASED, 0, 0, 0, 0)
+
+
+@internal
+def adopt(mail, sender, sequence, rank):
+    """Say that this member, which joins, holds what `rank` holds: everything of the sender up to `sequence`."""
+    act(mail, ADOPT, 0, sender, sequence, rank)
+
+
+@internal
+def depart(mail):
+    """Say that nobody needs this member, which was told to leave, any more."""
+    act(mail, DEPART, 0, 0, 0, 0)

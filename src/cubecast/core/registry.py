@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cubecast.core import dispatch
 from cubecast.core.broadcast import plumtree, rasm
-from cubecast.core.causal import overlay, timestamp
+from cubecast.core.causal import overlay, pc_overlay, timestamp
 from cubecast.core.group import Group
 from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
 from cubecast.core.stability import (
@@ -98,6 +98,8 @@ class Protocol:
     build: Callable[[Group, Setup], Any]
     numbers: Callable[[Setup], int] = field(default=lambda setup: setup.senders)
     """How many numbers its messages carry at most."""
+    joins: bool = False
+    """Does it take newcomers in and let members go by itself, while messages flow?"""
     links: Literal["lossy", "reliable", "fifo"] = "lossy"
     """The least it asks of the network: anything, no loss, or no loss and no reordering."""
 
@@ -229,6 +231,12 @@ def _build_overlay(group: Group, setup: Setup) -> overlay.OverlayState:
         payload_bytes=setup.payload_bytes,
         room=setup.room,
     )
+
+
+def _build_pc_overlay(group: Group, setup: Setup) -> pc_overlay.PcOverlayState:
+    # Pings are logged too: one for each link that is opened, and there are few of those for each join and leave.
+    room = setup.room + min(512 * setup.members, 1 << 14)
+    return pc_overlay.new_state(group, members=setup.members, payload_bytes=setup.payload_bytes, room=room)
 
 
 def _neighbours(setup: Setup) -> tuple[Overlay, NDArray[np.float64]]:
@@ -369,6 +377,20 @@ add_protocol(
         handlers=overlay,
         build=_build_overlay,
         links="fifo",
+    )
+)
+add_protocol(
+    Protocol(
+        name="pc_overlay",
+        title="PC-Overlay",
+        family="causal",
+        paper="causal §7; Nédelec, Molli and Mostéfaoui 2018",
+        summary="causal order by flooding an overlay that changes as members join and leave",
+        state=pc_overlay.PcOverlayState,
+        handlers=pc_overlay,
+        build=_build_pc_overlay,
+        links="fifo",
+        joins=True,
     )
 )
 add_protocol(

@@ -96,6 +96,7 @@ TOTALS = np.dtype(
             "false_suspicions",
             "detecting",  # does a failure-detection core run?
             "lasting",  # must the run go on although every member is complete?
+            "self_joining",  # does the data core bring newcomers up to date, and let members go, by itself?
         )
     ]
 )

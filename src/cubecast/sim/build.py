@@ -125,6 +125,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     )
     simulation.books.members.up[newcomers] = 0
     simulation.books.totals.up -= len(newcomers)
+    simulation.books.totals.self_joining = protocol.joins
     for join in scenario.joins:
         simulation.books.members.recover_ns[list(join.members)] = join.at_ns
     totals = simulation.books.totals[0]
@@ -206,9 +207,11 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
             schedule(world, crash.at_ns, kernel.CRASH, rank, place, 0)
             if crash.until_ns >= 0:
                 schedule(world, crash.until_ns, kernel.RECOVER, rank, 0, 0)
-    for gone in (*scenario.suspicions, *scenario.leaves):
-        for rank in gone.members:
-            schedule(world, gone.at_ns, kernel.SUSPECT, rank, 0, 0)
+    goodbye = kernel.GOODBYE if protocol_named(scenario.protocol).joins else kernel.SUSPECT
+    for what, faults in ((kernel.SUSPECT, scenario.suspicions), (goodbye, scenario.leaves)):
+        for gone in faults:
+            for rank in gone.members:
+                schedule(world, gone.at_ns, what, rank, 0, 0)
     newcomers = {rank: join.at_ns for join in scenario.joins for rank in join.members}
     for rank, at_ns in newcomers.items():
         schedule(world, at_ns, kernel.ENTER, rank, 0, 0)

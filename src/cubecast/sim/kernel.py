@@ -64,6 +64,7 @@ from cubecast.sim.world import CORE_FULL, MAIL_FULL
 BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLIT = range(1, 11)
 ENTER, INCLUDE, COUNTS = range(11, 14)
 WAKE_FAILURE, LASTED, SAMPLE = range(14, 17)
+GOODBYE, CONFIRM = range(17, 19)
 
 # What `call` says: which core to call, and with what.
 LAYER, WHAT, MEMBER, A, B, NOW_NS, PACKET = range(7)
@@ -192,10 +193,14 @@ def _next_event(world, books, mail, group, faults, call):
     if what == SEND_DATA and has_no_room(books, group, member):
         note_blocked(books, member, now_ns)
         return False
-    if what == EXCLUDE and not bits.contains(group.members[member], a):
+    if what == EXCLUDE and not bits.contains(group.members[member], a) and books.totals[0].self_joining == 0:
         return False
     if what == INCLUDE and books.members[a].evicted == 1:
         return False
+    if what == GOODBYE:
+        _tell_all(world, books, faults, EXCLUDE, member, now_ns)
+        _set_call(call, mailbox.DATA, LEAVE, member, member, 0, now_ns)
+        return True
     _wake(world, books, group, call, what, member, a, b, now_ns)
     return True
 
@@ -216,6 +221,8 @@ def _wake(world, books, group, call, what, member, a, b, now_ns):
         record_fact(world, tracing.EXCLUDE, now_ns, member, a, -1, -1, 0)
         note_excluded(books, a, now_ns)
         _set_call(call, mailbox.DATA, LEAVE, member, a, b, now_ns)
+    elif what == CONFIRM:
+        _set_call(call, mailbox.DATA, TIMER, member, np.int64(-1), a, now_ns)
     elif what == INCLUDE:
         bits.add(group.members[member], a)
         _set_call(call, mailbox.DATA, JOIN, member, a, b, now_ns)
@@ -272,10 +279,16 @@ def _evict(world, books, group, faults, member, now_ns):
         return
     note_evicted(books, group, member)
     _let_rounds_go(world, books, now_ns)
+    _tell_all(world, books, faults, EXCLUDE, member, now_ns)
+
+
+@internal
+def _tell_all(world, books, faults, what, member, now_ns):
+    """Every other member hears of a newcomer or of one that is gone, within the detector's spread."""
     for other in range(books.members.shape[0]):
         if other != member and books.members[other].evicted == 0:
             late_ns = np.int64(uniform(faults.random) * faults.spread_ns)
-            schedule(world, now_ns + late_ns, EXCLUDE, other, member, 0)
+            schedule(world, now_ns + late_ns, what, other, member, 0)
 
 
 @internal
@@ -289,11 +302,11 @@ def _enter_group(world, books, group, faults, member, now_ns):
         bits.copy(group.members[member], group.members[guide])
     bits.add(group.members[member], member)
     note_joined(books, member)
+    _tell_all(world, books, faults, INCLUDE, member, now_ns)
+    if books.totals[0].self_joining == 1:
+        record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
+        return
     bring_up_to_date(world, books, group, member, now_ns)
-    for other in range(books.members.shape[0]):
-        if other != member and books.members[other].evicted == 0:
-            late_ns = np.int64(uniform(faults.random) * faults.spread_ns)
-            schedule(world, now_ns + late_ns, INCLUDE, other, member, 0)
     schedule(world, now_ns + faults.spread_ns, COUNTS, member, 0, 0)
 
 
@@ -329,6 +342,16 @@ def _arrive(world, books, mail, call, packet):
 
 
 @internal
+def _depart(world, books, member, now_ns):
+    """A member that was told to leave has gone by itself; the membership service confirms it to everybody."""
+    books.members[member].evicted = 1
+    note_down(world, books, member, now_ns)
+    for other in range(books.members.shape[0]):
+        if books.members[other].evicted == 0:
+            schedule(world, now_ns, CONFIRM, other, member, 0)
+
+
+@internal
 def _carry_out(world, books, mail, group, member, layer, now_ns):
     """Do what the core asked for, in order."""
     for place in range(mail.counts[mailbox.WAITING]):
@@ -358,8 +381,12 @@ def _carry_out(world, books, mail, group, member, layer, now_ns):
             note_input(books, group, member, a)
             if books.members[member].parked == 1 and is_full_enough(books, group, member, a):
                 _let_round_begin(world, books, member, now_ns)
-        else:
+        elif action.what == mailbox.HELD_BACK:
             note_held_back(books, a)
+        elif action.what == mailbox.ADOPT:
+            record_fact(world, tracing.DELIVER, now_ns, member, action.delay_ns, -1, a, action.b)
+        else:
+            _depart(world, books, member, now_ns)
     clear_outbox(mail)
     if mail.counts[mailbox.OVERFLOW] != 0:
         world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL

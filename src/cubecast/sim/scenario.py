@@ -154,7 +154,9 @@ class Scenario:
         """Can a message between two members fail to arrive? What was sent to a newcomer before it came does."""
         recovers = any(crash.until_ns >= 0 for crash in self.crashes)
         lossy = self.loss > 0 or self.queue_limit > 0 or self.forced_losses > 0
-        return lossy or recovers or bool(self.partitions) or bool(self.joins)
+        return (
+            lossy or recovers or bool(self.partitions) or (bool(self.joins) and not protocol_named(self.protocol).joins)
+        )
 
     @property
     def repeats(self) -> bool:
@@ -334,7 +336,7 @@ def _check_links(scenario: Scenario) -> None:
         raise LocalProtocolError(f"messages = 0: {protocol.name} multicasts data, give each sender 1 or more")
     if protocol.links != "lossy" and scenario.loses_messages:
         raise LocalProtocolError(
-            f"{protocol.name} needs links that lose nothing: drop loss, queue_limit, partitions and recoveries"
+            f"{protocol.name} needs links that lose nothing: drop loss, queue_limit, partitions, recoveries and joins"
         )
     if protocol.links == "fifo" and (scenario.reorder > 0 or scenario.duplicate > 0):
         raise LocalProtocolError(f"{protocol.name} needs FIFO links: drop reorder and duplicate")

@@ -4,7 +4,8 @@ What a member that stays delivered, its own messages included, every member that
 run. With fewer crashes than the smallest degree of the hypercube this holds even for what only members that crashed
 have delivered: whoever delivers a message has passed it on (causal §4).
 
-*Stays* means up at the end and never down: a member that was down for a while missed what came then.
+*Stays* means up at the end. A member that comes later (its trace begins with a crash, and it recovers when it joins)
+holds from then on what its host held.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.deliveries import number_messages
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, well_formed
-from cubecast.trace import CRASH, DELIVER, Events, Trace
+from cubecast.trace import CRASH, DELIVER, RECOVER, Events, Trace
 
 NAME = "agreement"
 PROMISE = "the members that stay up deliver the same messages, among them all that one of them sent"
@@ -34,8 +35,7 @@ def check(trace: Trace) -> list[Violation]:
     first = number_messages(events)
     if first[-1] == 0:
         return []
-    stays = np.ones(members, np.bool_)
-    stays[events["member"][events["event"] == CRASH]] = False
+    stays = _up_at_the_end(events, members)
     witness = np.full(first[-1], -1, np.int64)
     got = np.zeros((members, int(first[-1])), np.bool_)
     _scan(events, first, stays | _few_crashes(stays), witness, got)
@@ -44,6 +44,13 @@ def check(trace: Trace) -> list[Violation]:
     ranks = np.flatnonzero(stays)
     told = [_tell(events, first, int(ranks[place]), int(number), witness) for place, number in places[:LISTED_MAX]]
     return listed(NAME, len(places), told)
+
+
+def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
+    up = np.ones(members, np.bool_)
+    fates = events[(events["event"] == CRASH) | (events["event"] == RECOVER)]
+    up[fates["member"]] = fates["event"] == RECOVER  # of several fates of a member the last one holds
+    return up
 
 
 def _few_crashes(stays: npt.NDArray[np.bool_]) -> bool:

@@ -1,0 +1,480 @@
+"""Overlay on a changing overlay: causal flooding while members join and leave (causal §7's open problem).
+
+PC-broadcast (Nédelec, Molli and Mostéfaoui 2018): flooding over FIFO links keeps causal order as long as links never
+change, and a *new* link is the only danger, since a message may run over it ahead of its causes that are still on their
+way over the old ones. So a link i → j is not used at once. Member i floods a *ping* for j over its old links; j answers
+it with a *pong*, directly. Whatever i delivered before the ping reaches j before the ping does; what i delivers after
+it is kept, and goes over the new link first. Then the link is *safe*. Nothing is flushed, nobody stops sending, and no
+message carries data that grows with the group.
+
+**Whom to link to**: in every dimension s the first member of i ⊕ 2^s, i ⊕ 2^s ⊕ 1, … (VCube order, as in `overlay`),
+among those that are known to take part. A link is opened both ways. The membership service tells of joins and leaves,
+each member in its own time.
+
+**Joining**: the newcomer says HELLO to a member. The answer, WELCOME, carries R of that host; the newcomer starts from
+there, and the link between the two is safe both ways at once, as neither has delivered anything that the other lacks.
+It then floods that it takes part (a ping for itself), and links are opened by pings. If the membership service says
+that its host is gone, or the host has not joined itself yet, the newcomer asks another; it asks one at a time.
+
+**Leaving**: a member that is told to go stops sending of its own, and otherwise goes on like any other. Its neighbours
+open the links that replace it. A neighbour whose links to members that stay are all safe both ways says CAN_GO. With
+the word of all its neighbours the member says GONE, which is the last over each of its links, and is gone. So nobody
+ever loses its last safe link into a half of a subcube, and in the argument of `overlay` the safe links connect all
+members at every moment; removing a link harms no order. A newcomer says CAN_GO to its host no sooner than it has links
+of its own.
+
+| field    | shape          | meaning                                                                              |
+|----------|----------------|--------------------------------------------------------------------------------------|
+| links    | rows × degree  | one record a link: peer, state of each direction, ping, where its buffer begins      |
+| degree   | rows           | links of this member                                                                 |
+| pinged   | rows           | pings this member has flooded                                                        |
+| pings    | rows × n       | the newest ping of each member that was seen                                         |
+| log      | rows × room × 2| what was flooded, in order: (sender, sequence), or (−1 − origin, ping << 32 | target) |
+| logged   | rows           | how many                                                                             |
+| joined   | rows           | does it take part?                                                                   |
+| present  | rows × words   | who is known to take part                                                            |
+| going    | rows × words   | who is known to leave                                                                |
+| leaving  | rows           | was it told to go?                                                                   |
+| unsent   | rows           | messages its application sent before it had joined                                   |
+| host     | rows           | whom a newcomer asked; −1 = nobody                                                   |
+
+Invariants: on a safe link i → j, in order, everything that i flooded since the link was opened, and j has all that i
+flooded before. The log is the buffer of all opening links at once; when it is too short the run ends with an error.
+Crashes are not mended here: use `overlay` for those.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.core import bits
+from cubecast.core.compiled import internal
+from cubecast.core.group import Group, copy_numbers
+from cubecast.core.mail import (
+    BUFFER_FULL,
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    OVERFLOW,
+    adopt,
+    deliver,
+    depart,
+    draft,
+    send,
+)
+from cubecast.core.overlays import hypercube_dimension
+
+DATA, PING, PONG, READY, CAN_GO, GONE, HELLO, NOT_YET, WELCOME = range(9)
+CONFIRMED = -1  # a timer of the driver: the member `tag` is gone for good
+# safe: may this member use the link? ready: may the peer, by its own word?
+# heard: was a ping of the peer answered, so that what comes over the link is in order? told: was the peer told CAN_GO?
+# approved: did the peer say so?
+LINK = np.dtype([(name, np.int64) for name in ("peer", "safe", "ready", "heard", "told", "approved", "ping", "begin")])
+LINKS_MAX = 256
+
+
+class PcOverlayState(NamedTuple):
+    """PC-broadcast, one row per local member."""
+
+    group: Group
+    members: int
+    dimension: int
+    message_bytes: int
+    links: np.recarray
+    degree: np.ndarray
+    pinged: np.ndarray
+    pings: np.ndarray
+    log: np.ndarray
+    logged: np.ndarray
+    joined: np.ndarray
+    leaving: np.ndarray
+    unsent: np.ndarray
+    present: np.ndarray
+    going: np.ndarray
+    host: np.ndarray
+
+
+def new_state(group: Group, *, members: int, payload_bytes: int, room: int) -> PcOverlayState:
+    """The members that each row sees in the group are linked already; a row that is not among them has yet to join."""
+    rows = len(group.rank)
+    state = PcOverlayState(
+        group=group,
+        members=members,
+        dimension=hypercube_dimension(members),
+        message_bytes=HEADER_BYTES + payload_bytes,
+        links=np.zeros((rows, min(members, LINKS_MAX)), LINK).view(np.recarray),
+        degree=np.zeros(rows, np.int64),
+        pinged=np.zeros(rows, np.int64),
+        pings=np.zeros((rows, members), np.int32),
+        log=np.zeros((rows, max(room, 1), 2), np.int64),
+        logged=np.zeros(rows, np.int64),
+        joined=np.zeros(rows, np.int8),
+        leaving=np.zeros(rows, np.int8),
+        unsent=np.zeros(rows, np.int64),
+        present=group.members.copy(),
+        going=np.zeros_like(group.members),
+        host=np.full(rows, -1, np.int64),
+    )
+    for row in range(rows):
+        rank = int(group.rank[row])
+        present = {other for other in range(members) if group.members[row, other >> 6] >> np.uint64(other & 63) & 1}
+        state.joined[row] = rank in present
+        if rank in present:
+            peers = first_peers(present, state.dimension)[rank]
+            for place, peer in enumerate(sorted(peers)):
+                state.links[row, place] = (peer, 1, 1, 1, 0, 0, 0, 0)
+            state.degree[row] = len(peers)
+    return state
+
+
+def first_peers(present: set[int], dimension: int) -> dict[int, set[int]]:
+    """The links between the first members: each with the nearest member of every dimension, both ways."""
+    peers: dict[int, set[int]] = {rank: set() for rank in present}
+    for rank in present:
+        for place in range(dimension):
+            half = (rank ^ 1 << place ^ step for step in range(1 << place))
+            stand_in = next((other for other in half if other in present), None)
+            if stand_in is not None:
+                peers[rank].add(stand_in)
+                peers[stand_in].add(rank)
+    return peers
+
+
+@internal
+def start(state, row, now_ns, mail):
+    """A newcomer asks to be let in."""
+    if state.joined[row] == 0:
+        _ask_next(state, row, mail)
+
+
+@internal
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member, once it has joined and unless it leaves."""
+    if state.joined[row] == 0:
+        state.unsent[row] += 1
+    elif state.leaving[row] == 0:
+        _publish(state, row, mail)
+
+
+@internal
+def receive(state, row, now_ns, mail, slot):
+    """Joining has messages of its own; all others come over a link."""
+    kind = mail.heads[slot].kind
+    source = mail.heads[slot].source
+    if kind == HELLO:
+        _welcome(state, row, mail, source)
+    elif kind == NOT_YET:
+        if state.host[row] == source:  # otherwise the service has said that it is gone, and another was asked
+            _ask_next(state, row, mail)
+    elif kind == WELCOME:
+        _enter(state, row, mail, slot, source)
+    elif kind == GONE:
+        bits.discard(state.present[row], source)
+        _drop(state, row, source)
+    else:
+        place = _find(state, row, source)
+        if place >= 0:
+            _receive_over(state, row, mail, slot, place)
+    _let_go(state, row, mail)
+
+
+@internal
+def _receive_over(state, row, mail, slot, place):
+    """What comes over a link; floods only once a ping of the other side was answered."""
+    kind = mail.heads[slot].kind
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    link = state.links[row, place]
+    if kind == PONG:
+        _make_safe(state, row, mail, place, sequence)
+    elif kind == READY:
+        link.ready = 1
+    elif kind == CAN_GO:
+        link.approved = 1
+    elif link.heard == 0:
+        return
+    elif kind == PING:
+        _pass_ping(state, row, mail, sender, sequence, mail.heads[slot].iteration, link.peer)
+    elif sequence > state.group.received[row, sender]:
+        _deliver(state, row, mail, sender, sequence, link.peer)
+
+
+@internal
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A member is gone for good. If it never heard of a link to it, no GONE will come over that link."""
+    if state.joined[row] == 0:
+        if state.host[row] == tag:
+            _ask_next(state, row, mail)
+        return
+    bits.discard(state.present[row], tag)
+    place = _find(state, row, tag)
+    if place >= 0 and state.links[row, place].safe == 0 and state.links[row, place].heard == 0:
+        _drop(state, row, tag)
+    _open_wanted(state, row, mail)
+    _let_go(state, row, mail)
+
+
+@internal
+def on_join(state, row, now_ns, mail, rank):
+    """A newcomer may be nearer than a stand-in."""
+    _open_wanted(state, row, mail)
+
+
+@internal
+def on_leave(state, row, now_ns, mail, rank):
+    """Replace a neighbour that leaves; or leave."""
+    bits.add(state.going[row], rank)
+    if rank == state.group.rank[row]:
+        state.leaving[row] = 1
+    _open_wanted(state, row, mail)
+    _let_go(state, row, mail)
+
+
+@internal
+def _publish(state, row, mail):
+    me = state.group.rank[row]
+    _deliver(state, row, mail, me, np.int64(state.group.received[row, me]) + 1, np.int64(-1))
+
+
+@internal
+def _deliver(state, row, mail, sender, sequence, source):
+    state.group.received[row, sender] = sequence
+    _flood(state, row, mail, sender, sequence, source)
+    deliver(mail, sender, sequence)
+
+
+@internal
+def _flood(state, row, mail, a, b, source):
+    """Log it, for the links that are opening, and send it over the safe ones."""
+    room = state.log.shape[1]
+    state.log[row, state.logged[row] % room, 0] = a
+    state.log[row, state.logged[row] % room, 1] = b
+    state.logged[row] += 1
+    slot = _draft_logged(state, mail, a, b)
+    for place in range(state.degree[row]):
+        if state.links[row, place].safe == 1 and state.links[row, place].peer != source:
+            send(mail, slot, state.links[row, place].peer)
+
+
+@internal
+def _draft_logged(state, mail, a, b):
+    if a >= 0:
+        slot = draft(mail, DATA, -1, state.message_bytes)
+        mail.heads[slot].sender = a
+        mail.heads[slot].sequence = b
+    else:
+        slot = draft(mail, PING, -1, HEADER_BYTES + 2 * NUMBER_BYTES)
+        mail.heads[slot].sender = -1 - a
+        mail.heads[slot].sequence = b >> 32
+        mail.heads[slot].iteration = b & 0xFFFFFFFF
+    return slot
+
+
+@internal
+def _tell(state, mail, kind, number, rank):
+    slot = draft(mail, kind, -1, HEADER_BYTES + NUMBER_BYTES)
+    mail.heads[slot].sequence = number
+    send(mail, slot, rank)
+
+
+@internal
+def _find(state, row, rank):
+    """The place of the link to `rank`, or −1."""
+    for place in range(state.degree[row]):
+        if state.links[row, place].peer == rank:
+            return np.int64(place)
+    return np.int64(-1)
+
+
+@internal
+def _add_link(state, row, mail, rank, safe):
+    """The place of a new link to `rank`, safe both ways or not at all."""
+    place = state.degree[row]
+    if place >= state.links.shape[1]:
+        mail.counts[OVERFLOW] = BUFFER_FULL
+        return np.int64(0)
+    state.degree[row] = place + 1
+    state.links[row, place].peer = rank
+    state.links[row, place].safe = safe
+    state.links[row, place].ready = safe
+    state.links[row, place].heard = safe
+    state.links[row, place].told = 0
+    state.links[row, place].approved = 0
+    return place
+
+
+@internal
+def _drop(state, row, rank):
+    place = _find(state, row, rank)
+    if place >= 0:
+        state.degree[row] -= 1
+        state.links[row, place] = state.links[row, state.degree[row]]
+
+
+@internal
+def _ping(state, row, mail, place):
+    """Flood a ping for the peer over the safe links; what is flooded from now on is kept for it."""
+    me = state.group.rank[row]
+    number = state.pinged[row] + 1
+    state.pinged[row] = number
+    state.pings[row, me] = number
+    _flood(state, row, mail, -1 - me, number << 32 | state.links[row, place].peer, np.int64(-1))
+    state.links[row, place].ping = number
+    state.links[row, place].begin = state.logged[row]
+
+
+@internal
+def _open(state, row, mail, rank):
+    _ping(state, row, mail, _add_link(state, row, mail, rank, 0))
+
+
+@internal
+def _pass_ping(state, row, mail, origin, number, target, source):
+    """Answer a ping that is for this member, and open the other direction; pass on any other, once."""
+    if number <= state.pings[row, origin]:
+        return
+    state.pings[row, origin] = number
+    if target != state.group.rank[row]:
+        _flood(state, row, mail, -1 - origin, number << 32 | target, source)
+        if target == origin:
+            bits.add(state.present[row], origin)
+            _open_wanted(state, row, mail)
+        return
+    if not bits.contains(state.present[row], origin):
+        return  # it is gone: its ping came after its GONE
+    place = _find(state, row, origin)
+    if place < 0:
+        _open(state, row, mail, origin)
+        place = state.degree[row] - 1
+    state.links[row, place].heard = 1
+    _tell(state, mail, PONG, number, origin)
+
+
+@internal
+def _make_safe(state, row, mail, place, number):
+    """The ping has arrived: send what was kept, and from now on use the link."""
+    if state.links[row, place].safe == 1 or state.links[row, place].ping != number:
+        return
+    room = state.log.shape[1]
+    begin = state.links[row, place].begin
+    if state.logged[row] - begin > room:
+        mail.counts[OVERFLOW] = BUFFER_FULL
+        return
+    for entry in range(begin, state.logged[row]):
+        slot = _draft_logged(state, mail, state.log[row, entry % room, 0], state.log[row, entry % room, 1])
+        send(mail, slot, state.links[row, place].peer)
+    state.links[row, place].safe = 1
+    _tell(state, mail, READY, 0, state.links[row, place].peer)
+
+
+@internal
+def _open_wanted(state, row, mail):
+    """In every dimension a link to the first member there is."""
+    if state.joined[row] == 0:
+        return
+    for dimension in range(state.dimension):
+        rank = _first_member(state, row, dimension)
+        if rank >= 0 and _find(state, row, rank) < 0:
+            _open(state, row, mail, rank)
+
+
+@internal
+def _first_member(state, row, dimension):
+    partner = state.group.rank[row] ^ (np.int64(1) << dimension)
+    for step in range(np.int64(1) << dimension):
+        rank = partner ^ step
+        if rank < state.members and bits.contains(state.group.members[row], rank):
+            if bits.contains(state.present[row], rank):
+                return rank
+    return np.int64(-1)
+
+
+@internal
+def _let_go(state, row, mail):
+    """Tell neighbours that leave that they can go, once they can; go oneself once all neighbours have said so."""
+    if state.joined[row] == 0:
+        return
+    if _is_covered(state, row):
+        for place in range(state.degree[row]):
+            link = state.links[row, place]
+            # Before a ping or a pong of the peer has come, it may not know of the link, and would miss the word.
+            if link.told == 0 and link.safe + link.heard > 0 and bits.contains(state.going[row], link.peer):
+                link.told = 1
+                _tell(state, mail, CAN_GO, 0, link.peer)
+    if state.leaving[row] == 1 and _is_released(state, row):
+        for place in range(state.degree[row]):
+            _tell(state, mail, GONE, 0, state.links[row, place].peer)
+        state.degree[row] = 0
+        state.joined[row] = 0
+        depart(mail)
+
+
+@internal
+def _is_covered(state, row):
+    """Are all links to members that stay safe both ways? (Those that are wanted are there, if only just opened.)"""
+    for place in range(state.degree[row]):
+        link = state.links[row, place]
+        if not bits.contains(state.going[row], link.peer) and (link.safe == 0 or link.ready == 0):
+            return False
+    return True
+
+
+@internal
+def _is_released(state, row):
+    for place in range(state.degree[row]):
+        if state.links[row, place].approved == 0:
+            return False
+    return True
+
+
+@internal
+def _ask_next(state, row, mail):
+    """Say HELLO to the next member in turn."""
+    me = state.group.rank[row]
+    last = state.host[row] if state.host[row] >= 0 else me
+    for step in range(1, state.members + 1):
+        rank = (last + step) % state.members
+        if rank != me and bits.contains(state.group.members[row], rank):
+            state.host[row] = rank
+            _tell(state, mail, HELLO, 0, rank)
+            return
+
+
+@internal
+def _welcome(state, row, mail, source):
+    """Let a newcomer in: it starts from R of this member, and neither lacks what the other has."""
+    if state.joined[row] == 0:
+        _tell(state, mail, NOT_YET, 0, source)
+        return
+    senders = state.group.received.shape[1]
+    slot = draft(mail, WELCOME, -1, HEADER_BYTES + NUMBER_BYTES * senders + (state.members + 7) // 8)
+    copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
+    bits.copy(mail.bits[slot], state.present[row])
+    send(mail, slot, source)
+    _add_link(state, row, mail, source, 1)
+
+
+@internal
+def _enter(state, row, mail, slot, source):
+    """The newcomer takes over R of its host, says that it takes part, and sends what had to wait."""
+    state.joined[row] = 1
+    copy_numbers(state.group.received[row], mail.numbers[slot])
+    for sender in range(state.group.received.shape[1]):
+        if state.group.received[row, sender] > 0:
+            adopt(mail, sender, np.int64(state.group.received[row, sender]), source)
+    bits.copy(state.present[row], mail.bits[slot])
+    bits.add(state.present[row], state.group.rank[row])
+    _add_link(state, row, mail, source, 1)
+    _announce(state, row, mail)
+    for _ in range(state.unsent[row]):
+        _publish(state, row, mail)
+    state.unsent[row] = 0
+    _open_wanted(state, row, mail)
+
+
+@internal
+def _announce(state, row, mail):
+    """A ping for oneself: everybody learns that this member takes part."""
+    me = state.group.rank[row]
+    state.pinged[row] += 1
+    state.pings[row, me] = state.pinged[row]
+    _flood(state, row, mail, -1 - me, state.pinged[row] << 32 | me, np.int64(-1))
