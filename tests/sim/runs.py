@@ -20,7 +20,7 @@ from cubecast.trace import Trace
 def run_to_end(scenario: Scenario, network: Network | None = None, budget: int = 1 << 20) -> tuple[int, Simulation]:
     """How the run ended, and its arrays."""
     simulation = build_simulation(scenario, network or network_of(scenario), tracing=False)
-    states: tuple[type, ...] = (type(simulation.control), type(simulation.data))
+    states: tuple[type, ...] = (type(simulation.control), type(simulation.data), type(simulation.failure))
     run = kernel.run_for(*states)
     until_ns = round(scenario.until_ms * NS_PER_MS)
     status = kernel.PAUSED
