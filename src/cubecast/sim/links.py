@@ -209,16 +209,35 @@ def count_hop(scalars, layer):
 
 
 @internal
+def _is_branch(world, root, link):
+    """Does the multicast tree of `root` go on over this link, to members?"""
+    child = np.int64(world.links[link].to)
+    if child == root or not world.on_tree[world.member_at[root], child]:
+        return False
+    return world.first_link[child] + world.port[root, child] == world.reverse[link]
+
+
+@internal
+def _goes_on(world, node, root):
+    """Does the multicast tree of `root` go on from this node?"""
+    for link in range(world.first_link[node], world.first_link[node + 1]):
+        if _is_branch(world, root, link):
+            return True
+    return False
+
+
+@internal
 def enter_processor(world, mail, node, packet, now_ns):
     """At a node that takes time: receive at the destination, route elsewhere, both where a multicast goes on."""
     scalars = world.scalars
     size = np.int64(world.packets[packet].size_bytes)
     receive_ns = scalars[0].receive_ns + np.int64(size * scalars[0].receive_ns_per_byte + 0.5)
     busy_ns = scalars[0].router_ns
-    if world.packets[packet].to == node:
+    to = np.int64(world.packets[packet].to)
+    if to == node:
         busy_ns = receive_ns
-    elif world.packets[packet].to < 0 and world.member_at[node] >= 0:
-        busy_ns += receive_ns
+    elif to < 0 and world.member_at[node] >= 0:
+        busy_ns = receive_ns + (busy_ns if _goes_on(world, node, -2 - to) else 0)
     link = world.reverse.shape[0] + node
     if not enter_link(world, link, packet, now_ns, busy_ns):
         lose(world, mail, packet, link, now_ns)
@@ -248,10 +267,7 @@ def pass_node(world, mail, node, packet, now_ns):
 def spread(world, mail, node, root, packet, now_ns):
     """Send a copy of a tree multicast to every child of `node` in the tree of `root` that leads to members."""
     for link in range(world.first_link[node], world.first_link[node + 1]):
-        child = np.int64(world.links[link].to)
-        if child == root or not world.on_tree[world.member_at[root], child]:
-            continue
-        if world.first_link[child] + world.port[root, child] == world.reverse[link]:
+        if _is_branch(world, root, link):
             twin = copy_packet(world, mail, packet)
             if twin < 0:
                 return
