@@ -202,11 +202,11 @@ def _look_at_stable(world, books, group, member, number, now_ns):
     for sender in range(group.stable.shape[1]):
         before = np.int64(books.seen_stable[member, sender])
         now_stable = np.int64(group.stable[member, sender])
-        if now_stable <= before:
+        if now_stable == before:
             continue
         books.seen_stable[member, sender] = now_stable
         record_fact(world, tracing.STABLE, now_ns, member, -1, number, sender, now_stable)
-        if books.totals[0].data_wanted == 0:
+        if now_stable < before or books.totals[0].data_wanted == 0:  # S that shrinks is for the checkers to tell
             continue
         books.members[member].held -= now_stable - before
         world.scalars[0].held -= now_stable - before
@@ -278,6 +278,7 @@ def note_down(world, books, member, now_ns):
     books.members[member].up = 0
     books.members[member].down_ns = now_ns
     books.totals[0].up -= 1
+    world.scalars[0].held -= books.members[member].held
     if books.members[member].complete == 1:
         books.members[member].complete = 0
         books.totals[0].complete -= 1
@@ -294,6 +295,7 @@ def note_up(world, books, group, member, now_ns):
     record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
     books.members[member].up = 1
     books.totals[0].up += 1
+    world.scalars[0].held += books.members[member].held
     for number in range(books.totals[0].oldest_open, books.totals[0].newest_round + 1):
         if books.members[member].done >= number:
             books.rounds[number].done += 1

@@ -107,6 +107,9 @@ def step(world, books, mail, group, faults, call, until_ns, budget):
             return FAILED
         if scalars[0].tracing != 0 and scalars[0].trace_size * 2 > world.trace.shape[0]:
             return PAUSED
+        if books.totals[0].finished == 1 and scalars[0].next_sample_ns != _FOREVER:
+            sample_load(scalars, scalars[0].now_ns)
+            scalars[0].next_sample_ns = _FOREVER  # what still drains is no part of the run
         limit_ns = world.events[0].time_ns if scalars[0].events_size > 0 else _FOREVER
         packet = advance(world, mail, limit_ns, budget)
         if packet >= 0:
@@ -162,6 +165,8 @@ def _next_event(world, books, mail, group, faults, call):
     now_ns = event.time_ns
     what, member, a, b = event.what, event.member, event.a, event.b
     remove_first_event(world)
+    if books.totals[0].finished == 1 and what != PACKET_ARRIVES:
+        return False
     world.scalars[0].now_ns = now_ns
     if now_ns >= world.scalars[0].next_sample_ns:
         sample_load(world.scalars, now_ns - 1)
@@ -170,8 +175,6 @@ def _next_event(world, books, mail, group, faults, call):
     if what == COUNTS and books.members[member].up == 1:
         bring_up_to_date(world, books, group, member, now_ns)
         record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
-        return False
-    if books.totals[0].finished == 1:
         return False
     if what == CRASH or what == RECOVER or what == EVICT or what == SUSPECT or what == SPLIT:
         _fault(world, books, group, faults, what, member, a, now_ns)
