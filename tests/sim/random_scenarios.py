@@ -62,7 +62,9 @@ def random_scenario(seed: int) -> Scenario:
     long = slow or settings["network"].startswith("chain")
     settings |= _options(draw, members, slow)
     settings |= (
-        _disturbances(draw, members, long) | _data(draw, slow) | _faults(draw, protocol, members, 300 if slow else 30)
+        _disturbances(draw, members, long)
+        | _data(draw, settings["network"])
+        | _faults(draw, protocol, members, 300 if slow else 30)
     )
     if Scenario(**settings | {"repeat_ms": 1.0}).loses_messages or settings.get("reorder", 0) > 0:
         # Repeats that come faster than the network can carry them pile up without end.
@@ -125,11 +127,13 @@ def _disturbances(draw: random.Random, members: int, long: bool) -> dict[str, An
     return found
 
 
-def _data(draw: random.Random, slow: bool) -> dict[str, Any]:
+def _data(draw: random.Random, network: str) -> dict[str, Any]:
     if draw.random() < 0.5:
         return {}
-    rate = draw.choice([5, 20]) if slow else draw.choice([50, 400])
-    return {"messages": draw.randint(1, 12), "rate": rate, "payload_bytes": draw.choice([0, 100])}
+    payload = draw.choice([0, 100])
+    if "bandwidth" in network:  # a burst that takes the network seconds to carry is repeated before it arrives
+        return {"messages": draw.randint(1, 3), "rate": draw.choice([2, 10]), "payload_bytes": payload}
+    return {"messages": draw.randint(1, 12), "rate": draw.choice([50, 400]), "payload_bytes": payload}
 
 
 def _faults(draw: random.Random, protocol: str, members: int, span_ms: float) -> dict[str, Any]:

@@ -140,3 +140,12 @@ def test_a_duplicate_at_the_end_of_all_events_does_not_look_like_the_end_of_time
 def test_too_few_packets_end_the_run_with_a_clear_error() -> None:
     with pytest.raises(SimulationError, match="more packets in flight than packets_max = 5; raise it"):
         simulate.simulate("full_dist", packets_max=5, **SMALL)
+
+
+def test_what_would_come_after_the_end_is_no_part_of_the_run() -> None:
+    """A crash an hour later neither lengthens the run nor thins out its averages."""
+    settings: dict[str, Any] = {"protocol": "coord", "messages": 20, "rate": 500, **SMALL}
+    late = Fault(members=(7,), at_ns=3_600_000_000_000)
+    one, other = traced(**settings).metrics, traced(crashes=(late,), **settings).metrics
+    for name in ("simulated_ms", "buffer_mean", "load_mean", "rtt_last_ms", "tts_last_ms"):
+        assert one[name] == other[name], name
