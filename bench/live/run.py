@@ -1,7 +1,7 @@
 """Measure the live runtime on this machine's loopback: one process a member.
 
-    python -m bench.live.run                          # rate at n = 8 and 16, latency at n = 8
-    python -m bench.live.run --members 8 --payload 1000 --tls
+python -m bench.live.run                          # rate at n = 8 and 16, latency at n = 8
+python -m bench.live.run --members 8 --payload 1000 --tls
 """
 
 from __future__ import annotations

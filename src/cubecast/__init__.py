@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 
 from cubecast.errors import (
     CubecastError,
-    Excluded,
+    ExcludedError,
     LocalProtocolError,
     PlanError,
     RemoteProtocolError,
@@ -80,7 +80,7 @@ __all__ = [
     "Credentials",
     "CubecastError",
     "Delivery",
-    "Excluded",
+    "ExcludedError",
     "Fault",
     "Group",
     "LiveGroup",

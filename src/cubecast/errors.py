@@ -19,7 +19,7 @@ class RemoteProtocolError(CubecastError):
     """A peer sent something that the protocol forbids."""
 
 
-class Excluded(RemoteProtocolError):
+class ExcludedError(RemoteProtocolError):
     """The other members took this one out of the group: it was silent for too long."""
 
 

@@ -12,7 +12,7 @@ import random
 import sys
 from typing import Any
 
-from cubecast.errors import Excluded
+from cubecast.errors import ExcludedError
 from cubecast.live.credentials import Credentials
 from cubecast.live.group import LiveGroup, join
 from cubecast.live.settings import Settings
@@ -78,7 +78,7 @@ async def main() -> None:
                 "unstable": group.stats["unstable_bytes"],
                 "reconnections": sum(link["reconnections"] for link in group.stats["links"].values()),
             }
-        except Excluded:
+        except ExcludedError:
             report["excluded"] = True
         for one in work:
             one.cancel()

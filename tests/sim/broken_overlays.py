@@ -15,8 +15,8 @@ from cubecast.core.registry import Setup, add_protocol, protocol_named
 
 FORWARD_LATER_NS = 2_000_000
 _FIELDS: list[tuple[str, Any]] = list(OverlayState.__annotations__.items())
-LateForwardState = NamedTuple("LateForwardState", _FIELDS)
-EarlyLinkState = NamedTuple("EarlyLinkState", _FIELDS)
+LateForwardState = NamedTuple("LateForwardState", _FIELDS)  # type: ignore[misc]
+EarlyLinkState = NamedTuple("EarlyLinkState", _FIELDS)  # type: ignore[misc]
 
 
 @internal

@@ -119,7 +119,10 @@ def _put_incoming(mail, body, table, source, k):
     at = table[k, PAYLOAD] - 4 * table[k, NUMBERS]
     for j in range(table[k, NUMBERS]):
         mail.numbers[INCOMING, j] = (
-            np.int64(body[at]) | np.int64(body[at + 1]) << 8 | np.int64(body[at + 2]) << 16 | np.int64(body[at + 3]) << 24
+            np.int64(body[at])
+            | np.int64(body[at + 1]) << 8
+            | np.int64(body[at + 2]) << 16
+            | np.int64(body[at + 3]) << 24
         )
         at += 4
 

@@ -48,7 +48,8 @@ def below(stream, limit):
 
 def new_stream(seed: int, purpose: str, rank: int = 0) -> np.ndarray:
     """A stream of its own for each purpose (and member), all from one seed."""
-    return new_streams(seed, purpose, np.array([rank]))[0]
+    stream: np.ndarray = new_streams(seed, purpose, np.array([rank]))[0]
+    return stream
 
 
 def new_streams(seed: int, purpose: str, ranks: np.ndarray) -> np.ndarray:

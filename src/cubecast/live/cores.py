@@ -29,6 +29,11 @@ LOG_MAX = 1 << 19
 BATCH_ROOM = 1 << 13
 
 
+def _class_of(state: Any) -> type:
+    found: type = type(state)
+    return found
+
+
 @cache
 def _compiled(function: Callable[..., Any], state: type) -> Callable[..., Any]:
     return compiled_for(function, [state])
@@ -50,7 +55,7 @@ class ControlCore:
         self._mail = drive.new_member_mail(width=width, words=words, room=room)
         self._heads = self._mail.heads.view(np.ndarray)
         self._actions = self._mail.actions.view(np.ndarray)
-        self._call = _compiled(drive.call, type(state))
+        self._call = _compiled(drive.call, _class_of(state))
 
     def start(self, now_ns: int) -> list[Any]:
         """The member begins."""
@@ -105,9 +110,9 @@ class DataCore:
         self.state = state
         self._mail: Mail = drive.new_member_mail(width=width, words=words, room=room)
         self._sorted = drive.new_sorted(width=width, room=room + BATCH_ROOM)
-        self._receive = _compiled(drive.receive_batch, type(state))
-        self._publish = _compiled(drive.publish_batch, type(state))
-        self._leave = _compiled(drive.leave_batch, type(state))
+        self._receive = _compiled(drive.receive_batch, _class_of(state))
+        self._publish = _compiled(drive.publish_batch, _class_of(state))
+        self._leave = _compiled(drive.leave_batch, _class_of(state))
 
     def receive(self, now_ns: int, source: int, body: Any, table: Any, first: int, last: int) -> int:
         """Receive records first … last−1; gives one past the last taken."""
@@ -144,9 +149,7 @@ class Cores:
         self.data = _data_core(settings, self.group, members, cube, self.window)
         self.stability = _stability_core(settings, self.group, members)
         self.failure = _failure_core(settings, self.group, members, cube)
-        self.neighbours = {int(r) for r in cube.neighbours} | {
-            int(r) for r in self.data.state.neighbours[0] if r >= 0
-        }
+        self.neighbours = {int(r) for r in cube.neighbours} | {int(r) for r in self.data.state.neighbours[0] if r >= 0}
 
     def members(self) -> list[int]:
         """The ranks that are members now."""
@@ -201,4 +204,3 @@ def _failure_core(settings: Settings, group: Group, members: int, cube: Overlay)
         grace_steps=int(settings.join_timeout_s / step_s),
     )
     return ControlCore(state, width=2 * members, words=bits.words_for(members), room=4 * members + 256)
-

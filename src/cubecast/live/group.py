@@ -1,10 +1,10 @@
 """The programming interface of a live group.
 
-    async with cubecast.join("orders", listen="127.0.0.1:7001", peers=[...], credentials=...) as group:
-        message = await group.multicast(b"hello")
-        await message.stable(timeout=5)
-        async for delivery in group:
-            print(delivery.sender, delivery.sequence, delivery.payload)
+async with cubecast.join("orders", listen="127.0.0.1:7001", peers=[...], credentials=...) as group:
+    message = await group.multicast(b"hello")
+    await message.stable(timeout=5)
+    async for delivery in group:
+        print(delivery.sender, delivery.sequence, delivery.payload)
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Message:
         """Does every current member have it?"""
         return self.sequence <= self._group.frontier[self._group.rank]
 
-    async def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:  # noqa: ASYNC109
+    async def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
         """Wait until every current member has the message; `hurry` asks for a stability round at once."""
         await self._group.wait_stable(self.sequence, timeout, hurry=hurry)
 
@@ -160,7 +160,7 @@ class LiveGroup:
             if room in self._waiting_room:
                 self._waiting_room.remove(room)
 
-    async def wait_stable(self, sequence: int, timeout: float | None, *, hurry: bool = False) -> None:  # noqa: ASYNC109
+    async def wait_stable(self, sequence: int, timeout: float | None, *, hurry: bool = False) -> None:
         """Wait until an own message is stable."""
         member = self._running()
         if sequence <= self.frontier[self.rank]:
@@ -273,7 +273,7 @@ class LiveGroup:
 
     # Leaving.
 
-    async def leave(self, *, drain: bool = True, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+    async def leave(self, *, drain: bool = True, timeout: float = 10.0) -> None:
         """Leave: wait until the own messages are stable (unless `drain=False`), say goodbye, close."""
         member = self._member
         if member is None or self._left:

@@ -27,7 +27,7 @@ import numpy as np
 from cubecast.core import mail
 from cubecast.core.causal.overlay import DATA as DATA_RECORD
 from cubecast.core.drive import END, EVERYONE, SENDER, SEQUENCE, START
-from cubecast.errors import CubecastError, Excluded
+from cubecast.errors import CubecastError, ExcludedError
 from cubecast.live.cores import ControlCore, Cores
 from cubecast.live.credentials import Credentials
 from cubecast.live.rounds import Rounds
@@ -343,6 +343,6 @@ class Member:
 
     def _excluded(self, reason: str) -> None:
         if self.failure is None:
-            self.failure = Excluded(f"rank {self.rank} ({self.addresses[self.rank]}) was excluded: {reason}")
+            self.failure = ExcludedError(f"rank {self.rank} ({self.addresses[self.rank]}) was excluded: {reason}")
             log.error("%s", self.failure)
             self.on_change()

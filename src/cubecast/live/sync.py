@@ -1,10 +1,10 @@
 """The group for programs without asyncio: the same interface, its loop in a thread of its own.
 
-    with cubecast.join_sync("orders", listen=..., peers=[...], plaintext=True) as group:
-        message = group.multicast(b"hello")
-        message.stable(timeout=5)
-        for delivery in group.deliveries(timeout=1):
-            print(delivery.payload)
+with cubecast.join_sync("orders", listen=..., peers=[...], plaintext=True) as group:
+    message = group.multicast(b"hello")
+    message.stable(timeout=5)
+    for delivery in group.deliveries(timeout=1):
+        print(delivery.payload)
 """
 
 from __future__ import annotations

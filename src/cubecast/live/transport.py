@@ -69,10 +69,15 @@ class Transport:
         loop = asyncio.get_running_loop()
         host, port = parse_address(self.addresses[self.rank])
         context = self.credentials.server if self.credentials else None
-        timeout = {"ssl_handshake_timeout": self.settings.greeting_timeout_s} if context else {}
+        timeout_s = self.settings.greeting_timeout_s if context else None
         try:
             self._server = await loop.create_server(
-                lambda: self._new_connection(-1), host, port, ssl=context, backlog=256, **timeout
+                lambda: self._new_connection(-1),
+                host,
+                port,
+                ssl=context,
+                backlog=256,
+                ssl_handshake_timeout=timeout_s,
             )
         except OSError as error:
             raise LocalProtocolError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
@@ -93,9 +98,12 @@ class Transport:
         """Wait until the links to these members are up; gives those that are not in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while missing := {p for p in peers - self._barred if not (p in self.links and self.links[p].is_up)}:
+                while self._down(peers):
                     self._changed.clear()
                     await self._changed.wait()
+        return self._down(peers)
+
+    def _down(self, peers: set[int]) -> set[int]:
         return {p for p in peers - self._barred if not (p in self.links and self.links[p].is_up)}
 
     def bar(self, peer: int) -> None:
@@ -240,10 +248,10 @@ class Transport:
         if said.terms != self.terms:
             raise RemoteProtocolError("its members or settings differ from ours: start all members with the same ones")
         if said.rank in self._barred:
-            raise _Excluded(f"rank {said.rank} was excluded from the group")
+            raise _ExcludedPeerError(f"rank {said.rank} was excluded from the group")
         known = self.links[said.rank].incarnation if said.rank in self.links else 0
         if known not in (0, said.incarnation) or said.knows not in (0, self.incarnation):
-            raise _Excluded(f"rank {said.rank} or rank {self.rank} was started again; the earlier one counts")
+            raise _ExcludedPeerError(f"rank {said.rank} or rank {self.rank} was started again; the earlier one counts")
 
     def _judge_duplicate(self, peer: int) -> None:
         link = self.links.get(peer)
@@ -308,7 +316,7 @@ class Transport:
         task.add_done_callback(self._tasks.discard)
 
 
-class _Excluded(RemoteProtocolError):
+class _ExcludedPeerError(RemoteProtocolError):
     """The peer is no member any more, and is told so."""
 
     excluded = True

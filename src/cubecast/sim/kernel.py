@@ -300,7 +300,7 @@ def _enter_group(world, books, group, faults, member, now_ns):
     guide = np.int64(-1)
     for other in range(books.members.shape[0] - 1, -1, -1):
         if books.members[other].up == 1:
-            guide = other
+            guide = np.int64(other)
     if guide >= 0:
         bits.copy(group.members[member], group.members[guide])
     bits.add(group.members[member], member)

@@ -68,7 +68,7 @@ def _messages(scenario: Scenario) -> float:
     if name == "cube_full_dist":
         return n * BUSIEST_LINK_SHARE * depth**2  # every member tells ⌈log2 n⌉ neighbours as many times
     if name == "full_dist":
-        missing = 1 - (1 - scenario.loss) ** depth
+        missing: float = 1 - (1 - scenario.loss) ** depth
         return n + 2 * n**2 * missing * BUSIEST_LINK_SHARE  # every row that is missing is asked for and sent again
     return n
 

@@ -11,8 +11,8 @@
 | 4 · numbers |          | the numbers                                                                      |
 | length      |          | the payload                                                                      |
 
-A record is the same on every link, so whoever forwards a message copies bytes. `decode_batch` fills a table with one row
-a record (columns of `core.drive`), in compiled code because it runs for every message that arrives.
+A record is the same on every link, so whoever forwards a message copies bytes. `decode_batch` fills a table with one
+row a record (columns of `core.drive`), in compiled code because it runs for every message that arrives.
 """
 
 import struct

@@ -14,10 +14,10 @@ multicasts INFO(S). The coordinator is the lowest rank alive.
 
 Invariants: `done ≤ round`; a coordinator holds `minimum ≤ R` of every member in `acked`, so S is never premature.
 
-CoordP of guo is this protocol; the two papers differ in what they repeat. Lossy form (cube §3.5), when `repeat_ns > 0`:
-every message carries its round; START is repeated to the members whose ACK is missing, INFO to those whose ACK_INFO is
-missing. With `repeat_acks` members repeat their ACK by themselves as well, until they know S (guo §4.2.1, where START and
-INFO are left to a reliable multicast). Departures from the paper: repeats go only to those who are
+CoordP of guo is this protocol; the two papers differ in what they repeat. Lossy form (cube §3.5), when `repeat_ns >
+0`: every message carries its round; START is repeated to the members whose ACK is missing, INFO to those whose
+ACK_INFO is missing. With `repeat_acks` members repeat their ACK by themselves as well, until they know S (guo §4.2.1,
+where START and INFO are left to a reliable multicast). Departures from the paper: repeats go only to those who are
 missing, not to all; and when the coordinator leaves the membership, the next lowest rank runs the unfinished round
 again (guo §4.1). A member that is ahead of such a newcomer says so in its ACK, and the newcomer takes up that round.
 """

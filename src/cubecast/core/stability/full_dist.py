@@ -1,8 +1,9 @@
 """FullDist: everybody tells everybody (cube §2.2, Fig 2; guo §4.2.2).
 
 A round: the leader (lowest rank alive) multicasts INFO(R); on the first INFO of a round each member multicasts its
-own, at once or, *scattered* (guo §5.4.3), after an offset drawn from `scatter_ns`. A member keeps the newest row it heard from each member; it is done with a round when it holds a row of that
-round, or of a later one, from every member, and S is then the column minimum.
+own, at once or, *scattered* (guo §5.4.3), after an offset drawn from `scatter_ns`. A member keeps the newest row it
+heard from each member; it is done with a round when it holds a row of that round, or of a later one, from every
+member, and S is then the column minimum.
 
 | field   | shape        | meaning                                                                             |
 |---------|--------------|-------------------------------------------------------------------------------------|

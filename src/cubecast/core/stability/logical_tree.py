@@ -1,7 +1,7 @@
 """The logical tree of the structured protocols, repaired around members that are gone (guo §4.3).
 
-`parents[rank]` is the tree as it was drawn (see `overlays.tree_parents`). A member knows its ancestors: it reports to the
-nearest live one or, without any, to the lowest live rank, which is then the root.
+`parents[rank]` is the tree as it was drawn (see `overlays.tree_parents`). A member knows its ancestors: it reports to
+the nearest live one or, without any, to the lowest live rank, which is then the root.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """S_Gossip: gossip in local groups, then among their controllers (guo §4.3.3, Fig 4.13).
 
-The group is cut into local groups of `group_size` members. In the first phase every member gossips (M, W, r) inside its
-local group. A stability controller (the first G live members of each local group are its controllers) that has heard from
-its whole local group begins the second phase: it gossips the local minima it has gathered, and from which local groups
-they are, to controllers of all groups. The first to hold all of them multicasts INFO(S).
+The group is cut into local groups of `group_size` members. In the first phase every member gossips (M, W, r) inside
+its local group. A stability controller (the first G live members of each local group are its controllers) that has
+heard from its whole local group begins the second phase: it gossips the local minima it has gathered, and from which
+local groups they are, to controllers of all groups. The first to hold all of them multicasts INFO(S).
 
 | field         | shape        | meaning                                                                       |
 |---------------|--------------|-------------------------------------------------------------------------------|
@@ -21,8 +21,8 @@ Invariants: `minimum ≤ R_k` for every k in `heard`; `gathered ≤ R_k` for eve
 Steps, offsets, the ending (the optimised one), Δ and the answer to a late member are those of Gossip. A message of the
 first phase costs 36 + 4m + ⌈g/8⌉ bytes for a local group of g, one of the second 36 + 4m + ⌈G/8⌉ for G local groups.
 
-Faults: the next live member of a local group becomes a controller in place of one that is gone; it has gossiped all along,
-so it knows what the others know. A local group of which nobody is left is not waited for.
+Faults: the next live member of a local group becomes a controller in place of one that is gone; it has gossiped all
+along, so it knows what the others know. A local group of which nobody is left is not waited for.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """S_Train: a train in every sub-group of a tree (guo §4.3.2, Fig 4.12).
 
 A round: the root multicasts START. Among siblings the running minimum goes from each to the next (ACK1); the last one
-hands it to the parent (ACK2). A member sends on once it has the ACK2 of its last child and the ACK1 of its elder sibling,
-as far as it has such. With its last child's ACK2 the root knows S and multicasts INFO(S).
+hands it to the parent (ACK2). A member sends on once it has the ACK2 of its last child and the ACK1 of its elder
+sibling, as far as it has such. With its last child's ACK2 the root knows S and multicasts INFO(S).
 
 | field      | shape    | meaning                                                                                |
 |------------|----------|----------------------------------------------------------------------------------------|
@@ -21,12 +21,12 @@ as far as it has such. With its last child's ACK2 the root knows S and multicast
 Invariant: `minimum` is at most R of every live member that stands, in this view, below it, or among its elder siblings
 and below those, once `elder_in` and `child_in` hold.
 
-Faults. Relatives follow the membership: without its parent a sub-group reports to its grandparent, among the children of
-which it then stands; the train leaves out a sibling that is gone. Where a member stands decides what its ACK speaks for,
-so an ACK carries the sender's view (in its header) and counts only for a member with the same view: whenever the
-membership changes, the members send again under the new view, and ask their relatives to do so. A new root gives up an
-unfinished round and opens the one after. Lossy form (`repeat_ns > 0`): the root repeats START, every member repeats its
-ACK, or asks for those it waits for, until it knows S, and one that knows S answers with INFO.
+Faults. Relatives follow the membership: without its parent a sub-group reports to its grandparent, among the children
+of which it then stands; the train leaves out a sibling that is gone. Where a member stands decides what its ACK
+speaks for, so an ACK carries the sender's view (in its header) and counts only for a member with the same view:
+whenever the membership changes, the members send again under the new view, and ask their relatives to do so. A new
+root gives up an unfinished round and opens the one after. Lossy form (`repeat_ns > 0`): the root repeats START, every
+member repeats its ACK, or asks for those it waits for, until it knows S, and one that knows S answers with INFO.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Train: the running minimum goes round the group, then the result does (guo §4.2.3, Fig 4.3).
 
-A round: the trainmaster (lowest rank alive) sends ACK(R) to the next member; each member puts the minimum with its own R
-on the train and sends it on; back at the trainmaster the train holds S, and INFO(S) goes round the same way. 2n
+A round: the trainmaster (lowest rank alive) sends ACK(R) to the next member; each member puts the minimum with its
+own R on the train and sends it on; back at the trainmaster the train holds S, and INFO(S) goes round the same way. 2n
 unicasts, S is known after n of them.
 
 | field   | shape    | meaning                                                                                   |
@@ -11,8 +11,8 @@ unicasts, S is known after n of them.
 | done    | rows     | the newest round whose S this member knows                                                |
 | train   | rows × m | what that train carried when it was sent on: the running minimum M, or S                  |
 
-Invariants: `done ≤ passed / 2`; an ACK train holds at most R of every live member it has passed. It goes in the order of
-the ranks and leaves out only members that are gone, so at home it has passed every live member.
+Invariants: `done ≤ passed / 2`; an ACK train holds at most R of every live member it has passed. It goes in the order
+of the ranks and leaves out only members that are gone, so at home it has passed every live member.
 
 Faults. A member whose successor leaves sends its train again to the next one: the train takes another route. A member
 that has passed a train ignores it when it comes again. When the trainmaster leaves, the next lowest rank takes over; it

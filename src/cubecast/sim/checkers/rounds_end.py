@@ -1,8 +1,8 @@
 """Every round ends: whoever is up at the end knows the outcome of every round asked for (MODELS §1, liveness).
 
-A member may skip a round when a later one covers it, so "done with a round not below r" counts as done with r; a member
-is therefore judged by the highest round it is done with. A run that was asked for a number of rounds stops in the middle
-of the ones after them; without such a number, every round that was begun must end.
+A member may skip a round when a later one covers it, so "done with a round not below r" counts as done with r; a
+member is therefore judged by the highest round it is done with. A run that was asked for a number of rounds stops in
+the middle of the ones after them; without such a number, every round that was begun must end.
 """
 
 from typing import Any
