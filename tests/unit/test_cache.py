@@ -1,0 +1,212 @@
+"""Compiled code is kept between processes, and never outlives the source it was made from."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cubecast.core import compiled
+from cubecast.core.compiled import protocol_sources
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "cubecast"
+DECORATORS = {"jit", "internal", "pasted", "allocating", "chosen_by_state"}
+
+SIMULATE_EVERYTHING = """
+    import json, sys, tempfile, time
+    began = time.perf_counter()
+    import cubecast
+    from cubecast.core.compiled import watch_compiler
+    first = None
+    with watch_compiler() as names:
+        for protocol in cubecast.protocols():
+            cases = (
+                {},
+                {"multicast": "tree", "network": "wan-tree"},
+                {"messages": 2, "loss": 0.05, "crashes": (cubecast.parse_fault("3@2ms", what="crash"),)},
+                {"network": "flat:delay=exp:1ms", "duplicate": 0.1},
+                {"partitions": (cubecast.parse_fault("0-3@1ms-40ms", what="partition", needs_end=True),)},
+            )
+            for settings in ({"messages": 2}, {"messages": 1, "network": "chain"}) if protocol.carries_data else cases:
+                cubecast.simulate(protocol.name, members=9, seed=1, **settings)
+                first = first or time.perf_counter() - began
+        with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+            cubecast.simulate("coord", members=9, trace=file.name)
+            assert cubecast.check_all(cubecast.read_trace(file.name)).ok
+    json.dump({"compiled": names, "first_run_after_seconds": first}, sys.stdout)
+"""
+
+
+def run_python(source: str, **environment: str) -> str:
+    """Run a program in a new process and give what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_a_second_process_compiles_nothing() -> None:
+    run_python("from cubecast.sim.warm import warm; warm()")
+    told = json.loads(run_python(SIMULATE_EVERYTHING))
+    print(f"first simulation ended {told['first_run_after_seconds']:.2f} s after the import began")
+    assert told["compiled"] == []
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_warming_twice_compiles_nothing_the_second_time() -> None:
+    run_python("from cubecast.sim.warm import warm; warm()")
+    assert run_python("from cubecast.sim.warm import warm; print(warm())").strip() == "[]"
+
+
+BYTES_OF_COORD = """
+    import cubecast
+    print(cubecast.simulate("coord", members=6, network="chain", seed=1).bytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_an_edited_source_of_the_package_is_never_run_from_the_cache(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "src" / "cubecast", ignore=shutil.ignore_patterns("__pycache__"))
+    copy = tmp_path / "src" / "cubecast"
+    environment = {"PYTHONPATH": str(tmp_path / "src"), "CUBECAST_CACHE_DIR": str(tmp_path / "cache")}
+    where = run_python("import cubecast; print(cubecast.__file__)", **environment)
+    assert Path(where.strip()) == copy / "__init__.py", "the copy is not what runs"
+
+    before = int(run_python(BYTES_OF_COORD, **environment))
+    # A protocol: every array is counted with 3 bytes a number more. START has no array, the 5 ACK and 5 INFO have 6.
+    edit(copy / "core" / "stability" / "coord.py", "NUMBER_BYTES * width", "(NUMBER_BYTES + 3) * width")
+    protocol_edited = int(run_python(BYTES_OF_COORD, **environment))
+    assert protocol_edited == before + 10 * 6 * 3
+    # The base: a header of 33 bytes in each of the 15 messages.
+    edit(copy / "core" / "mail.py", "HEADER_BYTES = 32", "HEADER_BYTES = 33")
+    assert int(run_python(BYTES_OF_COORD, **environment)) == protocol_edited + 15
+
+
+BYTES_OF_DOUBLING = """
+    import cubecast, doubling
+    cubecast.add_protocol(doubling.DOUBLING)
+    print(cubecast.simulate("doubling", members=8, network="chain", seed=1).bytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_an_edited_protocol_outside_the_package_is_never_run_from_the_cache(tmp_path: Path) -> None:
+    mine = tmp_path / "doubling.py"
+    beside = tmp_path / "sizes.py"
+    beside.write_text("STEP_BYTES = 4\n")
+    text = (ROOT / "examples" / "doubling.py").read_text("utf-8")
+    text = text.replace("import cubecast\n", "import cubecast\nfrom sizes import STEP_BYTES\n", 1)
+    mine.write_text(text.replace("2 * ROUND_BYTES", "ROUND_BYTES + STEP_BYTES"), "utf-8")
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])}
+
+    before = int(run_python(BYTES_OF_DOUBLING, **environment))
+    messages = 8 * 3
+    edit(mine, "HEADER_BYTES + ROUND_BYTES", "HEADER_BYTES + 2 + ROUND_BYTES")
+    assert int(run_python(BYTES_OF_DOUBLING, **environment)) == before + 2 * messages
+    edit(beside, "4", "9")
+    assert int(run_python(BYTES_OF_DOUBLING, **environment)) == before + (2 + 5) * messages
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace a piece of a source that must be there, keeping the time stamp: only the content may count."""
+    text = path.read_text("utf-8")
+    assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {path.name}"
+    stamp = path.stat()
+    path.write_text(text.replace(old, new), "utf-8")
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import beside",
+        "from beside import SIZE",
+        "from beside import (\n    SIZE,\n)",
+        "def late():\n    import beside",
+    ],
+)
+def test_a_file_that_a_protocol_imports_counts_as_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    (tmp_path / "beside.py").write_text("SIZE = 1\n")
+    (tmp_path / "mine.py").write_text(f"import os\nimport numpy\n{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
+    __import__("beside")
+    sources = protocol_sources(tmp_path / "mine.py")
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
+    assert sources == {tmp_path / "mine.py", tmp_path / "beside.py"}
+
+
+def test_a_relative_import_counts_too(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("sub/mine.py", "sub/near.py", "far.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "sub" / "mine.py").write_text("from . import near\nfrom ..far import SIZE\n")
+    sources = protocol_sources(tmp_path / "sub" / "mine.py")
+    assert sources == {tmp_path / name for name in ("sub/mine.py", "sub/near.py", "far.py")}
+
+
+def never_compiled() -> list[Path]:
+    patterns = compiled._BASE
+    base = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    return sorted(path for path in base if path.name in compiled._NEVER_COMPILED)
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of everything a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+    return names
+
+
+def is_jitted(path: Path) -> bool:
+    return any(name.startswith("cubecast.core.compiled.") for name in imports(path)) and bool(decorated(path))
+
+
+def decorated(path: Path) -> list[str]:
+    """Functions of a file that a decorator compiles."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.FunctionDef):
+            called = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+            found += [node.name for one in called if isinstance(one, ast.Name) and one.id in DECORATORS]
+    return found
+
+
+def test_every_name_on_the_list_of_never_compiled_files_is_a_file() -> None:
+    assert {path.name for path in never_compiled()} == compiled._NEVER_COMPILED
+
+
+@pytest.mark.parametrize("path", never_compiled(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_file_outside_the_hash_holds_no_compiled_code(path: Path) -> None:
+    assert decorated(path) == []
+
+
+def test_no_compiled_file_imports_one_outside_the_hash() -> None:
+    outside = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in never_compiled()}
+    jitted = [path for path in PACKAGE.rglob("*.py") if is_jitted(path)]
+    assert len(jitted) > 10, "the search for compiled files finds nothing"
+    wrong = {path.name: imports(path) & outside for path in jitted if imports(path) & outside}
+    assert wrong == {}

@@ -1,0 +1,167 @@
+"""The command that a failed run prints runs exactly that scenario again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from cubecast.cli.app import run
+from cubecast.cli.options import OPTIONS, with_scenario
+from cubecast.errors import LocalProtocolError
+from cubecast.sim.faults import Fault
+from cubecast.sim.scenario import Scenario
+from cubecast.sim.simulate import simulate
+
+MEMBERS = 6
+times_ns = st.integers(0, 10**12)
+ranks = st.lists(st.integers(0, MEMBERS - 1), min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def faults(draw: st.DrawFn, *, ends: bool | None) -> Fault:
+    at_ns = draw(times_ns)
+    has_end = draw(st.booleans()) if ends is None else ends
+    until_ns = at_ns + draw(st.integers(1, 10**12)) if has_end else -1
+    return Fault(members=draw(ranks), at_ns=at_ns, until_ns=until_ns)
+
+
+def some(fault: st.SearchStrategy[Fault]) -> st.SearchStrategy[tuple[Fault, ...]]:
+    return st.lists(fault, max_size=2).map(tuple)
+
+
+milliseconds = st.floats(0.001, 1e9)
+probabilities = st.floats(0, 1, exclude_max=True)
+flags = st.booleans()
+SETTINGS: dict[str, st.SearchStrategy[Any]] = {
+    "protocol": st.sampled_from(["coord", "full_dist", "s_coord", "cube_full_dist", "gossip", "timestamp"]),
+    "members": st.just(MEMBERS),
+    "senders": st.none() | st.integers(1, MEMBERS),
+    "network": st.sampled_from(["random:p=0.02", "star:delay=1ms", "file:a net's cables.txt", "flat:delay=exp:1ms"]),
+    "routing": st.sampled_from(["hops", "delay"]),
+    "multicast": st.sampled_from(["copies", "tree", None]),
+    "seed": st.integers(0, 2**64 - 1),
+    "rounds": st.integers(1, 100),
+    "delta_ms": st.none() | milliseconds,
+    "trigger": st.sampled_from(["delta", "buffer"]),
+    "trigger_messages": st.integers(0, 5),
+    "buffer_messages": st.sampled_from([0, 5, 9]),
+    "series_ms": st.sampled_from([0.0, 1e6]),
+    "repeat_ms": st.none() | milliseconds,
+    "tree_degree": st.none() | st.integers(1, 9),
+    "group_size": st.none() | st.integers(2, 9),
+    "shuffled": st.none() | flags,
+    "controllers": st.integers(1, 3),
+    "scatter": flags,
+    "repeat_acks": flags,
+    "subset": st.integers(1, MEMBERS - 1),
+    "step_s": st.none() | st.floats(1e-6, 1e3),
+    "ending": st.sampled_from(["optimised", "piggyback"]),
+    "loss": st.just(0.0) | probabilities,
+    "duplicate": st.just(0.0) | probabilities,
+    "reorder": st.just(0.0) | probabilities,
+    "reorder_ms": milliseconds,
+    "queue_limit": st.integers(0, 1000),
+    "losses_per_step": st.integers(0, 3),
+    "crashes": some(faults(ends=None)),
+    "suspicions": some(faults(ends=False)),
+    "partitions": some(faults(ends=True)),
+    "joins": st.just(()) | st.just((Fault(members=(MEMBERS - 1,), at_ns=7),)),
+    "leaves": some(faults(ends=False)),
+    "detect_ms": milliseconds,
+    "detect_spread_ms": milliseconds,
+    "detector": st.sampled_from(["model", "heartbeat", "polling", "gossip"]),
+    "detector_step_ms": milliseconds,
+    "detector_subset": st.integers(1, MEMBERS - 1),
+    "detector_threshold": st.none() | st.integers(1, 9),
+    "p_mistake": st.floats(1e-9, 0.5),
+    "messages": st.integers(0, 100),
+    "rate": st.floats(0.01, 1e6),
+    "payload_bytes": st.integers(0, 10_000),
+    "quota": flags,
+    "heartbeats": st.integers(0, 9),
+    "transport": st.sampled_from(["ack", "nak", "srm"]),
+    "repair": st.sampled_from(["multicast", "unicast"]),
+    "until_ms": st.floats(1.0, 1e9),
+    "least_ms": st.floats(0.0, 1.0),
+    "packets_max": st.integers(1, 10**6),
+    "measure": flags,
+}
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """A scenario in which any number of settings differ from the defaults, as far as they go together."""
+    chosen = draw(st.sets(st.sampled_from(sorted(set(SETTINGS) - {"protocol", "members"})), max_size=12))
+    settings = {name: draw(SETTINGS[name]) for name in sorted(chosen | {"protocol", "members"})}
+    try:
+        return Scenario(**settings)
+    except LocalProtocolError:
+        reject()
+
+
+def parsed(command: str) -> Scenario:
+    """The scenario that the options of a command line spell, read by the options of `simulate`."""
+    found: list[Scenario] = []
+
+    def keep(protocol: str, settings: dict[str, Any]) -> None:
+        found.append(Scenario(protocol=protocol, **settings))
+
+    app = typer.Typer()
+    app.command()(with_scenario(keep))
+    program, subcommand, *words = shlex.split(command)
+    assert (program, subcommand) == ("cubecast", "simulate")
+    app(words, standalone_mode=False)
+    return found[0]
+
+
+@given(scenario=scenarios())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
+def test_the_printed_command_spells_the_same_scenario(scenario: Scenario) -> None:
+    assert parsed(scenario.command()) == scenario
+
+
+def test_every_setting_of_a_scenario_has_an_option_with_its_default() -> None:
+    assert set(SETTINGS) == set(Scenario.__dataclass_fields__), "the strategy above leaves a setting out"
+    fields = {name: field for name, field in Scenario.__dataclass_fields__.items() if name != "protocol"}
+    assert set(OPTIONS) == set(fields)
+    for name, field in fields.items():
+        default = OPTIONS[name].default
+        if name == "members":
+            assert default == ""
+        elif field.default is None or field.default == ():
+            assert default, f"the help of {name} does not say what happens without it"
+        else:
+            assert default == str(field.default)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"protocol": "coord", "members": 7, "network": "star", "seed": 3},
+        {"protocol": "full_dist", "members": 8, "loss": 0.05, "seed": 2, "rounds": 2},
+        {"protocol": "s_coord", "members": 12, "multicast": "tree", "tree_degree": 2, "delta_ms": 0.5},
+        {
+            "protocol": "cube_full_dist",
+            "members": 9,
+            "messages": 3,
+            "reorder": 0.1,
+            "crashes": (Fault(members=(3, 4), at_ns=1_500_000), Fault(members=(1,), at_ns=1, until_ns=3_000_000)),
+        },
+    ],
+    ids=lambda settings: str(settings["protocol"]),
+)
+def test_the_printed_command_gives_the_same_figures(
+    settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = simulate(**settings).to_dict()
+    assert run([*shlex.split(Scenario(**settings).command())[1:], "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    for clock in ("wall_seconds", "packet_hops_per_second"):
+        del told[clock], expected[clock]
+    assert told == json.loads(json.dumps(expected))
