@@ -94,7 +94,7 @@ def _settings(outcome: object) -> list[dict[str, str]]:
 
 def test_results_of_other_code_are_not_used(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     study()
-    monkeypatch.setattr("cubecast.lab.spark.source_hash", lambda _settings: "0123456789abcdef")
+    monkeypatch.setattr("cubecast.lab.spark.studies.source_hash", lambda _settings: "0123456789abcdef")
     said: list[str] = []
     assert study(said=said).done_now == RUNS_IN_ALL
     assert any("made by other code" in line for line in said)

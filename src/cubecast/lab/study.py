@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -85,7 +86,7 @@ def run_studies(
         store.clear_unfinished()
         if not only_read:
             warm()
-        with spark.session(master) as session:
+        with _session(master) as session:
             outcome.versions = spark.versions(session)
             if not only_read:
                 outcome.done_now = _run_pending(spark, session, store, outcome, progress, say, retry_failed)
@@ -119,10 +120,16 @@ def _aggregate(spark: ModuleType, session: Any, store: Store, outcome: Outcome) 
     outcome.failures = spark.failed(session, store, outcome.runs)
 
 
+def _session(master: str) -> AbstractContextManager[Any]:
+    from cubecast.lab.spark.session import session
+
+    return session(master)
+
+
 def _spark() -> ModuleType:
     """Spark is needed only to run studies, not to list them."""
     try:
-        from cubecast.lab import spark
+        from cubecast.lab.spark import studies
     except ImportError as error:
         raise LocalProtocolError(f"studies need PySpark ({error}): pip install 'cubecast[lab]'") from error
-    return spark
+    return studies

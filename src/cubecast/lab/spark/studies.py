@@ -1,4 +1,4 @@
-"""The only door to Spark: runs on a cluster, results in Parquet, statistics in SQL.
+"""Studies on Spark: runs on a cluster, results in Parquet, statistics in SQL.
 
 *Commit.* Every task writes one file, which Spark's committer (algorithm 2) renames into `runs/` when the task ends.
 What was renamed is complete and stays, whatever happens to the study; a task that is tried again gives the same rows.
@@ -11,38 +11,27 @@ partition, started in order, longest first. A shuffle would skew or merge them.
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark import Accumulator
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, explode, lit
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.batch import run_batches
-from cubecast.lab.java import require_java
 from cubecast.lab.packing import pack
 from cubecast.lab.runs import Run, canonical
 from cubecast.lab.schema import PENDING, RUNS_DDL
 from cubecast.lab.source_hash import source_hash
+from cubecast.lab.spark.session import first_line
 from cubecast.lab.stats import student_table
 from cubecast.lab.store import Store
 
-DRIVER_MEMORY = "2g"
 POLL_SECONDS = 0.2
-_LOG4J = Path(__file__).with_name("log4j2.properties")
-# The heavy work is in Python: a quick start matters more than Java at its fastest.
-_JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 Progress = Callable[[int, int], None]
 """Called with the runs done and the runs in all."""
@@ -55,77 +44,6 @@ class Stock:
     pending: list[Run]
     other_code: int
     other_runs: int
-
-
-@contextmanager
-def session(master: str, *, name: str = "cubecast") -> Iterator[SparkSession]:
-    """A Spark session on `master`, stopped at the end."""
-    require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).master(_with_retries(master))
-    for key, value in _settings().items():
-        builder = builder.config(key, value)
-    with _stderr_in_file() as said:
-        try:
-            spark = builder.getOrCreate()
-        except Exception as error:
-            raise LocalProtocolError(f"Spark does not start on --master {master}: {_told(said, error)}") from error
-    spark.sparkContext.setLogLevel("OFF")
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextmanager
-def _stderr_in_file() -> Iterator[IO[bytes]]:
-    """Java keeps the stderr it is started with; what it and the workers say there goes to a file, not to the user."""
-    with tempfile.TemporaryFile() as file:
-        kept = os.dup(2)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield file
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-
-
-def _told(said: IO[bytes], error: Exception) -> str:
-    """Why Java did not come up: the line of its own that says so, otherwise the error itself."""
-    said.seek(0)
-    lines = said.read().decode(errors="replace").splitlines()
-    causes = [line for line in lines if "Exception" in line or "Error" in line]
-    return causes[-1].strip() if causes else _first_line(error)
-
-
-def _with_retries(master: str) -> str:
-    """A local master gives up at the first failure of a task; let it try three times, as a cluster does."""
-    return master.replace("]", ",3]") if master.startswith("local[") and "," not in master else master
-
-
-def _settings() -> dict[str, str]:
-    settings = {
-        "spark.driver.memory": os.environ.get("CUBECAST_SPARK_MEMORY", DRIVER_MEMORY),
-        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
-        # The work is in Python and the tables are small: compiling SQL to Java costs more than it saves.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.autoBroadcastJoinThreshold": "256m",
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
-            [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        ),
-    }
-    cache = os.environ.get("CUBECAST_CACHE_DIR")
-    return settings | ({"spark.executorEnv.CUBECAST_CACHE_DIR": cache} if cache else {})
 
 
 def read_runs(spark: SparkSession, store: Store) -> DataFrame:
@@ -269,7 +187,7 @@ def _why(error: Exception) -> str:
     for sign, told in _SIGNS.items():
         if sign in text:
             return told
-    return _first_line(error)
+    return first_line(error)
 
 
 _SIGNS = {
@@ -280,8 +198,3 @@ _SIGNS = {
     "OutOfMemoryError": "Spark ran out of memory; set CUBECAST_SPARK_MEMORY above 2g",
     "cancelled": "it was cancelled",
 }
-
-
-def _first_line(error: Exception) -> str:
-    text = error.getMessage() if isinstance(error, PySparkException) else None
-    return next((line.strip() for line in (text or str(error)).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,70 @@
+"""Traces checked on Spark: the same violations, of the same rows, as in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cubecast.errors import LocalProtocolError
+from cubecast.sim.checkers import check_all
+from cubecast.sim.simulate import simulate
+from cubecast.trace import DELIVER, STABLE, Trace, TraceWriter, read_trace
+
+pytestmark = pytest.mark.spark
+
+
+def _checked(folder: Path) -> list[dict[str, Any]]:
+    from cubecast.lab.spark.session import session
+    from cubecast.lab.spark.traces import check_traces, find_traces
+
+    with session("local[2]") as spark:
+        return check_traces(spark, find_traces(folder))
+
+
+def _in_one_process(folder: Path) -> list[tuple[str, str, list[int]]]:
+    found = []
+    for path in sorted(folder.glob("*.parquet")):
+        for one in check_all(read_trace(path)).violations:
+            found.append((str(path.resolve()), one.message, list(one.rows)))
+    return sorted(found)
+
+
+def _write(path: Path, trace: Trace) -> None:
+    with TraceWriter(path, trace.scenario) as writer:
+        writer.append(trace.events)
+        writer.finish(trace.metrics)
+
+
+def _break(path: Path, kind: int, change: int) -> None:
+    """Change the sequence number of a row in the middle of a good trace."""
+    trace = read_trace(path)
+    events = trace.events.copy()
+    rows = np.flatnonzero((events["event"] == kind) & (events["time_ns"] > 0))
+    events["sequence"][rows[len(rows) // 2]] += change
+    _write(path.with_name(f"broken-{kind}-{change}.parquet"), Trace(events=events, scenario=trace.scenario, metrics={}))
+
+
+def test_spark_finds_what_one_process_finds(tmp_path: Path) -> None:
+    good = tmp_path / "good.parquet"
+    simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, crashes=(), trace=good)
+    simulate("cube_full_dist", members=8, network="random:degree=3", rounds=2, trace=tmp_path / "cube.parquet")
+    _break(good, DELIVER, 1)
+    _break(good, STABLE, 3)
+    _break(good, STABLE, -2)
+    found = _checked(tmp_path)
+    assert [(one["trace"], one["message"], one["rows"]) for one in found] != []
+    assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
+    guilty = {Path(one["trace"]).name for one in found}
+    assert guilty >= {f"broken-{DELIVER}-1.parquet", f"broken-{STABLE}-3.parquet"}
+    assert "good.parquet" not in guilty
+
+
+def test_a_file_that_is_no_trace_is_one_line(tmp_path: Path) -> None:
+    from cubecast.lab.spark.traces import find_traces
+
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 no trace at all PAR1")
+    with pytest.raises(LocalProtocolError, match="is not a trace of cubecast"):
+        find_traces(tmp_path)
