@@ -13,13 +13,13 @@ import subprocess
 from collections import Counter
 from datetime import UTC, datetime
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import vl_convert
 
-from cubecast import __version__
 from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, RULE, Judgement, judge
 from cubecast.lab.figures import draw
 from cubecast.lab.plan import Plan
@@ -178,7 +178,7 @@ def _failures(outcome: Outcome) -> str:
 
 def _facts(outcome: Outcome) -> str:
     facts = {
-        "cubecast": __version__,
+        "cubecast": metadata.version("cubecast"),
         "commit": _commit(),
         "Python": platform.python_version(),
         **outcome.versions,

@@ -2,12 +2,12 @@
 
 | divided by | promises |
 |---|---|
-| trace and sender | no premature stability, stability never decreases, in-order delivery: they judge a sender by itself |
+| trace and sender | no premature stability, stability never decreases, in-order delivery: each sender by itself |
 | trace | the others (causal order, agreement, FIFO, rounds, counts): they compare senders with each other |
 
 Each group is judged by the very checkers that judge a trace in one process, so the two agree by construction; what
-Spark adds is the division. Crashes and recoveries concern every sender, and go to every group of their trace. An offending
-event is named by its trace and its row in it.
+Spark adds is the division. Crashes and recoveries concern every sender, and go to every group of their trace. An
+offending event is named by its trace and its row in it.
 """
 
 from __future__ import annotations
