@@ -1,4 +1,4 @@
-"""A real standalone cluster on loopback: a study ends, with the same results, though a worker is killed in its middle."""
+"""A real standalone cluster on loopback: a worker is killed in mid-study, which ends with the same results."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_study_survives_the_death_of_a_worker(tmp_path: Path) -> None:
     master = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     place = ("--host", "127.0.0.1")
-    worker = (f"{deploy}.worker.Worker", *place, "--cores", "1", "--memory", "1g", "--webui-port", "0", master)
+    worker = (f"{deploy}.worker.Worker", *place, "--cores", "1", "--memory", "2g", "--webui-port", "0", master)
     leader = (f"{deploy}.master.Master", *place, "--port", str(port), "--webui-port", "0")
     runs = Store(tmp_path / "cluster").runs
     with _spark_class(tmp_path / "master", *leader):
