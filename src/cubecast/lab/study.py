@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from cubecast.errors import LocalProtocolError, PlanError
+from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plans
 from cubecast.lab.plan import Plan
 from cubecast.lab.runs import Run, runs_of
 from cubecast.lab.store import Store
-from cubecast.sim.warm import warm
 
 Progress = Callable[[int, int], None]
 Say = Callable[[str], None]
@@ -84,8 +84,6 @@ def run_studies(
         for path in store.set_aside_unreadable():
             say(f"{path.name}: damaged, set aside; its runs are done again")
         store.clear_unfinished()
-        if not only_read:
-            warm()
         with _session(master) as session:
             outcome.versions = spark.versions(session)
             if not only_read:
@@ -107,8 +105,24 @@ def _run_pending(
     distinct = len({run.id for run in outcome.runs})
     say(f"{distinct} runs, of which {distinct - len(missing)} are done already")
     if missing:
+        rehearse(missing)
         spark.execute(session, store, missing, progress)
     return len(missing)
+
+
+def rehearse(runs: list[Run]) -> None:
+    """Do the shortest run of each kind here, so that what it needs is compiled before many processes ask for it."""
+    shortest: dict[tuple[Any, ...], tuple[float, Run]] = {}
+    for run in runs:
+        told = run.settings
+        kind = (run.experiment, told.get("protocol"), told.get("messages", 0) > 0, told.get("transport"))
+        cost = experiment_named(run.experiment).cost(told)
+        if kind not in shortest or cost < shortest[kind][0]:
+            shortest[kind] = (cost, run)
+    for _, run in shortest.values():
+        # Whatever goes wrong goes wrong again in the worker, and is recorded there.
+        with suppress(Exception):
+            experiment_named(run.experiment).run(run.settings)
 
 
 def _aggregate(spark: ModuleType, session: Any, store: Store, outcome: Outcome) -> None:
