@@ -159,7 +159,9 @@ def demo(
     kills: Annotated[int, typer.Option(help="Members to kill -9 after a third of the time.")] = 2,
     seconds: Annotated[float, typer.Option(help="How long it runs.")] = 15.0,
     rate: Annotated[float, typer.Option(help="Messages a second, each member.")] = 50.0,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep one trace of all, to check.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep one trace of all, for `cubecast check`.")
+    ] = None,
 ) -> None:
     """Show a live group on this machine: processes that multicast, some killed, and what the others make of it."""
     from cubecast.errors import LocalProtocolError
@@ -211,8 +213,9 @@ class _Screen:
 
 
 def _demo_table(demo: Demo, states: dict[int, Any], said: str) -> Table:
-    columns = ("member", "state", "view", "delivered", "stable", "lag", "round ms", "excluded")
-    table = new_table(*columns, left=2, title=said)
+    table = new_table(
+        "member", "state", "view", "delivered", "stable", "lag", "round ms", "excluded", left=2, title=said
+    )
     for rank in range(demo.members):
         state = states.get(rank)
         if state is None:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from cubecast.core import dispatch
 from cubecast.core.broadcast import plumtree, rasm
-from cubecast.core.causal import overlay, pc_overlay, timestamp
+from cubecast.core.causal import overlay, timestamp
+from cubecast.core.causal.eager_tree import tree_overlay
 from cubecast.core.group import Group
 from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
 from cubecast.core.stability import (
@@ -233,10 +234,15 @@ def _build_overlay(group: Group, setup: Setup) -> overlay.OverlayState:
     )
 
 
-def _build_pc_overlay(group: Group, setup: Setup) -> pc_overlay.PcOverlayState:
-    # Pings are logged too: one for each link that is opened, and there are few of those for each join and leave.
-    room = setup.room + min(512 * setup.members, 1 << 14)
-    return pc_overlay.new_state(group, members=setup.members, payload_bytes=setup.payload_bytes, room=room)
+def _build_tree(group: Group, setup: Setup) -> overlay.OverlayState:
+    return overlay.new_state(
+        group,
+        of_ranks(tree_overlay(setup.members), group.rank),
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        room=setup.room,
+        eager_tree=True,
+    )
 
 
 def _neighbours(setup: Setup) -> tuple[Overlay, NDArray[np.float64]]:
@@ -381,16 +387,15 @@ add_protocol(
 )
 add_protocol(
     Protocol(
-        name="pc_overlay",
-        title="PC-Overlay",
+        name="tree",
+        title="Overlay tree",
         family="causal",
-        paper="causal §7; Nédelec, Molli and Mostéfaoui 2018",
-        summary="causal order by flooding an overlay that changes as members join and leave",
-        state=pc_overlay.PcOverlayState,
-        handlers=pc_overlay,
-        build=_build_pc_overlay,
+        paper="causal §3.2 over a spanning tree",
+        summary="causal order by flooding a tree of the hypercube, one copy a delivery",
+        state=overlay.OverlayState,
+        handlers=overlay,
+        build=_build_tree,
         links="fifo",
-        joins=True,
     )
 )
 add_protocol(

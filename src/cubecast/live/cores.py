@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,14 +28,15 @@ LOG_MAX = 1 << 19
 BATCH_ROOM = 1 << 13
 
 
-def _class_of(state: Any) -> type:
-    found: type = type(state)
-    return found
+_COMPILED: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
 
 
-@cache
-def _compiled(function: Callable[..., Any], state: type) -> Callable[..., Any]:
-    return compiled_for(function, [state])
+def _compiled(function: Callable[..., Any], state: Any) -> Callable[..., Any]:
+    """The function for the protocol of this state; members of one process share it."""
+    key = (function, type(state))
+    if key not in _COMPILED:
+        _COMPILED[key] = compiled_for(function, [type(state)])
+    return _COMPILED[key]
 
 
 def window_messages(settings: Settings, members: int) -> int:
@@ -55,7 +55,7 @@ class ControlCore:
         self._mail = drive.new_member_mail(width=width, words=words, room=room)
         self._heads = self._mail.heads.view(np.ndarray)
         self._actions = self._mail.actions.view(np.ndarray)
-        self._call = _compiled(drive.call, _class_of(state))
+        self._call = _compiled(drive.call, state)
 
     def start(self, now_ns: int) -> list[Any]:
         """The member begins."""
@@ -110,9 +110,9 @@ class DataCore:
         self.state = state
         self._mail: Mail = drive.new_member_mail(width=width, words=words, room=room)
         self._sorted = drive.new_sorted(width=width, room=room + BATCH_ROOM)
-        self._receive = _compiled(drive.receive_batch, _class_of(state))
-        self._publish = _compiled(drive.publish_batch, _class_of(state))
-        self._leave = _compiled(drive.leave_batch, _class_of(state))
+        self._receive = _compiled(drive.receive_batch, state)
+        self._publish = _compiled(drive.publish_batch, state)
+        self._leave = _compiled(drive.leave_batch, state)
 
     def receive(self, now_ns: int, source: int, body: Any, table: Any, first: int, last: int) -> int:
         """Receive records first … last−1; gives one past the last taken."""

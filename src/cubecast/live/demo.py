@@ -1,4 +1,4 @@
-"""A group on this machine for show: members in processes of their own, some killed, and what the others make of it."""
+"""A group on this machine for show: members in processes, some of them killed, and what the others make of it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,9 @@ def fetch_status(address: str, *, timeout_s: float = 5.0) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://{address}/status.json", timeout=timeout_s) as answer:
             status = json.load(answer)
     except (OSError, ValueError) as error:
-        raise LocalProtocolError(f"no member answers at {address}: {error}; start one with --status") from error
+        raise LocalProtocolError(
+            f"no member answers at {address}: {error}; start it with --status {address}"
+        ) from error
     if not isinstance(status, dict) or "members" not in status:
         raise LocalProtocolError(f"{address} does not serve a member's status")
     return status

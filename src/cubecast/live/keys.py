@@ -120,7 +120,9 @@ def _load(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         certificate = x509.load_pem_x509_certificate((folder / GROUP).read_bytes())
         key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
     except (OSError, ValueError) as error:
-        raise LocalProtocolError(f"no keys of a group in {folder} ({error}); run `cubecast keys init`") from error
+        raise LocalProtocolError(
+            f"no keys of a group in {folder} ({error}); make them with `cubecast keys init`"
+        ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return certificate, key
 

@@ -92,9 +92,9 @@ def merge(
 ) -> int:
     """Write one trace from the files of the members; gives its rows.
 
-    `crashes` says which ranks were killed or stopped, and when on the monotonic clock; what a stopped process did
-    once it went on is left out, for it was no member any more. `leaves=False` leaves out the rows of members that
-    left: right when all left together after all was delivered.
+    `crashes` says which ranks were killed or stopped, and when on the monotonic clock; what a stopped process did once
+    it went on is left out, for it was no member any more. `leaves=False` leaves out the rows of members that left:
+    right when all left together after all was delivered.
     """
     parts = [_read(Path(path)) for path in paths]
     if not leaves:

@@ -1,8 +1,8 @@
 """When stability rounds begin: Δ after the last one while something is unstable, or at once when the buffer says so.
 
-A stability core ends each round with a timer for the next one. That timer is kept here: it fires after Δ, earlier
-when the sender's buffer reaches the level of guo ch. 6 or somebody asks for a round, and not at all while everything
-is stable.
+A stability core ends each round with a timer for the next one. That timer is kept here: it fires after Δ, earlier when
+the sender's buffer reaches the level of guo ch. 6 or somebody asks for a round, and not at all while everything is
+stable.
 """
 
 from __future__ import annotations

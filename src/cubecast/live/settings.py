@@ -29,7 +29,7 @@ class Settings:
     payload_bytes_max: int = 1 << 20
     """*all* The largest payload."""
     backlog_bytes: int = 16 << 20
-    """Bytes delivered that the application has not taken; beyond, it takes in no more and holds senders back."""
+    """Delivered bytes that the application has not taken; beyond, this member takes in no more."""
     gossip_every_s: float = 0.25
     """*all* The step of the failure detector."""
     suspect_after_s: float = 5.0
@@ -52,7 +52,9 @@ class Settings:
             if not isinstance(value, str) and not value > 0:
                 raise LocalProtocolError(f"{field.name}={value}: give a number above 0")
         if self.payload_bytes_max > 64 << 20:
-            raise LocalProtocolError(f"payload_bytes_max={self.payload_bytes_max}: at most {64 << 20}; cut data up")
+            raise LocalProtocolError(
+                f"payload_bytes_max={self.payload_bytes_max}: at most {64 << 20}; cut large data up"
+            )
         if self.suspect_after_s < 3 * self.gossip_every_s:
             raise LocalProtocolError(
                 f"suspect_after_s={self.suspect_after_s}: at least three steps of gossip_every_s={self.gossip_every_s}"

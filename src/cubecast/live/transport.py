@@ -69,7 +69,6 @@ class Transport:
         loop = asyncio.get_running_loop()
         host, port = parse_address(self.addresses[self.rank])
         context = self.credentials.server if self.credentials else None
-        timeout_s = self.settings.greeting_timeout_s if context else None
         try:
             self._server = await loop.create_server(
                 lambda: self._new_connection(-1),
@@ -77,7 +76,7 @@ class Transport:
                 port,
                 ssl=context,
                 backlog=256,
-                ssl_handshake_timeout=timeout_s,
+                ssl_handshake_timeout=self.settings.greeting_timeout_s if context else None,
             )
         except OSError as error:
             raise LocalProtocolError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
@@ -104,7 +103,8 @@ class Transport:
         return self._down(peers)
 
     def _down(self, peers: set[int]) -> set[int]:
-        return {p for p in peers - self._barred if not (p in self.links and self.links[p].is_up)}
+        """Those of these members to whom no link is up, though one should be."""
+        return {peer for peer in peers - self._barred if not (peer in self.links and self.links[peer].is_up)}
 
     def bar(self, peer: int) -> None:
         """Close the link to a member that left, for good."""
@@ -248,10 +248,10 @@ class Transport:
         if said.terms != self.terms:
             raise RemoteProtocolError("its members or settings differ from ours: start all members with the same ones")
         if said.rank in self._barred:
-            raise _ExcludedPeerError(f"rank {said.rank} was excluded from the group")
+            raise _ExcludedError(f"rank {said.rank} was excluded from the group")
         known = self.links[said.rank].incarnation if said.rank in self.links else 0
         if known not in (0, said.incarnation) or said.knows not in (0, self.incarnation):
-            raise _ExcludedPeerError(f"rank {said.rank} or rank {self.rank} was started again; the earlier one counts")
+            raise _ExcludedError(f"rank {said.rank} or rank {self.rank} was started again; the earlier one counts")
 
     def _judge_duplicate(self, peer: int) -> None:
         link = self.links.get(peer)
@@ -316,7 +316,7 @@ class Transport:
         task.add_done_callback(self._tasks.discard)
 
 
-class _ExcludedPeerError(RemoteProtocolError):
+class _ExcludedError(RemoteProtocolError):
     """The peer is no member any more, and is told so."""
 
     excluded = True

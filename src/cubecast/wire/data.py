@@ -16,6 +16,7 @@ row a record (columns of `core.drive`), in compiled code because it runs for eve
 """
 
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def decode_batch(body: bytes, table: np.ndarray, members: int, payload_bytes_max
 
 
 @jit
-def _walk(body, table, members, payload_bytes_max):
+def _walk(body: Any, table: Any, members: int, payload_bytes_max: int) -> Any:
     """Every length is compared with what is left before it is used: compiled code checks no bounds by itself."""
     at, end, count = np.int64(0), np.int64(body.shape[0]), np.int64(0)
     while at < end:
@@ -87,7 +88,7 @@ def _walk(body, table, members, payload_bytes_max):
 
 
 @jit
-def _read_head(body, at, table, count, members, payload_bytes_max):
+def _read_head(body: Any, at: Any, table: Any, count: Any, members: int, payload_bytes_max: int) -> Any:
     kind, numbers = np.int64(body[at]), np.int64(body[at + 2]) | np.int64(body[at + 3]) << 8
     sender, sequence, length = _number(body, at + 4), _number(body, at + 8), _number(body, at + 12)
     if kind >= KINDS_MAX or body[at + 1] != 0:
@@ -112,7 +113,7 @@ def _read_head(body, at, table, count, members, payload_bytes_max):
 
 
 @jit
-def _number(body, at):
+def _number(body: Any, at: Any) -> Any:
     return (
         np.int64(body[at]) | np.int64(body[at + 1]) << 8 | np.int64(body[at + 2]) << 16 | np.int64(body[at + 3]) << 24
     )

@@ -17,9 +17,9 @@ Every cause of a message on the link is then in R, or before it on the link. One
 message.
 
 **Eager tree.** All this holds for any connected overlay, and a tree spends one copy a delivery where the cube spends
-log2 n. `eager_tree=True` floods a spanning tree of the cube (`core/causal/eager_tree.py`); the other links of the
-cube stay lazy, opened when a death calls for a new parent. The price is waiting: what goes through a dead member
-rests until its death is reported, while the whole cube would have brought it another way.
+log2 n. `eager_tree=True` floods a spanning tree of the cube (`core/causal/eager_tree.py`); the other links of the cube
+stay lazy, opened when a death calls for a new parent. The price is waiting: what goes through a dead member rests
+until its death is reported, while the whole cube would have brought it another way.
 
 | field      | shape        | meaning                                                                            |
 |------------|--------------|------------------------------------------------------------------------------------|

@@ -2,8 +2,7 @@
 
 Every step a member adds 1 to every entry of its live array L but its own, and sends L to its live neighbours; a
 receiver takes the element-wise minimum. An entry that reaches K_fail is suspected. News travels one hop a step, so a
-live member's entry stays at or below the diameter of the cube plus what messages are late; K_fail is chosen above
-that.
+live member's entry stays at or below the diameter of the cube plus what messages are late; K_fail is above that.
 
 | field     | shape        | meaning                                                                            |
 |-----------|--------------|------------------------------------------------------------------------------------|
@@ -12,11 +11,11 @@ that.
 | progress  | rows × n     | how many messages each member has delivered, as far as known here                  |
 | suspected | rows × words | who is to be taken out of the membership; the driver reads it after every call     |
 
-Departures: gossip goes to all overlay neighbours in place of a random subset, because a live member has links to no
-one else. A suspicion is final and rides on the gossip, so that all members exclude the same ranks; one that finds
-itself suspected must stop. A newcomer to a suspicion passes it on at once, not at its next step. `progress` (the sum
-of R) rides along so that every member can name those who hold stability back. A member that says goodbye is suspected
-at once.
+Departures from `gossip`: L goes to all overlay neighbours in place of a random subset, because a live member has links
+to no one else. A suspicion is final and rides on the gossip, so that all members exclude the same ranks; one that
+finds itself suspected must stop. Whoever learns of a suspicion passes it on at once, not at its next step. `progress`
+(the sum of R) rides along so that every member can name those who hold stability back. A member that says goodbye is
+suspected at once.
 
 Invariants: `ages` of the own rank is 0; `suspected` only grows. A negative entry means that no sign of life has come
 yet and how many steps of grace its member still has to appear; the first sign of life, however old, replaces it.

@@ -1,0 +1,155 @@
+"""Keys, the status server, the group without asyncio, and the light mode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from cubecast.cli.app import run as run_command
+from cubecast.live.credentials import Credentials
+from cubecast.live.demo import fetch_status
+from cubecast.live.group import LiveGroup
+from cubecast.live.status import StatusServer
+from cubecast.live.sync import join_sync
+from tests.live.harness import ROOT, free_addresses
+from tests.live.test_group import groups_of
+
+pytestmark = pytest.mark.live
+
+
+def test_the_command_line_makes_keys_that_members_can_use(tmp_path: Path) -> None:
+    keys = str(tmp_path / "keys")
+    assert run_command(["keys", "init", "--folder", keys]) == 0
+    assert run_command(["keys", "issue", "127.0.0.1:7001", "--folder", keys, "--name", "one"]) == 0
+    Credentials.load(tmp_path / "keys" / "one.pem", ca=tmp_path / "keys" / "group.pem")
+    assert run_command(["keys", "revoke", str(tmp_path / "keys" / "one.pem"), "--folder", keys]) == 0
+    assert (tmp_path / "keys" / "group.key").stat().st_mode & 0o077 == 0
+    assert run_command(["keys", "init", "--folder", keys]) == 2
+    assert run_command(["keys", "issue", "nowhere", "--folder", keys]) == 2
+    assert run_command(["keys", "issue", "127.0.0.1:1", "--folder", str(tmp_path / "none")]) == 2
+
+
+async def http(address: str, path: str) -> tuple[str, str]:
+    """Status line and body of a GET."""
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    answer = (await asyncio.wait_for(reader.read(), 5)).decode()
+    writer.close()
+    head, body = answer.split("\r\n\r\n", 1)
+    return head.splitlines()[0], body
+
+
+def test_a_member_tells_its_status() -> None:
+    async def run() -> None:
+        (address,) = free_addresses(1)
+        async with groups_of(3) as groups, StatusServer(groups[0], address):
+            await (await groups[1].multicast(b"x")).stable(5)
+            await asyncio.sleep(0.3)
+            found = await asyncio.to_thread(fetch_status, address)
+            assert [one["stable"] for one in found["members"]] == [0, 1, 0]
+            assert found["stats"]["delivered"] == 1
+            line, metrics = await http(address, "/metrics")
+            assert "200" in line
+            assert 'cubecast_delivered_total{group="g",rank="0"} 1.0' in metrics
+            line, page = await http(address, "/")
+            assert "200" in line
+            assert "http://" not in page.replace("http://www.w3.org", "")
+            assert "404" in (await http(address, "/etc/passwd"))[0]
+
+    asyncio.run(run())
+
+
+def test_a_group_without_asyncio() -> None:
+    addresses = free_addresses(2)
+    taken: list[bytes] = []
+
+    def second() -> None:
+        with join_sync("sync", listen=addresses[1], peers=addresses, plaintext=True) as group:
+            taken.extend(delivery.payload for delivery in group.deliveries(timeout=3))
+
+    other = threading.Thread(target=second)
+    other.start()
+    with join_sync("sync", listen=addresses[0], peers=addresses, plaintext=True) as group:
+        messages = [group.multicast(str(number).encode()) for number in range(50)]
+        messages[-1].stable(timeout=10)
+        assert messages[0].is_stable
+        assert group.frontier[group.rank] == 50
+        own = [delivery.payload for delivery in group.deliveries(timeout=0.5)]
+    other.join(20)
+    assert own == taken == [str(number).encode() for number in range(50)]
+
+
+LIGHT = """
+import asyncio, json, resource, sys
+from cubecast.live.group import join
+from cubecast.live.settings import Settings
+
+async def main(listen, peers):
+    async with join("light", listen=listen, peers=peers, plaintext=True, settings=Settings(join_timeout_s=0.1)) as group:
+        await group.multicast(b"x")
+        print(json.dumps({"mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                          "heavy": [name for name in ("numba", "pyarrow", "scipy") if name in sys.modules]}))
+        await group.leave(drain=False)
+
+asyncio.run(main(sys.argv[1], sys.argv[2:]))
+"""
+
+
+def test_a_light_member_loads_neither_compiler_nor_laboratory() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, *free_addresses(2)],
+        cwd=ROOT,
+        env={**os.environ, "CUBECAST_JIT": "off"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    report = json.loads(done.stdout.splitlines()[0])
+    assert report["heavy"] == []
+    assert report["mib"] < 60
+
+
+def test_two_nodes_talk_over_the_command_line() -> None:
+    first, second = free_addresses(2)
+
+    def node(listen: str, peer: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
+        return subprocess.Popen(
+            [*command, "--listen", listen, "--peer", peer],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    nodes = [node(first, second), node(second, first)]
+    try:
+        assert nodes[0].stdin is not None
+        assert nodes[1].stdout is not None
+        nodes[0].stdin.write("hello\nworld\n")
+        nodes[0].stdin.flush()
+        assert [nodes[1].stdout.readline() for _ in range(2)] == ["0:1 hello\n", "0:2 world\n"]
+        for one in nodes:
+            assert one.stdin is not None
+            one.stdin.close()
+        assert [one.wait(30) for one in nodes] == [0, 0]
+    finally:
+        for one in nodes:
+            one.kill()
+
+
+def test_a_group_is_used_inside_its_block_only() -> None:
+    group = LiveGroup.__new__(LiveGroup)
+    group._member, group.name, group._left = None, "g", False
+    with pytest.raises(Exception, match="async with"):
+        _ = group.view

@@ -1,0 +1,74 @@
+"""The eager tree: a tree over any set of live ranks, and a causal broadcast that survives crashes along it."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from cubecast.core.causal.eager_tree import live_parent, tree_overlay
+from cubecast.core.compiled import jit
+from cubecast.core.overlays import hypercube_dimension
+from tests.sim.causal_runs import broken_promises, crashing_scenario
+
+
+@jit
+def parent_of(live, members, me, dimension):  # type: ignore[no-untyped-def]
+    """Callable from Python."""
+    return live_parent(live, members, me, dimension)
+
+
+def parents(live: list[int], members: int) -> dict[int, int]:
+    """The parent of every live rank."""
+    words = np.zeros((members + 63) // 64, np.uint64)
+    for rank in live:
+        words[rank >> 6] |= np.uint64(1) << np.uint64(rank & 63)
+    return {rank: int(parent_of(words, members, rank, hypercube_dimension(members))) for rank in live}
+
+
+def root_of(rank: int, above: dict[int, int]) -> int:
+    """Climb; more steps than ranks would be a circle."""
+    for _ in range(len(above) + 1):
+        if above[rank] < 0:
+            return rank
+        rank = above[rank]
+    raise AssertionError("a circle")
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_any_set_of_live_ranks_has_one_tree(seed: int) -> None:
+    draw = random.Random(seed)
+    members = draw.randint(1, 130)
+    live = sorted(draw.sample(range(members), draw.randint(1, members)))
+    above = parents(live, members)
+    assert set(above.values()) <= {*live, -1}
+    assert len({root_of(rank, above) for rank in live}) == 1
+
+
+@pytest.mark.parametrize("members", [2, 3, 8, 13, 64, 100])
+def test_with_all_alive_it_is_the_overlay_that_members_start_with(members: int) -> None:
+    above = parents(list(range(members)), members)
+    overlay = tree_overlay(members)
+    for rank in range(members):
+        near = {int(other) for other in overlay.neighbours[overlay.offsets[rank] : overlay.offsets[rank + 1]]}
+        assert near == {above[rank]} - {-1} | {child for child in range(members) if above[child] == rank}
+        assert len(near) <= hypercube_dimension(members)
+
+
+def test_a_death_moves_only_the_children_of_the_dead() -> None:
+    draw = random.Random(5)
+    live = list(range(64))
+    while len(live) > 2:
+        before = parents(live, 64)
+        dead = draw.choice(live)
+        live.remove(dead)
+        after = parents(live, 64)
+        moved = {rank for rank in live if before[rank] != after[rank]}
+        assert all(before[rank] == dead for rank in moved)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_simulated_crashes_break_no_promise(seed: int) -> None:
+    told = broken_promises(*crashing_scenario(10_000 + seed, "tree"))
+    assert not told, "\n".join(told[:5])
