@@ -63,6 +63,12 @@ bench-peers: warm ## Measure it side by side with ns-2 and SimPy
 	@sh scripts/install-ns2.sh
 	$(BIN)/python bench/storm.py --peers
 
+.PHONY: bench-live
+bench-live: warm ## Measure live groups on this machine's loopback
+	$(BIN)/python -m bench.live.run
+	$(BIN)/python -m bench.live.run --tls
+	$(BIN)/python -m bench.live.run --members 8 --latency
+
 .PHONY: lock
 lock: $(SETUP) ## Resolve the dependencies again and rewrite requirements.lock
 	@sh scripts/lock.sh
