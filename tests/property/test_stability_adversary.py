@@ -8,6 +8,7 @@ left must end the rounds that the driver still asks for.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from cubecast.core.overlays import hypercube
 from tests.oracles.stability import true_minimum
 from tests.transcripts.talk import Message, Talk
 
-PROTOCOLS = ["coord", "full_dist", "s_coord", "cube_full_dist"]
+PROTOCOLS = ["coord", "full_dist", "s_coord", "cube_full_dist", "train", "gossip", "s_train", "s_gossip"]
 STEPS = 120
 CALM_STEPS = 4000
 
@@ -29,13 +30,21 @@ class Adversary:
     def __init__(self, protocol: str, members: int, seed: int, *, lossy: bool, rounds: int) -> None:
         self.random = random.Random(seed)
         received = [[self.random.randint(0, 5) for _ in range(2)] for _ in range(members)]
-        self.talk = Talk(protocol, received, lossy=lossy, tree_degree=self.random.choice([1, 2, 3]))
+        degree = self.random.choice([1, 2, 3])
+        self.talk = Talk(protocol, received, lossy=lossy, tree_degree=degree, **self._options(protocol))
         self.lossy = lossy
         self.rounds = rounds
         self.alive = set(range(members))
         self.to_report: list[tuple[int, int]] = []
         self.may_lose = self._losses_max(protocol, members)
         self.before = self.talk.group.stable.copy()
+
+    def _options(self, protocol: str) -> dict[str, Any]:
+        if protocol == "gossip":
+            return {"piggyback": self.random.random() < 0.5}
+        if protocol in ("s_train", "s_gossip", "s_coord"):
+            return {"group_size": self.random.choice([0, 2, 3]), "shuffled": self.random.random() < 0.5}
+        return {}
 
     def _losses_max(self, protocol: str, members: int) -> int:
         if protocol == "cube_full_dist":

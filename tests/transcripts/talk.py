@@ -18,7 +18,7 @@ import numpy as np
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
 from cubecast.core.compiled import compiled_for
-from cubecast.core.dispatch import LEAVE, RECEIVE, START, TIMER, call_core
+from cubecast.core.dispatch import JOIN, LEAVE, RECEIVE, START, TIMER, call_core
 from cubecast.core.group import new_group
 from cubecast.core.mail import new_mail
 from cubecast.core.registry import Setup, protocol_named
@@ -28,10 +28,16 @@ _KINDS = {
     "s_coord": ("START", "ACK", "INFO", "ACK_INFO"),
     "full_dist": ("INFO", "REQUEST"),
     "cube_full_dist": ("STABILITY", "RESULT"),
+    "train": ("ACK", "INFO"),
+    "gossip": ("GOSSIP", "INFO"),
+    "s_train": ("START", "ACK1", "ACK2", "INFO", "ASK"),
+    "s_gossip": ("LOCAL", "AMONG", "INFO"),
 }
-_BARE = {"START", "ACK_INFO"}
-_TIMERS = ("NEXT_ROUND", "REPEAT")
-DELTA_NS, REPEAT_NS = 1000, 70
+_BARE = {"START", "ACK_INFO", "ASK"}
+_WITH_BITMAP = {"STABILITY", "RESULT", "GOSSIP", "LOCAL", "AMONG"}
+_TIMERS = ("NEXT_ROUND", "REPEAT", "LATER")
+_STEP_TIMERS = ("STEP", "NEXT_ROUND")
+DELTA_NS, REPEAT_NS, STEP_NS = 1000, 70, 100
 SLOT = 1
 
 
@@ -56,6 +62,8 @@ class Message:
     numbers: tuple[int, ...] = ()
     heard: tuple[int, ...] = ()
     size: int = 0
+    view: int = 0
+    """S_Train: which membership the sender sees."""
 
     def __str__(self) -> str:
         step = f".{self.iteration}" if self.iteration else ""
@@ -77,7 +85,9 @@ class Timer:
 class Talk:
     """A small group of one protocol; see the module."""
 
-    def __init__(self, protocol: str, received: list[list[int]], *, lossy: bool = False, tree_degree: int = 2) -> None:
+    def __init__(
+        self, protocol: str, received: list[list[int]], *, lossy: bool = False, tree_degree: int = 2, **options: Any
+    ) -> None:
         """Everybody is up and holds its row of `received`; nobody has started."""
         self.members, senders = len(received), len(received[0])
         self.group = new_group(members=self.members, senders=senders, ranks=np.arange(self.members))
@@ -89,12 +99,17 @@ class Talk:
             repeat_ns=REPEAT_NS if lossy else 0,
             tree_degree=tree_degree,
             seed=0,
+            step_ns=STEP_NS,
+            **options,
         )
         found = protocol_named(protocol)
         self.state: Any = found.build(self.group, setup)
         self.kinds = _KINDS[protocol]
-        self._gossip = _KINDS["cube_full_dist"]
-        self.mail = new_mail(slots=256, width=senders, words=bits.words_for(self.members), room=256)
+        self.timer_names = _STEP_TIMERS if protocol in ("gossip", "s_gossip") else _TIMERS
+        self._has_views = protocol == "s_train"
+        self.mail = new_mail(
+            slots=256, width=max(found.numbers(setup), senders), words=bits.words_for(self.members), room=256
+        )
         self.turn = _turn_for(found.state)
         self.under_way: list[Message] = []
         self.timers: list[Timer] = []
@@ -114,7 +129,7 @@ class Talk:
         """A copy arrives at its destination, whether or not it is still under way."""
         self.mail.heads[SLOT].kind = self.kinds.index(message.kind)
         self.mail.heads[SLOT].round_number = message.round
-        self.mail.heads[SLOT].iteration = message.iteration
+        self.mail.heads[SLOT].iteration = message.view if self._has_views else message.iteration
         self.mail.heads[SLOT].source = message.source
         self.mail.numbers[SLOT, : len(message.numbers)] = message.numbers
         bits.clear(self.mail.bits[SLOT])
@@ -127,13 +142,18 @@ class Talk:
         """The oldest timer of that name of a member is due."""
         timer = next(timer for timer in self.timers if (timer.rank, timer.name) == (rank, name))
         self.timers.remove(timer)
-        self._call(rank, TIMER, _TIMERS.index(timer.name), timer.tag)
+        self._call(rank, TIMER, self.timer_names.index(timer.name), timer.tag)
         return timer
 
     def leave(self, rank: int, who: int) -> None:
         """The failure detector of a member reports `who`."""
         bits.discard(self.group.members[rank], who)
         self._call(rank, LEAVE, who, 0)
+
+    def join(self, rank: int, who: int) -> None:
+        """A member takes the newcomer `who` into its membership."""
+        bits.add(self.group.members[rank], who)
+        self._call(rank, JOIN, who, 0)
 
     # What befalls messages under way.
 
@@ -223,7 +243,7 @@ class Talk:
             others = [to for to in range(self.members) if to != rank and to not in self.crashed]
             self.under_way += [self._copy(slot, rank, to) for to in others]
         elif what in (mailbox.TIMER, mailbox.NEXT_ROUND):
-            self.timers.append(Timer(rank=rank, name=_TIMERS[a], tag=b, delay_ns=delay_ns))
+            self.timers.append(Timer(rank=rank, name=self.timer_names[a], tag=b, delay_ns=delay_ns))
         elif what == mailbox.ROUND_BEGUN:
             self.begun[rank] = max(self.begun[rank], a)
             self.lines.append(f"{rank} begins {a}")
@@ -239,7 +259,7 @@ class Talk:
     def _copy(self, slot: int, source: int, to: int) -> Message:
         head = self.mail.heads[slot]
         kind = self.kinds[int(head.kind)]
-        gossip = kind in self._gossip
+        gossip = kind in _WITH_BITMAP
         return Message(
             source=source,
             to=to,
@@ -249,4 +269,5 @@ class Talk:
             numbers=() if kind in _BARE else tuple(int(number) for number in self.mail.numbers[slot]),
             heard=tuple(rank for rank in range(self.members) if gossip and bits.contains(self.mail.bits[slot], rank)),
             size=int(head.size_bytes),
+            view=int(head.iteration) if self._has_views else 0,
         )

@@ -27,7 +27,7 @@ from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.paths import near_order, routes_of, tree_cover
 from cubecast.sim.scenario import NS_PER_MS, Scenario
-from cubecast.sim.settle import scatter_ns
+from cubecast.sim.settle import scatter_ns, settled
 from cubecast.sim.world import (
     DELAY_EXPONENTIAL,
     DELAY_UNIFORM,
@@ -63,6 +63,7 @@ class Simulation(NamedTuple):
 
 def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> Simulation:
     """Allocate everything and schedule what is known beforehand."""
+    scenario = settled(scenario, network)
     n, m = scenario.members, scenario.sender_count
     protocol = protocol_named(scenario.protocol)
     setup = Setup(

@@ -1,0 +1,168 @@
+"""Gossip, one receive at a time (guo Figs 4.4–4.6). Whom a member tells is random, so the test hands over messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.transcripts.talk import STEP_NS, Message, Talk
+
+RECEIVED = [[5, 3], [4, 4], [6, 2], [5, 5]]
+ALL = (0, 1, 2, 3)
+
+
+def gossip(source: int, to: int, number: int, heard: tuple[int, ...], *numbers: int) -> Message:
+    return Message(source=source, to=to, kind="GOSSIP", round=number, heard=heard, numbers=numbers)
+
+
+def state_of(talk: Talk, rank: int) -> tuple[int, list[int], list[int]]:
+    """r, M and W."""
+    heard = [other for other in range(talk.members) if int(talk.state.heard[rank, 0]) >> other & 1]
+    return int(talk.state.round[rank]), talk.state.minimum[rank].tolist(), heard
+
+
+def begun(**options: Any) -> Talk:
+    talk = Talk("gossip", RECEIVED, **options)
+    talk.start()
+    talk.said()
+    return talk
+
+
+def test_everybody_begins_with_its_own_array_at_an_offset_inside_the_step() -> None:
+    talk = begun()
+    assert [state_of(talk, rank) for rank in range(4)] == [(1, RECEIVED[rank], [rank]) for rank in range(4)]
+    offsets = [timer.delay_ns for timer in talk.timers]
+    assert len(set(offsets)) > 1 and all(0 <= offset < STEP_NS for offset in offsets)
+
+
+def test_a_step_tells_distinct_others() -> None:
+    talk = begun(subset=2)
+    for _ in range(20):
+        talk.wake(1, "STEP")
+        told = [message.to for message in talk.under_way]
+        assert len(set(told)) == 2 and 1 not in told
+        assert {str(message) for message in talk.under_way} == {"GOSSIP 1 {1} [4 4]"}
+        talk.under_way.clear()
+
+
+def test_those_who_are_gone_are_not_told() -> None:
+    talk = begun(subset=3)
+    talk.leave(1, 0)
+    talk.wake(1, "STEP")
+    assert sorted(message.to for message in talk.under_way) == [2, 3]
+
+
+def test_news_is_merged() -> None:
+    talk = begun()
+    talk.receive(gossip(1, 0, 1, (1,), 4, 4))
+    assert state_of(talk, 0) == (1, [4, 3], [0, 1])
+
+
+def test_news_that_adds_nothing_is_ignored() -> None:
+    """Member 1 has received more meanwhile; its old number stays."""
+    talk = begun()
+    talk.receive(gossip(1, 0, 1, (1,), 4, 4))
+    talk.receive(gossip(1, 0, 1, (1,), 1, 1))
+    assert state_of(talk, 0) == (1, [4, 3], [0, 1])
+
+
+def test_news_that_says_all_and_more_is_adopted() -> None:
+    talk = begun()
+    talk.receive(gossip(1, 0, 1, (0, 1, 2), 7, 7))
+    assert state_of(talk, 0) == (1, [7, 7], [0, 1, 2])
+
+
+def test_the_first_to_cover_the_group_multicasts_the_result() -> None:
+    talk = begun()
+    talk.receive(gossip(1, 0, 1, (1, 2, 3), 4, 2))
+    talk.says(
+        """
+        0 → all: INFO 1 [4 2]
+        0 knows 1: [4 2]
+        """
+    )
+    talk.deliver_all()
+    assert talk.done == [1, 1, 1, 1]
+    assert all(talk.stable(rank) == [4, 2] for rank in ALL)
+
+
+def test_after_the_result_everybody_rests_until_the_next_round() -> None:
+    talk = begun()
+    talk.receive(gossip(1, 0, 1, (1, 2, 3), 4, 2))
+    talk.deliver_all()
+    talk.wake(2, "STEP")
+    assert talk.under_way == []
+    talk.group.received[2, 1] = 3
+    talk.wake(2, "NEXT_ROUND")
+    assert state_of(talk, 2) == (2, [6, 3], [2])
+    talk.wake(2, "STEP")
+    assert [str(message) for message in talk.under_way] == ["GOSSIP 2 {2} [6 3]"]
+
+
+def test_whoever_enters_a_later_round_merges_its_own_array() -> None:
+    """Fig 4.6 as printed adopts M' alone and would certify a round that member 0 took no part in."""
+    talk = begun()
+    talk.receive(gossip(1, 0, 2, (1, 2, 3), 9, 9))
+    assert talk.done[0] == 2
+    assert talk.stable(0) == [5, 3]
+
+
+def test_old_news_is_ignored() -> None:
+    talk = begun()
+    talk.receive(gossip(1, 0, 3, (1,), 9, 9))
+    talk.receive(gossip(2, 0, 2, (2, 3), 1, 1))
+    assert state_of(talk, 0) == (3, [5, 3], [0, 1])
+
+
+def test_a_member_that_missed_the_result_is_told_where_messages_can_be_lost() -> None:
+    for lossy in (False, True):
+        talk = begun(lossy=lossy)
+        talk.receive(gossip(1, 0, 1, (1, 2, 3), 4, 2))
+        talk.said()
+        talk.receive(gossip(3, 0, 1, (3,), 5, 5))
+        assert talk.said() == ("0 → 3: INFO 1 [4 2]" if lossy else "")
+
+
+def test_the_result_rides_on_later_gossip() -> None:
+    talk = begun(piggyback=True)
+    talk.receive(Message(source=1, to=0, kind="GOSSIP", round=1, heard=(1, 2, 3), numbers=(4, 2, 0, 0)))
+    talk.says("0 knows 1: [4 2]")
+    talk.wake(0, "NEXT_ROUND")
+    assert state_of(talk, 0) == (2, [5, 3], [0])
+    talk.wake(0, "STEP")
+    message = talk.lose(0)
+    assert message.numbers == (5, 3, 4, 2)
+    talk.receive(Message(**{**vars(message), "to": 3}))
+    assert (talk.done[3], talk.stable(3)) == (1, [4, 2])
+    assert state_of(talk, 3) == (2, [5, 3], [0, 3])
+
+
+def test_where_no_next_round_comes_the_cover_itself_is_told() -> None:
+    talk = begun(piggyback=True)
+    talk.receive(Message(source=1, to=0, kind="GOSSIP", round=1, heard=(1, 2, 3), numbers=(4, 2, 0, 0)))
+    talk.wake(0, "STEP")
+    message = talk.lose(0)
+    talk.receive(Message(**{**vars(message), "to": 3}))
+    assert (talk.done[3], talk.stable(3)) == (1, [4, 2])
+
+
+@pytest.mark.parametrize(("piggyback", "second"), [(False, 36 + 8 + 1), (True, 36 + 8 + 8 + 1)])
+def test_sizes(piggyback: bool, second: int) -> None:
+    """36 + 4m + ⌈n/8⌉ (guo §5.2); S costs its 4m from the second round on, where it rides along."""
+    talk = begun(piggyback=piggyback)
+    talk.wake(0, "STEP")
+    assert talk.lose(0).size == 36 + 8 + 1
+    talk.receive(gossip(1, 0, 1, (1, 2, 3), 4, 2, *((0, 0) if piggyback else ())))
+    talk.under_way.clear()
+    talk.wake(0, "NEXT_ROUND")
+    talk.wake(0, "STEP")
+    assert talk.lose(0).size == second
+
+
+def test_a_member_that_is_gone_is_not_waited_for() -> None:
+    talk = begun()
+    talk.receive(gossip(1, 0, 1, (1, 2), 4, 2))
+    assert talk.done[0] == 0
+    talk.leave(0, 3)
+    assert (talk.done[0], talk.stable(0)) == (1, [4, 2])
