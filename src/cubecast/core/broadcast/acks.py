@@ -87,8 +87,10 @@ def is_acknowledged(state, row, rank, sequence):
 
 @internal
 def release_what_all_hold(state, row, mail):
-    """Let go of what every member holds; when that is everything, say so, for no message will follow to tell it."""
+    """As a sender, let go of what every member holds; when that is everything, say so: no message follows to tell it."""
     me = state.group.rank[row]
+    if me >= state.group.received.shape[1]:
+        return
     sent = np.int64(state.group.received[row, me])
     held = sent
     for rank in range(state.members):

@@ -1,0 +1,148 @@
+"""The failure detectors, line by line (guo §3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cubecast.core.layers import DETECTOR, Layer, detector_named, layers
+from tests.transcripts.exchange import Exchange
+
+STEP_NS = 100
+
+
+def exchange(name: str, members: int = 4, **setup: Any) -> Exchange:
+    return Exchange(detector_named(name), members=members, **({"step_ns": STEP_NS, "threshold": 3} | setup))
+
+
+def live_array(talk: Exchange, rank: int) -> list[int]:
+    return [int(entry) for entry in talk.state.silent[rank]]
+
+
+def steps(talk: Exchange, count: int, *, down: tuple[int, ...] = ()) -> None:
+    """Everybody but those who are down takes so many steps, and hears what is sent meanwhile."""
+    for _ in range(count * STEP_NS):
+        talk.alarms = [alarm for alarm in talk.alarms if alarm.rank not in down]
+        talk.pass_time(1)
+        talk.under_way = [copy for copy in talk.under_way if copy.to not in down]
+        talk.deliver_all()
+
+
+def test_the_sample_execution_of_the_live_array() -> None:
+    """guo Fig 3.2, at member A = 0."""
+    talk = exchange("gossip", threshold=100)
+    talk.start(0)
+    assert live_array(talk, 0) == [0, 0, 0, 0]
+    talk.pass_time(STEP_NS)
+    assert live_array(talk, 0) == [0, 1, 1, 1]
+    talk.pass_time(STEP_NS)
+    assert live_array(talk, 0) == [0, 2, 2, 2]
+    talk.hear(0, 2)
+    assert live_array(talk, 0) == [0, 2, 0, 2]
+    talk.state.silent[0] = [0, 4, 3, 6]
+    talk.state.silent[3] = [1, 0, 1, 0]
+    talk.start(3)
+    talk.under_way.clear()
+    talk.pass_time(STEP_NS)
+    told = next(copy for copy in talk.under_way if copy.source == 3)
+    assert told.numbers == (2, 1, 2, 0)
+    talk.state.silent[0] = [0, 4, 3, 6]
+    talk.receive(type(told)(**vars(told) | {"to": 0}))
+    assert live_array(talk, 0) == [0, 1, 2, 0]
+
+
+def test_gossip_goes_to_a_subset_of_the_others_without_repetition() -> None:
+    talk = exchange("gossip", members=6, subset=3, threshold=1000)
+    talk.start(2)
+    chosen = set()
+    for _ in range(60):
+        talk.pass_time(STEP_NS)
+        targets = [copy.to for copy in talk.under_way]
+        assert len(targets) == len(set(targets)) == 3
+        assert 2 not in targets
+        chosen |= set(targets)
+        talk.under_way.clear()
+    assert chosen == {0, 1, 3, 4, 5}
+
+
+def test_a_gossip_message_is_a_header_and_one_entry_a_member() -> None:
+    for threshold, entry_bytes in ((255, 1), (256, 2)):
+        talk = exchange("gossip", members=5, threshold=threshold)
+        talk.start(0)
+        talk.pass_time(STEP_NS)
+        assert talk.under_way[0].size == 32 + 5 * entry_bytes
+
+
+@pytest.mark.parametrize("layer", layers(DETECTOR), ids=lambda layer: layer.name)
+def test_a_silent_member_is_suspected_by_all_and_nobody_else_is(layer: Layer) -> None:
+    talk = Exchange(layer, members=4, step_ns=STEP_NS, threshold=8)
+    talk.start()
+    steps(talk, 12)
+    assert talk.suspected == []
+    steps(talk, 12, down=(2,))
+    assert {(0, 2), (1, 2), (3, 2)} == set(talk.suspected)
+
+
+@pytest.mark.parametrize("layer", layers(DETECTOR), ids=lambda layer: layer.name)
+def test_data_messages_keep_a_member_alive(layer: Layer) -> None:
+    talk = Exchange(layer, members=3, step_ns=STEP_NS, threshold=3)
+    talk.start()
+    for _ in range(20):
+        steps(talk, 1, down=(2,))
+        talk.hear(0, 2)
+        talk.hear(1, 2)
+    assert 2 not in {who for _, who in talk.suspected}
+
+
+@pytest.mark.parametrize("layer", layers(DETECTOR), ids=lambda layer: layer.name)
+def test_one_who_left_is_not_suspected_again(layer: Layer) -> None:
+    talk = Exchange(layer, members=3, step_ns=STEP_NS, threshold=4)
+    talk.start()
+    steps(talk, 6, down=(2,))
+    talk.suspected.clear()
+    for rank in (0, 1):
+        talk.leave(rank, 2)
+    steps(talk, 12, down=(2,))
+    assert talk.suspected == []
+
+
+@pytest.mark.parametrize("layer", layers(DETECTOR), ids=lambda layer: layer.name)
+def test_one_who_was_down_does_not_suspect_everybody_when_it_comes_back(layer: Layer) -> None:
+    """Silence is counted in own steps, and one who is down takes none."""
+    talk = Exchange(layer, members=3, step_ns=STEP_NS, threshold=4, subset=2)
+    talk.start()
+    steps(talk, 6)
+    frozen = [alarm for alarm in talk.alarms if alarm.rank == 2]
+    steps(talk, 2, down=(2,))
+    talk.alarms += frozen
+    steps(talk, 6)
+    assert talk.suspected == []
+
+
+def test_polls_are_answered() -> None:
+    talk = exchange("polling", members=2)
+    talk.start(0)
+    talk.pass_time(STEP_NS)
+    poll = talk.under_way.pop()
+    assert (poll.source, poll.to) == (0, 1)
+    talk.receive(poll)
+    answer = talk.under_way.pop()
+    assert (answer.source, answer.to) == (1, 0)
+    assert live_array(talk, 0) == [0, 1]
+    talk.receive(answer)
+    assert live_array(talk, 0) == [0, 0]
+
+
+def test_a_poll_is_no_answer() -> None:
+    """guo §3.1.1: a member is suspected when it does not acknowledge, even if its own polls arrive."""
+    talk = exchange("polling", members=2, threshold=3)
+    talk.start()
+    for _ in range(4):
+        talk.pass_time(STEP_NS)
+        for copy in list(talk.under_way):
+            if copy.kind == 0:
+                talk.under_way.remove(copy)
+                talk.receive(copy)
+        talk.under_way.clear()
+    assert (0, 1) in talk.suspected
