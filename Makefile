@@ -54,8 +54,13 @@ java:
 study: warm java ## Run every study in full; the report is results/report/index.html
 	$(BIN)/cubecast study run --full --all --out results
 
+.PHONY: compare
+compare: $(SETUP) ## Compare the stability protocols on small groups; tables and plots in results/compare
+	$(BIN)/cubecast compare --members 25,50,100,200 --network random:degree=5 --repeat 3 --out results/compare
+
 .PHONY: bench
 bench: warm ## Measure the simulator on this machine
+	$(BIN)/cubecast bench
 	$(BIN)/python bench/storm.py
 
 .PHONY: bench-peers
