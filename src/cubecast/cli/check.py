@@ -46,10 +46,9 @@ def check(
 
 def print_report(report: Report) -> None:
     """One line a promise, then every event that broke one."""
-    table = new_table("checker", "verdict", "promise", left=3, title=f"{report.events:,} events")
+    table = new_table("checker", "verdict", "promise, or why there is none", left=3, title=f"{report.events:,} events")
     for verdict in report.verdicts:
-        excuse = f" ({verdict.not_promised})" if verdict.not_promised else ""
-        table.add_row(verdict.checker, verdict.status, verdict.promise + excuse)
+        table.add_row(verdict.checker, verdict.status, verdict.not_promised or verdict.promise)
     print_table(table)
     for violation in report.violations:
         print(f"{violation.checker}: {violation.message}")
