@@ -63,7 +63,7 @@ def forgetful_bits() -> SimpleNamespace:
     def covers(words: Any, wanted: Any) -> bool:
         rest = wanted.copy()
         bits.discard(rest, FORGOTTEN)
-        return bits.covers(words, rest)
+        return bool(bits.covers(words, rest))
 
     return SimpleNamespace(**{**vars(bits), "covers": covers})
 
@@ -102,7 +102,7 @@ def never_ending() -> Iterator[tuple[str, list[str]]]:
             yield f"never ending {name}", noticed(Scenario(protocol=name, **SMALL))
     with broken(full_dist, "multicast", lambda mail, slot: None):
         yield "never ending full_dist", noticed(Scenario(protocol="full_dist", **SMALL))
-    send = cube_full_dist.send
+    send: Any = vars(cube_full_dist)["send"]
 
     def send_but_to_one(mail: Any, slot: int, rank: int) -> None:
         if rank != FORGOTTEN:

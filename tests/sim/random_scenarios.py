@@ -1,7 +1,8 @@
 """Small random scenarios with everything that can go wrong, each run with every checker on.
 
 `python -m tests.sim.random_scenarios --count 10000 --first-seed 0` runs that many seeds and prints, for every broken
-promise and every run that does not end, the seed and the command that replays it.
+promise and every run that does not end, the seed and the command that replays it. `--family cube` draws the protocols
+of the cube paper alone; by default all that detect stability are drawn.
 
 What is promised bounds what is drawn: of CubeFullDist's members fewer than its overlay can lose go down for good (its
 vertex connectivity is its smallest degree, cube §3.3); the others outlive all but two.
@@ -13,12 +14,13 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from cubecast.core.overlays import hypercube
+from cubecast.core.registry import protocols
 from cubecast.errors import SimulationError
 from cubecast.networks.spec import build_network
 from cubecast.sim.checkers import check_all
@@ -27,17 +29,18 @@ from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
 
 PROTOCOLS = ("coord", "full_dist", "s_coord", "cube_full_dist")
+"""Those of the cube paper."""
 MEMBERS_MAX = 33
 SLOW_MEMBERS_MAX = 15  # the data of more would fill slow links with their own repairs
 UNTIL_MS = 120_000.0
 NS_PER_MS = 1_000_000
 
 
-def random_scenario(seed: int) -> Scenario:
-    """The scenario of a seed."""
+def random_scenario(seed: int, names: Sequence[str] = PROTOCOLS) -> Scenario:
+    """The scenario of a seed, with one of these protocols."""
     draw = random.Random(seed)
     members = draw.choice([2, 3, 4, 5, 7, 8, 9, draw.randint(10, 20), draw.randint(21, MEMBERS_MAX)])
-    protocol = draw.choice(PROTOCOLS)
+    protocol = draw.choice(names)
     slow = draw.random() < 0.15
     if slow:
         members = min(members, SLOW_MEMBERS_MAX)
@@ -194,10 +197,10 @@ def complaints(scenario: Scenario) -> list[str]:
     return [f"{found.checker}: {found.message}" for found in check_all(trace).violations]
 
 
-def run_seeds(seeds: range) -> Iterator[tuple[int, Scenario, list[str]]]:
+def run_seeds(seeds: range, names: Sequence[str] = PROTOCOLS) -> Iterator[tuple[int, Scenario, list[str]]]:
     """Every seed whose scenario has complaints."""
     for seed in seeds:
-        scenario = random_scenario(seed)
+        scenario = random_scenario(seed, names)
         found = complaints(scenario)
         if found:
             yield seed, scenario, found
@@ -208,11 +211,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run small random scenarios with every checker on.")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--family", choices=["cube", "stability"], default="stability")
     options = parser.parse_args()
+    names = PROTOCOLS if options.family == "cube" else [protocol.name for protocol in protocols("stability")]
     began, bad = time.monotonic(), 0
     last = options.first_seed + options.count
     for start in range(options.first_seed, last, 100):
-        for seed, scenario, found in run_seeds(range(start, min(start + 100, last))):
+        for seed, scenario, found in run_seeds(range(start, min(start + 100, last)), names):
             bad += 1
             print(f"\nseed {seed}: {scenario.command()}")
             print("\n".join(f"  {line}" for line in found[:3]), flush=True)
