@@ -33,7 +33,8 @@ def test_everybody_begins_with_its_own_array_at_an_offset_inside_the_step() -> N
     talk = begun()
     assert [state_of(talk, rank) for rank in range(4)] == [(1, RECEIVED[rank], [rank]) for rank in range(4)]
     offsets = [timer.delay_ns for timer in talk.timers]
-    assert len(set(offsets)) > 1 and all(0 <= offset < STEP_NS for offset in offsets)
+    assert len(set(offsets)) > 1
+    assert all(0 <= offset < STEP_NS for offset in offsets)
 
 
 def test_a_step_tells_distinct_others() -> None:
@@ -41,7 +42,8 @@ def test_a_step_tells_distinct_others() -> None:
     for _ in range(20):
         talk.wake(1, "STEP")
         told = [message.to for message in talk.under_way]
-        assert len(set(told)) == 2 and 1 not in told
+        assert len(set(told)) == 2
+        assert 1 not in told
         assert {str(message) for message in talk.under_way} == {"GOSSIP 1 {1} [4 4]"}
         talk.under_way.clear()
 

@@ -87,7 +87,7 @@ def is_acknowledged(state, row, rank, sequence):
 
 @internal
 def release_what_all_hold(state, row, mail):
-    """As a sender, let go of what every member holds; when that is everything, say so: no message follows to tell it."""
+    """As a sender, let go of what every member holds; when that is everything, say so: no message will tell it."""
     me = state.group.rank[row]
     if me >= state.group.received.shape[1]:
         return

@@ -47,6 +47,13 @@ def check(trace: Trace) -> list[Violation]:
     return listed(NAME, len(places), told)
 
 
+def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
+    up = np.ones(members, np.bool_)
+    fates = events[(events["event"] == CRASH) | (events["event"] == RECOVER)]
+    up[fates["member"]] = fates["event"] == RECOVER  # of several fates of a member the last one holds
+    return up
+
+
 def _passes_on(trace: Trace) -> bool:
     """Has whoever delivered a message sent it to several members already?"""
     return not trace.scenario.get("live") and trace.scenario.get("protocol") != "tree"
