@@ -13,7 +13,13 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "cubecast"
 
-COMPILED_BY = {"jit", "chosen_by_state"}
+COMPILED_BY = {"jit", "internal", "pasted", "allocating", "chosen_by_state"}
+
+# Written plainly, and compiled for given states by `compiled_for`.
+COMPILED_LATER = {
+    "core/drive.py": ["call", "receive_batch", "publish_batch", "leave_batch"],
+    "sim/kernel.py": ["run"],
+}
 
 
 def unannotated(source: str) -> list[str]:
@@ -38,7 +44,8 @@ def _is_annotated(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_functions_that_are_not_compiled_are_annotated(path: Path) -> None:
-    assert unannotated(path.read_text("utf-8")) == []
+    later = COMPILED_LATER.get(path.relative_to(PACKAGE).as_posix(), [])
+    assert unannotated(path.read_text("utf-8")) == later
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ def test_every_kind_is_listed_with_a_spelling_and_a_line() -> None:
         "chain",
         "flat",
         "wan-tree",
+        "regular",
         "file",
     ]
 
