@@ -27,7 +27,11 @@ run: warm java ## Run every study in its quick size; the report is results/repor
 	$(RUN_COMMAND)
 
 .PHONY: test
-test: warm java ## Run all tests
+test: warm ## Run the tests; `make test-all` adds those with Spark, a browser and real processes
+	$(BIN)/python -m pytest -m "not live and not spark and not browser" $(PYTEST_ARGS)
+
+.PHONY: test-all
+test-all: warm java ## Run all tests: with Spark, a browser and real processes too
 	@sh scripts/install-chromium.sh
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
