@@ -225,7 +225,8 @@ def note_delivered(world, books, member, sender, sequence, now_ns):
     world.scalars[0].held += 1
     if books.members[member].held > books.totals[0].held_max:
         books.totals[0].held_max = books.members[member].held
-    if member != sender:
+    # Without data traffic a newcomer is handed what nobody multicast during the run: it has no delay.
+    if member != sender and sequence < books.sent_ns.shape[1]:
         delay_ns = now_ns - books.sent_ns[sender, sequence]
         books.totals[0].delays += 1
         books.totals[0].delay_sum_ns += delay_ns
