@@ -17,6 +17,7 @@ from cubecast.core.causal import overlay, timestamp
 from cubecast.core.causal.eager_tree import tree_overlay
 from cubecast.core.group import Group
 from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
+from cubecast.core.random import below, new_stream
 from cubecast.core.stability import (
     coord,
     cube_full_dist,
@@ -76,7 +77,10 @@ class Setup:
         """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
         order = np.arange(self.members)
         if self.shuffled:
-            np.random.Generator(np.random.Philox(key=[self.seed, 0x6F72])).shuffle(order[1:])
+            stream = new_stream(self.seed, "logical order")
+            for place in range(self.members - 1, 1, -1):  # Fisher and Yates
+                other = 1 + below(stream, place)
+                order[[place, other]] = order[[other, place]]
         return order
 
     def logical_tree(self) -> np.ndarray:
