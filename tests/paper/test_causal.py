@@ -104,10 +104,10 @@ def test_the_difference_shrinks_and_turns_as_messages_grow() -> None:
 def test_overlay_sends_fewer_bytes_below_the_crossover_and_more_above() -> None:
     """ "Overlay uses fewer bytes even when data size is 100"; at 1000 "more bytes" (causal §5.2, Figs 6–8).
 
-    At 100 bytes this begins at n = 176: below, the vector is too short to outweigh the copies.
+    At 100 bytes this begins at n = 197: below, the vector is too short to outweigh the copies.
     """
     fewer = [members for members in range(20, 601) if overlay_bytes(members, 100) < timestamp_bytes(members, 100)]
-    assert fewer == list(range(176, 601))
+    assert fewer == list(range(197, 601))
     for members in range(100, 601, 20):
         assert overlay_bytes(members, 0) < timestamp_bytes(members, 0)
         assert overlay_bytes(members, 1000) > timestamp_bytes(members, 1000)

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from cubecast.core import bits
-from cubecast.core.causal import overlay
+from cubecast.core.causal import overlay, pc_overlay
 from cubecast.core.causal.overlay import OverlayState
+from cubecast.core.causal.pc_overlay import PcOverlayState
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group
 from cubecast.core.mail import deliver, send, set_timer
@@ -17,6 +18,8 @@ FORWARD_LATER_NS = 2_000_000
 _FIELDS: list[tuple[str, Any]] = list(OverlayState.__annotations__.items())
 LateForwardState = NamedTuple("LateForwardState", _FIELDS)  # type: ignore[misc]
 EarlyLinkState = NamedTuple("EarlyLinkState", _FIELDS)  # type: ignore[misc]
+_PC_FIELDS: list[tuple[str, Any]] = list(PcOverlayState.__annotations__.items())
+WithoutPingState = NamedTuple("WithoutPingState", _PC_FIELDS)  # type: ignore[misc]
 
 
 @internal
@@ -63,6 +66,37 @@ def early_receive(state, row, now_ns, mail, slot):
             overlay._ask(state, row, mail, source)
 
 
+@internal
+def _rush(state, row):
+    """Use every link at once, without waiting for the pong."""
+    for place in range(state.degree[row]):
+        state.links[row, place].safe = 1
+        state.links[row, place].ready = 1
+        state.links[row, place].heard = 1
+
+
+@internal
+def rash_receive(state, row, now_ns, mail, slot):
+    pc_overlay.receive(state, row, now_ns, mail, slot)
+    _rush(state, row)
+
+
+@internal
+def rash_on_join(state, row, now_ns, mail, rank):
+    pc_overlay.on_join(state, row, now_ns, mail, rank)
+    _rush(state, row)
+
+
+@internal
+def rash_on_leave(state, row, now_ns, mail, rank):
+    pc_overlay.on_leave(state, row, now_ns, mail, rank)
+    _rush(state, row)
+
+
+def _build_rash(group: Group, setup: Setup) -> Any:
+    return WithoutPingState(*protocol_named("pc_overlay").build(group, setup))
+
+
 def _build(kind: type) -> Any:
     def build(group: Group, setup: Setup) -> Any:
         state = overlay.new_state(
@@ -97,5 +131,23 @@ def register_broken_overlays() -> None:
             state=EarlyLinkState,
             handlers=early,
             build=_build(EarlyLinkState),
+        )
+    )
+    rash = SimpleNamespace(
+        start=pc_overlay.start,
+        publish=pc_overlay.publish,
+        receive=rash_receive,
+        on_timer=pc_overlay.on_timer,
+        on_join=rash_on_join,
+        on_leave=rash_on_leave,
+    )
+    add_protocol(
+        replace(
+            protocol_named("pc_overlay"),
+            name="pc_overlay_without_ping",
+            links="lossy",
+            state=WithoutPingState,
+            handlers=rash,
+            build=_build_rash,
         )
     )

@@ -15,8 +15,9 @@ from cubecast.sim.checkers import agreement, causal_order, check_all
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
+from cubecast.trace import Event
 from tests.sim.broken_overlays import register_broken_overlays
-from tests.sim.causal_runs import broken_promises, crashing_scenario
+from tests.sim.causal_runs import broken_promises, changing_scenario, crashing_scenario
 
 MS = 1_000_000
 
@@ -30,6 +31,45 @@ def broken_overlays() -> None:
 def test_random_runs_with_crashes_keep_every_promise(protocol: str) -> None:
     for seed in range(150):
         assert broken_promises(*crashing_scenario(seed, protocol)) == []
+
+
+def test_random_runs_with_joins_and_leaves_keep_every_promise() -> None:
+    for seed in range(150):
+        assert broken_promises(*changing_scenario(seed)) == []
+
+
+def test_a_link_that_is_used_before_its_pong_is_caught() -> None:
+    caught = set()
+    for seed in range(40):
+        scenario, network = changing_scenario(seed)
+        report = check_all(trace_scenario(replace(scenario, protocol="pc_overlay_without_ping"), network))
+        caught |= {verdict.checker for verdict in report.verdicts if verdict.violations}
+    assert causal_order.NAME in caught
+
+
+def test_every_newcomer_takes_part_and_every_leaver_goes() -> None:
+    """Half of the group is exchanged while everybody sends; those who stay deliver what newcomers send."""
+    joins = tuple(Fault(members=(rank,), at_ns=(rank - 7) * MS) for rank in range(8, 16))
+    leaves = tuple(Fault(members=(rank,), at_ns=(rank + 3) * MS) for rank in range(1, 8))
+    scenario = Scenario(
+        protocol="pc_overlay",
+        members=16,
+        senders=16,
+        network="random:degree=4,bandwidth=10e6",
+        seed=5,
+        messages=30,
+        rate=1000.0,
+        joins=joins,
+        leaves=leaves,
+    )
+    trace = trace_scenario(scenario, build_network(scenario.network, members=16, seed=5))
+    assert check_all(trace).ok, check_all(trace).lines()
+    gone = trace.events[(trace.events["event"] == Event.CRASH) & (trace.events["time_ns"] > 0)]
+    assert set(gone["member"].tolist()) == set(range(1, 8))
+    last = trace.events[(trace.events["event"] == Event.DELIVER) & (trace.events["sequence"] == 30)]
+    stayers = {0, *range(8, 16)}
+    heard = {(int(row["member"]), int(row["sender"])) for row in last}
+    assert {(member, sender) for member in stayers for sender in stayers} <= heard
 
 
 def accusations(protocol: str, **settings: object) -> set[str]:

@@ -53,6 +53,21 @@ def tree_reachability(parents: NDArray[np.int64], failure_between: NDArray[np.fl
     return reachability(tree_failures(parents, failure_between))
 
 
+def expected_share(parents: NDArray[np.int64], failure_between: NDArray[np.float64]) -> float:
+    """The share of the other members that one message reaches on average: the mean of ∏ over each one's path."""
+    _require_tree(parents)
+    reached = np.where(parents < 0, 1.0, 0.0)
+    waiting = [int(member) for member in np.flatnonzero(parents >= 0)]
+    while waiting:
+        ready = [member for member in waiting if reached[parents[member]] > 0]
+        for member in ready:
+            reached[member] = reached[parents[member]] * (1 - failure_between[parents[member], member])
+        if not ready or min(reached[ready]) == 0:
+            break
+        waiting = [member for member in waiting if member not in ready]
+    return float(reached[parents >= 0].mean())
+
+
 def tree_reachability_with_quota(parents: NDArray[np.int64], failure_between: NDArray[np.float64], quota: int) -> float:
     """Eq 2 for a tree in which every inner member shares its own quota among its children."""
     _require_tree(parents)

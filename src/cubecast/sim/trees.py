@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.models.reachability import tree_reachability, tree_reachability_with_quota
+from cubecast.models.reachability import expected_share, tree_reachability, tree_reachability_with_quota
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim.build import Simulation
@@ -28,6 +28,8 @@ class GrownTree:
     """R(T), Eq 1; 0 while a member has no parent."""
     reliability_with_quota: float
     """R'(T, m), Eq 2, every member sharing a quota of its degree."""
+    expected_share: float
+    """The share of the other members that a message reaches on average, by formula."""
     rounds_to_converge: int
     repair_share: float
     """REPAIR among all messages sent."""
@@ -87,6 +89,7 @@ def _judge(network: Network, result: Result, simulation: Simulation, packets: in
         parents=tuple(int(parent) for parent in parents),
         reliability=tree_reachability(parents, table) if whole else 0.0,
         reliability_with_quota=(tree_reachability_with_quota(parents, table, network.largest_degree) if whole else 0.0),
+        expected_share=expected_share(parents, table) if whole else 0.0,
         rounds_to_converge=round((int(peers.changed_ns[0]) - first_ns) / NS_PER_MS),
         repair_share=int(peers.sent[2]) / sent if result.protocol == "rasm" else 0.0,
         delivered=delivered / pairs,
