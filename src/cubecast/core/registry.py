@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cubecast.core import dispatch
 from cubecast.core.broadcast import plumtree, rasm
-from cubecast.core.causal import overlay, timestamp
+from cubecast.core.causal import overlay, pc_overlay, timestamp
 from cubecast.core.causal.eager_tree import tree_overlay
 from cubecast.core.group import Group
 from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
@@ -249,6 +249,12 @@ def _build_tree(group: Group, setup: Setup) -> overlay.OverlayState:
     )
 
 
+def _build_pc_overlay(group: Group, setup: Setup) -> pc_overlay.PcOverlayState:
+    # Pings are logged too: one for each link that is opened, and there are few of those for each join and leave.
+    room = setup.room + min(512 * setup.members, 1 << 14)
+    return pc_overlay.new_state(group, members=setup.members, payload_bytes=setup.payload_bytes, room=room)
+
+
 def _neighbours(setup: Setup) -> tuple[Overlay, NDArray[np.float64]]:
     if setup.overlay is None or setup.link_failure is None:
         raise LocalProtocolError("a multicast tree follows links between members: choose a network whose nodes are all")
@@ -400,6 +406,20 @@ add_protocol(
         handlers=overlay,
         build=_build_tree,
         links="fifo",
+    )
+)
+add_protocol(
+    Protocol(
+        name="pc_overlay",
+        title="PC-Overlay",
+        family="causal",
+        paper="causal §7; Nédelec, Molli and Mostéfaoui 2018",
+        summary="causal order by flooding an overlay that changes as members join and leave",
+        state=pc_overlay.PcOverlayState,
+        handlers=pc_overlay,
+        build=_build_pc_overlay,
+        links="fifo",
+        joins=True,
     )
 )
 add_protocol(
