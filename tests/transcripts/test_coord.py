@@ -289,3 +289,13 @@ def test_two_members_and_then_one() -> None:
     talk.leave(1, 0)
     talk.wake(1, "NEXT_ROUND")
     talk.says("1 begins 1\n1 → all: START 1\n1 knows 1: [1]\n1 → all: INFO 1 [1]")
+
+
+def test_an_ack_of_a_later_round_makes_the_coordinator_take_it_up() -> None:
+    talk = Talk("coord", RECEIVED, lossy=True)
+    talk.start()
+    talk.said()
+    talk.receive(Message(source=2, to=0, kind="ACK", round=3, numbers=(6, 2)))
+    talk.says("0 begins 3\n0 → all: START 3")
+    talk.receive(Message(source=3, to=1, kind="ACK", round=5, numbers=(6, 2)))
+    talk.says("")  # 1 coordinates nothing
