@@ -111,7 +111,7 @@ def test_a_damaged_file_is_set_aside_and_the_others_stay(tmp_path: Path) -> None
     flipped.write_bytes(bytes(content))
     pq.write_table(pa.table({"a": [1]}), store.runs / "other.parquet")
     aside = {path.name for path in store.set_aside_unreadable()}
-    assert aside == {"cut.parquet.unreadable", "flipped.parquet.unreadable", "other.parquet.unreadable"}
+    assert aside == {"cut.parquet", "flipped.parquet", "other.parquet"}
     assert [path.name for path in store.runs.glob("*.parquet")] == ["good.parquet"]
 
 

@@ -3,6 +3,7 @@
 | path | what |
 |---|---|
 | `runs/*.parquet` | results, one row a run; a file is there whole or not at all |
+| `unreadable/` | result files that were found damaged |
 | `tables/` | one CSV and one Parquet file a figure, and the summary of each study |
 | `figures/` | PNG and SVG of each figure |
 | `report/index.html` | the report |
@@ -55,14 +56,14 @@ class Store:
             raise LocalProtocolError(f"{error.filename}: {error.strerror}; choose another folder (--out)") from error
 
     def set_aside_unreadable(self) -> list[Path]:
-        """Rename result files that are damaged, so that their runs are done again; returns the new names."""
+        """Move damaged result files to `unreadable/`, so that their runs are done again; returns the new paths."""
         aside = []
         for path in sorted(self.runs.glob("*.parquet")):
             if _is_readable(path):
                 continue
-            moved = path.with_name(path.name + ".unreadable")
-            path.rename(moved)
-            aside.append(moved)
+            moved = self.root / "unreadable" / path.name
+            moved.parent.mkdir(exist_ok=True)
+            aside.append(path.replace(moved))
         return aside
 
     def clear_unfinished(self) -> None:

@@ -50,7 +50,7 @@ def read_runs(spark: SparkSession, store: Store) -> DataFrame:
     """All results of the store."""
     if not any(store.runs.glob("*.parquet")):
         return spark.createDataFrame([], RUNS_DDL)
-    return spark.read.schema(RUNS_DDL).parquet(str(store.runs))
+    return spark.read.schema(RUNS_DDL).option("pathGlobFilter", "*.parquet").parquet(str(store.runs))
 
 
 def runs_table(runs: list[Run]) -> pa.Table:
