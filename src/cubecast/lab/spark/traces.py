@@ -69,7 +69,7 @@ def find_traces(folder: Path) -> list[TraceFile]:
 
 def _scenario(path: Path) -> dict[str, Any]:
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_metadata(path).metadata or {}
         found = json.loads(metadata[METADATA_KEY])["scenario"]
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise LocalProtocolError(f"{path} is not a trace of cubecast that can be read: {error}") from error
