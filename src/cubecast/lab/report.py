@@ -32,8 +32,8 @@ from cubecast.sim.whole_file import write_whole
 PAPERS = {
     "cube": "Scalable Stability Detection Using Logical Hypercube",
     "guo": "Scalable Message Stability Detection Protocols",
-    "causal": "Causal Broadcast over Overlays",
-    "rasm": "Reliability-Aware Streaming Multicast",
+    "causal": "Causal Ordering in Deterministic Overlay Networks",
+    "rasm": "RASM: A Reliable Algorithm for Scalable Multicast",
     "own": "Studies of our own",
 }
 _CLASSES = {CONFIRMED: "yes", REFUTED: "no", NOT_COMPARABLE: "open"}
