@@ -120,10 +120,12 @@ def _lines(result: Result) -> list[tuple[str, str]]:
 
 
 def _round_lines(result: Result) -> list[tuple[str, str]]:
+    steps = [] if result.steps is None else [("gossip steps, first member", f"{result.steps:,.1f}")]
     return [
         ("rounds", f"{result.rounds:,}"),
         ("RTT, first member", _ms(result.rtt_first_ms)),
         ("RTT, last member", _ms(result.rtt_last_ms)),
+        *steps,
         ("messages", f"{result.messages:,}"),
         ("packet-hops", f"{result.hops:,}"),
         ("bytes sent", f"{result.bytes:,}"),

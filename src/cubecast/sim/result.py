@@ -37,6 +37,8 @@ class Result:
     rounds: int
     rtt_first_ms: float
     rtt_last_ms: float
+    steps: float | None
+    """Gossip steps until the first member knew S: TPR / step interval (guo §5.3); None for a protocol without steps."""
     messages: int
     """Logical sends of the stability protocol; a multicast counts n−1."""
     unicasts: int
@@ -115,6 +117,7 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
         rounds=len(rounds),
         rtt_first_ms=_mean([one.rtt_first_ms for one in rounds]),
         rtt_last_ms=_mean([one.rtt_last_ms for one in rounds]),
+        steps=_steps(scenario, rounds),
         messages=int(totals.messages),
         unicasts=int(totals.unicasts),
         multicasts=int(totals.multicasts),
@@ -172,6 +175,12 @@ def _rounds(simulation: Simulation) -> tuple[Round, ...]:
         for number in range(1, over + 1)
         if table[number].begun_ns >= 0 and table[number].first_ns >= 0
     )
+
+
+def _steps(scenario: Scenario, rounds: tuple[Round, ...]) -> float | None:
+    if not scenario.gossips or not scenario.step_s:
+        return None
+    return _mean([one.rtt_first_ms for one in rounds]) / 1e3 / scenario.step_s
 
 
 def _mean(values: list[float]) -> float:
