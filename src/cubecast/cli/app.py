@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cubecast import __version__
-from cubecast.cli import bench, check, compare, listing, live, simulate, study, warm
+from cubecast.cli import bench, check, compare, listing, live, model, simulate, study, tune, warm
 from cubecast.errors import CubecastError, SimulationError
 
 app = typer.Typer(
@@ -30,6 +30,8 @@ app.command("check")(check.check)
 app.command("warm")(warm.warm)
 app.command("bench")(bench.bench)
 app.add_typer(study.app, name="study")
+app.command("tune")(tune.tune)
+app.add_typer(model.app, name="model")
 live.add_to(app)
 
 

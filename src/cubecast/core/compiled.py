@@ -36,7 +36,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _BASE = ("trace.py", "core/*.py", "models/**/*.py", "networks/**/*.py", "sim/**/*.py")
 _NEVER_COMPILED = {
     *("registry.py", "layers.py", "build.py", "detectors.py", "faults.py", "result.py"),
-    *("paths.py", "scenario.py", "settle.py", "simulate.py"),
+    *("paths.py", "scenario.py", "settle.py", "simulate.py", "tune.py"),
     *("benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"),
 }
 """Files of the base that no compiled code contains, so that a new protocol's line in the registry costs nothing."""

@@ -1,0 +1,124 @@
+"""`cubecast model`: what the formulas say, without a simulation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from cubecast.cli.options import number, whole_number
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True, help="What the formulas of the papers say, without a simulation.")
+
+Members = Annotated[int, typer.Option("--members", "-n", parser=whole_number, metavar="INTEGER", help="Group size n.")]
+Subset = Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Members told in one step, p.")]
+Arrival = Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Probability that a message arrives.")]
+
+
+@app.command("gossip")
+def gossip(
+    members: Members,
+    subset: Subset = 1,
+    arrival: Arrival = 1.0,
+    p_incomplete: Annotated[
+        float, typer.Option(parser=number, metavar="NUMBER", help="How likely a round may be incomplete.")
+    ] = 1e-3,
+    json: JsonOption = False,
+) -> None:
+    """Steps a round of Gossip needs (guo §4.2.5).
+
+    Example:
+
+      cubecast model gossip --members 500 --subset 3 --p-incomplete 1e-6
+    """
+    from cubecast.models.gossip_chain import GossipChain
+
+    chain = GossipChain(members=members, subset=subset, arrival=arrival)
+    steps = chain.steps_for(p_incomplete)
+    whole = math.ceil(steps)
+    told = {
+        "members": members,
+        "subset": subset,
+        "arrival": arrival,
+        "p_incomplete": p_incomplete,
+        "steps": steps,
+        "expected_steps_of_one": chain.expected_steps(),
+        "p_incomplete_by_step": [chain.incomplete(step * members) for step in range(whole + 1)],
+    }
+    if json:
+        print_json(told)
+        return
+    print(f"one member's news reaches all {members} after {chain.expected_steps():.2f} steps on average")
+    print(f"P(round incomplete) ≤ {p_incomplete:g} after {steps:.2f} steps")
+    table = new_table("step", "P(incomplete) at most", left=0)
+    for step, probability in enumerate(told["p_incomplete_by_step"]):  # type: ignore[arg-type]
+        table.add_row(f"{step}", f"{probability:.3e}")
+    print_table(table)
+
+
+@app.command("trigger")
+def trigger(
+    buffer_messages: Annotated[
+        int, typer.Option("--buffer", parser=whole_number, metavar="INTEGER", help="Messages a buffer holds, g.")
+    ],
+    rate: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Messages sent a second, r.")],
+    round_s: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Time per round (TPR), f.")],
+    stable_fraction: Annotated[
+        float, typer.Option(parser=number, metavar="NUMBER", help="Share that a round releases, α.")
+    ] = 1.0,
+    json: JsonOption = False,
+) -> None:
+    """When to start a round so that the buffer does not overflow (guo ch. 6). Exit code 1 when no X can do it.
+
+    Example:
+
+      cubecast model trigger --buffer 640 --rate 50 --round-s 2 --stable-fraction 0.2
+    """
+    from cubecast.models.trigger import TriggerCase, Verdict
+    from cubecast.models.trigger import trigger as answer
+
+    case = TriggerCase(
+        buffer_messages=buffer_messages, rate_per_s=rate, round_s=round_s, stable_fraction=stable_fraction
+    )
+    found = answer(case)
+    if json:
+        told = asdict(case) | {"verdict": found.verdict.value, "level": found.level, "sentence": found.sentence}
+        print_json(told)
+    else:
+        print(f"{found.verdict.value}: {found.sentence}")
+    if found.verdict is Verdict.INFEASIBLE:
+        raise typer.Exit(1)
+
+
+@app.command("kfail")
+def kfail(
+    members: Members,
+    step_s: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="The step interval, in seconds.")],
+    p_mistake: Annotated[
+        float, typer.Option(parser=number, metavar="NUMBER", help="How likely a false suspicion may be.")
+    ] = 1e-6,
+    subset: Subset = 1,
+    arrival: Arrival = 1.0,
+    crashed: Annotated[
+        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Members that are down already.")
+    ] = 0,
+    json: JsonOption = False,
+) -> None:
+    """K_fail of gossip-style failure detection (guo §3.1.2).
+
+    Example:
+
+      cubecast model kfail --members 200 --step-s 1 --p-mistake 1e-6
+    """
+    from cubecast.models.failure import k_fail
+
+    found = k_fail(members=members, p_mistake=p_mistake, step_s=step_s, subset=subset, arrival=arrival, crashed=crashed)
+    if json:
+        print_json(asdict(found))
+        return
+    print(f"K_fail = {found.k_fail}: suspect a member after {found.detection_s_max:g} s without news of it")
+    print(f"P(any false suspicion) ≤ {found.p_mistake_bound:.2e}; {found.message_bytes} bytes a message, ", end="")
+    print(f"{found.bytes_per_s:,.0f} bytes a second from each member")
