@@ -63,9 +63,7 @@ def random_stack(seed: int, stacks: tuple[Stack, ...] = STACKS) -> Scenario:
     settings: dict[str, Any] = stack._asdict() | {
         "members": members,
         "senders": draw.choice([1, max(1, members // 2), members]),
-        "network": draw.choice(
-            [f"random:degree={min(3, members - 1)}", "star", "chain:delay=0-0.2ms", "flat:delay=0.2-3ms"]
-        ),
+        "network": draw.choice(["star", "chain:delay=0-0.2ms", "flat:delay=0.2-3ms", _random_graph(members)]),
         "seed": seed,
         "rounds": draw.randint(1, 4),
         "delta_ms": draw.choice([0.3, 5, 20]),
@@ -84,6 +82,10 @@ def random_stack(seed: int, stacks: tuple[Stack, ...] = STACKS) -> Scenario:
     if stack.detector != "model":
         settings["least_ms"] = LEAST_MS
     return Scenario(**settings)
+
+
+def _random_graph(members: int) -> str:
+    return f"random:degree={min(3, members - 1)}"
 
 
 def _disturbances(draw: random.Random) -> dict[str, Any]:

@@ -35,7 +35,7 @@ COMPILED = os.environ.get("CUBECAST_JIT", "on").lower() not in {"off", "0", "no"
 _PACKAGE = Path(__file__).resolve().parent.parent
 _BASE = ("trace.py", "core/*.py", "models/**/*.py", "networks/**/*.py", "sim/**/*.py")
 _NEVER_COMPILED = {
-    *("registry.py", "layers.py", "build.py", "detectors.py", "faults.py", "result.py"),
+    *("registry.py", "layers.py", "build.py", "choose_trigger.py", "detectors.py", "faults.py", "result.py"),
     *("paths.py", "scenario.py", "settle.py", "simulate.py", "tune.py"),
     *("benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"),
 }

@@ -20,6 +20,7 @@ class Round:
     """Round-trip times of one round: until the first, and until the last member knew S."""
 
     number: int
+    begun_ms: float
     rtt_first_ms: float
     rtt_last_ms: float
 
@@ -169,6 +170,7 @@ def _rounds(simulation: Simulation) -> tuple[Round, ...]:
     return tuple(
         Round(
             number=number,
+            begun_ms=float(table[number].begun_ns) / NS_PER_MS,
             rtt_first_ms=float(table[number].first_ns - table[number].begun_ns) / NS_PER_MS,
             rtt_last_ms=float(table[number].last_ns - table[number].begun_ns) / NS_PER_MS,
         )
