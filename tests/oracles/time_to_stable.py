@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cubecast.trace import DELIVER, DONE, ROUND, STABLE, Trace
 
@@ -53,6 +54,6 @@ def read_times(trace: Trace) -> Times:
             if starts[-1] >= everywhere[message]
         },
         delivery_max=max(everywhere[message] - sent[message] for message in sent),
-        between_rounds_max=max(later - earlier for earlier, later in zip(starts, starts[1:], strict=False)),
+        between_rounds_max=max(later - earlier for earlier, later in pairwise(starts)),
         round_max=max(end - start for start, end in rounds),
     )
