@@ -78,7 +78,8 @@ def random_stack(seed: int, stacks: tuple[Stack, ...] = STACKS) -> Scenario:
         "detector_step_ms": draw.choice([5, 20]),
         "p_mistake": draw.choice([1e-9, 0.2]),
     }
-    settings |= _disturbances(draw) | _crashes(draw, stack, members) | _trigger(draw)
+    long = settings["network"].startswith("chain")
+    settings |= _disturbances(draw, long) | _crashes(draw, stack, members) | _trigger(draw)
     if stack.detector != "model":
         settings["least_ms"] = LEAST_MS
     return Scenario(**settings)
@@ -88,10 +89,11 @@ def _random_graph(members: int) -> str:
     return f"random:degree={min(3, members - 1)}"
 
 
-def _disturbances(draw: random.Random) -> dict[str, Any]:
+def _disturbances(draw: random.Random, long: bool) -> dict[str, Any]:
+    """Over a long way little may be lost at each link, or next to nothing arrives."""
     found: dict[str, Any] = {}
     if draw.random() < 0.6:
-        found["loss"] = draw.choice([0.01, 0.05, 0.15])
+        found["loss"] = draw.choice([0.01, 0.03] if long else [0.01, 0.05, 0.15])
     if draw.random() < 0.3:
         found["duplicate"] = draw.choice([0.05, 0.2])
     if draw.random() < 0.3:
