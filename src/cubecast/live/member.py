@@ -257,7 +257,9 @@ class Member:
             elif what == mail.MULTICAST:
                 self._send_control(core, kind, slot, [r for r in self.cores.members() if r != self.rank])
             elif what == mail.TIMER:
-                self._set_timer(core, kind, a, b, delay_ns)
+                self.later(delay_ns / 1e9, self.fire, core, kind, a, b)
+            elif what == mail.NEXT_ROUND:
+                self.rounds.rest(a, b, delay_ns)
             elif what in (mail.ROUND_BEGUN, mail.ROUND_DONE):
                 self._note_round(a, done=what == mail.ROUND_DONE)
         if core is self.cores.failure:
@@ -275,11 +277,6 @@ class Member:
                 self._link(rank).send_loose(kind, body)
             else:
                 self._link(rank).add_control(body)
-
-    def _set_timer(self, core: ControlCore, kind: int, timer: int, tag: int, delay_ns: int) -> None:
-        if core is self.cores.stability and self.rounds.takes(timer, tag, delay_ns):
-            return
-        self.later(delay_ns / 1e9, self.fire, core, kind, timer, tag)
 
     def later(self, delay_s: float, function: Callable[..., None], *arguments: Any) -> None:
         """Call a function after a while, unless the member stops before."""

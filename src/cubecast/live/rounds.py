@@ -1,8 +1,7 @@
 """When stability rounds begin: Δ after the last one while something is unstable, or at once when the buffer says so.
 
-A stability core ends each round with a timer for the next one. That timer is kept here: it fires after Δ, earlier when
-the sender's buffer reaches the level of guo ch. 6 or somebody asks for a round, and not at all while everything is
-stable.
+A stability core that ended a round rests until it is woken for the next one: after Δ, earlier when the sender's buffer
+reaches the level of guo ch. 6 or somebody asks for a round, and not at all while everything is stable.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ from cubecast.wire import frame
 if TYPE_CHECKING:
     from cubecast.live.member import Member
 
-NEXT_ROUND = 0
-"""The timer that begins a round, in every stability core."""
 _SMOOTH = 0.2
 
 
@@ -27,9 +24,9 @@ class Rounds:
     def __init__(self, member: Member) -> None:
         """No round yet."""
         self._member = member
-        self._next: int | None = None
+        self._next: tuple[int, int] | None = None
+        """The timer and its tag that wake the core for the next round; None while a round runs."""
         self._due = False
-        self._fires: set[int] = set()
         self._wanted = 0
         self._began_s = 0.0
         self._rate_at = (time.monotonic(), 0)
@@ -41,14 +38,11 @@ class Rounds:
         """Begin the first round."""
         self._member.start_rounds()
 
-    def takes(self, timer: int, tag: int, delay_ns: int) -> bool:
-        """Keep the timer of the next round; others are not ours."""
-        if timer != NEXT_ROUND:
-            return False
-        self._next, self._due = tag, False
+    def rest(self, timer: int, tag: int, delay_ns: int) -> None:
+        """The core rests and wants to be woken with (timer, tag)."""
+        self._next, self._due = (timer, tag), False
         self._member.later(delay_ns / 1e9, self._delay_is_over, tag)
         self.watch()
-        return True
 
     def ask(self, sequence: int) -> None:
         """Begin rounds at once until this own message is stable."""
@@ -61,7 +55,7 @@ class Rounds:
             return
         member = self._member
         if self._wanted > member.store.freed[member.rank] or self._buffer_calls() or (self._due and self._unstable()):
-            member.later(0, self._begin, self._next)
+            member.later(0, self._begin, *self._next)
             self._next = None
 
     def note(self, *, done: bool) -> None:
@@ -78,11 +72,11 @@ class Rounds:
             self.rate_per_s = (self._member.published - published) / (now - since)
             self._rate_at = (now, self._member.published)
 
-    def _begin(self, tag: int) -> None:
-        self._member.fire(self._member.cores.stability, frame.CONTROL, NEXT_ROUND, tag)
+    def _begin(self, timer: int, tag: int) -> None:
+        self._member.fire(self._member.cores.stability, frame.CONTROL, timer, tag)
 
     def _delay_is_over(self, tag: int) -> None:
-        if self._next == tag:
+        if self._next is not None and self._next[1] == tag:
             self._due = True
             self.watch()
 

@@ -120,6 +120,9 @@ def _younger(mine, theirs):
 def publish(state, row, now_ns, mail):
     """This member leaves: say goodbye to the neighbours."""
     slot = draft(mail, GOODBYE, -1, HEADER_BYTES)
+    for place in range(2 * state.ages.shape[1]):
+        mail.numbers[slot, place] = 0
+    bits.clear(mail.bits[slot])
     _send_to_neighbours(state, row, mail, slot)
 
 
