@@ -1,11 +1,10 @@
 """A replicated key–value store: every member holds all of it, writes go to all, deletions leave no trace in the end.
 
 Each write carries a Lamport clock; of two writes to one key the larger (clock, rank) stays, so that concurrent writes
-end the same everywhere. A deletion is a write too: it must be remembered (a *tombstone*) as long as an older write
-that its sender did not know of may still arrive. When the deletion is stable, everybody has it; each member then
-tells the others what it knows to be stable, and messages of one member arrive in order. So once every member has told
-of a frontier that covers the deletion, whatever arrives later was sent by somebody who knew of it, and the tombstone
-can go.
+end the same everywhere. A deletion is a write too: it must be remembered (a *tombstone*) as long as an older write by
+somebody who did not know of it may still arrive. When the deletion is stable, everybody has it; each member then tells
+the others what it knows to be stable, and messages of one member arrive in order. So once every member has told of a
+frontier that covers the deletion, whatever arrives later was sent by somebody who knew of it: the tombstone can go.
 
     python examples/kv_store.py --listen 127.0.0.1:7001 --peer 127.0.0.1:7002 --plaintext
     set colour green | get colour | del colour | show

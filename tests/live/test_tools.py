@@ -93,7 +93,8 @@ from cubecast.live.group import join
 from cubecast.live.settings import Settings
 
 async def main(listen, peers):
-    async with join("light", listen=listen, peers=peers, plaintext=True, settings=Settings(join_timeout_s=0.1)) as group:
+    settings = Settings(join_timeout_s=0.1)
+    async with join("light", listen=listen, peers=peers, plaintext=True, settings=settings) as group:
         await group.multicast(b"x")
         peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
         print(json.dumps({"mib": int(peak.split()[1]) / 1024,
