@@ -1,7 +1,7 @@
 """What guo measures on the WAN tree (chapter 5), tried with runs small enough for a test.
 
-Counts without loss are exact and equal the formulas of Tables 4.1, 4.2 and 5.2; claims about times hold here for the group
-sizes named. Larger sizes, twenty seeds a point and the claims that small runs cannot show are for a study.
+Counts without loss are exact and equal the formulas of Tables 4.1, 4.2 and 5.2; claims about times hold here for the
+group sizes named. Larger sizes, twenty seeds a point and the claims that small runs cannot show are for a study.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def test_kfail_is_that_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words) == 2
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and said in error
+    assert error.count("\n") == 1
+    assert said in error
 
 
 def test_the_window_lies_around_the_fastest_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def gossip(
 
     chain = GossipChain(members=members, subset=subset, arrival=arrival)
     steps = chain.steps_for(p_incomplete)
-    whole = math.ceil(steps)
+    by_step = [chain.incomplete(step * members) for step in range(math.ceil(steps) + 1)]
     told = {
         "members": members,
         "subset": subset,
@@ -46,7 +46,7 @@ def gossip(
         "p_incomplete": p_incomplete,
         "steps": steps,
         "expected_steps_of_one": chain.expected_steps(),
-        "p_incomplete_by_step": [chain.incomplete(step * members) for step in range(whole + 1)],
+        "p_incomplete_by_step": by_step,
     }
     if json:
         print_json(told)
@@ -54,7 +54,7 @@ def gossip(
     print(f"one member's news reaches all {members} after {chain.expected_steps():.2f} steps on average")
     print(f"P(round incomplete) ≤ {p_incomplete:g} after {steps:.2f} steps")
     table = new_table("step", "P(incomplete) at most", left=0)
-    for step, probability in enumerate(told["p_incomplete_by_step"]):  # type: ignore[arg-type]
+    for step, probability in enumerate(by_step):
         table.add_row(f"{step}", f"{probability:.3e}")
     print_table(table)
 

@@ -45,9 +45,9 @@ def _tune(
     from cubecast.sim.tune import usual_plan
 
     scenario = Scenario(protocol=protocol, **settings)
-    given = {"resolution_s": resolution_s, "stride_s": stride_s, "tolerance": tolerance}
-    changes = {name: value for name, value in given.items() if value is not None}
-    plan = usual_plan(scenario, seeds=seeds, longest_s=longest_s, **changes)
+    plan = usual_plan(
+        scenario, seeds=seeds, longest_s=longest_s, resolution_s=resolution_s, stride_s=stride_s, tolerance=tolerance
+    )
     with waiting(f"{protocol}: preparing (compiling, the first time)") as step:
         found = search(
             scenario, plan, lambda done, at_s, tpr_s: step(done, 0, f"{done} runs, step {at_s:.3g} s: {tpr_s:.4g} s")

@@ -1,7 +1,7 @@
 """Find the step intervals at which Gossip is fast, by measuring (guo §5.3.2).
 
-The search asks for step intervals; each is answered by runs of its own seeds. A run that does not end counts as infinitely
-slow, as the paper's bad samples do.
+The search asks for step intervals; each is answered by runs of its own seeds. A run that does not end counts as
+infinitely slow, as the paper's bad samples do.
 """
 
 from __future__ import annotations
@@ -33,14 +33,29 @@ class Tuning:
     """(step interval, mean TPR) of every step interval measured, in order."""
 
 
-def usual_plan(scenario: Scenario, *, seeds: int, longest_s: float | None = None, **changes: float) -> SearchPlan:
+def usual_plan(
+    scenario: Scenario,
+    *,
+    seeds: int,
+    longest_s: float | None = None,
+    resolution_s: float | None = None,
+    stride_s: float | None = None,
+    tolerance: float | None = None,
+) -> SearchPlan:
     """Search up to three times the step that the busiest link suggests, to a tenth of that range."""
     _require_steps(scenario)
-    network = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
-    suggested = settled(replace(scenario, step_s=None), network).step_s or math.nan
-    longest = 3 * suggested if longest_s is None else longest_s
-    values = {"resolution_s": longest / 10, "stride_s": longest / 20, "tolerance": 0.1} | changes
-    return SearchPlan(shortest_s=0.0, longest_s=longest, repeats=seeds, repeats_max=2 * seeds, **values)
+    if longest_s is None:
+        network = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
+        longest_s = 3 * (settled(replace(scenario, step_s=None), network).step_s or math.nan)
+    return SearchPlan(
+        shortest_s=0.0,
+        longest_s=longest_s,
+        resolution_s=longest_s / 10 if resolution_s is None else resolution_s,
+        stride_s=longest_s / 20 if stride_s is None else stride_s,
+        tolerance=0.1 if tolerance is None else tolerance,
+        repeats=seeds,
+        repeats_max=2 * seeds,
+    )
 
 
 def tune(scenario: Scenario, plan: SearchPlan, progress: Progress | None = None) -> Tuning:
