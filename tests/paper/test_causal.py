@@ -100,12 +100,30 @@ def test_the_difference_shrinks_and_turns_as_messages_grow() -> None:
     assert ratio[2] < 1
 
 
-@pytest.mark.xfail(reason="the formula says 197, not 176: one of the two is out of date")
+def directed_links_by_hand(members: int) -> int:
+    """2 × edges of the incomplete hypercube, counted from its definition: cube edges, and pairs of orphans."""
+    dimension = (members - 1).bit_length()
+    edges = {
+        (low, low | 1 << bit) for low in range(members) for bit in range(dimension) if low < low | 1 << bit < members
+    }
+    for missing in range(members, 1 << dimension):
+        orphans = sorted(other for bit in range(dimension) if (other := missing ^ 1 << bit) < members)
+        orphans = orphans[len(orphans) % 2 :]
+        half = len(orphans) // 2
+        edges |= set(zip(orphans[:half], orphans[half:], strict=True))
+    return 2 * len(edges)
+
+
 def test_overlay_sends_fewer_bytes_below_the_crossover_and_more_above() -> None:
     """ "Overlay uses fewer bytes even when data size is 100"; at 1000 "more bytes" (causal §5.2, Figs 6–8).
 
-    At 100 bytes this begins at n = 197: below, the vector is too short to outweigh the copies.
+    At 100 bytes this begins at n = 197: below, the vector is too short to outweigh the copies. By hand, with 780 edges
+    among 197 members: (2·780 − 196)·132 = 180 048 < 196·(132 + 4·197) = 180 320; and with 776 among 196 members
+    (2·776 − 195)·132 = 179 124 > 195·(132 + 4·196) = 178 620. Without the replacement edges it would be 166.
     """
+    assert (directed_links_by_hand(196), directed_links_by_hand(197)) == (2 * 776, 2 * 780)
+    for members in (64, 100, 196, 197, 400, 600):
+        assert overlay_copies(members) == directed_links_by_hand(members) - (members - 1)
     fewer = [members for members in range(20, 601) if overlay_bytes(members, 100) < timestamp_bytes(members, 100)]
     assert fewer == list(range(197, 601))
     for members in range(100, 601, 20):

@@ -165,19 +165,28 @@ def test_rasm_converges_a_few_rounds_after_plumtree() -> None:
         assert 0 <= rasm - plumtree < 5
 
 
-@pytest.mark.xfail(reason="sampled delivery is above the formula")
 def test_sampled_losses_deliver_what_the_formula_says() -> None:
-    """Beyond the paper: with real losses and crashes the tree delivers to the share of members that Eq 1 predicts."""
+    """Beyond the paper: with real losses and crashes a message reaches the share of members that Eq 1 predicts.
+
+    R(T) is the probability to reach everybody, far less than the share of members that one message reaches: that is
+    the mean, over the members, of the product along each one's path.
+    """
     for seed in (0, 1, 2):
         tree = grow_tree("rasm", "regular:degree=4,loss=0.02,crash=0.01", members=20, seed=seed, packets=2000)
-        assert tree.expected_share < 0.99
+        assert tree.cut_off == 0
+        assert tree.reliability < 0.75 < tree.expected_share < 0.99
         assert tree.delivered == pytest.approx(tree.expected_share, abs=0.01)
 
 
 def test_a_lost_repair_cuts_a_member_off() -> None:
-    """Beyond the paper: PRUNE and REPAIR get lost too, and Algorithm 1 does not notice a REPAIR that was."""
+    """Beyond the paper: PRUNE and REPAIR get lost too, and Algorithm 1 does not notice a REPAIR that was.
+
+    Two members are without a push here, for good, and with them all below: the formula holds for what is left.
+    """
     tree = grow_tree("rasm", "regular:degree=4,loss=0.02,crash=0.01", members=20, seed=3, packets=2000)
-    assert tree.delivered < tree.expected_share - 0.05
+    assert tree.cut_off == 2
+    assert tree.delivered < 1 - 2 / 19
+    assert tree.delivered == pytest.approx(tree.expected_share, abs=0.01)
 
 
 def test_plumtree_mends_its_tree_where_rasm_loses() -> None:

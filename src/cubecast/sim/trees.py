@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cubecast.core.broadcast.peers import Peers
 from cubecast.models.reachability import expected_share, tree_reachability, tree_reachability_with_quota
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
@@ -29,7 +30,9 @@ class GrownTree:
     reliability_with_quota: float
     """R'(T, m), Eq 2, every member sharing a quota of its degree."""
     expected_share: float
-    """The share of the other members that a message reaches on average, by formula."""
+    """The share of the other members that a message reaches on average, by formula; nothing crosses a cut link."""
+    cut_off: int
+    """Members whose provider no longer pushes to them: a PRUNE or REPAIR between the two was lost."""
     rounds_to_converge: int
     repair_share: float
     """REPAIR among all messages sent."""
@@ -76,11 +79,20 @@ def failure_between(network: Network) -> NDArray[np.float64]:
     return table
 
 
+def _pushes(peers: Peers, rank: int, child: int) -> bool:
+    """Is the link from `rank` to `child` in the tree of sender 0?"""
+    links = slice(peers.offsets[rank], peers.offsets[rank + 1])
+    return bool((peers.eager[links, 0][peers.neighbours[links] == child] != 0).any())
+
+
 def _judge(network: Network, result: Result, simulation: Simulation, packets: int) -> GrownTree:
     peers = simulation.data.peers
     parents = np.asarray(peers.provider[:, 0])
     table = failure_between(network)
     whole = bool((parents[1:] >= 0).all())
+    cut = [rank for rank in range(1, network.members) if parents[rank] >= 0 and not _pushes(peers, parents[rank], rank)]
+    crossing = table.copy()
+    crossing[parents[cut], cut] = 1.0
     sent = int(peers.sent.sum())
     pairs = packets * (network.members - 1)
     delivered = int(simulation.books.totals[0].delays)
@@ -89,7 +101,8 @@ def _judge(network: Network, result: Result, simulation: Simulation, packets: in
         parents=tuple(int(parent) for parent in parents),
         reliability=tree_reachability(parents, table) if whole else 0.0,
         reliability_with_quota=(tree_reachability_with_quota(parents, table, network.largest_degree) if whole else 0.0),
-        expected_share=expected_share(parents, table) if whole else 0.0,
+        expected_share=expected_share(parents, crossing) if whole else 0.0,
+        cut_off=len(cut),
         rounds_to_converge=round((int(peers.changed_ns[0]) - first_ns) / NS_PER_MS),
         repair_share=int(peers.sent[2]) / sent if result.protocol == "rasm" else 0.0,
         delivered=delivered / pairs,
