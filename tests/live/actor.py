@@ -39,7 +39,7 @@ async def settle(group: LiveGroup) -> None:
     """Wait until nothing moves any more and everything is stable."""
     quiet = 0
     last = None
-    while quiet < 8:
+    while quiet < 4:
         await asyncio.sleep(0.25)
         now = (group.stats["delivered"], tuple(group.frontier))
         quiet = quiet + 1 if now == last and group.stats["unstable_messages"] == 0 else 0

@@ -33,8 +33,10 @@ def free_addresses(count: int) -> list[str]:
 class Troupe:
     """The processes of one group."""
 
-    def __init__(self, folder: Path, members: int, *, tls: bool = False, seed: int = 1, **settings: Any) -> None:
-        """Start all members and wait until they are ready."""
+    def __init__(
+        self, folder: Path, members: int, *, tls: bool = False, light: bool = True, seed: int = 1, **settings: Any
+    ) -> None:
+        """Start all members and wait until they are ready; light ones run the same cores as plain Python."""
         self.folder = folder
         self.members = members
         self.addresses = free_addresses(members)
@@ -46,7 +48,7 @@ class Troupe:
                 "peers": self.addresses,
                 "trace": str(folder / f"{rank}.rows"),
                 "seed": seed,
-                "pause_s": 0.02,
+                "pause_s": 0.1 if light else 0.02,
                 "settings": settings,
             }
             if tls:
@@ -58,6 +60,7 @@ class Troupe:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=(folder / f"{rank}.log").open("wb"),
+                    env={**os.environ, "CUBECAST_JIT": "off" if light else "on"},
                     text=True,
                 )
             )

@@ -166,17 +166,6 @@ def test_two_groups_in_one_process_do_not_mix() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("stability", ["coord", "full_dist", "s_coord"])
-@pytest.mark.slow
-def test_any_stability_protocol_serves(stability: str) -> None:
-    async def run() -> None:
-        async with groups_of(3, stability=stability) as groups:
-            message = await groups[1].multicast(b"x")
-            await message.stable(20)
-
-    asyncio.run(run())
-
-
 def test_what_cannot_be_is_refused_with_one_clear_line() -> None:
     with pytest.raises(LocalProtocolError, match="plaintext=True"):
         join("g", listen="127.0.0.1:1", peers=["127.0.0.1:2"])

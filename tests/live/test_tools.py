@@ -131,6 +131,7 @@ def test_two_nodes_talk_over_the_command_line() -> None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, "CUBECAST_JIT": "off"},
             text=True,
         )
 

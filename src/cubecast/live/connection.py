@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ class Connection(asyncio.Protocol):
         on_end: OnEnd,
         on_resume: OnResume,
         high_water: int,
+        socket_bytes: int,
     ) -> None:
         """Limits are tight until `open_up` says that the other end is known."""
         self.paused = False
@@ -39,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._on_end = on_end
         self._on_resume = on_resume
         self._high_water = high_water
+        self._socket_bytes = socket_bytes
         self._reader = FrameReader(GREETING_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._ended = False
@@ -52,6 +55,9 @@ class Connection(asyncio.Protocol):
         """Part of asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._high_water)
+        raw = self._transport.get_extra_info("socket")
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            raw.setsockopt(socket.SOL_SOCKET, option, self._socket_bytes)
         self._on_made(self)
 
     def data_received(self, data: bytes) -> None:

@@ -11,7 +11,7 @@ from cubecast.core import bits, dispatch, drive, mail
 from cubecast.core.causal import overlay
 from cubecast.core.causal.eager_tree import tree_overlay
 from cubecast.core.compiled import compiled_for
-from cubecast.core.dispatch import LEAVE, PUBLISH, RECEIVE, START, TIMER
+from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.failure import live_array
 from cubecast.core.group import Group, new_group
 from cubecast.core.mail import Mail
@@ -78,6 +78,10 @@ class ControlCore:
     def leave(self, now_ns: int, rank: int) -> list[Any]:
         """A rank was taken out of the membership."""
         return self._run(now_ns, LEAVE, rank, 0)
+
+    def heard(self, now_ns: int, rank: int) -> list[Any]:
+        """Something came from this member: it is alive."""
+        return self._run(now_ns, HEARD, rank, 0)
 
     def publish(self, now_ns: int) -> list[Any]:
         """The core's own multicast."""

@@ -49,6 +49,9 @@ class Link:
         self.reconnections = 0
         self.bytes_out = 0
         self.bytes_in = 0
+        self.heard = False
+        """Did anything arrive since the failure detector last asked?"""
+        self._loose: dict[int, bytes] = {}
         self._records: list[bytes] = []
         self._records_bytes = 0
         self._unacknowledged: deque[tuple[int, bytes]] = deque()
@@ -95,12 +98,17 @@ class Link:
         self._send(frame.CONTROL, body)
 
     def send_loose(self, kind: int, body: bytes) -> None:
-        """Send a frame that may be lost: not kept, and left out when the connection is down or full."""
-        if self.connection is not None and not self.connection.paused:
+        """Send a frame that may be lost, at once or, if it is still the last of its kind then, when there is room."""
+        if self.connection is None or self.connection.paused:
+            self._loose[kind] = body
+        else:
             self._write(frame.encode_frame(kind, 0, body))
 
     def flush(self) -> None:
         """Send the waiting records in one frame, or a few; not while the connection is down or full."""
+        while self._loose and self.connection is not None and not self.connection.paused:
+            kind, body = self._loose.popitem()
+            self._write(frame.encode_frame(kind, 0, body))
         while self._records and self.connection is not None and not self.connection.paused:
             self._send(frame.DATA, self._take_batch())
 

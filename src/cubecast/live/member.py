@@ -291,7 +291,16 @@ class Member:
     def fire(self, core: ControlCore, kind: int, timer: int, tag: int) -> None:
         """A timer of a core is due."""
         if self.failure is None:
+            if core is self.cores.failure:
+                self._note_signs_of_life()
             self._carry_out(core, core.on_timer(time.monotonic_ns(), timer, tag), kind)
+
+    def _note_signs_of_life(self) -> None:
+        """Tell the failure detector from whom anything came since its last step."""
+        for rank, link in self.transport.links.items():
+            if link.heard:
+                link.heard = False
+                self.cores.failure.heard(time.monotonic_ns(), rank)
 
     def start_rounds(self) -> None:
         """Let the stability core begin."""

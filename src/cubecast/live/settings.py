@@ -22,7 +22,7 @@ class Settings:
     """*all* The stability protocol by name."""
     round_every_s: float = 0.1
     """Δ: the pause between stability rounds while something is unstable."""
-    window_messages: int = 16384
+    window_messages: int = 4096
     """*all* Own messages that may be unstable at a time; `multicast` waits beyond."""
     window_bytes: int = 8 << 20
     """*all* Bytes of own messages that may be unstable at a time."""
@@ -40,6 +40,8 @@ class Settings:
     """How long a connection may take to say who it is."""
     greetings_max: int = 64
     """Connections that may be in the middle of a greeting."""
+    socket_bytes: int = 512 << 10
+    """What the system may buffer of a connection, each way. More than the path holds only makes everything late."""
     connection_bytes: int = 256 << 10
     """Bytes waiting in a connection before new messages gather for a larger batch."""
 

@@ -175,6 +175,7 @@ class Transport:
             on_end=self._connection_ended,
             on_resume=self._resume,
             high_water=self.settings.connection_bytes,
+            socket_bytes=self.settings.socket_bytes,
         )
 
     def _begin_greeting(self, connection: Connection, dialled: int) -> None:
@@ -277,6 +278,7 @@ class Transport:
         link = self.links.get(connection.peer)
         if link is None or link.connection is not connection:
             return
+        link.heard = True
         if arrived.kind == frame.ACK:
             link.acknowledge(greeting.decode(greeting.Acknowledgement, arrived.body).received)
         elif arrived.kind == frame.FAILURE or (arrived.kind in frame.NUMBERED and link.accept(arrived)):

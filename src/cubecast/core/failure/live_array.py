@@ -15,7 +15,8 @@ Departures from `gossip`: L goes to all overlay neighbours in place of a random 
 to no one else. A suspicion is final and rides on the gossip, so that all members exclude the same ranks; one that
 finds itself suspected must stop. Whoever learns of a suspicion passes it on at once, not at its next step. `progress`
 (the sum of R) rides along so that every member can name those who hold stability back. A member that says goodbye is
-suspected at once.
+suspected at once. Anything that arrives on a link is a sign of life of the neighbour at its other end, as a data
+message is for `gossip`: under load the gossip itself may be late.
 
 Invariants: `ages` of the own rank is 0; `suspected` only grows. A negative entry means that no sign of life has come
 yet and how many steps of grace its member still has to appear; the first sign of life, however old, replaces it.
@@ -106,6 +107,13 @@ def receive(state, row, now_ns, mail, slot):
     if not bits.covers(state.suspected[row], mail.bits[slot]):
         bits.merge(state.suspected[row], mail.bits[slot])
         _gossip(state, row, mail)
+
+
+@internal
+def on_heard(state, row, now_ns, mail, rank):
+    """Something came from this neighbour: L[rank] = 0."""
+    if bits.contains(state.group.members[row], rank):
+        state.ages[row, rank] = 0
 
 
 @internal
