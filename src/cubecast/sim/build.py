@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cubecast.core.bits import words_for
-from cubecast.core.broadcast import silent
+from cubecast.core.broadcast import nak, silent
 from cubecast.core.group import Group, new_group
 from cubecast.core.layers import LayerSetup, transport_named
 from cubecast.core.mail import Mail, new_mail
@@ -151,8 +151,9 @@ def _first_group(scenario: Scenario, newcomers: list[int]) -> Group:
 
 
 def _build_data(scenario: Scenario, group: Group, network: Network) -> Any:
+    """The data layer. Without data traffic it is one that has nothing to do, not a class of its own to compile for."""
     if scenario.messages == 0:
-        return silent.SilentState(group=group)
+        return nak.new_state(group, members=scenario.members, payload_bytes=0, nak_ns=0, window=1)
     setup = LayerSetup(
         members=scenario.members,
         seed=scenario.seed,

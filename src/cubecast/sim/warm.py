@@ -1,20 +1,26 @@
 """Compile everything once, so that later processes start at once.
 
-A cold cache filled by several processes at the same time can disturb them, so a fan-out (a test run, a study) warms it
-first. A lock lets one process compile while another waits for it.
+What all protocols share is compiled first, then the rest on all cores at once: protocols that share no file share no
+entry of the cache either, so one process for each such family cannot disturb the others. A fan-out of other processes
+(a test run, a study) should find a warm cache; a lock lets one warming process compile while another waits for it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
+import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
 
-from cubecast.core.compiled import cache_directory, watch_compiler
-from cubecast.core.registry import protocols
+from cubecast.core.compiled import COMPILED, cache_directory, protocol_sources, watch_compiler
+from cubecast.core.registry import protocol_named, protocols
 from cubecast.errors import LocalProtocolError
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.sim.checkers import check_all
@@ -22,49 +28,94 @@ from cubecast.sim.simulate import simulate
 from cubecast.trace import read_trace
 
 Progress = Callable[[int, int, str], None]
-"""Called before each piece of work with the pieces done, the pieces in all, and what is next."""
+"""Called with the pieces done, the pieces in all, and what is being compiled."""
 
-
-class _Piece(NamedTuple):
-    name: str
-    do: Callable[[], None]
+CHECKERS, MODELS = "checkers", "models"
+_FIRST = "coord"
+"""Its run compiles the simulator, which all others find in the cache."""
 
 
 def warm(progress: Progress | None = None) -> list[str]:
-    """Compile what is not in the cache yet; returns the names of the functions that had to be."""
-    pieces = _pieces()
-    with _alone(), watch_compiler() as compiled:
-        for done, piece in enumerate(pieces):
-            if progress is not None:
-                progress(done, len(pieces), piece.name)
-            piece.do()
+    """Compile what is not in the cache yet; returns the names of the functions that had to be.
+
+    Each protocol is compiled with the layers it usually runs on. Other transports and failure detectors are compiled
+    when they are first used: all combinations would take long.
+    """
+    with _alone():
+        _tell(progress, 0, "the simulator")
+        compiled = compile_pieces([_FIRST])
+        done = 1
+        _tell(progress, done, "protocols")
+        for pieces, names in _compile_apart(_families()):
+            done += len(pieces)
+            compiled += names
+            _tell(progress, done, f"{', '.join(pieces)} done")
     return compiled
 
 
-def _pieces() -> list[_Piece]:
-    """Each protocol with the layers it usually runs on, then what else is compiled.
+def compile_pieces(pieces: Sequence[str]) -> list[str]:
+    """Run each protocol once, as small as it goes, and whatever else is named; returns what had to be compiled."""
+    with watch_compiler() as compiled:
+        for piece in pieces:
+            if piece == CHECKERS:
+                _check_a_trace()
+            elif piece == MODELS:
+                _use_models()
+            else:
+                simulate(piece, members=4, network="chain", messages=1)
+    return compiled
 
-    Other transports and failure detectors are compiled when they are first used: all combinations would take long.
-    """
-    pieces = []
+
+def _tell(progress: Progress | None, done: int, what: str) -> None:
+    if progress is not None:
+        progress(done, len(protocols()) + 2, what)
+
+
+def _families() -> list[list[str]]:
+    """What shares a file comes together, as it must be compiled one after the other; the largest family first."""
+    families: list[tuple[set[Path], list[str]]] = []
     for protocol in protocols():
-        if not protocol.carries_data:
-            pieces.append(_Piece(protocol.title, _run_of(protocol.name, messages=0)))
-        pieces.append(_Piece(f"{protocol.title} under data traffic", _run_of(protocol.name, messages=1)))
-    return [*pieces, _Piece("checkers", _check_a_trace), _Piece("models", _use_models)]
+        sources, names = set(_sources(protocol.name)), [protocol.name]
+        for family in [known for known in families if known[0] & sources]:
+            families.remove(family)
+            sources |= family[0]
+            names = family[1] + names
+        families.append((sources, names))
+    rest = [[name for name in names if name != _FIRST] for _, names in families]
+    return sorted([*(names for names in rest if names), [CHECKERS], [MODELS]], key=len, reverse=True)
 
 
-def _run_of(protocol: str, *, messages: int) -> Callable[[], None]:
-    def run() -> None:
-        simulate(protocol, members=4, network="chain", messages=messages)
+def _sources(protocol: str) -> frozenset[Path]:
+    module: ModuleType = sys.modules[protocol_named(protocol).state.__module__]
+    return protocol_sources(Path(str(module.__file__)))
 
-    return run
+
+def _compile_apart(families: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], list[str]]]:
+    """Each family in a process of its own, as many at once as there are cores."""
+    if not COMPILED:
+        return
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        waiting = {pool.submit(_compile_in_process, pieces): pieces for pieces in families}
+        for ended in as_completed(waiting):
+            yield waiting[ended], ended.result()
+
+
+def _compile_in_process(pieces: Sequence[str]) -> list[str]:
+    call = "print(json.dumps(compile_pieces(sys.argv[1:])))"
+    program = f"import json, sys; from cubecast.sim.warm import compile_pieces; {call}"
+    ended = subprocess.run([sys.executable, "-c", program, *pieces], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise LocalProtocolError(
+            f"cannot compile {', '.join(pieces)}: {(ended.stderr.strip() or 'killed').splitlines()[-1]}"
+        )
+    names: list[str] = json.loads(ended.stdout.splitlines()[-1])
+    return names
 
 
 def _check_a_trace() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.parquet"
-        simulate("coord", members=4, network="chain", trace=path)
+        simulate(_FIRST, members=4, network="chain", trace=path)
         check_all(read_trace(path))
 
 

@@ -1,4 +1,4 @@
-"""No data traffic: R stays as it is, and a stability round is measured on its own."""
+"""A layer that does nothing: the stability layer under a causal protocol, the detector where detection is a model."""
 
 from typing import NamedTuple
 
