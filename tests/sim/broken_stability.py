@@ -119,7 +119,7 @@ def reordering_links() -> Iterator[tuple[str, list[str]]]:
         simulation.world.scalars[0].reorder = 0.5
         simulation.world.scalars[0].reorder_ns = 5_000_000
 
-    yield "reordering links", noticed(Scenario(protocol="full_dist", **SMALL | {"rounds": 4}), reorder)
+    yield "reordering links", noticed(Scenario(protocol="cube_full_dist", **SMALL), reorder)
 
 
 def hasty_delivery() -> Iterator[tuple[str, list[str]]]:

@@ -49,7 +49,6 @@ def test_a_protocol_that_keeps_its_last_message_never_ends(noticed: dict[str, li
     assert noticed[f"never ending {protocol}"] == ["every round ends"]
 
 
-@pytest.mark.xfail(reason="the broken links no longer reorder in this run")
 def test_links_that_reorder_unasked_are_caught(noticed: dict[str, list[str]]) -> None:
     assert noticed["reordering links"] == ["FIFO per link"]
 

@@ -76,6 +76,8 @@ def test_a_second_process_compiles_nothing() -> None:
 def test_warming_twice_compiles_nothing_the_second_time() -> None:
     run_python("from cubecast.sim.warm import warm; warm()")
     assert run_python("from cubecast.sim.warm import warm; print(warm())").strip() == "[]"
+    again = "from cubecast.sim.warm import compile_pieces, everything; print(compile_pieces(everything()))"
+    assert run_python(again).strip() == "[]"
 
 
 BYTES_OF_COORD = """

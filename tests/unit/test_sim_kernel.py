@@ -149,3 +149,10 @@ def test_what_would_come_after_the_end_is_no_part_of_the_run() -> None:
     one, other = traced(**settings).metrics, traced(crashes=(late,), **settings).metrics
     for name in ("simulated_ms", "buffer_mean", "load_mean", "rtt_last_ms", "tts_last_ms"):
         assert one[name] == other[name], name
+
+
+def test_time_is_over_while_packets_still_fly() -> None:
+    whole = simulate("coord", members=6, network="chain", seed=1)
+    with pytest.raises(LocalProtocolError, match=r"0\.001 ms of simulated time are over"):
+        simulate("coord", members=6, network="chain", seed=1, until_ms=0.001)
+    assert simulate("coord", members=6, network="chain", seed=1, until_ms=whole.rtt_last_ms + 1).hops == whole.hops

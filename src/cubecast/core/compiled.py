@@ -117,6 +117,7 @@ def _is_written_here(file: Path, *, beside: Path) -> bool:
 
 if COMPILED:
     import numba
+    from llvmlite.binding import get_host_cpu_name
     from numba.core import event
     from numba.extending import overload
 
@@ -170,6 +171,10 @@ if COMPILED:
         files = [Path(cast(str, __import__(state.__module__, fromlist=["_"]).__file__)) for state in states]
         return _compile(function, {source for file in files for source in protocol_sources(file)})
 
+    def compiler() -> str:
+        """What makes machine code here and for which processor; another one cannot use what this one compiled."""
+        return f"{sys.implementation.cache_tag}-numba-{numba.__version__}-{get_host_cpu_name()}"
+
     def compilations(function: Callable[..., Any]) -> tuple[int, int]:
         """How often this function was loaded from the cache, and how often it had to be compiled."""
         stats = cast(Any, function).stats
@@ -206,6 +211,10 @@ else:
     def compiled_for(function: Function, states: Iterable[type]) -> Function:
         """The function itself: nothing is compiled, so nothing can be stale."""
         return function
+
+    def compiler() -> str:
+        """None."""
+        return f"{sys.implementation.cache_tag}-plain"
 
     def compilations(function: Callable[..., Any]) -> tuple[int, int]:
         """Nothing is ever compiled."""

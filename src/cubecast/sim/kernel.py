@@ -110,21 +110,25 @@ def step(world, books, mail, group, faults, call, until_ns, budget):
         if books.totals[0].finished == 1 and scalars[0].next_sample_ns != _FOREVER:
             sample_load(scalars, scalars[0].now_ns)
             scalars[0].next_sample_ns = _FOREVER  # what still drains is no part of the run
-        limit_ns = world.events[0].time_ns if scalars[0].events_size > 0 else _FOREVER
-        packet = advance(world, mail, limit_ns, budget)
+        last_ns = _FOREVER if books.totals[0].finished == 1 else until_ns
+        packet = advance(world, mail, min(_next_event_ns(world), last_ns), budget)
         if packet >= 0:
             if _arrive(world, books, mail, call, packet):
                 return CALL
         elif packet == -2:
             return FAILED if scalars[0].error != 0 else PAUSED
-        elif scalars[0].events_size > 0:
-            if world.events[0].time_ns > until_ns and books.totals[0].finished == 0:
-                return OUT_OF_TIME
-            if _next_event(world, books, mail, group, faults, call):
-                return CALL
-        else:
+        elif scalars[0].events_size == 0 and scalars[0].due_size == 0:
             return FINISHED if books.totals[0].finished == 1 else STUCK
+        elif _next_event_ns(world) > last_ns:
+            return OUT_OF_TIME
+        elif _next_event(world, books, mail, group, faults, call):
+            return CALL
     return PAUSED
+
+
+@internal
+def _next_event_ns(world):
+    return world.events[0].time_ns if world.scalars[0].events_size > 0 else _FOREVER
 
 
 @internal

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from cubecast.core.compiled import COMPILED, cache_directory, protocol_sources, watch_compiler
+from cubecast.core.compiled import COMPILED, cache_directory, compiler, protocol_sources, watch_compiler
 from cubecast.core.registry import protocol_named, protocols
 from cubecast.errors import LocalProtocolError
 from cubecast.models.gossip_chain import GossipChain
@@ -42,6 +42,8 @@ def warm(progress: Progress | None = None) -> list[str]:
     when they are first used: all combinations would take long.
     """
     with _alone():
+        if _mark().is_file():
+            return []
         _tell(progress, 0, "the simulator")
         compiled = compile_pieces([_FIRST])
         done = 1
@@ -50,7 +52,23 @@ def warm(progress: Progress | None = None) -> list[str]:
             done += len(pieces)
             compiled += names
             _tell(progress, done, f"{', '.join(pieces)} done")
+        _mark().parent.mkdir(parents=True, exist_ok=True)
+        _mark().touch()
     return compiled
+
+
+def everything() -> list[str]:
+    """The names of all pieces."""
+    return [*_protocol_names(), CHECKERS, MODELS]
+
+
+def _protocol_names() -> list[str]:
+    return [protocol.name for protocol in protocols()]
+
+
+def _mark() -> Path:
+    """A file that says: these sources are compiled."""
+    return cache_directory(source for name in _protocol_names() for source in _sources(name)) / f"warm-{compiler()}"
 
 
 def compile_pieces(pieces: Sequence[str]) -> list[str]:
@@ -68,14 +86,14 @@ def compile_pieces(pieces: Sequence[str]) -> list[str]:
 
 def _tell(progress: Progress | None, done: int, what: str) -> None:
     if progress is not None:
-        progress(done, len(protocols()) + 2, what)
+        progress(done, len(everything()), what)
 
 
 def _families() -> list[list[str]]:
     """What shares a file comes together, as it must be compiled one after the other; the largest family first."""
     families: list[tuple[set[Path], list[str]]] = []
-    for protocol in protocols():
-        sources, names = set(_sources(protocol.name)), [protocol.name]
+    for protocol in _protocol_names():
+        sources, names = set(_sources(protocol)), [protocol]
         for family in [known for known in families if known[0] & sources]:
             families.remove(family)
             sources |= family[0]
