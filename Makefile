@@ -28,16 +28,16 @@ run: warm java ## Run every study in its quick size; the report is results/repor
 
 .PHONY: test
 test: warm ## Run the tests; `make test-all` adds those with Spark, a browser and real processes
-	$(BIN)/python -m pytest -m "not live and not spark and not browser" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not live and not spark and not browser" $(PYTEST_ARGS)
 
 .PHONY: test-all
 test-all: warm java ## Run all tests: with Spark, a browser and real processes too
 	@sh scripts/install-chromium.sh
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 .PHONY: check
 check: check-static warm ## Format, lint, types, import rules and the fast tests
-	$(BIN)/python -m pytest -m "not slow and not spark and not live and not browser and not peers" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not slow and not spark and not live and not browser and not peers" $(PYTEST_ARGS)
 
 .PHONY: check-static
 check-static: $(SETUP) ## Format, lint, types and import rules only
