@@ -73,9 +73,10 @@ bench-peers: warm ## Measure it side by side with ns-2 and SimPy
 	$(BIN)/python bench/storm.py --peers
 
 .PHONY: bench-live
-bench-live: warm ## Measure live groups on this machine's loopback
-	$(BIN)/python -m bench.live.run
-	$(BIN)/python -m bench.live.run --tls
+bench-live: warm ## Measure live groups on this machine's loopback, side by side with JGroups and NATS
+	@sh scripts/install-live-peers.sh
+	$(BIN)/python -m bench.live.run --peers --tls --repeat 3
+	$(BIN)/python -m bench.live.run --peers --tls --payload 1000
 	$(BIN)/python -m bench.live.run --members 8 --latency
 
 .PHONY: lock

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sys
+from pathlib import Path
 from typing import Any
 
 from cubecast.errors import ExcludedError
@@ -46,6 +48,12 @@ async def settle(group: LiveGroup) -> None:
         last = now
 
 
+def resident_mib() -> int:
+    """Memory of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") >> 20
+
+
 async def main() -> None:
     """Run the task of the first argument."""
     task = json.loads(sys.argv[1])
@@ -76,6 +84,8 @@ async def main() -> None:
                 "frontier": group.frontier,
                 "members": group.view.members,
                 "unstable": group.stats["unstable_bytes"],
+                "refused": group.stats["refused_connections"],
+                "mib": resident_mib(),
                 "reconnections": sum(link["reconnections"] for link in group.stats["links"].values()),
             }
         except ExcludedError:

@@ -15,6 +15,7 @@ from typing import Any
 from cubecast.live.recorder import merge
 from cubecast.sim.checkers import Report, check_all
 from cubecast.trace import read_trace
+from tests.live.bad_network import BadNetwork
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,12 +35,21 @@ class Troupe:
     """The processes of one group."""
 
     def __init__(
-        self, folder: Path, members: int, *, tls: bool = False, light: bool = True, seed: int = 1, **settings: Any
+        self,
+        folder: Path,
+        members: int,
+        *,
+        tls: bool = False,
+        light: bool = True,
+        seed: int = 1,
+        pause_s: float | None = None,
+        network: BadNetwork | None = None,
+        **settings: Any,
     ) -> None:
         """Start all members and wait until they are ready; light ones run the same cores as plain Python."""
         self.folder = folder
         self.members = members
-        self.addresses = free_addresses(members)
+        self.addresses = network.addresses if network else free_addresses(members)
         self.crashes: dict[int, int] = {}
         self.processes = []
         for rank, address in enumerate(self.addresses):
@@ -48,14 +58,17 @@ class Troupe:
                 "peers": self.addresses,
                 "trace": str(folder / f"{rank}.rows"),
                 "seed": seed,
-                "pause_s": 0.1 if light else 0.02,
+                "pause_s": pause_s or (0.1 if light else 0.02),
                 "settings": settings,
             }
             if tls:
                 task |= self._credentials(address)
             self.processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "tests.live.actor", json.dumps(task)],
+                    [
+                        *(network.enter(rank) if network else ()),
+                        *(sys.executable, "-m", "tests.live.actor", json.dumps(task)),
+                    ],
                     cwd=ROOT,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

@@ -1,0 +1,108 @@
+"""What is measured of a live group: rate, latency, memory; of ours and, for the rate, of its peers."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.live.processes import ROOT, free_ports, run_commands, run_members
+
+SENDERS = 4
+WARM_S = 3.0
+JGROUPS = Path("/usr/share/java/jgroups.jar")
+PEERS = ROOT / ".venv" / "peers"
+
+
+def throughput(
+    members: int, *, payload: int, seconds: float, tls: bool = False, settings: dict[str, Any] | None = None
+) -> dict[str, float]:
+    """Delivered multicasts a second, the slowest member's; processor time a delivery, which other work hardly sways."""
+    task = {"what": "throughput", **_load(payload, seconds), "settings": settings or {}}
+    reports = run_members(members, task, tls=tls)
+    return {
+        **_rate(reports),
+        "round_ms": statistics.median(report["round_ms"] for report in reports),
+        "peak_mib": max(report["peak_mib"] for report in reports),
+    }
+
+
+def jgroups(members: int, *, payload: int, seconds: float) -> dict[str, float]:
+    """The same of JGroups: its TCP stack with NAKACK and STABLE, first-in-first-out order by sender."""
+    ports = free_ports(members)
+    hosts = ",".join(f"127.0.0.1[{port}]" for port in ports)
+    classes = f"{JGROUPS}:{PEERS / 'classes'}"
+    options = ["-Xmx512m", "-Djava.net.preferIPv4Stack=true", f"-Djgroups.hosts={hosts}"]
+    load = [str(SENDERS), str(payload), str(WARM_S), str(seconds)]
+    stack = str(ROOT / "bench" / "live" / "peers" / "jgroups.xml")
+    commands = []
+    for rank, port in enumerate(ports):
+        java = ["java", *options, f"-Djgroups.port={port}", "-cp", classes]
+        commands.append([*java, "JGroupsMember", stack, str(rank), str(members), *load])
+    # The first must be the coordinator before the others ask for one, or there are several groups that merge later.
+    return _rate(run_commands(commands, pause_s=2.0, quiet=True))
+
+
+def nats(members: int, *, payload: int, seconds: float) -> dict[str, float]:
+    """The same of NATS core with nats-py; the server's processor time counts too."""
+    (port,) = free_ports(1)
+    path = os.environ["PATH"] + os.pathsep + "/usr/sbin"
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(
+            ["nats-server", "-a", "127.0.0.1", "-p", str(port)], env={**os.environ, "PATH": path}, stderr=log
+        )
+        try:
+            time.sleep(1.0)
+            commands = []
+            for rank in range(members):
+                task = {**_load(payload, seconds), "rank": rank, "server": f"nats://127.0.0.1:{port}"}
+                commands.append([str(PEERS / "bin" / "python"), "bench/live/peers/nats_member.py", json.dumps(task)])
+            found = _rate(run_commands(commands))
+            busy_s = _processor_seconds(server.pid)
+        finally:
+            server.terminate()
+            server.wait()
+    if found["rate"]:
+        found["cpu_us"] += 1e6 * busy_s / (found["rate"] * members * (seconds + WARM_S))
+    return found
+
+
+def latency(members: int, *, hurry: bool, messages: int) -> dict[str, float]:
+    """Milliseconds from a send to the last delivery, and to `stable()`."""
+    seconds = messages * (0.06 if hurry else 0.2) + 2
+    task = {"what": "latency", "messages": messages, "pause_s": 0.02, "hurry": hurry, "seconds": seconds}
+    reports = run_members(members, task)
+    last: dict[int, float] = {}
+    for report in reports:
+        for sequence, age in report["ages"]:
+            last[sequence] = max(age, last.get(sequence, 0.0))
+    ages = sorted(last.values())
+    stable = sorted(reports[0]["stable"])
+    return {
+        "delivery_p50_ms": 1e3 * ages[len(ages) // 2],
+        "delivery_p99_ms": 1e3 * ages[int(0.99 * len(ages))],
+        "stable_p50_ms": 1e3 * stable[len(stable) // 2],
+        "stable_p99_ms": 1e3 * stable[int(0.99 * len(stable))],
+    }
+
+
+def _load(payload: int, seconds: float) -> dict[str, Any]:
+    return {"senders": SENDERS, "payload": payload, "warm_s": WARM_S, "seconds": seconds}
+
+
+def _rate(reports: list[dict[str, Any]]) -> dict[str, float]:
+    return {
+        "rate": min(report["rate"] for report in reports),
+        "cpu_us": statistics.mean(report["cpu_us"] for report in reports),
+    }
+
+
+def _processor_seconds(process: int) -> float:
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,113 @@
+"""Strangers at the door of a running group: connections that are no member's, many at a time.
+
+Each attack knows only addresses (and, for a replay, what an eavesdropper saw) and gives how often it was let in: it
+counts WELCOME frames. `python -m tests.live.attacks NAME ADDRESS … [-- FILE]` runs one in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cubecast.wire import frame, greeting
+from cubecast.wire.greeting import Greeting
+
+KNOCKS = 40  # for each member
+
+
+def stranger_hello(rank: int, towards: int, group: str = "test") -> bytes:
+    """A well-formed greeting of somebody who knows neither the terms nor an incarnation."""
+    said = Greeting(
+        group=group, rank=rank, towards=towards, incarnation=77, knows=0, received=0, terms=b"0123456789abcdef"
+    )
+    return frame.encode_frame(frame.HELLO, 0, greeting.encode(said))
+
+
+async def knock(address: str, octets: bytes, *, wait_s: float = 8, context: ssl.SSLContext | None = None) -> int:
+    """Say something and read what comes; 1 if it was welcomed."""
+    host, port = address.rsplit(":", 1)
+    answer = b""
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(wait_s):
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+            writer.write(octets)
+            while piece := await reader.read(4096):
+                answer += piece
+            writer.close()
+    return int(frame.WELCOME in [one.kind for one in frame.FrameReader(1 << 20).feed(answer)])
+
+
+async def garbage(addresses: list[str]) -> int:
+    """Random bytes, damaged greetings, other protocols."""
+    chance = random.Random(5)
+    welcomed = 0
+    for _ in range(KNOCKS):
+        hello = bytearray(stranger_hello(1, 0))
+        hello[chance.randrange(len(hello))] ^= 1 << chance.randrange(8)
+        for octets in (chance.randbytes(chance.randrange(1, 4096)), bytes(hello), b"GET / HTTP/1.1\r\n\r\n"):
+            welcomed += sum(await asyncio.gather(*(knock(address, octets, wait_s=2) for address in addresses)))
+    return welcomed
+
+
+async def half_open(addresses: list[str]) -> int:
+    """Connections that never say a word."""
+    return sum(await asyncio.gather(*(knock(address, b"") for address in addresses for _ in range(KNOCKS))))
+
+
+async def slow_loris(addresses: list[str]) -> int:
+    """Greetings that come byte by byte, for ever."""
+
+    async def drip(address: str) -> int:
+        host, port = address.rsplit(":", 1)
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(10):
+                _, writer = await asyncio.open_connection(host, int(port))
+                for octet in stranger_hello(1, 0):
+                    writer.write(bytes([octet]))
+                    await writer.drain()
+                    await asyncio.sleep(0.3)
+        return 0
+
+    return sum(await asyncio.gather(*(drip(address) for address in addresses for _ in range(KNOCKS))))
+
+
+async def liars(addresses: list[str]) -> int:
+    """Greetings in the name of every member."""
+    pairs = [(rank, towards) for rank in range(len(addresses)) for towards in range(len(addresses))]
+    return sum(
+        await asyncio.gather(*(knock(addresses[towards], stranger_hello(rank, towards)) for rank, towards in pairs))
+    )
+
+
+async def replay(addresses: list[str], heard: bytes) -> int:
+    """The very bytes that another member sent on its connection, once more, to each member."""
+    return sum(await asyncio.gather(*(knock(address, heard) for address in addresses for _ in range(5))))
+
+
+ATTACKS: dict[str, Callable[..., Coroutine[Any, Any, int]]] = {
+    "garbage": garbage,
+    "half_open": half_open,
+    "slow_loris": slow_loris,
+    "liars": liars,
+    "replay": replay,
+}
+
+
+def main() -> None:
+    """Run the attack named by the first argument."""
+    name, *addresses = sys.argv[1:]
+    heard: list[bytes] = []
+    if "--" in addresses:
+        heard = [Path(addresses[-1]).read_bytes()]
+        addresses = addresses[: addresses.index("--")]
+    print(asyncio.run(ATTACKS[name](addresses, *heard)))
+
+
+if __name__ == "__main__":
+    main()
