@@ -68,7 +68,12 @@ def test_crashed_neighbours_are_neighbours_of_member_0_drawn_by_the_seed() -> No
 
 def _runs(sizes: list[int]) -> list[Run]:
     return [
-        Run(study="x", experiment="simulate", settings={**SETTINGS, "members": size, "seed": seed}, point={})
+        Run(
+            study="x",
+            experiment="simulate",
+            settings={**SETTINGS, "members": size, "rounds": 20, "seed": seed},
+            point={},
+        )
         for size in sizes
         for seed in range(30)
     ]

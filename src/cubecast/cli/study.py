@@ -14,7 +14,6 @@ from cubecast.cli.output import JsonOption, new_table, print_json, print_table
 from cubecast.errors import PlanError
 
 if TYPE_CHECKING:
-    from cubecast.lab.plan import Plan
     from cubecast.lab.study import Outcome
 
 app = typer.Typer(no_args_is_help=True, help="Run studies: the figures of the papers, or your own plans, on Spark.")
@@ -155,8 +154,7 @@ def _study(
     from cubecast.lab.store import Store
     from cubecast.lab.study import choose_plans, run_studies
 
-    chosen = choose_plans(_folder(plans), names or [])
-    _tell_missing(plans, names)
+    chosen = choose_plans(_folder(plans), names or [], say=_say)
     with _bar() as progress:
         outcome = run_studies(chosen, _size(full), Store(out), master=master, progress=progress, say=_say, **how)
     _tell(outcome)
@@ -166,14 +164,6 @@ def _study(
         print(f"report: {write_report(outcome, Store(out))}")
     elif report:
         raise PlanError(f"{out}: nothing of these studies is done yet; run them first (cubecast study run)")
-
-
-def _tell_missing(plans: Path | None, names: list[str] | None) -> None:
-    from cubecast.lab.load_plan import load_plans
-
-    absent: list[Plan] = [plan for plan in load_plans(_folder(plans)) if plan.missing and not names]
-    for plan in absent:
-        _say(f"study {plan.id} left out: no protocol {', '.join(plan.missing)} here")
 
 
 def _tell(outcome: Outcome) -> None:

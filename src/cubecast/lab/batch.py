@@ -32,7 +32,7 @@ def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def run_row(row: dict[str, Any]) -> dict[str, Any]:
     """Do one run; whatever goes wrong in it becomes part of its row."""
     settings = json.loads(row["settings"])
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     metrics: dict[str, float] = {}
     error = None
     try:
@@ -53,6 +53,7 @@ def run_row(row: dict[str, Any]) -> dict[str, Any]:
         "error": error[:ERROR_CHARACTERS] if error else None,
         "metrics": list(metrics.items()),
         "wall_seconds": time.perf_counter() - began,
+        "cpu_seconds": time.process_time() - cpu_began,
         "host": platform.node(),
         "finished_unix_s": time.time(),
     }

@@ -4,8 +4,10 @@ An experiment takes plain settings (numbers and text, as they stand in a plan) a
 the same settings give the same metrics, on any machine. A new experiment is one function and one entry in
 `_EXPERIMENTS`.
 
-Besides the fields of `Scenario` a simulation knows one derived setting: `crashed_neighbours = k` crashes k hypercube
-neighbours of member 0, drawn by the seed, at time 0 (cube §4.2.5).
+Besides the fields of `Scenario` a simulation knows settings of a study. `crashed_neighbours = k` crashes k hypercube
+neighbours of member 0, drawn by the seed, at time 0 (cube §4.2.5). With `bad_samples = true` a run that is not over by
+`until_ms` is no failure but a bad sample, left out of the statistics and counted by the metric `ended` (guo §5.3.1).
+Words in braces in `network` stand for parameters of the plan: "random:degree={degree}" with degrees swept.
 """
 
 from __future__ import annotations
@@ -13,17 +15,20 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, get_type_hints
 
 import numpy as np
 
 from cubecast.core.overlays import hypercube
 from cubecast.core.registry import protocol_named
-from cubecast.errors import LocalProtocolError, PlanError
-from cubecast.models.gossip_chain import GossipChain
-from cubecast.models.trigger import TriggerCase, trigger
+from cubecast.errors import LocalProtocolError, PlanError, SimulationError
+from cubecast.lab import formulas
+from cubecast.lab.formulas import Metrics, Settings, only_known
+from cubecast.models.complexity import Group, round_cost
+from cubecast.models.step_search import SearchPlan
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim.faults import Fault, parse_fault
@@ -31,9 +36,7 @@ from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
 from cubecast.sim.trees import GrownTree, grow_tree
-
-Settings = Mapping[str, Any]
-Metrics = dict[str, float]
+from cubecast.sim.tune import tune
 
 NOT_METRICS = {
     "protocol",
@@ -47,6 +50,7 @@ NOT_METRICS = {
     "packet_hops_per_second",
 }
 """Fields of a result that repeat the scenario, or that differ from one machine to another."""
+_FIELDS = {field.name for field in fields(Scenario)}
 _FAULTS = {"crashes": "crash", "suspicions": "suspicion", "partitions": "partition", "joins": "join", "leaves": "leave"}
 _NETWORKS_KEPT = 4
 
@@ -85,12 +89,12 @@ def at_fault(message: str, settings: Settings) -> str | None:
 
 def scenario_of(settings: Settings) -> Scenario:
     """The scenario that the settings of a simulation spell."""
-    values = dict(settings)
+    values = _with_network(dict(settings))
     crashed = values.pop("crashed_neighbours", 0)
-    known = {field.name for field in fields(Scenario)}
+    _check_flag("bad_samples", values.pop("bad_samples", False))
     for name in values:
-        if name not in known:
-            raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(sorted(known))}")
+        if name not in _FIELDS:
+            raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(sorted(_FIELDS))}")
     _check_types(values)
     for name, what in _FAULTS.items():
         if name in values:
@@ -103,19 +107,41 @@ def scenario_of(settings: Settings) -> Scenario:
     return Scenario(**values)
 
 
+def _with_network(values: dict[str, Any]) -> dict[str, Any]:
+    """Put the values of parameters into the braces of the network; what stands there is no setting of its own."""
+    network = values.get("network")
+    if not isinstance(network, str) or "{" not in network:
+        return values
+    names = re.findall(r"\{(\w+)\}", network)
+    for name in names:
+        if name not in values:
+            raise LocalProtocolError(f"network = {network!r}: there is no parameter {name!r} to put into it")
+    spelled = re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), network)
+    return {name: value for name, value in values.items() if name not in names} | {"network": spelled}
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise LocalProtocolError(f"{name} = {value!r}: write true or false")
+
+
 def _check_types(values: Settings) -> None:
     """Hold each value to the type of its field; whole numbers are numbers too."""
-    hints = get_type_hints(Scenario)
     for name, value in values.items():
         if name in _FAULTS:
             continue
-        allowed = getattr(hints[name], "__args__", (hints[name],))
-        kinds = {type(one) if isinstance(one, str) else one for one in _flat(allowed)}
-        if float in kinds:
-            kinds.add(int)
+        kinds = _kinds(name)
         if type(value) not in kinds:
             spoken = " or ".join(sorted(kind.__name__ for kind in kinds if kind is not type(None)))
             raise LocalProtocolError(f"{name} = {value!r}: write {spoken}")
+
+
+@cache
+def _kinds(name: str) -> frozenset[Any]:
+    """The types that a field of a scenario takes."""
+    hint = get_type_hints(Scenario)[name]
+    kinds = {type(one) if isinstance(one, str) else one for one in _flat(getattr(hint, "__args__", (hint,)))}
+    return frozenset(kinds | {int} if float in kinds else kinds)
 
 
 def _flat(kinds: tuple[Any, ...]) -> list[Any]:
@@ -156,82 +182,132 @@ def _network(scenario: Scenario) -> Network:
 
 def _simulate(settings: Settings) -> Metrics:
     scenario = scenario_of(settings)
-    result = run_scenario(scenario, _network(scenario))
+    try:
+        result = run_scenario(scenario, _network(scenario))
+    except SimulationError as error:
+        if settings.get("bad_samples") and TIME_IS_OVER in str(error):
+            return {"ended": 0.0}
+        raise
     values = {name: getattr(result, name) for name in _RESULT_METRICS}
-    return {name: float(value) for name, value in values.items() if value is not None}
+    return {"ended": 1.0} | {name: float(value) for name, value in values.items() if value is not None}
 
 
+TIME_IS_OVER = "ms of simulated time are over"
 _RESULT_METRICS = tuple(field.name for field in fields(Result) if field.name not in NOT_METRICS)
 
 
 def _simulation_cost(settings: Settings) -> float:
-    """Routes cost n² and more, packet-hops 0.25 µs each; a multicast to n members crosses about n·log n links."""
+    """Routes cost n² and more, packet-hops 0.2 µs each; a multicast to n members crosses about n·log n links."""
     scenario = scenario_of(settings)
     n, rounds = scenario.members, scenario.rounds
     hops = n * math.log2(n + 1)
-    sends = {"full_dist": n, "cube_full_dist": math.log2(n) ** 2, "gossip": 4 * math.log2(n), "train": 2}
-    control = rounds * sends.get(protocol_named(scenario.protocol).name, 3) * hops
-    data = scenario.messages * scenario.sender_count * hops
-    return 0.02 + 1.5e-7 * n * n + 1e-6 * (control + data)
+    sends = {"full_dist": n, "cube_full_dist": math.log2(n) ** 2, "gossip": 12 * scenario.subset, "overlay": 2}
+    name = protocol_named(scenario.protocol).name
+    control = 0 if scenario.carries_data else rounds * sends.get(name, 3) * hops
+    data = scenario.messages * scenario.sender_count * hops * sends.get(name, 1)
+    return 0.006 + 3e-8 * n * n + 2e-7 * (control + data)
 
 
-_TREE_SETTINGS = ("protocol", "members", "degree", "loss", "crash", "hubs", "packets", "heartbeats")
+ROUND_METRICS = ("steps", "messages", "sent_bytes", "measured_messages", "measured_bytes")
+
+
+def _check_round_cost(settings: Settings, seen: set[str]) -> None:
+    _check_simulation(settings, seen)
+    _formula(scenario_of(settings))
+
+
+def _formula(scenario: Scenario) -> Metrics:
+    group = Group(members=scenario.members, senders=scenario.sender_count, degree=scenario.degree)
+    cost = round_cost(protocol_named(scenario.protocol).name, group)
+    return {"steps": float(cost.steps), "messages": float(cost.copies), "sent_bytes": float(cost.copied_bytes)}
+
+
+def _round_cost(settings: Settings) -> Metrics:
+    """One round by formula (cube Fig 7; exact, or an upper bound) and as the simulator counts it."""
+    found = _simulate(settings)
+    return _formula(scenario_of(settings)) | {
+        "measured_messages": found["messages"],
+        "measured_bytes": found["bytes"],
+    }
+
+
+SEARCH_SEEDS = 5
+SEARCH_METRICS = ("best_s", "best_tpr_s", "low_s", "high_s", "window_s", "golden_iterations", "window_iterations")
+_SEARCH_SETTINGS = ("seeds", "longest_s", "resolution_s", "stride_s", "tolerance")
+
+
+def check_search(settings: Settings, seen: set[str]) -> None:
+    """Can this search be done?"""
+    scenario, _ = _search(settings)
+    if not scenario.gossips:
+        raise LocalProtocolError(f"protocol = {scenario.protocol!r} has no step interval: choose gossip or s_gossip")
+    _check_simulation({name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}, seen)
+
+
+def _search(settings: Settings) -> tuple[Scenario, SearchPlan]:
+    """The paper's own example searches from 0 to 20 s, to 2 s, in strides of 1 s, within a tenth (guo §5.3.2)."""
+    told = {name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}
+    seeds = settings.get("seeds", SEARCH_SEEDS)
+    plan = SearchPlan(
+        shortest_s=0.0,
+        longest_s=settings.get("longest_s", 20.0),
+        resolution_s=settings.get("resolution_s", 2.0),
+        stride_s=settings.get("stride_s", 1.0),
+        tolerance=settings.get("tolerance", 0.1),
+        repeats=seeds,
+        repeats_max=seeds,
+    )
+    # Each search averages over seeds of its own.
+    return scenario_of(told | {"seed": told["seed"] * seeds}), plan
+
+
+def step_search(settings: Settings) -> Metrics:
+    """The window of good step intervals that the adaptive algorithm finds (guo Figs 5.8 and 5.9)."""
+    found = tune(*_search(settings)).window
+    return {
+        "best_s": found.best_s,
+        "best_tpr_s": found.best_value,
+        "low_s": found.low_s,
+        "high_s": found.high_s,
+        "window_s": found.high_s - found.low_s,
+        "golden_iterations": float(found.golden_iterations),
+        "window_iterations": float(found.window_iterations),
+    }
+
+
+_TREE_SETTINGS = ("protocol", "members", "degree", "loss", "crash", "hubs", "sampled", "packets", "heartbeats")
+_TREE_WORDS = ("degree", "hubs", "loss", "crash", "sampled")
 _TREE_METRICS = tuple(field.name for field in fields(GrownTree) if field.name != "parents")
 
 
 def _tree_network(settings: Settings) -> str:
-    words = [f"{name}={settings[name]}" for name in ("degree", "hubs", "loss", "crash") if name in settings]
+    words = [f"{name}={settings[name]}" for name in _TREE_WORDS if name in settings]
     return f"regular:{','.join(words)}"
 
 
 def _check_tree(settings: Settings, seen: set[str]) -> None:
-    _known(settings, _TREE_SETTINGS)
-    spec = _tree_network(settings)
-    if spec not in seen:
-        build_network(spec, members=settings.get("members", 100), seed=0)
-    seen.add(spec)
+    only_known(settings, _TREE_SETTINGS)
+    # One network for each value of each word: their combinations are possible when they are.
+    words = {f"{name}={settings[name]}" for name in (*_TREE_WORDS, "members") if name in settings}
+    if not words <= seen:
+        build_network(_tree_network(settings), members=settings.get("members", 100), seed=0)
+    seen |= words
 
 
 def _grow_tree(settings: Settings) -> Metrics:
     """The tree that Plumtree or RASM leaves behind, and what growing it took (rasm §4)."""
     told = {name: settings[name] for name in ("members", "packets", "heartbeats") if name in settings}
-    tree = grow_tree(settings["protocol"], _tree_network(settings), seed=settings["seed"], **told)
-    return {name: float(getattr(tree, name)) for name in _TREE_METRICS}
+    try:
+        tree = grow_tree(settings["protocol"], _tree_network(settings), seed=settings["seed"], **told)
+    except LocalProtocolError as error:
+        if NO_TREE not in str(error):
+            raise
+        # Two members that name each other as provider reach nobody from the source: R(T) = 0.
+        return {"attached": 0.0, "reliability": 0.0, "reliability_with_quota": 0.0, "expected_share": 0.0}
+    return {"attached": 1.0} | {name: float(getattr(tree, name)) for name in _TREE_METRICS}
 
 
-def _check_chain(settings: Settings, _: set[str]) -> None:
-    _known(settings, ("members", "subset", "arrival", "p_incomplete"))
-    GossipChain(members=settings["members"], subset=settings.get("subset", 1), arrival=settings.get("arrival", 1.0))
-
-
-def _gossip_chain(settings: Settings) -> Metrics:
-    """Micro-steps and steps until every member's information is everywhere (guo §4.2.5)."""
-    chain = GossipChain(
-        members=settings["members"], subset=settings.get("subset", 1), arrival=settings.get("arrival", 1.0)
-    )
-    micro_steps = chain.micro_steps_for(settings["p_incomplete"])
-    return {"micro_steps": float(micro_steps), "steps": micro_steps / settings["members"]}
-
-
-def _trigger_case(settings: Settings) -> TriggerCase:
-    _known(settings, ("buffer_messages", "rate_per_s", "round_s", "stable_fraction"))
-    return TriggerCase(**{name: value for name, value in settings.items() if name != "seed"})
-
-
-def _check_trigger(settings: Settings, _: set[str]) -> None:
-    _trigger_case(settings)
-
-
-def _trigger(settings: Settings) -> Metrics:
-    """The level at which a round must start (guo ch. 6); a case without one has no metric."""
-    answer = trigger(_trigger_case(settings))
-    return {} if answer.level is None else {"level_messages": float(answer.level)}
-
-
-def _known(settings: Settings, names: tuple[str, ...]) -> None:
-    for name in settings:
-        if name not in names and name != "seed":
-            raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(names)}")
+NO_TREE = "its parents form a circle"
 
 
 _EXPERIMENTS = {
@@ -239,30 +315,51 @@ _EXPERIMENTS = {
     for one in (
         Experiment(
             name="simulate",
-            metrics=_RESULT_METRICS,
+            metrics=("ended", *_RESULT_METRICS),
             check=_check_simulation,
             run=_simulate,
             cost=_simulation_cost,
         ),
         Experiment(
             name="grow_tree",
-            metrics=_TREE_METRICS,
+            metrics=("attached", *_TREE_METRICS),
             check=_check_tree,
             run=_grow_tree,
-            cost=lambda settings: 0.02 + 1e-3 * settings.get("degree", 4),
+            cost=lambda settings: 0.015 + 1e-3 * settings.get("degree", 4),
+        ),
+        Experiment(
+            name="step_search",
+            metrics=SEARCH_METRICS,
+            check=check_search,
+            run=step_search,
+            cost=lambda settings: 0.1 * settings.get("seeds", SEARCH_SEEDS),
+        ),
+        Experiment(
+            name="round_cost",
+            metrics=ROUND_METRICS,
+            check=_check_round_cost,
+            run=_round_cost,
+            cost=_simulation_cost,
+        ),
+        Experiment(
+            name="causal_cost",
+            metrics=formulas.CAUSAL_METRICS,
+            check=formulas.check_causal,
+            run=formulas.causal_cost,
+            cost=lambda _: 0.01,
         ),
         Experiment(
             name="gossip_chain",
-            metrics=("micro_steps", "steps"),
-            check=_check_chain,
-            run=_gossip_chain,
+            metrics=formulas.CHAIN_METRICS,
+            check=formulas.check_chain,
+            run=formulas.gossip_chain,
             cost=lambda settings: 0.01 + 2e-8 * settings["members"] ** 2 * math.log(settings["members"]),
         ),
         Experiment(
             name="trigger",
-            metrics=("level_messages",),
-            check=_check_trigger,
-            run=_trigger,
+            metrics=formulas.TRIGGER_METRICS,
+            check=formulas.check_trigger,
+            run=formulas.trigger_level,
             cost=lambda _: 0.001,
         ),
     )

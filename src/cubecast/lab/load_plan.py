@@ -24,18 +24,20 @@ _TOP: dict[str, type | tuple[type, ...]] = {
 _SIZE: dict[str, type | tuple[type, ...]] = {"repeats": int, "fixed": dict, "sweep": dict, "zip": list}
 _FIGURE: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "title", "x", "series", "panel", "kind", "rows", "statistic", "note"), str),
+    **dict.fromkeys(("first", "second"), str),
     **dict.fromkeys(("x_scale", "y_scale"), str),
     "y": (str, list),
     "only": dict,
 }
 _CLAIM: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("id", "text", "source", "each"), str),
+    **dict.fromkeys(("id", "text", "source", "each", "reading"), str),
     "figures": list,
     "test": list,
 }
 _TEST: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("kind", "metric", "metric_bottom", "x", "shape"), str),
-    **dict.fromkeys(("top", "bottom", "where"), dict),
+    **dict.fromkeys(("top", "bottom", "where", "at", "versus"), dict),
+    "along": list,
     "above": (int, float),
     "below": (int, float),
     "between": list,
@@ -43,11 +45,11 @@ _TEST: dict[str, type | tuple[type, ...]] = {
 _CHOICES = {
     "paper": PAPERS,
     "experiment": EXPERIMENTS,
-    "figure.kind": ("lines", "winner"),
-    "statistic": ("mean", "spread"),
+    "figure.kind": ("lines", "winner", "order"),
+    "statistic": ("mean", "spread", "variation"),
     "x_scale": ("linear", "log"),
     "y_scale": ("linear", "log"),
-    "test.kind": ("value", "ratio", "difference", "growth", "spread"),
+    "test.kind": ("value", "ratio", "difference", "growth", "spread", "variation"),
     "shape": ("n", "n^2", "n log n", "n log^2 n", "log n"),
 }
 REPEATS_MAX = 10_000
@@ -186,8 +188,13 @@ class _Reader:
         self.check_keys(table, _FIGURE, "figure", place)
         self.need(table, ("id", "title", "x", "y"), "figure", place)
         metrics = [table["y"]] if isinstance(table["y"], str) else self.strings(table["y"], "figure", place, "y")
-        if table.get("kind") == "winner" and "rows" not in table:
-            raise self.fail("a winner figure needs 'rows': name the parameter on the other axis", "figure", place)
+        kind = table.get("kind", "lines")
+        if kind != "lines" and "rows" not in table:
+            raise self.fail(
+                f"figure of kind {kind!r} needs 'rows': name the parameter on the other axis", "figure", place
+            )
+        if kind == "order":
+            self.need(table, ("first", "second"), "figure", place)
         series = {} if "series" in table else {"series": self.series}
         return Figure(**(table | series | {"y": tuple(metrics)}))
 
@@ -199,6 +206,7 @@ class _Reader:
             text=table["text"],
             source=table["source"],
             each=table.get("each"),
+            reading=table.get("reading", ""),
             figures=tuple(self.strings(table.get("figures", []), "claim", place, "figures")),
             tests=tuple(self.test(test, "claim", place, "test", at) for at, test in enumerate(table["test"])),
         )
@@ -213,8 +221,10 @@ class _Reader:
             low, high = table["between"]
         if low is None and high is None:
             raise self.fail("a test needs a bound: add above, below or between", *path)
-        known = {one.name for one in fields(Test)}
-        return Test(**{key: value for key, value in table.items() if key in known}, low=low, high=high)
+        along = tuple(self.strings(table.get("along", []), *path, "along"))
+        known = {one.name for one in fields(Test)} - {"along"}
+        told = {key: value for key, value in table.items() if key in known}
+        return Test(**told, along=along, low=low, high=high)
 
     def check_names(self, plan: Plan) -> None:
         """Figures and claims may speak only of columns that the plan varies."""
@@ -242,8 +252,9 @@ class _Reader:
         yield from ((figure.only, ("figure", place, "only")) for place, figure in enumerate(plan.figures))
         for place, claim in enumerate(plan.claims):
             for at, test in enumerate(claim.tests):
-                for role in ("top", "bottom", "where"):
+                for role in ("top", "bottom", "where", "at", "versus"):
                     yield getattr(test, role), ("claim", place, "test", at, role)
+                yield dict.fromkeys(test.along), ("claim", place, "test", at, "along")
 
     def check_runs(self, plan: Plan) -> None:
         """Construct every run of both sizes, so that nothing impossible is found out when it runs."""

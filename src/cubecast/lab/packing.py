@@ -13,13 +13,15 @@ from cubecast.lab.experiments import experiment_named
 from cubecast.lab.runs import Run, canonical
 
 TASK_SECONDS_MIN = 0.5
+TASK_SECONDS_MAX = 5.0
 TASKS_PER_CORE = 24
 
 
 def pack(runs: list[Run], cores: int) -> list[list[Run]]:
     """Split the runs into tasks, the longest first."""
     costs = {run.id: experiment_named(run.experiment).cost(run.settings) for run in runs}
-    target = max(sum(costs.values()) / (max(cores, 1) * TASKS_PER_CORE), TASK_SECONDS_MIN)
+    target = sum(costs.values()) / (max(cores, 1) * TASKS_PER_CORE)
+    target = min(max(target, TASK_SECONDS_MIN), TASK_SECONDS_MAX)
     tasks: list[list[Run]] = [[run] for run in runs if costs[run.id] >= target]
     light = sorted((run for run in runs if costs[run.id] < target), key=lambda run: (_network_of(run), run.id))
     filled = target

@@ -23,7 +23,9 @@ from typing import Any, Literal
 
 SIZES = ("quick", "full")
 PAPERS = ("cube", "guo", "causal", "rasm", "own")
-EXPERIMENTS = ("simulate", "grow_tree", "gossip_chain", "trigger")
+FORMULAS = ("gossip_chain", "trigger", "causal_cost")
+"""Experiments without chance: their values are exact, and a seed changes nothing."""
+EXPERIMENTS = ("simulate", "grow_tree", "step_search", "round_cost", *FORMULAS)
 
 Value = str | int | float | bool
 Selection = dict[str, Any]
@@ -50,11 +52,14 @@ class Figure:
     y: tuple[str, ...]
     series: str = "protocol"
     panel: str | None = None
-    kind: Literal["lines", "winner"] = "lines"
-    """`winner`: a phase diagram over `x` and `rows`, coloured by the series with the smallest `y`."""
+    kind: Literal["lines", "winner", "order"] = "lines"
+    """`winner`: a phase diagram over `x` and `rows`, coloured by the series with the smallest `y`. `order`: coloured by
+    whether `y` of the series `first` is below that of `second`."""
     rows: str | None = None
-    statistic: Literal["mean", "spread"] = "mean"
-    """`spread`: worst minus best over the seeds."""
+    first: str | None = None
+    second: str | None = None
+    statistic: Literal["mean", "spread", "variation"] = "mean"
+    """`spread`: worst minus best over the seeds. `variation`: standard deviation over mean."""
     x_scale: Literal["linear", "log"] = "linear"
     y_scale: Literal["linear", "log"] = "linear"
     only: Selection = field(default_factory=dict)
@@ -67,12 +72,17 @@ class Test:
 
     __test__ = False  # not a test of ours, whatever pytest thinks of the name
 
-    kind: Literal["value", "ratio", "difference", "growth", "spread"]
+    kind: Literal["value", "ratio", "difference", "growth", "spread", "variation"]
     metric: str
     metric_bottom: str | None = None
     top: Selection = field(default_factory=dict)
     bottom: Selection = field(default_factory=dict)
     where: Selection = field(default_factory=dict)
+    at: Selection = field(default_factory=dict)
+    versus: Selection = field(default_factory=dict)
+    """With both, a ratio is that at `at` over that at `versus`, and a difference likewise: how a gap changes."""
+    along: tuple[str, ...] = ()
+    """Parameters that change together with those compared, such as a step interval chosen for each group size."""
     x: str = "members"
     shape: Literal["n", "n^2", "n log n", "n log^2 n", "log n"] = "n"
     low: float | None = None
@@ -90,6 +100,8 @@ class Claim:
     tests: tuple[Test, ...]
     each: str | None = None
     """A parameter: the claim is judged for each of its values apart."""
+    reading: str = ""
+    """How a word of the sentence that is no number ("almost flat", "much faster") is read as one, and why so."""
 
 
 @dataclass(frozen=True, kw_only=True)

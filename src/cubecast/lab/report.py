@@ -22,7 +22,8 @@ import vl_convert
 
 from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, RULE, Judgement, judge
 from cubecast.lab.figures import draw
-from cubecast.lab.plan import Plan
+from cubecast.lab.plan import FORMULAS, Claim, Plan
+from cubecast.lab.quantities import told as test_told
 from cubecast.lab.runs import runs_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import Outcome
@@ -76,6 +77,8 @@ def _write_claims(store: Store, judgements: dict[str, list[Judgement]]) -> None:
                 "at": one.at,
                 "verdict": one.verdict,
                 "ours": one.ours,
+                "reading": one.claim.reading,
+                "tests": [test_told(test) for test in one.claim.tests],
             },
             ensure_ascii=False,
         )
@@ -123,7 +126,7 @@ def _chapter(paper: str, outcome: Outcome, judgements: dict[str, list[Judgement]
 
 def _study(plan: Plan, outcome: Outcome, judgements: list[Judgement], specs: dict[str, Any]) -> str:
     repeats = plan.sizes[outcome.size].repeats
-    seeds = "exact, no seed" if plan.experiment not in ("simulate", "grow_tree") else f"seeds 0 … {repeats - 1}"
+    seeds = "exact, no seed" if plan.experiment in FORMULAS else f"seeds 0 … {repeats - 1}"
     runs = len(runs_of(plan, outcome.size))
     told: set[int] = set()
     figures = []
@@ -152,7 +155,7 @@ def _claims(judgements: list[Judgement]) -> str:
     rows = []
     for claim in {id(one.claim): one.claim for one in judgements}.values():
         own = [one for one in judgements if one.claim is claim]
-        text = f"{escape(claim.text)} <small>{escape(claim.source)}</small>"
+        text = f"{escape(claim.text)} <small>{escape(claim.source)}</small>{_tested(claim)}"
         for place, one in enumerate(own):
             head = f'<td rowspan="{len(own)}">{text}</td>' if place == 0 else ""
             where = f"<small>{escape(one.at)}</small><br>" if one.at else ""
@@ -162,6 +165,13 @@ def _claims(judgements: list[Judgement]) -> str:
         '<div class="wide"><table><thead><tr><th>The paper claims</th><th>We measure</th><th>Verdict</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def _tested(claim: Claim) -> str:
+    """How the sentence is read, and the very tests that are applied."""
+    reading = f"<p>{escape(claim.reading)}</p>" if claim.reading else ""
+    tests = "".join(f"<li>{escape(test_told(test))}</li>" for test in claim.tests)
+    return f'<details class="rule"><summary>tested as</summary>{reading}<ul>{tests}</ul></details>'
 
 
 def _failures(outcome: Outcome) -> str:

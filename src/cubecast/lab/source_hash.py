@@ -18,7 +18,8 @@ from cubecast.core.compiled import protocol_sources
 from cubecast.core.registry import protocol_named
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_SHARED = ("core/*.py", "core/broadcast/*.py", "networks/*.py", "sim/*.py", "models/*.py", "lab/experiments.py")
+_EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py")
+_SHARED = ("core/*.py", "core/broadcast/*.py", "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
 _NO_INFLUENCE = {"benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"}
 
 

@@ -1,4 +1,4 @@
-"""Intervals: Student's for a mean, the F distribution's for a ratio of spreads."""
+"""Intervals: Student's for a mean, the F distribution's for a ratio of spreads, chi squared for one spread."""
 
 from __future__ import annotations
 
@@ -59,6 +59,17 @@ def spread_ratio(top: list[npt.NDArray[np.float64]], bottom: list[npt.NDArray[np
     low = ratio / float(stats.f.ppf(1 - tail, freedom[0], freedom[1]))
     high = ratio / float(stats.f.ppf(tail, freedom[0], freedom[1]))
     return Estimate(math.sqrt(ratio), math.sqrt(low), math.sqrt(high), int(sum(freedom)))
+
+
+def variation(values: npt.NDArray[np.float64]) -> Estimate:
+    """Standard deviation over mean; the interval is that of the deviation (chi squared), the mean taken as known."""
+    freedom = len(values) - 1
+    if freedom < 1 or values.mean() <= 0:
+        return Estimate(math.nan, 0.0, math.inf, len(values))
+    share = float(values.std(ddof=1) / values.mean())
+    tail = (1 - CONFIDENCE) / 2
+    low, high = (math.sqrt(freedom / float(stats.chi2.ppf(end, freedom))) for end in (1 - tail, tail))
+    return Estimate(share, share * low, share * high, len(values))
 
 
 def _pooled(groups: list[npt.NDArray[np.float64]]) -> tuple[float, int]:

@@ -89,4 +89,5 @@ def _is_readable(path: Path) -> bool:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except (OSError, pa.ArrowException, ValueError):
         return False
-    return set(RUNS.names) <= set(table.column_names)
+    needed = {field.name for field in RUNS if not field.nullable}
+    return needed <= set(table.column_names)

@@ -44,10 +44,13 @@ def project_plans() -> Path:
     return here if here.is_dir() else Path(__file__).resolve().parents[3] / "plans"
 
 
-def choose_plans(folder: Path, names: list[str]) -> list[Plan]:
-    """The plans of these names, or all that are available."""
+def choose_plans(folder: Path, names: list[str], say: Say = lambda _: None) -> list[Plan]:
+    """The plans of these names, or all that are available; says which of all are not."""
     plans = load_plans(folder)
     if not names:
+        for plan in plans:
+            if plan.missing:
+                say(f"study {plan.id} left out: no protocol {', '.join(plan.missing)} here")
         return [plan for plan in plans if not plan.missing]
     by_name = {plan.id: plan for plan in plans}
     for name in names:

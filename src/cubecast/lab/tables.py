@@ -28,10 +28,18 @@ def figure_rows(plan: Plan, figure: Figure, summary: pa.Table) -> list[Row]:
         if not matches(figure.only, point):
             continue
         statistics = {name: row[name] for name in STATISTICS}
-        value = row["mean"] if figure.statistic == "mean" else row["largest"] - row["smallest"]
-        rows.append({**point, "metric": row["metric"], "value": value, **statistics})
+        rows.append({**point, "metric": row["metric"], "value": _value(figure, row), **statistics})
     names = [figure.panel, figure.rows, figure.series, "metric", figure.x]
     return sorted(rows, key=lambda row: [_sortable(row.get(name)) for name in names if name])
+
+
+def _value(figure: Figure, row: Row) -> float | None:
+    """The statistic that the figure draws; none where it does not exist."""
+    if figure.statistic == "mean":
+        return float(row["mean"])
+    if figure.statistic == "spread":
+        return float(row["largest"] - row["smallest"])
+    return None if row["sd"] is None or not row["mean"] else float(row["sd"] / row["mean"])
 
 
 def _sortable(value: Any) -> list[tuple[int, float, str]]:
@@ -59,4 +67,4 @@ def write_tables(store: Store, plan: Plan, summary: pa.Table) -> dict[str, list[
 
 def file_name(plan: Plan, figure: Figure) -> str:
     """The name of the files of a figure, without what comes after the dot."""
-    return f"{plan.id}-fig-{figure.id.replace('.', '-')}"
+    return f"{plan.id}-fig-{re.sub(r'[^0-9A-Za-z]+', '-', figure.id).strip('-')}"

@@ -1,0 +1,90 @@
+"""Experiments that compute a formula of the models: exact, without a seed.
+
+Each takes the settings of a run and gives metrics by name, as every experiment does (`lab.experiments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cubecast.errors import LocalProtocolError
+from cubecast.models.causal_bytes import (
+    crossover_payload_bytes,
+    overlay_bytes,
+    overlay_copies,
+    paper_crossover_bytes,
+    timestamp_bytes,
+    timestamp_copies,
+)
+from cubecast.models.gossip_chain import GossipChain
+from cubecast.models.trigger import TriggerCase, trigger
+
+Settings = Mapping[str, Any]
+Metrics = dict[str, float]
+
+CHAIN_METRICS = ("micro_steps", "steps")
+TRIGGER_METRICS = ("level_messages",)
+CAUSAL_METRICS = ("copies", "sent_bytes", "crossover_bytes", "paper_crossover_bytes")
+_CAUSAL = {"timestamp": (timestamp_copies, timestamp_bytes), "overlay": (overlay_copies, overlay_bytes)}
+
+
+def only_known(settings: Settings, names: tuple[str, ...]) -> None:
+    """Refuse a setting that the experiment does not have."""
+    for name in settings:
+        if name not in names and name != "seed":
+            raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(names)}")
+
+
+def check_chain(settings: Settings, _: set[str]) -> None:
+    """Can this chain be computed?"""
+    only_known(settings, ("members", "subset", "arrival", "p_incomplete"))
+    _chain(settings)
+
+
+def gossip_chain(settings: Settings) -> Metrics:
+    """Micro-steps and steps until every member's information is everywhere (guo §4.2.5)."""
+    micro_steps = _chain(settings).micro_steps_for(settings["p_incomplete"])
+    return {"micro_steps": float(micro_steps), "steps": micro_steps / settings["members"]}
+
+
+def _chain(settings: Settings) -> GossipChain:
+    return GossipChain(
+        members=settings["members"], subset=settings.get("subset", 1), arrival=settings.get("arrival", 1.0)
+    )
+
+
+def check_trigger(settings: Settings, _: set[str]) -> None:
+    """Is this a case for the trigger?"""
+    _trigger_case(settings)
+
+
+def trigger_level(settings: Settings) -> Metrics:
+    """The level at which a round must start (guo ch. 6); a case without one has no metric."""
+    answer = trigger(_trigger_case(settings))
+    return {} if answer.level is None else {"level_messages": float(answer.level)}
+
+
+def _trigger_case(settings: Settings) -> TriggerCase:
+    only_known(settings, ("buffer_messages", "rate_per_s", "round_s", "stable_fraction"))
+    return TriggerCase(**{name: value for name, value in settings.items() if name != "seed"})
+
+
+def check_causal(settings: Settings, _: set[str]) -> None:
+    """Can the cost of this broadcast be computed?"""
+    only_known(settings, ("protocol", "members", "payload_bytes"))
+    causal_cost(settings)
+
+
+def causal_cost(settings: Settings) -> Metrics:
+    """Copies and bytes of one causal broadcast (causal Table 1), and where the two protocols meet."""
+    protocol, members = settings["protocol"], settings["members"]
+    if protocol not in _CAUSAL:
+        raise LocalProtocolError(f"protocol = {protocol!r}: choose one of {', '.join(_CAUSAL)}")
+    copies, sent = _CAUSAL[protocol]
+    return {
+        "copies": float(copies(members)),
+        "sent_bytes": float(sent(members, settings["payload_bytes"])),
+        "crossover_bytes": crossover_payload_bytes(members),
+        "paper_crossover_bytes": paper_crossover_bytes(members),
+    }

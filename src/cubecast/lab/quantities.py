@@ -1,0 +1,222 @@
+"""What the tests of a claim measure: ratios, differences, growth, spread, each with a 95 % interval.
+
+Seeds are paired wherever two sides are compared: the same seed is the same network, so what both share falls out.
+`told` says in words what a test holds to which bound; the report prints it beside the verdict, so that the rule which
+is read is the rule which is applied.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cubecast.lab.plan import Selection, Test
+from cubecast.lab.select import matches
+from cubecast.lab.stats import Estimate, mean_estimate, spread_ratio, variation
+
+Point = dict[str, Any]
+Seeds = dict[int, float]
+Key = tuple[tuple[str, Any], ...]
+Found = list[tuple[Point, Estimate]]
+
+
+class Measured:
+    """The values of one study by metric, point and seed."""
+
+    def __init__(self, values: pa.Table, study: str) -> None:
+        self.points: dict[str, Point] = {}
+        self._values: dict[str, dict[str, Seeds]] = defaultdict(dict)
+        for row in values.to_pylist():
+            if row["study"] != study:
+                continue
+            if row["point"] not in self.points:
+                self.points[row["point"]] = json.loads(row["point"])
+            self._values[row["metric"]].setdefault(row["point"], {})[row["seed"]] = row["value"]
+
+    def of(self, metric: str, selection: Selection) -> list[tuple[Point, Seeds]]:
+        """The points that the selection leaves, with the values of the metric by seed."""
+        found = self._values.get(metric, {})
+        return [(point, found[key]) for key, point in self.points.items() if key in found and matches(selection, point)]
+
+
+def measure(test: Test, measured: Measured, where: Selection, *, exact: bool) -> Found:
+    """The quantity of a test at every point that its selections and `where` leave."""
+    return _QUANTITIES[test.kind](test, measured, {**test.where, **where}, exact)
+
+
+def told(test: Test) -> str:
+    """The test in words: its quantity, where it is asked, and its bound."""
+    parts = [name_of(test), *(f"{word} {_spelled(one)}" for word, one in _selections(test) if one)]
+    return f"{', '.join(parts)}: {_bound(test)}"
+
+
+def name_of(test: Test) -> str:
+    """What is measured, in words."""
+    if test.kind == "growth":
+        return f"exponent of {test.metric} over {test.shape if test.x == 'members' else test.x}"
+    if test.kind == "value":
+        return test.metric
+    if test.kind == "variation":
+        return f"standard deviation / mean of {test.metric}"
+    over = f" to {test.metric_bottom}" if test.metric_bottom else ""
+    change = "change of the " if test.at else ""
+    return (
+        change
+        + {"ratio": "ratio of ", "difference": "difference of ", "spread": "ratio of spreads of "}[test.kind]
+        + f"{test.metric}{over}"
+    )
+
+
+def _selections(test: Test) -> list[tuple[str, Selection]]:
+    return [("of", test.top), ("to", test.bottom), ("from", test.versus), ("to", test.at), ("where", test.where)]
+
+
+def _spelled(selection: Selection) -> str:
+    words = []
+    for name, wanted in selection.items():
+        value = " or ".join(map(str, wanted)) if isinstance(wanted, list) else str(wanted)
+        words.append(f"{name} {value}")
+    return " and ".join(words)
+
+
+def _bound(test: Test) -> str:
+    if test.low is None:
+        return f"at most {test.high:g}"
+    if test.high is None:
+        return f"at least {test.low:g}"
+    return f"exactly {test.low:g}" if test.low == test.high else f"from {test.low:g} to {test.high:g}"
+
+
+def _values(test: Test, measured: Measured, where: Selection, exact: bool) -> Found:
+    found = measured.of(test.metric, where)
+    return [(point, mean_estimate(np.array([*seeds.values()]), exact=exact)) for point, seeds in found]
+
+
+def _variations(test: Test, measured: Measured, where: Selection, _: bool) -> Found:
+    found = measured.of(test.metric, where)
+    return [(point, variation(np.array([*seeds.values()]))) for point, seeds in found if len(seeds) > 1]
+
+
+def _pairs(test: Test, measured: Measured, where: Selection) -> list[tuple[Point, Seeds, Seeds]]:
+    """Top and bottom points that agree in every column that neither side selects."""
+    chosen = {*test.top, *test.bottom, *test.along}
+    bottoms: dict[Key, list[tuple[Point, Seeds]]] = defaultdict(list)
+    for point, seeds in measured.of(test.metric_bottom or test.metric, {**where, **test.bottom}):
+        bottoms[_rest(point, chosen)].append((point, seeds))
+    pairs = []
+    for point, seeds in measured.of(test.metric, {**where, **test.top}):
+        for other, below in bottoms[_rest(point, chosen)]:
+            pairs.append((_both(point, other, chosen), seeds, below))
+    return pairs
+
+
+def _rest(point: Point, chosen: set[str]) -> Key:
+    return tuple(sorted((name, value) for name, value in point.items() if name not in chosen))
+
+
+def _both(top: Point, bottom: Point, chosen: set[str]) -> Point:
+    """The point of a pair, with both values of the columns in which its sides differ."""
+    return {
+        name: f"{value}/{bottom[name]}" if name in chosen and bottom.get(name, value) != value else value
+        for name, value in top.items()
+    }
+
+
+def _gaps(test: Test, measured: Measured, where: Selection) -> list[tuple[Point, Seeds]]:
+    """Top against bottom, seed by seed: a difference, or the logarithm of a ratio."""
+    gaps = []
+    for point, top, bottom in _pairs(test, measured, where):
+        shared = {seed: (top[seed], bottom[seed]) for seed in top if seed in bottom}
+        if test.kind == "ratio":
+            own = {seed: math.log(a / b) for seed, (a, b) in shared.items() if a > 0 and b > 0}
+        else:
+            own = {seed: a - b for seed, (a, b) in shared.items()}
+        if own:
+            gaps.append((point, own))
+    return gaps
+
+
+def _changes(test: Test, measured: Measured, where: Selection) -> list[tuple[Point, Seeds]]:
+    """How the gap at `at` differs from that at `versus`, seed by seed."""
+    chosen = {*test.at, *test.versus, *test.along}
+    before: dict[Key, list[tuple[Point, Seeds]]] = defaultdict(list)
+    for point, gaps in _gaps(test, measured, {**where, **test.versus}):
+        before[_rest(point, chosen)].append((point, gaps))
+    changes = []
+    for point, gaps in _gaps(test, measured, {**where, **test.at}):
+        for other, old in before[_rest(point, chosen)]:
+            own = {seed: gaps[seed] - old[seed] for seed in gaps if seed in old}
+            if own:
+                changes.append((_both(point, other, chosen), own))
+    return changes
+
+
+def _compared(test: Test, measured: Measured, where: Selection, exact: bool) -> Found:
+    gaps = (_changes if test.at else _gaps)(test, measured, where)
+    found = [(point, mean_estimate(np.array([*seeds.values()]), exact=exact)) for point, seeds in gaps]
+    if test.kind == "difference":
+        return found
+    return [(point, Estimate(_exp(one.value), _exp(one.low), _exp(one.high), one.n)) for point, one in found]
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+_SHAPES: dict[str, Callable[[float], float]] = {
+    "n": lambda n: n,
+    "n^2": lambda n: n * n,
+    "n log n": lambda n: n * math.log2(n),
+    "n log^2 n": lambda n: n * math.log2(n) ** 2,
+    "log n": lambda n: math.log2(n),
+}
+
+
+def _growths(test: Test, measured: Measured, where: Selection, exact: bool) -> Found:
+    """Slope of log metric over log shape(x), by least squares, seed by seed."""
+    curves: dict[Key, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for point, seeds in measured.of(test.metric, where):
+        for seed, value in seeds.items():
+            if value > 0:
+                shaped = math.log(_SHAPES[test.shape](float(point[test.x])))
+                curves[_rest(point, {test.x, *test.along})][seed].append((shaped, math.log(value)))
+    found = []
+    for rest, by_seed in curves.items():
+        slopes = [_slope(np.array(curve)) for curve in by_seed.values() if len(curve) > 2]
+        if slopes:
+            found.append((dict(rest), mean_estimate(np.array(slopes), exact=exact)))
+    return found
+
+
+def _slope(curve: npt.NDArray[np.float64]) -> float:
+    """Least squares through the points (x, y)."""
+    x, y = (curve - curve.mean(axis=0)).T
+    return float((x * y).sum() / (x * x).sum())
+
+
+def _spreads(test: Test, measured: Measured, where: Selection, _: bool) -> Found:
+    """Standard deviation over the seeds, pooled over x, of top over bottom."""
+    groups: dict[Key, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+    for point, top, bottom in _pairs(test, measured, where):
+        tops, bottoms = groups[_rest(point, {test.x, *test.along})]
+        tops.append(np.array([*top.values()]))
+        bottoms.append(np.array([*bottom.values()]))
+    return [(dict(rest), spread_ratio(tops, bottoms)) for rest, (tops, bottoms) in groups.items()]
+
+
+Quantity = Callable[[Test, Measured, Selection, bool], Found]
+_QUANTITIES: dict[str, Quantity] = {
+    "value": _values,
+    "variation": _variations,
+    "ratio": _compared,
+    "difference": _compared,
+    "growth": _growths,
+    "spread": _spreads,
+}
