@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from scipy import stats
 
 from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, judge
 from cubecast.lab.plan import Claim, Plan, Size, Test
-from cubecast.lab.stats import mean_estimate, spread_ratio, student_table
+from cubecast.lab.quantities import told
+from cubecast.lab.stats import mean_estimate, spread_ratio, student_table, variation
 
 Model = Callable[[str, int, int], float]
 SIZE = Size(repeats=8, fixed={}, sweep={"members": [64, 128, 256]}, zips=())
@@ -100,6 +102,51 @@ def test_value_and_difference() -> None:
     assert _verdict(gap, lambda p, n, s: n + _noise(s)) == CONFIRMED
 
 
+def test_a_change_of_a_gap_is_paired_too() -> None:
+    change = Test(
+        kind="ratio",
+        metric="rtt",
+        top={"protocol": "a"},
+        bottom={"protocol": "b"},
+        versus={"members": 64},
+        at={"members": 256},
+        low=1.9,
+        high=2.1,
+    )
+    assert _verdict(change, lambda p, n, s: _noise(s) * (2.0 if p == "a" and n == 256 else 1.0)) == CONFIRMED
+    assert _verdict(change, lambda p, n, s: _noise(s) * (2.0 if p == "a" else 1.0)) == REFUTED
+
+
+def test_variation_is_the_deviation_over_the_mean() -> None:
+    test = Test(kind="variation", metric="rtt", high=0.1)
+    assert _verdict(test, lambda p, n, s: 100 + 0.5 * _noise(s)) == CONFIRMED
+    assert _verdict(test, lambda p, n, s: 300.0 if s % 2 else 100.0) == REFUTED
+
+
+def test_parameters_along_x_do_not_split_a_curve() -> None:
+    rows = [
+        {
+            "study": "x",
+            "point": json.dumps({"members": n, "step": n / 10}),
+            "seed": s,
+            "metric": "rtt",
+            "value": 2.0 * n,
+        }
+        for n in (64, 128, 256)
+        for s in range(3)
+    ]
+    values = pa.Table.from_pylist(rows)
+    test = Test(kind="growth", metric="rtt", low=0.9, high=1.1)
+    assert judge(_plan(test), values)[0].ours == "no data"
+    assert judge(_plan(replace(test, along=("step",))), values)[0].verdict == CONFIRMED
+
+
+def test_the_rule_that_is_read_is_the_rule_that_is_applied() -> None:
+    assert told(RATIO) == "ratio of rtt, of protocol a, to protocol b: at least 1"
+    growth = Test(kind="growth", metric="hops", shape="log n", where={"members": ">=100"}, low=0.0, high=1.0)
+    assert told(growth) == "exponent of hops over log n, where members >=100: from 0 to 1"
+
+
 def test_without_data_nothing_is_said() -> None:
     found = judge(_plan(Test(kind="value", metric="absent", low=0.0)), _values(lambda p, n, s: 1.0))
     assert [(one.verdict, one.ours) for one in found] == [(NOT_COMPARABLE, "no data")]
@@ -137,3 +184,9 @@ def test_the_interval_of_a_spread_ratio_covers_the_truth_as_often_as_it_says() -
         estimate = spread_ratio([random.normal(0, 3, 10)], [random.normal(0, 1, 10)])
         hits += estimate.low <= 3 <= estimate.high
     assert 0.91 <= hits / 400 <= 0.99
+
+
+def test_the_interval_of_a_variation_covers_the_truth_as_often_as_it_says() -> None:
+    random = np.random.default_rng(8)
+    estimates = [variation(random.normal(100, 5, 20)) for _ in range(400)]
+    assert 0.91 <= sum(one.low <= 0.05 <= one.high for one in estimates) / 400 <= 0.99

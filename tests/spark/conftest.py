@@ -1,10 +1,15 @@
-"""One Java for the whole test session: Spark keeps it when a session is stopped, and the next one takes it over."""
+"""One Spark for the whole test session: whatever asks for a session inside gets the running one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from cubecast.errors import LocalProtocolError
@@ -48,19 +53,24 @@ above = 1.0
 Study = Callable[..., Outcome]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def java() -> None:
-    """Spark tests need Java; `make test` sees to it."""
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The Spark of the test session, if there is a Java for it; `make test` sees to that."""
     pytest.importorskip("pyspark")
     try:
         require_java()
     except LocalProtocolError as error:
         pytest.skip(str(error))
+    from cubecast.lab.spark.session import session
+
+    with session("local[2]") as running:
+        yield running
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
+def study(tmp_path: Path, spark: Any) -> Study:
     """Run the small study into a folder; says what it was told through `said`."""
+    assert spark is not None
 
     def run(out: Path | str = "out", *, fixed: str = "", said: list[str] | None = None, **how: object) -> Outcome:
         path = tmp_path / "small.toml"
@@ -76,3 +86,57 @@ def study(tmp_path: Path) -> Study:
         )
 
     return run
+
+
+LONG = PLAN.format(fixed="rounds = 1000\ndelta_ms = 0.0").replace("repeats = 4", "repeats = 12")
+"""Long enough to be killed in the middle: rounds that follow each other at once."""
+LONG_RUNS = 2 * 3 * 12
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> list[tuple[str, str]]:
+    """What the long study gives when nothing happens to it."""
+    assert spark is not None
+    folder = tmp_path_factory.mktemp("whole")
+    plans = long_plans(folder)
+    assert finish_study(plans, folder / "out") == LONG_RUNS
+    return committed(folder / "out")
+
+
+def long_plans(folder: Path) -> Path:
+    """A folder with the long study in it."""
+    plans = folder / "plans"
+    plans.mkdir()
+    (plans / "small.toml").write_text(LONG)
+    return plans
+
+
+def start_study(plans: Path, out: Path, master: str) -> subprocess.Popen[bytes]:
+    """A study in a process of its own, and in a process group of its own."""
+    words = ["study", "run", "--plans", str(plans), "--out", str(out), "--master", master, "--no-report"]
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from cubecast.cli import main; main({words!r})"],
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def finish_study(plans: Path, out: Path) -> int:
+    """Do what is left of a study in this process; gives how many runs that was."""
+    return run_studies(
+        [load_plan(path) for path in plans.glob("*.toml")],
+        "quick",
+        Store(out),
+        master="local[2]",
+        progress=lambda _done, _total: None,
+        say=lambda _line: None,
+    ).done_now
+
+
+def committed(out: Path) -> list[tuple[str, str]]:
+    """The results in a folder: the name of each run and all its metrics."""
+    files = Store(out).runs.glob("*.parquet")
+    rows = [row for path in files for row in pq.read_table(path, partitioning=None).to_pylist()]
+    return sorted({(row["run_id"], repr(sorted(row["metrics"]))) for row in rows})

@@ -12,16 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from cubecast.lab.store import Store
-from tests.spark.conftest import PLAN
+from tests.spark.conftest import LONG_RUNS, committed, long_plans, start_study
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SECONDS_MAX = 240
-RUNS = 2 * 3 * 12
 
 
 def _free_port() -> int:
@@ -66,44 +63,24 @@ def _wait_for_port(port: int) -> None:
     pytest.fail(f"no Spark master on port {port} after a minute")
 
 
-def _study(plans: Path, out: Path, master: str) -> subprocess.Popen[bytes]:
-    words = ["study", "run", "--plans", str(plans), "--out", str(out), "--master", master, "--no-report"]
-    return subprocess.Popen(
-        [sys.executable, "-c", f"from cubecast.cli import main; main({words!r})"],
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        start_new_session=True,
-    )
-
-
-def _rows(runs: Path) -> list[tuple[str, str]]:
-    rows = [row for path in runs.glob("*.parquet") for row in pq.read_table(path, partitioning=None).to_pylist()]
-    return sorted({(row["run_id"], repr(sorted(row["metrics"]))) for row in rows})
-
-
-@pytest.mark.timeout(900)
-def test_a_study_survives_the_death_of_a_worker(tmp_path: Path) -> None:
-    plans = tmp_path / "plans"
-    plans.mkdir()
-    text = PLAN.format(fixed="rounds = 2500\ndelta_ms = 0.0").replace("repeats = 4", "repeats = 12")
-    (plans / "small.toml").write_text(text)
+@pytest.mark.timeout(600)
+def test_a_study_survives_the_death_of_a_worker(tmp_path: Path, whole: list[tuple[str, str]]) -> None:
+    plans, cluster = long_plans(tmp_path), tmp_path / "cluster"
     port = _free_port()
     master = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     place = ("--host", "127.0.0.1")
     worker = (f"{deploy}.worker.Worker", *place, "--cores", "1", "--memory", "2g", "--webui-port", "0", master)
     leader = (f"{deploy}.master.Master", *place, "--port", str(port), "--webui-port", "0")
-    runs = Store(tmp_path / "cluster").runs
     with _spark_class(tmp_path / "master", *leader):
         _wait_for_port(port)
         with _spark_class(tmp_path / "one", *worker) as victim, _spark_class(tmp_path / "two", *worker):
-            study = _study(plans, tmp_path / "cluster", master)
+            study = start_study(plans, cluster, master)
             until = time.monotonic() + SECONDS_MAX
-            while time.monotonic() < until and study.poll() is None and len(list(runs.glob("*.parquet"))) < 3:
-                time.sleep(0.05)
-            done = len(_rows(runs))
+            while time.monotonic() < until and study.poll() is None and len(committed(cluster)) < 3:
+                time.sleep(0.1)
+            done = len(committed(cluster))
             _kill(victim)
             assert study.wait(SECONDS_MAX) == 0
-    assert 0 < done < RUNS, "the worker was not killed in the middle"
-    assert _study(plans, tmp_path / "local", "local[2]").wait(SECONDS_MAX) == 0
-    assert len(_rows(runs)) == RUNS
-    assert _rows(runs) == _rows(Store(tmp_path / "local").runs)
+    assert 0 < done < LONG_RUNS, "the worker was not killed in the middle"
+    assert committed(cluster) == whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,18 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.sim.checkers import check_all
+from cubecast.sim.faults import parse_fault
 from cubecast.sim.simulate import simulate
 from cubecast.trace import DELIVER, STABLE, Trace, TraceWriter, read_trace
 
 pytestmark = pytest.mark.spark
 
 
-def _checked(folder: Path) -> list[dict[str, Any]]:
-    from cubecast.lab.spark.session import session
-    from cubecast.lab.spark.traces import check_traces, find_traces
+def _checked(spark: Any, folder: Path) -> list[dict[str, Any]]:
+    from cubecast.lab.spark.tracefiles import find_traces
+    from cubecast.lab.spark.traces import check_traces
 
-    with session("local[2]") as spark:
-        return check_traces(spark, find_traces(folder))
+    return check_traces(spark, find_traces(folder))
 
 
 def _in_one_process(folder: Path) -> list[tuple[str, str, list[int]]]:
@@ -47,14 +48,14 @@ def _break(path: Path, kind: int, change: int) -> None:
     _write(path.with_name(f"broken-{kind}-{change}.parquet"), Trace(events=events, scenario=trace.scenario, metrics={}))
 
 
-def test_spark_finds_what_one_process_finds(tmp_path: Path) -> None:
+def test_spark_finds_what_one_process_finds(tmp_path: Path, spark: Any) -> None:
     good = tmp_path / "good.parquet"
     simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, crashes=(), trace=good)
     simulate("cube_full_dist", members=8, network="random:degree=3", rounds=2, trace=tmp_path / "cube.parquet")
     _break(good, DELIVER, 1)
     _break(good, STABLE, 3)
     _break(good, STABLE, -2)
-    found = _checked(tmp_path)
+    found = _checked(spark, tmp_path)
     assert [(one["trace"], one["message"], one["rows"]) for one in found] != []
     assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
     guilty = {Path(one["trace"]).name for one in found}
@@ -62,8 +63,36 @@ def test_spark_finds_what_one_process_finds(tmp_path: Path) -> None:
     assert "good.parquet" not in guilty
 
 
+def test_metrics_counted_again_agree_with_the_simulator(tmp_path: Path, spark: Any) -> None:
+    from cubecast.lab.spark.metrics import recompute
+    from cubecast.lab.spark.tracefiles import find_traces
+
+    slow = "random:degree=3,bandwidth=1e5"
+    crash = (parse_fault("5@3ms", what="crash"),)
+    simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=tmp_path / "a b.parquet")
+    simulate("cube_full_dist", members=16, network=slow, rounds=3, trace=tmp_path / "slow.parquet")
+    simulate("full_dist", members=12, network=slow, rounds=2, loss=0.05, trace=tmp_path / "lossy.parquet")
+    simulate("coord", members=12, network="wan-tree", messages=5, senders=3, trace=tmp_path / "wan.parquet")
+    simulate(
+        "overlay", members=16, network="random:degree=3", messages=5, senders=4, trace=tmp_path / "overlay.parquet"
+    )
+    simulate("coord", members=9, network="random:degree=3", rounds=2, crashes=crash, trace=tmp_path / "crash.parquet")
+    path = tmp_path / "slow.parquet"
+    trace = read_trace(path)
+    _write(path.with_name("wrong.parquet"), replace(trace, metrics=trace.metrics | {"hops": trace.metrics["hops"] + 1}))
+    found = recompute(spark, find_traces(tmp_path))
+    differ = [(Path(row["trace"]).name, row["metric"]) for row in found if not row["agree"]]
+    assert differ == [("wrong.parquet", "hops")]
+    counted = {
+        Path(row["trace"]).stem: {one["metric"] for one in found if one["trace"] == row["trace"]} for row in found
+    }
+    assert counted["a b"] >= {"messages", "rtt_last_ms", "delay_mean_ms", "tts_last_ms", "buffer_mean", "buffer_max"}
+    assert counted["slow"] >= {"load_mean", "queue_mean", "queue_max", "hops", "bytes"}
+    assert "load_mean" not in counted["wan"]
+
+
 def test_a_file_that_is_no_trace_is_one_line(tmp_path: Path) -> None:
-    from cubecast.lab.spark.traces import find_traces
+    from cubecast.lab.spark.tracefiles import find_traces
 
     (tmp_path / "x.parquet").write_bytes(b"PAR1 no trace at all PAR1")
     with pytest.raises(LocalProtocolError, match="is not a trace of cubecast"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cubecast.cli import study_traces
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
 from cubecast.errors import PlanError
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Run studies: the figures of the papers, or your own plans, on Spark.")
 
+app.command("check")(study_traces.check)
+app.command("follow")(study_traces.follow)
+
 PlansOption = Annotated[Path | None, typer.Option("--plans", help="Folder of plans.", show_default="the project's own")]
 FullOption = Annotated[bool, typer.Option("--full/--quick", help="Size of the study.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of results.")]
-MasterOption = Annotated[str, typer.Option("--master", help="Spark master: local[2], spark://HOST:PORT, k8s://…")]
+MasterOption = study_traces.MasterOption
 NamesArgument = Annotated[list[str] | None, typer.Argument(help="Names of studies.", show_default="all")]
 
 
@@ -155,8 +159,12 @@ def _study(
     from cubecast.lab.study import choose_plans, run_studies
 
     chosen = choose_plans(_folder(plans), names or [], say=_say)
-    with _bar() as progress:
-        outcome = run_studies(chosen, _size(full), Store(out), master=master, progress=progress, say=_say, **how)
+    try:
+        with _bar() as progress:
+            outcome = run_studies(chosen, _size(full), Store(out), master=master, progress=progress, say=_say, **how)
+    except KeyboardInterrupt:
+        _say(f"what is done is kept in {out}; the same command goes on from there")
+        raise
     _tell(outcome)
     if report and outcome.values is not None and outcome.values.num_rows:
         from cubecast.lab.report import write_report

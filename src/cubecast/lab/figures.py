@@ -9,9 +9,10 @@ import altair as alt
 
 from cubecast.core.registry import protocols as registered
 from cubecast.lab.maps import order_map, winner_map
-from cubecast.lab.palette import colours, title_of
+from cubecast.lab.palette import colours
 from cubecast.lab.plan import Figure, Plan
 from cubecast.lab.tables import Row
+from cubecast.lab.words import title_of
 
 WIDTH, HEIGHT = 330, 230
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
@@ -33,7 +34,9 @@ def draw(plan: Plan, figure: Figure, rows: list[Row]) -> alt.ConcatChart:
         axis=alt.AxisConfig(gridColor="#e8e8e8", labelColor="#444", titleColor="#444", titleFontWeight="normal"),
         view=alt.ViewConfig(stroke=None),
         title=alt.TitleConfig(anchor="start", fontSize=12, color="#333"),
-        legend=alt.LegendConfig(orient="top", title=None, labelFontSize=12, symbolStrokeWidth=3),
+        legend=alt.LegendConfig(
+            orient="top", labelFontSize=12, titleFontSize=12, titleColor="#444", symbolStrokeWidth=3
+        ),
         background="#ffffff",
     )
     return chart
@@ -50,7 +53,9 @@ def _panel(plan: Plan, figure: Figure, metric: str, panel: Any, rows: list[Row])
 
 def _panel_name(figure: Figure, panel: Any) -> str:
     text = str(panel)
-    return text.partition(":")[2] or text if figure.panel == "network" else f"{title_of(figure.panel or '')} = {text}"
+    if figure.panel in ("network", "variant", "protocol"):
+        return text.partition(":")[2] or text if figure.panel == "network" else text
+    return f"{title_of(figure.panel or '')} = {text}"
 
 
 def _names(plan: Plan, figure: Figure, rows: list[Row]) -> dict[Any, str]:
@@ -69,10 +74,10 @@ def _lines(figure: Figure, rows: list[Row], names: dict[Any, str]) -> alt.LayerC
     # Low values of a logarithmic axis would vanish below it; the axis begins where the values do.
     y_scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
     x_scale = alt.Scale(type=figure.x_scale, zero=False, nice=False, padding=8)
-    y_axis = alt.Axis(format="~s", tickCount=6, values=_powers(values) if log else alt.Undefined)
+    y_axis = alt.Axis(format=_form("high", values), tickCount=6, values=_powers(values) if log else alt.Undefined)
     base = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("x:Q", title=title_of(figure.x), scale=x_scale, axis=alt.Axis(format="~s", tickCount=6)),
-        color=alt.Color("series:N", scale=colours(names), legend=alt.Legend(symbolType="stroke")),
+        x=alt.X("x:Q", title=title_of(figure.x), scale=x_scale, axis=alt.Axis(format=_form("x", values), tickCount=6)),
+        color=alt.Color("series:N", scale=colours(names), legend=_legend(figure)),
     )
     dash = alt.Scale(domain=[*names.values()], range=[DASHES[place % len(DASHES)] for place in range(len(names))])
     line = base.mark_line(strokeWidth=1.8).encode(
@@ -85,6 +90,18 @@ def _lines(figure: Figure, rows: list[Row], names: dict[Any, str]) -> alt.LayerC
     bars = base.mark_rule(strokeWidth=1.6).encode(y="low:Q", y2="high:Q")
     caps = [base.mark_tick(orient="horizontal", size=7, thickness=1.6).encode(y=f"{end}:Q") for end in ("low", "high")]
     return alt.LayerChart(layer=[line, bars, *caps, point])
+
+
+def _legend(figure: Figure) -> alt.Legend:
+    """Names speak for themselves; numbers need to be told what they are."""
+    title = None if figure.series in ("protocol", "variant") else title_of(figure.series)
+    return alt.Legend(symbolType="stroke", symbolSize=220, title=title, titleOrient="left")
+
+
+def _form(name: str, values: list[Row]) -> str:
+    """Thousands as k; below one no thousandths as m, which reads like metres."""
+    largest = max((abs(float(row[name])) for row in values), default=0.0)
+    return "~s" if largest >= 10 else "~g"
 
 
 def _shown(figure: Figure, row: Row, names: dict[Any, str], log: bool) -> Row | None:

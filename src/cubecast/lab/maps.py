@@ -8,9 +8,10 @@ from typing import Any
 
 import altair as alt
 
-from cubecast.lab.palette import colours, title_of
+from cubecast.lab.palette import colours
 from cubecast.lab.plan import Figure
 from cubecast.lab.tables import Row
+from cubecast.lab.words import title_of
 
 ORDER_COLOURS = {"yes": "#009E73", "open": "#BBBBBB", "no": "#D55E00"}
 
@@ -19,7 +20,7 @@ def winner_map(figure: Figure, rows: list[Row], names: dict[Any, str]) -> alt.La
     """Coloured by who has the smallest value; faint where the intervals of the first two overlap."""
     base = _cells(figure, winners(figure, rows, names))
     field = base.mark_rect(stroke="white").encode(
-        color=alt.Color("winner:N", scale=colours(names)),
+        color=alt.Color("winner:N", scale=colours(names), legend=alt.Legend(title=None)),
         opacity=alt.condition("datum.clear", alt.value(0.95), alt.value(0.45)),
         tooltip=[
             *_places(figure),
@@ -40,7 +41,7 @@ def order_map(figure: Figure, rows: list[Row], names: dict[Any, str]) -> alt.Lay
     scale = alt.Scale(domain=[*told.values()], range=[*ORDER_COLOURS.values()])
     field = base.transform_calculate(told=f"{json_of(told)}[datum.holds]").mark_rect(stroke="white")
     field = field.encode(
-        color=alt.Color("told:N", scale=scale),
+        color=alt.Color("told:N", scale=scale, legend=alt.Legend(title=None)),
         tooltip=[*_places(figure), alt.Tooltip("ratio:Q", format=".3~g", title=f"{first} / {second}"), "told:N"],
     )
     return alt.LayerChart(layer=[field, _numbers(base, "ratio")])
@@ -59,8 +60,10 @@ def _places(figure: Figure) -> list[alt.Tooltip]:
 
 
 def _numbers(base: alt.Chart, name: str) -> alt.Chart:
-    text = alt.Text(f"{name}:Q", format=".3~r")
-    numbers: alt.Chart = base.mark_text(fontSize=11, fontWeight="bold", color="white").encode(text=text)
+    shown = f"datum.{name} == null ? '∞' : format(datum.{name}, '.3~r')"
+    numbers: alt.Chart = (
+        base.transform_calculate(shown=shown).mark_text(fontSize=11, color="#111").encode(text="shown:N")
+    )
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""How figures look and speak: colours, and what metrics and parameters are called."""
+"""The colours of figures."""
 
 from __future__ import annotations
 
@@ -7,55 +7,7 @@ from typing import Any
 import altair as alt
 
 # Okabe and Ito's colours, told apart with any kind of colour vision; yellow last, it is faint on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
-TITLES = {
-    "rtt_first_ms": "RTT, first member (ms)",
-    "rtt_last_ms": "RTT, last member (ms)",
-    "load_mean": "messages on all links",
-    "queue_mean": "mean queue (messages)",
-    "queue_max": "largest queue (messages)",
-    "hops": "hops",
-    "messages": "messages",
-    "bytes": "bytes",
-    "delay_mean_ms": "mean delay (ms)",
-    "delay_max_ms": "largest delay (ms)",
-    "delivery_queue_mean": "mean delivery queue (messages)",
-    "delivery_queue_max": "largest delivery queue (messages)",
-    "data_bytes": "bytes sent",
-    "data_hops": "hops",
-    "data_fragments": "fragments sent",
-    "data_messages": "messages sent",
-    "reliability": "reachability",
-    "reliability_with_quota": "reachability with quota",
-    "repair_share": "share of REPAIR messages",
-    "rounds_to_converge": "rounds to converge",
-    "payload_bytes": "d (bytes)",
-    "micro_steps": "micro-steps",
-    "level_messages": "messages in the buffer",
-    "crashed_neighbours": "crashed neighbours",
-    "rate_per_s": "messages a second",
-    "step_s": "step interval (s)",
-    "steps": "steps",
-    "best_s": "best step interval (s)",
-    "best_tpr_s": "its TPR (s)",
-    "low_s": "window from (s)",
-    "high_s": "window to (s)",
-    "window_s": "width of the window (s)",
-    "golden_iterations": "iterations of the search",
-    "copies": "copies of a message",
-    "sent_bytes": "bytes sent",
-    "crossover_bytes": "Overlay sends fewer bytes below (B)",
-    "paper_crossover_bytes": "the same by the paper's estimate (B)",
-    "measured_messages": "messages, counted",
-    "delivered": "share delivered",
-    "p_incomplete": "probability of an incomplete detection",
-    "degree": "degree",
-    "crash": "crash probability",
-}
-
-
-def title_of(name: str) -> str:
-    return TITLES.get(name, name.replace("_", " "))
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8C8C8C", "#F0E442")
 
 
 def colours(names: dict[Any, str]) -> alt.Scale:

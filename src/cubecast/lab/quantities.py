@@ -20,6 +20,7 @@ import pyarrow as pa
 from cubecast.lab.plan import Selection, Test
 from cubecast.lab.select import matches
 from cubecast.lab.stats import Estimate, mean_estimate, spread_ratio, variation
+from cubecast.lab.words import title_of
 
 Point = dict[str, Any]
 Seeds = dict[int, float]
@@ -59,19 +60,19 @@ def told(test: Test) -> str:
 
 def name_of(test: Test) -> str:
     """What is measured, in words."""
-    if test.kind == "growth":
-        return f"exponent of {test.metric} over {test.shape if test.x == 'members' else test.x}"
+    metric = title_of(test.metric)
     if test.kind == "value":
-        return test.metric
+        return metric
+    if test.kind == "growth":
+        return f"exponent of {metric} over {test.shape if test.x == 'members' else title_of(test.x)}"
     if test.kind == "variation":
-        return f"standard deviation / mean of {test.metric}"
-    over = f" to {test.metric_bottom}" if test.metric_bottom else ""
+        return f"standard deviation / mean of {metric}"
+    over = f" to {title_of(test.metric_bottom)}" if test.metric_bottom else ""
     change = "change of the " if test.at else ""
-    return (
-        change
-        + {"ratio": "ratio of ", "difference": "difference of ", "spread": "ratio of spreads of "}[test.kind]
-        + f"{test.metric}{over}"
-    )
+    return f"{change}{_COMPARED[test.kind]} of {metric}{over}"
+
+
+_COMPARED = {"ratio": "ratio", "difference": "difference", "spread": "ratio of standard deviations"}
 
 
 def _selections(test: Test) -> list[tuple[str, Selection]]:

@@ -89,7 +89,7 @@ def _write_claims(store: Store, judgements: dict[str, list[Judgement]]) -> None:
 
 
 def _page(outcome: Outcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
-    papers = list(dict.fromkeys(plan.paper for plan in outcome.plans))
+    papers = [paper for paper in PAPERS if any(plan.paper == paper for plan in outcome.plans)]
     chapters = [_chapter(paper, outcome, judgements, specs) for paper in papers]
     counts = Counter(one.verdict for found in judgements.values() for one in found)
     parts = {
@@ -98,7 +98,7 @@ def _page(outcome: Outcome, judgements: dict[str, list[Judgement]], specs: dict[
             f'<div class="count {_CLASSES[verdict]}"><b>{counts[verdict]}</b> {verdict}</div>' for verdict in _CLASSES
         ),
         "rule": escape(RULE),
-        "contents": "".join(_contents(paper, outcome) for paper in papers),
+        "contents": "".join(_contents(paper, outcome, judgements) for paper in papers),
         "chapters": "".join(chapters),
         "failures": _failures(outcome),
         "facts": _facts(outcome),
@@ -112,11 +112,15 @@ def _page(outcome: Outcome, judgements: dict[str, list[Judgement]], specs: dict[
     return page
 
 
-def _contents(paper: str, outcome: Outcome) -> str:
-    links = "".join(
-        f'<li><a href="#{plan.id}">{escape(plan.title)}</a></li>' for plan in outcome.plans if plan.paper == paper
-    )
-    return f"<li>{escape(PAPERS[paper])}<ul>{links}</ul></li>"
+def _contents(paper: str, outcome: Outcome, judgements: dict[str, list[Judgement]]) -> str:
+    rows = []
+    for plan in (one for one in outcome.plans if one.paper == paper):
+        counts = Counter(one.verdict for one in judgements[plan.id])
+        cells = "".join(f'<td class="{kind}">{counts[verdict] or ""}</td>' for verdict, kind in _CLASSES.items())
+        figures = ", ".join(figure.id for figure in plan.figures)
+        link = f'<a href="#{plan.id}">{escape(plan.title)}</a> <small>Figs {escape(figures)}</small>'
+        rows.append(f"<tr><td>{link}</td>{cells}</tr>")
+    return f'<tr><th colspan="4">{escape(PAPERS[paper])}</th></tr>{"".join(rows)}'
 
 
 def _chapter(paper: str, outcome: Outcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
@@ -161,10 +165,8 @@ def _claims(judgements: list[Judgement]) -> str:
             where = f"<small>{escape(one.at)}</small><br>" if one.at else ""
             verdict = f'<td class="{_CLASSES[one.verdict]}">{one.verdict}</td>'
             rows.append(f"<tr>{head}<td>{where}{escape(one.ours)}</td>{verdict}</tr>")
-    return (
-        '<div class="wide"><table><thead><tr><th>The paper claims</th><th>We measure</th><th>Verdict</th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+    head = '<tr><th class="claim">The paper claims</th><th>We measure</th><th>Verdict</th></tr>'
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _tested(claim: Claim) -> str:

@@ -28,7 +28,14 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def session(master: str, *, heavy: bool = False) -> Iterator[SparkSession]:
-    """A Spark session on `master`, stopped at the end; `heavy` when Spark itself has much data to go through."""
+    """A Spark session on `master`, stopped at the end; `heavy` when Spark itself has much data to go through.
+
+    Inside another one it is that other one, whatever the master: a process has one Spark at a time.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

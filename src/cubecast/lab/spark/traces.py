@@ -15,21 +15,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast, col, explode, expr
+from pyspark.sql.functions import broadcast, explode, expr
 
-from cubecast.errors import LocalProtocolError
+from cubecast.lab.spark.tracefiles import TraceFile, read_events
 from cubecast.sim.checkers import in_order_delivery, premature_stability, stable_never_decreases
 from cubecast.sim.checkers.registry import CHECKERS
 from cubecast.sim.checkers.report import Checker
-from cubecast.trace import EVENT_DTYPE, EVENT_NAMES, METADATA_KEY, Trace, blank_events, read_trace
+from cubecast.trace import EVENT_DTYPE, EVENT_NAMES, Trace, blank_events, read_trace
 
 BY_SENDER: tuple[Checker, ...] = (premature_stability, stable_never_decreases, in_order_delivery)
 BY_TRACE: tuple[Checker, ...] = tuple(checker for checker in CHECKERS if checker not in BY_SENDER)
@@ -47,35 +45,6 @@ _ROW = re.compile(r"\brow (\d+)")
 _COLUMNS = ("time_ns", "member", "peer", "sender", "sequence", "round")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TraceFile:
-    """A trace on disk and what its head says."""
-
-    path: Path
-    scenario: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        return str(self.path.resolve())
-
-
-def find_traces(folder: Path) -> list[TraceFile]:
-    """The traces of a folder, by the scenario in the metadata of each."""
-    paths = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
-    if not paths:
-        raise LocalProtocolError(f"{folder}: no traces there; name a folder of .parquet files")
-    return [TraceFile(path=path, scenario=_scenario(path)) for path in paths]
-
-
-def _scenario(path: Path) -> dict[str, Any]:
-    try:
-        metadata = pq.read_metadata(path).metadata or {}
-        found = json.loads(metadata[METADATA_KEY])["scenario"]
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise LocalProtocolError(f"{path} is not a trace of cubecast that can be read: {error}") from error
-    return dict(found)
-
-
 def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
     """All violations in all traces, by trace and row."""
     violations = by_sender(spark, traces).unionByName(by_trace(spark, traces))
@@ -86,12 +55,7 @@ def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str,
 def by_sender(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     """Judge each sender of each trace apart."""
     heads = _heads(spark, traces)
-    events = spark.read.parquet(*(trace.name for trace in traces)).select(
-        expr("replace(_metadata.file_path, 'file://', '')").alias("trace"),
-        col("_metadata.row_index").alias("row"),
-        col("event"),
-        *_COLUMNS,
-    )
+    events = read_events(spark, traces).select("trace", "row", "event", *_COLUMNS)
     own = events.where("event IN ('deliver', 'stable')")
     shared = events.where("event IN ('crash', 'recover')").join(broadcast(heads), "trace")
     shared = shared.withColumn("sender", explode(expr("sequence(0, senders - 1)"))).select(*own.columns)

@@ -1,0 +1,123 @@
+"""`cubecast study check` and `cubecast study follow`: traces on Spark, finished and growing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MasterOption = Annotated[str, typer.Option("--master", help="Spark master: local[2], spark://HOST:PORT, k8s://…")]
+SHOWN = 20
+_COLUMNS = ("window_s", "members", "lag_messages", "lag_s", "slowest", "behind", "buffer_mean", "buffer_max")
+
+
+def check(
+    traces: Annotated[Path, typer.Argument(metavar="TRACES", help="A trace, or a folder of them.")],
+    master: MasterOption = "local[*]",
+    metrics: Annotated[bool, typer.Option(help="Count the metrics again too.")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Judge any number of traces on Spark: were promises broken, do the metrics agree with the events?
+
+    The promises are those of `cubecast check`. Exit code 1 when one is broken or a metric differs; the rows are named.
+
+    Examples:
+
+      cubecast study check traces/ --master 'local[2]'
+    """
+    _require_spark()
+    from cubecast.lab.spark.metrics import recompute
+    from cubecast.lab.spark.session import session
+    from cubecast.lab.spark.tracefiles import find_traces
+    from cubecast.lab.spark.traces import check_traces
+
+    found = find_traces(traces)
+    with session(master, heavy=True) as spark:
+        violations = check_traces(spark, found)
+        counted = recompute(spark, found) if metrics else []
+    wrong = [row for row in counted if not row["agree"]]
+    if json:
+        events = {trace.name: trace.events for trace in found}
+        print_json({"events": events, "violations": violations, "metrics": counted})
+    else:
+        print_table(_verdicts([trace.name for trace in found], [trace.events for trace in found], violations, counted))
+        for row in violations[:SHOWN]:
+            print(f"{row['trace']}: {row['checker']}: {row['message']}")
+        for row in wrong[:SHOWN]:
+            print(f"{row['trace']}: {row['metric']} is {row['said']} by the run, {row['found']:g} by its events")
+    if violations or wrong:
+        raise typer.Exit(1)
+
+
+def _verdicts(names: list[str], events: list[int], violations: list[Any], counted: list[Any]) -> Table:
+    broken = Counter(row["trace"] for row in violations)
+    agree = Counter(row["trace"] for row in counted if row["agree"])
+    differ = Counter(row["trace"] for row in counted if not row["agree"])
+    table = new_table("trace", "events", "violations", "metrics that agree", "that differ")
+    for name, count in zip(names, events, strict=True):
+        table.add_row(Path(name).name, f"{count:,}", str(broken[name]), str(agree[name]), str(differ[name]))
+    return table
+
+
+def follow(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where live members write their traces.")],
+    window: Annotated[float, typer.Option(metavar="SECONDS", help="Length of a window.")] = 1.0,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long.", show_default="at Ctrl-C")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder in which the stream remembers its place.", show_default="none is kept")
+    ] = None,
+    master: MasterOption = "local[*]",
+    json: JsonOption = False,
+) -> None:
+    """Follow the traces of a live group as they grow: stability lag, slowest member and buffers, window by window.
+
+    Examples:
+
+      cubecast node chat --listen 127.0.0.1:7001 --peer 127.0.0.1:7002 --plaintext --trace traces/1.rows
+
+      cubecast study follow traces/ --window 1
+    """
+    _require_spark()
+    from rich.console import Console
+    from rich.live import Live
+
+    from cubecast.lab.spark.follow import follow as follow_traces
+    from cubecast.lab.spark.session import session
+
+    console = Console(stderr=True)
+    with tempfile.TemporaryDirectory() as kept, session(master) as spark, Live(console=console) as live:
+        rows = follow_traces(
+            spark,
+            folder,
+            window_s=window,
+            seconds=seconds,
+            show=lambda table: live.update(_windows(table)),
+            checkpoint=checkpoint or Path(kept),
+        )
+    if json:
+        print_json(rows)
+    else:
+        print_table(_windows(rows))
+
+
+def _windows(rows: list[dict[str, Any]]) -> Table:
+    table = new_table(*(name.replace("_", " ") for name in _COLUMNS))
+    for row in rows[-SHOWN:]:
+        table.add_row(*(f"{row[name]:g}" for name in _COLUMNS))
+    return table
+
+
+def _require_spark() -> None:
+    try:
+        import cubecast.lab.spark.session  # noqa: F401
+    except ImportError as error:
+        raise LocalProtocolError(f"this needs PySpark ({error}): pip install 'cubecast[lab]'") from error

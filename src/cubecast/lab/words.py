@@ -1,0 +1,52 @@
+"""What metrics and parameters are called in figures and verdicts."""
+
+from __future__ import annotations
+
+TITLES = {
+    "rtt_first_ms": "RTT, first member (ms)",
+    "rtt_last_ms": "RTT, last member (ms)",
+    "load_mean": "messages on all links",
+    "queue_mean": "mean queue (messages)",
+    "queue_max": "largest queue (messages)",
+    "hops": "hops",
+    "messages": "messages",
+    "bytes": "bytes",
+    "delay_mean_ms": "mean delay (ms)",
+    "delay_max_ms": "largest delay (ms)",
+    "delivery_queue_mean": "mean delivery queue (messages)",
+    "delivery_queue_max": "largest delivery queue (messages)",
+    "data_bytes": "bytes sent",
+    "data_hops": "hops",
+    "data_fragments": "fragments sent",
+    "data_messages": "messages sent",
+    "reliability": "reachability",
+    "reliability_with_quota": "reachability with quota",
+    "repair_share": "share of REPAIR messages",
+    "rounds_to_converge": "rounds to converge",
+    "payload_bytes": "d (bytes)",
+    "micro_steps": "micro-steps",
+    "level_messages": "messages in the buffer",
+    "crashed_neighbours": "crashed neighbours",
+    "rate_per_s": "messages a second",
+    "step_s": "step interval (s)",
+    "steps": "steps",
+    "best_s": "best step interval (s)",
+    "best_tpr_s": "its TPR (s)",
+    "low_s": "window from (s)",
+    "high_s": "window to (s)",
+    "window_s": "width of the window (s)",
+    "golden_iterations": "iterations of the search",
+    "copies": "copies of a message",
+    "sent_bytes": "bytes sent",
+    "crossover_bytes": "Overlay sends fewer bytes below (B)",
+    "paper_crossover_bytes": "the same by the paper's estimate (B)",
+    "measured_messages": "messages, counted",
+    "delivered": "share delivered",
+    "p_incomplete": "probability of an incomplete detection",
+    "degree": "degree",
+    "crash": "crash probability",
+}
+
+
+def title_of(name: str) -> str:
+    return TITLES.get(name, name.replace("_", " "))

@@ -1,0 +1,65 @@
+"""What a run can be: formulas, searches, bad samples, and networks spelled with parameters."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cubecast.errors import LocalProtocolError, SimulationError
+from cubecast.lab.experiments import check_run, experiment_named, scenario_of
+
+GOSSIP = {"protocol": "gossip", "members": 20, "network": "wan-tree", "senders": 5, "seed": 0}
+
+
+def test_words_in_braces_are_taken_from_the_parameters() -> None:
+    settings = {"protocol": "coord", "members": 8, "network": "random:degree={degree},delay={delay}", "seed": 0}
+    scenario = scenario_of({**settings, "degree": 3, "delay": "5ms"})
+    assert scenario.network == "random:degree=3,delay=5ms"
+    with pytest.raises(LocalProtocolError, match="no parameter 'delay'"):
+        scenario_of({**settings, "degree": 3})
+
+
+def test_a_run_that_takes_too_long_is_a_bad_sample_only_where_the_plan_says_so() -> None:
+    run = experiment_named("simulate").run
+    with pytest.raises(SimulationError):
+        run({**GOSSIP, "until_ms": 10.0})
+    assert run({**GOSSIP, "until_ms": 10.0, "bad_samples": True}) == {"ended": 0.0}
+    assert run({**GOSSIP, "bad_samples": True})["ended"] == 1.0
+
+
+def test_the_formula_of_a_round_is_what_the_simulator_counts() -> None:
+    settings = {"protocol": "full_dist", "members": 16, "network": "random:degree=3", "seed": 0}
+    found = experiment_named("round_cost").run(settings)
+    assert found["messages"] == found["measured_messages"] == 16 * 15
+    assert found["sent_bytes"] == found["measured_bytes"]
+
+
+def test_causal_costs_cross_where_the_formula_says() -> None:
+    cost = experiment_named("causal_cost").run
+    at = cost({"protocol": "overlay", "members": 100, "payload_bytes": 0})["crossover_bytes"]
+    for payload, cheaper in ((math.floor(at), "overlay"), (math.ceil(at) + 1, "timestamp")):
+        sent = {
+            name: cost({"protocol": name, "members": 100, "payload_bytes": payload})["sent_bytes"]
+            for name in ("overlay", "timestamp")
+        }
+        assert min(sent, key=lambda name: sent[name]) == cheaper
+    with pytest.raises(LocalProtocolError, match="choose one of timestamp, overlay"):
+        check_run("causal_cost", {"protocol": "coord", "members": 8, "payload_bytes": 0}, set())
+
+
+def test_the_search_finds_a_window_around_its_best_step() -> None:
+    settings = {**GOSSIP, "seeds": 1, "longest_s": 2.0, "resolution_s": 0.5, "stride_s": 0.25}
+    found = experiment_named("step_search").run(settings)
+    assert 0 < found["low_s"] <= found["best_s"] <= found["high_s"] <= 2.0
+    assert found["window_s"] == pytest.approx(found["high_s"] - found["low_s"])
+    with pytest.raises(LocalProtocolError, match="has no step interval"):
+        check_run("step_search", {**settings, "protocol": "coord"}, set())
+
+
+def test_a_tree_that_does_not_hang_on_the_source_reaches_nobody() -> None:
+    ring = {"protocol": "plumtree", "members": 100, "degree": 2, "loss": 0.02, "hubs": 0.2}
+    found = [experiment_named("grow_tree").run({**ring, "seed": seed}) for seed in range(3, 5)]
+    torn = [one for one in found if one["attached"] == 0]
+    assert torn
+    assert all(one["reliability"] == 0 for one in torn)
