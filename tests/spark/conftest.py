@@ -111,7 +111,7 @@ def long_plans(folder: Path) -> Path:
     return plans
 
 
-def start_study(plans: Path, out: Path, master: str) -> subprocess.Popen[bytes]:
+def start_study(plans: Path, out: Path, master: str, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """A study in a process of its own, and in a process group of its own."""
     words = ["study", "run", "--plans", str(plans), "--out", str(out), "--master", master, "--no-report"]
     return subprocess.Popen(
@@ -119,7 +119,7 @@ def start_study(plans: Path, out: Path, master: str) -> subprocess.Popen[bytes]:
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         start_new_session=True,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
     )
 
 

@@ -19,7 +19,7 @@ from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.tables import write_tables
 from tests.spark.conftest import Study
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 RUNS_IN_ALL = 2 * 3 * 4
 

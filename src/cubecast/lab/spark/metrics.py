@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, col
@@ -36,21 +37,20 @@ TOLERANCE = 1e-9
 def recompute(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
     """One row a trace and metric: `found` in the rows, `said` by the run that wrote it, and whether they agree."""
     networks = {trace.name: _network_of(trace) for trace in traces}
-    read_events(spark, traces).createOrReplaceTempView("events")
     broadcast(spark.createDataFrame(_heads(traces, networks))).createOrReplaceTempView("heads")
+    _links(spark, networks).createOrReplaceTempView("links")
+    kept = [read_events(spark, traces).cache()]
+    kept[0].createOrReplaceTempView("events")
     for name, query in _STEPS.items():
-        spark.sql(query).createOrReplaceTempView(name)
-    frame: DataFrame | None = None
-    for query in _METRICS:
-        frame = spark.sql(query) if frame is None else frame.unionByName(spark.sql(query))
-    links = _links(spark, networks)
-    if links is not None:
-        links.createOrReplaceTempView("links")
-        assert frame is not None
-        frame = frame.unionByName(spark.sql(_QUEUES))
-    assert frame is not None
-    said = {(trace.name, name): value for trace in traces for name, value in trace.metrics.items()}
+        view = spark.sql(query)
+        if name in _SHARED:
+            kept.append(view.cache())
+        view.createOrReplaceTempView(name)
+    frame = spark.sql(" UNION ALL ".join(f"({query})" for query in (*_METRICS, _QUEUES)))
     rows = frame.where(col("found").isNotNull()).toArrow().to_pylist()
+    for one in kept:
+        one.unpersist()
+    said = {(trace.name, name): value for trace in traces for name, value in trace.metrics.items()}
     told = [row | {"said": said.get((row["trace"], row["metric"]))} for row in rows]
     found = [row | {"agree": _agree(row["found"], row["said"])} for row in told if row["said"] is not None]
     return sorted(found, key=lambda row: (row["trace"], row["metric"]))
@@ -91,22 +91,19 @@ def _heads(traces: list[TraceFile], networks: dict[str, Network | None]) -> pa.T
     return pa.Table.from_pylist(rows)
 
 
-def _links(spark: SparkSession, networks: dict[str, Network | None]) -> DataFrame | None:
+def _links(spark: SparkSession, networks: dict[str, Network | None]) -> DataFrame:
     """The delay of every link: a copy left the queue's head that long before it arrived, less its transmission."""
+    known = {name: one for name, one in networks.items() if one is not None and one.links > 0 and one.costs is None}
     tables = [
-        pa.table(
-            {
-                "trace": pa.array([name] * network.links, pa.string()),
-                "link": pa.array(range(network.links), pa.int32()),
-                "delay_ns": pa.array(network.delay_ns, pa.int64()),
-            }
-        )
-        for name, network in networks.items()
-        if network is not None and network.links > 0 and network.costs is None
+        pa.table([[name] * one.links, np.arange(one.links, dtype=np.int32), one.delay_ns], schema=_LINKS)
+        for name, one in known.items()
     ]
-    return broadcast(spark.createDataFrame(pa.concat_tables(tables))) if tables else None
+    return broadcast(spark.createDataFrame(pa.concat_tables([_LINKS.empty_table(), *tables])))
 
 
+_LINKS = pa.schema([("trace", pa.string()), ("link", pa.int32()), ("delay_ns", pa.int64())])
+_SHARED = {"done", "rounds", "known", "published"}
+"""Steps that several metrics begin with: done once."""
 _STEPS = {
     "finished": "SELECT trace, max(time_ns) AS end_ns FROM events WHERE event IN ('stable', 'done') GROUP BY trace",
     # The members that are up at the end.
@@ -218,24 +215,29 @@ _METRICS = (
 )
 
 # A copy starts when it joins the link or when the one before has left it, whichever is later. Whoever starts at a time
-# no longer waits at that time. The queue is looked at when a copy joins and when one arrives at the far end.
+# no longer waits at that time. The queue is looked at when a copy joins and when one arrives at the far end; what falls
+# on the same nanosecond is in the order of the rows: a copy joins when it is sent, or at its hop before.
 _QUEUES = """
-    WITH copies AS (
-        SELECT trace, link, time_ns, entered_ns, delay_ns,
+    WITH places AS (
+        SELECT trace, link, event, row, time_ns, entered_ns,
+               lag(row) OVER (PARTITION BY trace, message ORDER BY row) AS entered_row
+        FROM events WHERE event IN ('send', 'hop')),
+    copies AS (
+        SELECT trace, link, row, entered_row, time_ns, entered_ns,
                greatest(entered_ns, coalesce(lag(time_ns) OVER (
                    PARTITION BY trace, link ORDER BY time_ns, row) - delay_ns, entered_ns)) AS start_ns
-        FROM events JOIN links USING (trace, link) JOIN heads USING (trace)
+        FROM places JOIN links USING (trace, link) JOIN heads USING (trace)
         WHERE event = 'hop' AND queues AND measures),
     changes AS (
-        SELECT trace, link, start_ns, start_ns AS time_ns, 0 AS place, -1 AS change, 0 AS looks FROM copies
+        SELECT trace, link, start_ns AS time_ns, 0 AS place, row, -1 AS change, 0 AS looks FROM copies
             WHERE start_ns > entered_ns
         UNION ALL
-        SELECT trace, link, start_ns, entered_ns, 1, if(start_ns > entered_ns, 1, 0), 1 FROM copies
+        SELECT trace, link, entered_ns, 1, entered_row, if(start_ns > entered_ns, 1, 0), 1 FROM copies
         UNION ALL
-        SELECT trace, link, start_ns, time_ns, 2, 0, 1 FROM copies),
+        SELECT trace, link, time_ns, 1, row, 0, 1 FROM copies),
     levels AS (
         SELECT trace, looks, sum(change) OVER (
-            PARTITION BY trace, link ORDER BY time_ns, place, start_ns
+            PARTITION BY trace, link ORDER BY time_ns, place, row
             ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS level
         FROM changes)
     SELECT trace, stack(2, 'queue_mean', avg(level), 'queue_max', CAST(max(level) AS double)) AS (metric, found)
