@@ -89,13 +89,13 @@ class ControlCore:
 
     def drafted(self, slot: int) -> Control:
         """The message in a slot, for the wire."""
-        head = self._heads[slot]
+        kind, round_number, iteration, _, sender, sequence, _, _ = self._heads[slot].item()
         return Control(
-            kind=int(head["kind"]),
-            round_number=int(head["round_number"]),
-            iteration=int(head["iteration"]),
-            sender=int(head["sender"]),
-            sequence=int(head["sequence"]),
+            kind=kind,
+            round_number=round_number,
+            iteration=iteration,
+            sender=sender,
+            sequence=sequence,
             numbers=self._mail.numbers[slot],
             bits=self._mail.bits[slot],
         )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cubecast.live.member import Member
 
 _SMOOTH = 0.2
+_HEAD_START = 0.3
+_HEAD_START_MAX_S = 0.01
 
 
 class Rounds:
@@ -45,7 +47,14 @@ class Rounds:
         self.watch()
 
     def ask(self, sequence: int) -> None:
-        """Begin rounds at once until this own message is stable."""
+        """Begin rounds, one after the other, until this own message is stable.
+
+        A round that overtakes the message is in vain, and one takes about as long as a message takes to reach everybody
+        (both cross the cube): so the message is given a little of that time as a start.
+        """
+        self._member.later(min(_HEAD_START * self.round_s, _HEAD_START_MAX_S), self._want, sequence)
+
+    def _want(self, sequence: int) -> None:
         self._wanted = max(self._wanted, sequence)
         self.watch()
 
