@@ -36,7 +36,7 @@ def kill(folder: Path, members: int, victims: tuple[int, ...], causal: str) -> R
 
 
 def freeze(folder: Path, seconds: float, suspect_after_s: float) -> Row:
-    """SIGSTOP for a while."""
+    """SIGSTOP for a while; whoever was stopped for too long is excluded and does not count from then on."""
     with closing(Troupe(folder, 8, gossip_every_s=0.2, suspect_after_s=suspect_after_s)) as group:
         time.sleep(2)
         group.freeze(3)
@@ -44,7 +44,7 @@ def freeze(folder: Path, seconds: float, suspect_after_s: float) -> Row:
         time.sleep(seconds)
         group.thaw(3)
         time.sleep(1)
-        return end(group, {3: began_ns} if seconds > suspect_after_s else {})
+        return end(group, {3: began_ns})
 
 
 def bad_links(folder: Path, seconds: float, ranks: set[int], **state: Any) -> Row:
@@ -122,7 +122,7 @@ def certificate(folder: Path, fault: str) -> Row:
 def end(group: Troupe, stopped: dict[int, int] | None = None) -> Row:
     """Finish, judge, count."""
     reports = group.finish()
-    group.crashes |= stopped or {}
+    group.crashes |= {rank: when for rank, when in (stopped or {}).items() if reports[rank]["excluded"]}
     living = [reports[rank] for rank in reports if not reports[rank]["excluded"]]
     judged = group.judge()
     agreed = len({report["delivered"] for report in living}) == 1 and len({str(r["frontier"]) for r in living}) == 1
@@ -150,7 +150,7 @@ def faults() -> dict[str, Callable[[Path], Row]]:
         "kill -9, 2 of 8, overlay": lambda folder: kill(folder, 8, (2, 3), "overlay"),
         "kill -9, 3 of 16, overlay": lambda folder: kill(folder, 16, (0, 6, 9), "overlay"),
         "SIGSTOP 2 s, suspected after 8 s": lambda folder: freeze(folder, 2.0, 8.0),
-        "SIGSTOP 6 s, suspected after 3 s": lambda folder: freeze(folder, 6.0, 3.0),
+        "SIGSTOP 15 s, suspected after 3 s": lambda folder: freeze(folder, 15.0, 3.0),
     }
     if is_possible():
         table |= {

@@ -106,11 +106,11 @@ class BadNetwork:
         subprocess.run(["ip", "netns", "add", name], check=True)
         with _inside(name):
             tunnel = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-            fcntl.ioctl(tunnel, _TUNSETIFF, struct.pack("16sH", b"group", _IFF_TUN_NO_PI))
+            fcntl.ioctl(tunnel, _TUNSETIFF, struct.pack("16sH", b"tunnel", _IFF_TUN_NO_PI))
         for words in (
-            ["addr", "add", f"{_host(rank)}/24", "dev", "group"],
+            ["addr", "add", f"{_host(rank)}/24", "dev", "tunnel"],
             ["link", "set", "lo", "up"],
-            ["link", "set", "group", "up"],
+            ["link", "set", "tunnel", "up"],
         ):
             subprocess.run(["ip", "-n", name, *words], check=True)
         return tunnel

@@ -1,0 +1,96 @@
+"""Groups of real processes at load, a kill -9 every few seconds, for minutes: `python -m scripts.soak --minutes 10`.
+
+A group begins with all its members and loses one every few seconds until few are left; then it settles, every trace
+checker judges it, and the next group begins. One line a group; the exit code says whether all went well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.live.harness import Troupe
+
+
+def is_connected(ranks: set[int]) -> bool:
+    """Do these ranks hold together in the hypercube? The guarantees ask for it."""
+    reached, unvisited = set(), [min(ranks)]
+    while unvisited:
+        rank = unvisited.pop()
+        reached.add(rank)
+        unvisited += [rank ^ 1 << bit for bit in range(12) if rank ^ 1 << bit in ranks - reached]
+    return reached == ranks
+
+
+def one_group(folder: Path, chosen: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """Start, kill one by one, settle, judge."""
+    chance = random.Random(seed)
+    causal = chance.choice(["tree", "overlay"])
+    options: dict[str, Any] = {"gossip_every_s": 0.25, "suspect_after_s": chosen.suspect_s, "causal": causal}
+    began = time.monotonic()
+    with closing(
+        Troupe(folder, chosen.members, light=chosen.light, seed=seed, pause_s=chosen.pause_s, **options)
+    ) as group:
+        started_s = time.monotonic() - began
+        living = list(range(chosen.members))
+        while len(living) > chosen.leave:
+            time.sleep(chance.uniform(0.5, 1.5) * chosen.every_s)
+            victim = chance.choice([rank for rank in living if is_connected({*living} - {rank})])
+            living.remove(victim)
+            group.kill(victim)
+        time.sleep(1)
+        reports = group.finish()
+        talked_s = time.monotonic() - began - started_s
+        judged = group.judge()
+    counted = [report for report in reports.values() if not report["excluded"]]
+    return {
+        "seed": seed,
+        "causal": causal,
+        "kills": chosen.members - len(living),
+        "left": len(counted),
+        "wrongly_excluded": len(living) - len(counted),
+        "delivered": counted[0]["delivered"],
+        "per_s": round(counted[0]["delivered"] / talked_s),
+        "agree": len({(r["delivered"], str(r["frontier"])) for r in counted}) == 1,
+        "unstable": max(report["unstable"] for report in counted),
+        "mib": max(report["mib"] for report in counted),
+        "violations": len(judged.violations),
+        "first": [str(one) for one in judged.violations[:2]],
+    }
+
+
+def main() -> None:
+    """Run groups until the time is over."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--members", type=int, default=16)
+    parser.add_argument("--leave", type=int, default=5, help="kill until so many are left")
+    parser.add_argument("--every-s", type=float, default=3.0, help="mean time between kills")
+    parser.add_argument("--suspect-s", type=float, default=6.0)
+    parser.add_argument("--pause-s", type=float, default=0.05, help="mean pause between a member's bursts")
+    parser.add_argument("--light", action="store_true", help="members without the compiler")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    until = time.monotonic() + 60 * chosen.minutes
+    totals = {"groups": 0, "kills": 0, "delivered": 0, "violations": 0, "disagree": 0, "wrongly_excluded": 0}
+    while time.monotonic() < until:
+        with tempfile.TemporaryDirectory() as folder:
+            row = one_group(Path(folder), chosen, chosen.seed + totals["groups"])
+        print(json.dumps(row), flush=True)
+        totals["groups"] += 1
+        totals["disagree"] += not row["agree"]
+        for name in ("kills", "delivered", "violations", "wrongly_excluded"):
+            totals[name] += row[name]
+    print(json.dumps(totals))
+    sys.exit(totals["violations"] + totals["disagree"] > 0)
+
+
+if __name__ == "__main__":
+    main()
