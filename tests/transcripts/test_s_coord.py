@@ -357,3 +357,29 @@ def test_two_members_and_then_one() -> None:
     talk.leave(1, 0)
     talk.wake(1, "NEXT_ROUND")
     talk.says("1 begins 1\n1 → all: START 1\n1 knows 1: [1]\n1 → all: INFO 1 [1]")
+
+
+def test_a_root_that_waited_for_those_who_now_report_to_a_newcomer_goes_on() -> None:
+    talk = talk_of(lossy=True)
+    talk.leave(0, 1)
+    talk.start(0)
+    for rank in (2, 3, 4):  # 3 and 4 are the root's own children while 1 is away
+        talk.receive(Message(source=rank, to=0, kind="ACK", round=1, numbers=(6, 2)))
+    assert talk.said().endswith("0 → all: INFO 1 [5 2]")
+    for rank in (2, 1):  # 1 is back, and 3 and 4 report to it; the root has not heard of it yet
+        talk.receive(Message(source=rank, to=0, kind="ACK_INFO", round=1, numbers=()))
+    assert not talk.has_timer(0, "NEXT_ROUND")
+    talk.join(0, 1)
+    talk.wake(0, "NEXT_ROUND")
+    talk.says("0 begins 2\n0 → all: START 2")
+
+
+def test_an_inner_member_that_waited_for_those_who_now_report_to_a_newcomer_reports() -> None:
+    talk = Talk("s_coord", [*RECEIVED, [9, 9], [9, 9], [9, 9]], lossy=False, tree_degree=2)
+    talk.leave(1, 3)  # 7 is a child of 3, and of 1 while 3 is away
+    talk.receive(Message(source=0, to=1, kind="START", round=1, numbers=()))
+    for rank in (4, 3):
+        talk.receive(Message(source=rank, to=1, kind="ACK", round=1, numbers=(3, 3)))
+    assert talk.said() == "1 begins 1"
+    talk.join(1, 3)
+    talk.says("1 → 3: START 1\n1 → 0: ACK 1 [3 3]")

@@ -165,13 +165,26 @@ def _inform_orphans(state, row, mail):
 def on_join(state, row, now_ns, mail, rank):
     """A newcomer takes its place; its parent tells it the round that is under way."""
     before = state.parent[row]
+    was_informed = bits.covers(state.informed[row], state.children[row])
     _rebuild_edges(state, row)
     if state.done[row] == state.round[row]:
+        if not was_informed:  # it may have waited for one that reports to the newcomer from now on
+            _tell_if_informed(state, row, mail)
         return
     if bits.contains(state.children[row], rank):
         send(mail, _draft_bare(state, mail, START, state.round[row]), rank)
     if state.parent[row] != before and state.reported[row] == state.round[row]:
         _report(state, row, mail)
+    _report_if_collected(state, row, mail)
+
+
+@internal
+def _tell_if_informed(state, row, mail):
+    """Everybody below knows S: say so, or, at the root, rest."""
+    if state.parent[row] >= 0:
+        _acknowledge_if_informed(state, row, mail)
+    elif state.repeat_ns > 0:
+        _wait_if_informed(state, row, mail)
 
 
 @internal
@@ -319,10 +332,7 @@ def _on_ack_info(state, row, mail, slot):
         return
     bits.add(state.informed[row], source)
     if number == state.done[row]:
-        if state.parent[row] == -1:
-            _wait_if_informed(state, row, mail)
-        else:
-            _acknowledge_if_informed(state, row, mail)
+        _tell_if_informed(state, row, mail)
 
 
 @internal
