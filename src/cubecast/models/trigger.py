@@ -1,11 +1,6 @@
-"""When to start a stability round so that the output buffer does not overflow (guo ch. 6).
+"""Whether a trigger X exists for a buffer and its load, how long it lasts, and what to change if not (guo ch. 6).
 
-A member with room for g messages sends r messages a second; a round takes f seconds (the TPR); at its end the share α
-of the X messages that were there at its start is released. The fewest rounds come from the largest X with
-
-    X + r·f ≤ g   (6.2)        (1 − α)·X + 2·r·f ≤ g   (6.3)
-
-so X = min(g − r·f, (g − 2·r·f)/(1 − α)), and g − r·f for α = 1.
+X itself is `core.stability.trigger`.
 
 Departure: 6.3 looks two rounds ahead only. When a round releases fewer messages than are sent meanwhile, rounds
 follow each other at once and the buffer creeps up to r·f/α at the start of a round; if r·f·(1 + 1/α) > g it overflows
@@ -18,6 +13,7 @@ import enum
 import math
 from dataclasses import dataclass
 
+from cubecast.core.stability.trigger import trigger_level
 from cubecast.errors import LocalProtocolError
 from cubecast.models.checks import require_positive, require_probability, require_whole
 
@@ -85,20 +81,17 @@ def trigger(case: TriggerCase) -> Trigger:
     sent = case.sent_in_round
     if 2 * sent > case.buffer_messages:
         return Trigger(case=case, verdict=Verdict.INFEASIBLE, level=None, sentence=_infeasible_sentence(case))
-    level = _optimal_level(case)
+    level = trigger_level(
+        room=case.buffer_messages,
+        rate_per_s=case.rate_per_s,
+        round_s=case.round_s,
+        stable_fraction=case.stable_fraction,
+    )
     if _overflows_later(case):
         sentence = _overflows_later_sentence(case, level)
         return Trigger(case=case, verdict=Verdict.OVERFLOWS_LATER, level=level, sentence=sentence)
     sentence = f"start a round when the output buffer holds {math.floor(level)} of {case.buffer_messages} messages"
     return Trigger(case=case, verdict=Verdict.FEASIBLE, level=level, sentence=sentence)
-
-
-def _optimal_level(case: TriggerCase) -> float:
-    one_round = case.buffer_messages - case.sent_in_round
-    if case.stable_fraction == 1:
-        return one_round
-    two_rounds = (case.buffer_messages - 2 * case.sent_in_round) / (1 - case.stable_fraction)
-    return min(one_round, two_rounds)
 
 
 def _overflows_later(case: TriggerCase) -> bool:
