@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 import cubecast
-from cubecast.core.group import Group, copy_numbers, fold_minimum, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, learn_stable
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -133,7 +133,7 @@ def _go_on(state, row, mail):
     while state.step[row] < last and state.heard[row, side, state.step[row]] == number:
         step = state.step[row]
         copy_numbers(state.minimum[row, step + 1], state.minimum[row, step])
-        fold_minimum(state.minimum[row, step + 1], state.inbox[row, side, step])
+        fold(state.group, state.minimum[row, step + 1], state.inbox[row, side, step])
         state.step[row] = step + 1
         if step + 1 < last:
             _send_minimum(state, row, mail, step + 1)

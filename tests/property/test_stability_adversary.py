@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cubecast.core.group import STABILITY
 from cubecast.core.overlays import hypercube
 from tests.oracles.stability import true_minimum
 from tests.transcripts.talk import Message, Talk
@@ -27,11 +28,14 @@ CALM_STEPS = 4000
 class Adversary:
     """A group under attack. In the reliable form links are FIFO and lose nothing; in the lossy form anything goes."""
 
+    goal = STABILITY
+
     def __init__(self, protocol: str, members: int, seed: int, *, lossy: bool, rounds: int) -> None:
         self.random = random.Random(seed)
         received = [[self.random.randint(0, 5) for _ in range(2)] for _ in range(members)]
         degree = self.random.choice([1, 2, 3])
-        self.talk = Talk(protocol, received, lossy=lossy, tree_degree=degree, **self._options(protocol))
+        options = self._options(protocol)
+        self.talk = Talk(protocol, received, lossy=lossy, tree_degree=degree, goal=self.goal, **options)
         self.lossy = lossy
         self.rounds = rounds
         self.alive = set(range(members))

@@ -19,7 +19,7 @@ from cubecast.core import bits
 from cubecast.core import mail as mailbox
 from cubecast.core.compiled import compiled_for
 from cubecast.core.dispatch import JOIN, LEAVE, RECEIVE, START, TIMER, call_core
-from cubecast.core.group import new_group
+from cubecast.core.group import STABILITY, new_group
 from cubecast.core.mail import new_mail
 from cubecast.core.registry import Setup, protocol_named
 
@@ -86,11 +86,18 @@ class Talk:
     """A small group of one protocol; see the module."""
 
     def __init__(
-        self, protocol: str, received: list[list[int]], *, lossy: bool = False, tree_degree: int = 2, **options: Any
+        self,
+        protocol: str,
+        received: list[list[int]],
+        *,
+        lossy: bool = False,
+        tree_degree: int = 2,
+        goal: int = STABILITY,
+        **options: Any,
     ) -> None:
         """Everybody is up and holds its row of `received`; nobody has started."""
         self.members, senders = len(received), len(received[0])
-        self.group = new_group(members=self.members, senders=senders, ranks=np.arange(self.members))
+        self.group = new_group(members=self.members, senders=senders, ranks=np.arange(self.members), goal=goal)
         self.group.received[:] = received
         setup = Setup(
             members=self.members,

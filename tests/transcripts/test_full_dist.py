@@ -210,3 +210,19 @@ def test_leader_that_crashes_before_it_speaks_is_replaced() -> None:
         talk.leave(rank, 0)
     talk.deliver_all()
     assert talk.done[1:] == [1, 1, 1]
+
+
+def test_the_row_of_a_newcomer_is_waited_for() -> None:
+    talk = Talk("full_dist", RECEIVED)
+    talk.group.members[:] = 0b0111
+    talk.state.missing[:] = 3
+    talk.start(0, 1, 2)
+    talk.deliver(0, 1)
+    talk.deliver(0, 2)
+    talk.join(0, 3)
+    talk.deliver(1, 0)
+    talk.deliver(2, 0)
+    assert talk.done[0] == 0
+    talk.said()
+    talk.receive(info(3, 0, 1, 5, 1))
+    assert talk.said().startswith("0 knows 1: [4 1]")

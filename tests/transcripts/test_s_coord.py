@@ -383,3 +383,19 @@ def test_an_inner_member_that_waited_for_those_who_now_report_to_a_newcomer_repo
     assert talk.said() == "1 begins 1"
     talk.join(1, 3)
     talk.says("1 → 3: START 1\n1 → 0: ACK 1 [3 3]")
+
+
+def test_a_newcomer_is_told_the_round_by_its_parent_which_waits_for_it() -> None:
+    talk = talk_of()
+    talk.leave(1, 4)
+    talk.start(0, 1, 2, 3)
+    talk.deliver(0, 1, "START")
+    talk.said()
+    talk.join(1, 4)
+    talk.says("1 → 4: START 1")
+    talk.deliver(0, 3, "START")
+    talk.deliver(3, 1, "ACK")
+    assert not any(message.kind == "ACK" and message.source == 1 for message in talk.under_way)
+    talk.deliver(1, 4, "START")
+    talk.deliver(4, 1, "ACK")
+    assert "1 → 0: ACK 1 [4 1]" in talk.said()

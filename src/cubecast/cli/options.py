@@ -119,6 +119,20 @@ OPTIONS: dict[str, ScenarioOption] = {
         "optimised",
         "Gossip: the result is multicast, or rides on later gossip.",
     ),
+    "goal": _O(
+        Literal["stability", "errors"],
+        ("--goal",),
+        PROTOCOL,
+        "stability",
+        "Find out what everybody holds, or what anybody has seen.",
+    ),
+    "sequences": _O(
+        int, ("--sequences",), PROTOCOL, "one a sender", "Sequences that the senders share; 1 under total order."
+    ),
+    "changed_only": _O(
+        bool, ("--changed-only/--no-changed-only",), PROTOCOL, "False", "Send only entries that differ from the last S."
+    ),
+    "ride": _O(bool, ("--ride/--no-ride",), PROTOCOL, "False", "Control messages travel inside data messages."),
     "quota": _O(bool, ("--quota/--no-quota",), PROTOCOL, "False", "Broadcast trees: send copies where they help most."),
     "heartbeats": _O(
         int, ("--heartbeats",), PROTOCOL, "0", "Broadcast trees: heartbeats that links are known by; 0: exactly known."

@@ -7,6 +7,10 @@
 | received | rows × m      | R: the member holds every message of sender j up to `received[row, j]`                  |
 | stable   | rows × m      | S: every current member holds every message of sender j up to `stable[row, j]`          |
 
+`goal` says what the arrays mean: the minimum of what is received (STABILITY), or the maximum of what is known to exist
+(ERRORS, guo ch. 7: the same protocols then tell every member what it has missed; R is the highest number seen, S the
+highest that anyone has seen).
+
 One row per *local* member: the simulator holds all members of a group (row = rank), a live process holds one.
 `received` and `stable` never decrease; `members` only loses bits between two views.
 """
@@ -18,6 +22,8 @@ import numpy as np
 from cubecast.core import bits
 from cubecast.core.compiled import internal
 
+STABILITY, ERRORS = range(2)
+
 
 class Group(NamedTuple):
     """The group as its local members see it."""
@@ -26,9 +32,10 @@ class Group(NamedTuple):
     members: np.ndarray
     received: np.ndarray
     stable: np.ndarray
+    goal: int = STABILITY
 
 
-def new_group(*, members: int, senders: int, ranks: np.ndarray) -> Group:
+def new_group(*, members: int, senders: int, ranks: np.ndarray, goal: int = STABILITY) -> Group:
     """A group of `members`, seen by the local members `ranks`; nothing received, nothing stable."""
     rows = len(ranks)
     return Group(
@@ -36,6 +43,7 @@ def new_group(*, members: int, senders: int, ranks: np.ndarray) -> Group:
         members=bits.full(rows, members),
         received=np.zeros((rows, senders), np.int32),
         stable=np.zeros((rows, senders), np.int32),
+        goal=goal,
     )
 
 
@@ -48,9 +56,7 @@ def is_lowest(group, row):
 @internal
 def learn_stable(group, row, numbers):
     """S = max(S, numbers): stability only grows."""
-    for j in range(group.stable.shape[1]):
-        if numbers[j] > group.stable[row, j]:
-            group.stable[row, j] = numbers[j]
+    raise_numbers(group.stable[row], numbers)
 
 
 @internal
@@ -61,8 +67,19 @@ def copy_numbers(target, numbers):
 
 
 @internal
-def fold_minimum(minimum, numbers):
-    """M = min(M, numbers)."""
+def fold(group, minimum, numbers):
+    """M = min(M, numbers), or max where errors are sought."""
+    if group.goal != STABILITY:
+        raise_numbers(minimum, numbers)
+        return
     for j in range(minimum.shape[0]):
         if numbers[j] < minimum[j]:
             minimum[j] = numbers[j]
+
+
+@internal
+def raise_numbers(target, numbers):
+    """target = max(target, numbers)."""
+    for j in range(target.shape[0]):
+        if numbers[j] > target[j]:
+            target[j] = numbers[j]

@@ -48,6 +48,8 @@ MEMBER = np.dtype(
         ("parked_timer", np.int64),
         ("parked_tag", np.int64),
         ("parked_ns", np.int64),
+        ("pending", np.int64),  # a control message that waits for data, 0 for none
+        ("pending_tag", np.int64),
         ("blocked_ns", np.int64),  # since when it cannot send, −1 when it can
         ("down_ns", np.int64),  # when it last went down
         ("wrongly", np.int64),  # did it leave, or was it put out, while it was up?
@@ -74,6 +76,7 @@ TOTALS = np.dtype(
             "complete",
             "finished",
             "held_max",
+            "rides",  # control messages that travelled inside data messages
             "data_fragments",
             "delay_sum_ns",  # from the multicast of a data message to its delivery, over all others' deliveries
             "delay_max_ns",

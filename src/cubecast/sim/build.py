@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cubecast.core.bits import words_for
 from cubecast.core.broadcast import nak, silent
-from cubecast.core.group import Group, new_group
+from cubecast.core.group import ERRORS, STABILITY, Group, new_group
 from cubecast.core.layers import LayerSetup, transport_named
 from cubecast.core.mail import Mail, new_mail
 from cubecast.core.overlays import Overlay
@@ -64,7 +64,7 @@ class Simulation(NamedTuple):
 def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> Simulation:
     """Allocate everything and schedule what is known beforehand."""
     scenario = settled(scenario, network)
-    n, m = scenario.members, scenario.sender_count
+    n, m = scenario.members, scenario.sequence_count
     protocol = protocol_named(scenario.protocol)
     setup = Setup(
         members=n,
@@ -134,14 +134,28 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     totals.triggered = scenario.trigger == "buffer"
     totals.trigger_level = scenario.trigger_messages
     totals.buffer_room = scenario.buffer_messages
+    simulation = _with_savings(scenario, simulation)
     _schedule_all(scenario, simulation)
     return simulation
+
+
+def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
+    """Room for what the savings of guo ch. 7 note of every message (`sim.savings`)."""
+    slots = len(simulation.mail.heads)
+    world = simulation.world
+    if scenario.ride:
+        rides_to = np.zeros((slots, words_for(scenario.members)), np.uint64)
+        world = world._replace(riders=np.zeros(slots, np.int64), rides_to=rides_to)
+    if scenario.changed_only:
+        world = world._replace(left_out=np.zeros((slots, words_for(scenario.sequence_count)), np.uint64))
+    return simulation._replace(world=world)
 
 
 def _first_group(scenario: Scenario, newcomers: list[int]) -> Group:
     """The group before anything happens: newcomers are in nobody's membership and hold nothing."""
     n = scenario.members
-    group = new_group(members=n, senders=scenario.sender_count, ranks=np.arange(n))
+    goal = ERRORS if scenario.goal == "errors" else STABILITY
+    group = new_group(members=n, senders=scenario.sequence_count, ranks=np.arange(n), goal=goal)
     if scenario.messages == 0:
         _freeze_received(scenario, group)
     group.received[newcomers] = 0
@@ -191,9 +205,16 @@ def _check_order(scenario: Scenario, network: Network, protocol: Protocol) -> No
             raise LocalProtocolError(f"{protocol.name} needs links that lose nothing: add sampled=0 to the network")
         if scenario.repeat_ns == 0 and not protocol.carries_data:
             raise LocalProtocolError(f"network {scenario.network} loses messages: give repeat_ms")
-    if protocol.links == "fifo" and network.one_hop is not None and network.one_hop.spread_ns > 0:
+        if scenario.changed_only:
+            raise LocalProtocolError(f"changed_only on {scenario.network}, which loses messages: add sampled=0 to it")
+    if (
+        network.one_hop is not None
+        and network.one_hop.spread_ns > 0
+        and (protocol.links == "fifo" or scenario.changed_only)
+    ):
+        needing = "changed_only" if protocol.links != "fifo" else protocol.name
         raise LocalProtocolError(
-            f"{protocol.name} needs FIFO links: network {scenario.network} has varying delays, make them constant"
+            f"{needing} needs FIFO links: network {scenario.network} has varying delays, make them constant"
         )
 
 
@@ -255,6 +276,9 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
         on_tree=tree_cover(network, by=scenario.routing) if scenario.multicast == "tree" else np.zeros((1, 1), bool),
         due=np.empty(max(lines, 1), np.int64),
         events=np.empty(_event_room(scenario, network), EVENT).view(np.recarray),
+        riders=np.zeros(1, np.int64),
+        rides_to=np.zeros((1, 1), np.uint64),
+        left_out=np.zeros((1, 1), np.uint64),
         scalars=_scalars(scenario, network, lines, tracing=tracing),
         random=new_stream(scenario.seed, "network"),
         trace=np.zeros(_trace_room(scenario) if tracing else 1, EVENT_DTYPE).view(np.recarray),

@@ -48,9 +48,7 @@ from cubecast.sim.books import (
 )
 from cubecast.sim.events import remove_first_event, schedule
 from cubecast.sim.links import PACKET_ARRIVES, advance, enter_processor, free_packet, lose, pass_node, sample_load
-from cubecast.sim.record import record, record_fact
-from cubecast.sim.transmit import transmit, transmit_to_all
-from cubecast.sim.trigger import (
+from cubecast.sim.output_buffers import (
     has_no_room,
     holds_round_back,
     is_full_enough,
@@ -58,6 +56,18 @@ from cubecast.sim.trigger import (
     note_blocked,
     note_input,
 )
+from cubecast.sim.record import record, record_fact
+from cubecast.sim.savings import (
+    drop_riders,
+    fill_in_unchanged,
+    leave_out_unchanged,
+    let_go,
+    next_pending,
+    next_rider_for,
+    take_riders,
+    waits_for_data,
+)
+from cubecast.sim.transmit import transmit, transmit_to_all
 from cubecast.sim.world import CORE_FULL, MAIL_FULL
 
 # Events besides PACKET_ARRIVES.
@@ -65,6 +75,7 @@ BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLI
 ENTER, INCLUDE, COUNTS = range(11, 14)
 WAKE_FAILURE, LASTED, SAMPLE = range(14, 17)
 GOODBYE, CONFIRM = range(17, 19)
+FLUSH = 19
 
 # What `call` says: which core to call, and with what.
 LAYER, WHAT, MEMBER, A, B, NOW_NS, PACKET = range(7)
@@ -113,7 +124,7 @@ def step(world, books, mail, group, faults, call, until_ns, budget):
         last_ns = _FOREVER if books.totals[0].finished == 1 else until_ns
         packet = advance(world, mail, min(_next_event_ns(world), last_ns), budget)
         if packet >= 0:
-            if _arrive(world, books, mail, call, packet):
+            if _arrive(world, books, mail, group, call, packet):
                 return CALL
         elif packet == -2:
             return FAILED if scalars[0].error != 0 else PAUSED
@@ -147,9 +158,15 @@ def _finish_call(world, books, mail, group, call):
     _carry_out(world, books, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
     detecting = books.totals[0].detecting == 1
     if call[WHAT] == RECEIVE:
+        if world.riders.shape[0] > 1:
+            rider = next_rider_for(world, call[A], call[MEMBER])
+            if rider > 0:
+                _let_receive(world, mail, group, call, call[MEMBER], rider, call[NOW_NS])
+                return True
         source = mail.heads[call[A]].source
+        heard = detecting and mail.layers[world.packets[call[PACKET]].message] == mailbox.DATA
         free_packet(world, mail, call[PACKET])
-        if detecting and call[LAYER] == mailbox.DATA:
+        if heard:
             _set_call(call, mailbox.FAILURE, HEARD, call[MEMBER], source, 0, call[NOW_NS])
             return True
     elif (call[WHAT] == START or call[WHAT] == LEAVE or call[WHAT] == JOIN) and call[LAYER] == mailbox.DATA:
@@ -175,7 +192,7 @@ def _next_event(world, books, mail, group, faults, call):
     if now_ns >= world.scalars[0].next_sample_ns:
         sample_load(world.scalars, now_ns - 1)
     if what == PACKET_ARRIVES:
-        return _arrive_late(world, books, mail, call, member, a, now_ns)
+        return _arrive_late(world, books, mail, group, call, member, a, now_ns)
     if what == COUNTS and books.members[member].up == 1:
         bring_up_to_date(world, books, group, member, now_ns)
         record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
@@ -203,6 +220,9 @@ def _next_event(world, books, mail, group, faults, call):
     if what == EXCLUDE and not bits.contains(group.members[member], a) and books.totals[0].self_joining == 0:
         return False
     if what == INCLUDE and books.members[a].evicted == 1:
+        return False
+    if what == FLUSH:
+        _flush(world, books, mail, member, a, now_ns)
         return False
     if what == GOODBYE:
         _tell_all(world, books, faults, EXCLUDE, member, now_ns)
@@ -318,17 +338,17 @@ def _enter_group(world, books, group, faults, member, now_ns):
 
 
 @internal
-def _arrive_late(world, books, mail, call, node, packet, now_ns):
+def _arrive_late(world, books, mail, group, call, node, packet, now_ns):
     """A packet that travelled on its own reaches a node."""
     if world.scalars[0].processors != 0:
         enter_processor(world, mail, node, packet, now_ns)
         return False
     arrived = pass_node(world, mail, node, packet, now_ns)
-    return arrived >= 0 and _arrive(world, books, mail, call, arrived)
+    return arrived >= 0 and _arrive(world, books, mail, group, call, arrived)
 
 
 @internal
-def _arrive(world, books, mail, call, packet):
+def _arrive(world, books, mail, group, call, packet):
     """A message copy reached its member's node; returns whether the member takes it."""
     now_ns = world.scalars[0].now_ns
     slot = np.int64(world.packets[packet].message)
@@ -343,9 +363,17 @@ def _arrive(world, books, mail, call, packet):
         free_packet(world, mail, packet)
         return False
     record(world, mail, tracing.RECEIVE, now_ns, packet, member, source, -1)
-    _set_call(call, mail.layers[slot], RECEIVE, member, slot, 0, now_ns)
+    _let_receive(world, mail, group, call, member, slot, now_ns)
     call[PACKET] = packet
     return True
+
+
+@internal
+def _let_receive(world, mail, group, call, member, slot, now_ns):
+    """Hand a message to the layer it is for."""
+    if world.left_out.shape[0] > 1 and mail.layers[slot] == mailbox.CONTROL:
+        fill_in_unchanged(world, group, mail, slot, member)
+    _set_call(call, mail.layers[slot], RECEIVE, member, slot, 0, now_ns)
 
 
 @internal
@@ -361,13 +389,17 @@ def _depart(world, books, member, now_ns):
 @internal
 def _carry_out(world, books, mail, group, member, layer, now_ns):
     """Do what the core asked for, in order."""
+    riding = world.riders.shape[0] > 1
+    if world.left_out.shape[0] > 1 and layer == mailbox.CONTROL:
+        leave_out_unchanged(world, books, mail, member)
     for place in range(mail.counts[mailbox.WAITING]):
         action = mail.actions[place]
         a = action.a
-        if action.what == mailbox.SEND:
-            transmit(world, books, mail, action.slot, member, a, layer, now_ns)
-        elif action.what == mailbox.MULTICAST:
-            transmit_to_all(world, books, mail, action.slot, member, layer, now_ns)
+        if action.what == mailbox.SEND or action.what == mailbox.MULTICAST:
+            to = a if action.what == mailbox.SEND else np.int64(-1)
+            if riding and _rides(world, books, mail, action.slot, member, to, layer, now_ns):
+                continue
+            _transmit(world, books, mail, action.slot, member, to, layer, now_ns)
         elif action.what == mailbox.TIMER:
             _schedule_wake(world, layer, member, a, action.b, now_ns + action.delay_ns)
         elif action.what == mailbox.NEXT_ROUND:
@@ -394,9 +426,62 @@ def _carry_out(world, books, mail, group, member, layer, now_ns):
             record_fact(world, tracing.DELIVER, now_ns, member, action.delay_ns, -1, a, action.b)
         else:
             _depart(world, books, member, now_ns)
+    if riding:
+        _drop_lost_riders(world, mail)
     clear_outbox(mail)
     if mail.counts[mailbox.OVERFLOW] != 0:
         world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL
+
+
+@internal
+def _transmit(world, books, mail, slot, member, to, layer, now_ns):
+    """Send to one member, or to everyone (−1)."""
+    if to >= 0:
+        transmit(world, books, mail, slot, member, to, layer, now_ns)
+    else:
+        transmit_to_all(world, books, mail, slot, member, layer, now_ns)
+
+
+@internal
+def _rides(world, books, mail, slot, member, to, layer, now_ns):
+    """Does a control message wait for data? A data message takes along those that wait."""
+    if layer == mailbox.DATA and to < 0:
+        take_riders(world, books, mail, slot, member)
+    return layer == mailbox.CONTROL and waits_for_data(world, books, mail, slot, member, to, FLUSH, now_ns)
+
+
+@internal
+def _flush(world, books, mail, member, tag, now_ns):
+    """No data came by in time: the control messages travel alone."""
+    if books.members[member].pending_tag != tag:
+        return
+    slot = next_pending(world, books, member)
+    while slot > 0:
+        _transmit_alone(world, books, mail, slot, member, now_ns)
+        let_go(mail, slot)
+        slot = next_pending(world, books, member)
+
+
+@internal
+def _transmit_alone(world, books, mail, slot, member, now_ns):
+    """Bits of all members stand for a multicast."""
+    layer = np.int64(mailbox.CONTROL)
+    members = books.members.shape[0]
+    if bits.count(world.rides_to[slot]) == members:
+        transmit_to_all(world, books, mail, slot, member, layer, now_ns)
+        return
+    for rank in range(members):
+        if bits.contains(world.rides_to[slot], rank):
+            transmit(world, books, mail, slot, member, np.int64(rank), layer, now_ns)
+
+
+@internal
+def _drop_lost_riders(world, mail):
+    """A data message lost in the act of sending takes its riders with it."""
+    for k in range(mail.counts[mailbox.DRAFTED]):
+        slot = mail.drafts[k]
+        if mail.heads[slot].copies == 1 and mail.layers[slot] == mailbox.DATA:
+            drop_riders(world, mail, slot)
 
 
 @internal

@@ -14,6 +14,7 @@ from cubecast.core.mail import CONTROL, DATA, release
 from cubecast.core.random import uniform
 from cubecast.sim.events import schedule, sift_down, sift_up
 from cubecast.sim.record import record
+from cubecast.sim.savings import drop_riders
 from cubecast.sim.world import LINK_PROCESSOR, PACKETS_FULL, TIME_FULL
 
 PACKET_ARRIVES = 0  # an event: a packet that travels on its own, outside the lists of the links
@@ -44,6 +45,8 @@ def free_packet(world, mail, packet):
     copies = mail.heads[slot].copies - 1
     mail.heads[slot].copies = copies
     if copies == 0:
+        if world.riders.shape[0] > 1:
+            drop_riders(world, mail, slot)
         release(mail, slot)
 
 

@@ -47,6 +47,10 @@ class Result:
     hops: int
     """Links crossed by those messages."""
     bytes: int
+    rides: int
+    """Control messages that travelled inside data messages, and are not among `messages`."""
+    missed: int | None
+    """With the goal errors: messages that members found out they miss."""
     drops: int
     load_mean: float
     """Messages on all links, sampled every millisecond of a round."""
@@ -124,6 +128,8 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
         multicasts=int(totals.multicasts),
         hops=int(scalars.hops),
         bytes=int(totals.bytes),
+        rides=int(totals.rides),
+        missed=_missed(scenario, simulation),
         drops=int(scalars.drops),
         load_mean=_ratio(scalars.load_sum, scalars.load_samples),
         queue_mean=_ratio(scalars.queue_sum, scalars.queue_samples),
@@ -183,6 +189,13 @@ def _steps(scenario: Scenario, rounds: tuple[Round, ...]) -> float | None:
     if not scenario.gossips or not scenario.step_s:
         return None
     return _mean([one.rtt_first_ms for one in rounds]) / 1e3 / scenario.step_s
+
+
+def _missed(scenario: Scenario, simulation: Simulation) -> int | None:
+    if scenario.goal != "errors":
+        return None
+    up = simulation.books.members.up == 1
+    return int(np.maximum(simulation.group.stable[up] - simulation.group.received[up], 0).sum())
 
 
 def _mean(values: list[float]) -> float:

@@ -67,6 +67,14 @@ class Scenario:
     """Gossip: members told in one step."""
     step_s: float | None = None
     """Gossip: the step interval. Default: as long as the busiest link needs for the messages of a step."""
+    goal: Literal["stability", "errors"] = "stability"
+    """What the arrays tell: what everybody holds (the minimum), or what anybody has seen (the maximum, guo ch. 7)."""
+    sequences: int | None = None
+    """Sequences that the senders share, 1 under total order (guo ch. 7). Default: one for each sender."""
+    changed_only: bool = False
+    """Send only those entries of an array that differ from the last S (guo ch. 7)."""
+    ride: bool = False
+    """Control messages of senders travel inside their data messages (guo ch. 7)."""
     ending: Literal["optimised", "piggyback"] = "optimised"
     """Gossip: the result is multicast, or rides on later gossip."""
     loss: float = 0.0
@@ -134,6 +142,11 @@ class Scenario:
     @property
     def sender_count(self) -> int:
         return min(self.members, PAPER_SENDERS) if self.senders is None else self.senders
+
+    @property
+    def sequence_count(self) -> int:
+        """Entries of an array."""
+        return self.sender_count if self.sequences is None else self.sequences
 
     @property
     def degree(self) -> int:
@@ -222,6 +235,7 @@ _CHOICES = {
     "routing": ("hops", "delay"),
     "multicast": ("copies", "tree", None),
     "ending": ("optimised", "piggyback"),
+    "goal": ("stability", "errors"),
     "repair": ("multicast", "unicast"),
     "trigger": ("delta", "buffer"),
 }
@@ -243,6 +257,7 @@ def _check_sizes(scenario: Scenario) -> None:
         raise LocalProtocolError(f"rounds = {scenario.rounds}: choose from 1 to {ROUNDS_MAX}")
     if scenario.tree_degree is not None and scenario.tree_degree < 1:
         raise LocalProtocolError(f"tree_degree = {scenario.tree_degree}: an inner member has at least 1 child")
+    _check_savings(scenario)
     if not 1 <= scenario.subset < scenario.members:
         raise LocalProtocolError(f"subset = {scenario.subset}: choose from 1 to {scenario.members - 1} other members")
     if scenario.group_size is not None and scenario.group_size < 2:
@@ -266,6 +281,23 @@ _COUNTS_MAX = {
     "buffer_messages": SIZE_MAX,
     "seed": SEED_MAX,
 }
+
+
+def _check_savings(scenario: Scenario) -> None:
+    senders = scenario.sender_count
+    if not 1 <= scenario.sequence_count <= senders:
+        raise LocalProtocolError(f"sequences = {scenario.sequences}: choose from 1 to the {senders} senders")
+    for name in ("sequences", "goal"):
+        value = getattr(scenario, name)
+        if scenario.messages > 0 and value not in (None, "stability"):
+            raise LocalProtocolError(f"{name} = {value} with data messages: no transport counts so, set messages to 0")
+    if scenario.ride and (scenario.messages == 0 or scenario.carries_data):
+        raise LocalProtocolError("ride without data beside the control messages: set messages, or drop ride")
+    if scenario.changed_only and (scenario.repeat_ns > 0 or any(getattr(scenario, name) for name in _FAULTS)):
+        raise LocalProtocolError(
+            "changed_only with messages that can be lost or repeated: an S that was left out might never be told; "
+            "drop loss, reorder, repeat_ms and faults"
+        )
 
 
 def _check_probabilities(scenario: Scenario) -> None:

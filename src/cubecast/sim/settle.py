@@ -55,7 +55,7 @@ def _given(value: float | None, otherwise: float) -> float:
 
 def _round_ns(scenario: Scenario, network: Network) -> int:
     """About as long as the busiest link needs for the messages of a round."""
-    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sender_count
+    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sequence_count
     messages = _messages(scenario) if network.tree_children else scenario.members
     return round(messages * _service_ns(network, size) + CROSSINGS * _crossing_ns(network, size))
 
@@ -74,7 +74,7 @@ def _messages(scenario: Scenario) -> float:
 
 
 def _step_ns(scenario: Scenario, network: Network) -> int:
-    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sender_count + (scenario.members + 7) // 8
+    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sequence_count + (scenario.members + 7) // 8
     gossiping = scenario.members
     if protocol_named(scenario.protocol).name == "s_gossip" and not scenario.shuffled:
         # Local groups are apart; a link at the edge carries the gossip of about two.

@@ -28,7 +28,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers, fold_minimum, is_lowest, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, is_lowest, learn_stable
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -186,7 +186,7 @@ def _on_ack(state, row, mail, slot):
         if is_lowest(state.group, row):
             _open_round(state, row, mail, number)
     elif number == state.round[row] and state.phase[row] == COLLECTING:
-        fold_minimum(state.minimum[row], mail.numbers[slot])
+        fold(state.group, state.minimum[row], mail.numbers[slot])
         bits.add(state.acked[row], mail.heads[slot].source)
         _inform_if_collected(state, row, mail)
 

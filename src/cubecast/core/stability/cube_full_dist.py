@@ -29,7 +29,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers, fold_minimum, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, learn_stable
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -153,7 +153,7 @@ def _enter_round(state, row, mail, number):
 @internal
 def _merge(state, row, mail, slot):
     bits.merge(state.heard[row], mail.bits[slot])
-    fold_minimum(state.minimum[row], mail.numbers[slot])
+    fold(state.group, state.minimum[row], mail.numbers[slot])
     for link in range(state.offsets[row], state.offsets[row + 1]):
         if state.neighbours[link] == mail.heads[slot].source:
             state.reached[link] = max(state.reached[link], mail.heads[slot].iteration)

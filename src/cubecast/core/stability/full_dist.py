@@ -29,7 +29,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers, fold_minimum, is_lowest, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, is_lowest, learn_stable, raise_numbers
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -185,7 +185,8 @@ def _keep_row(state, row, rank, number, numbers):
     if state.latest[row, rank] <= state.done[row] < number and bits.contains(state.group.members[row], rank):
         state.missing[row] -= 1
     state.latest[row, rank] = number
-    copy_numbers(state.matrix[row, rank], numbers)
+    # R never decreases; entries that a message leaves out (`sim.savings`) stay as they are.
+    raise_numbers(state.matrix[row, rank], numbers)
 
 
 @internal
@@ -207,7 +208,7 @@ def _finish_if_complete(state, row, mail):
     for rank in range(state.latest.shape[1]):
         if bits.contains(state.group.members[row], rank):
             number = min(number, state.latest[row, rank])
-            fold_minimum(minimum, state.matrix[row, rank])
+            fold(state.group, minimum, state.matrix[row, rank])
     learn_stable(state.group, row, minimum)
     state.done[row] = number
     end_round(mail, number)

@@ -132,7 +132,7 @@ def receive(state, row, now_ns, mail, slot):
         return
     if number > state.round[row]:
         _enter_round(state, row, mail, number)
-    merge_news(state.minimum[row], state.heard[row], mail.numbers[slot], mail.bits[slot])
+    merge_news(state.group, state.minimum[row], state.heard[row], mail.numbers[slot], mail.bits[slot])
     _finish_if_covered(state, row, mail)
 
 

@@ -2,14 +2,14 @@
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import copy_numbers, fold_minimum
+from cubecast.core.group import copy_numbers, fold
 from cubecast.core.random import below
 
 TRIES = 32  # draws before the next eligible rank is taken instead: only in groups that have mostly crashed
 
 
 @internal
-def merge_news(minimum, heard, numbers, others):
+def merge_news(group, minimum, heard, numbers, others):
     """Take in (M', W'): ignore what adds nothing, adopt what says all and more, otherwise M = min and W = or."""
     if bits.covers(heard, others):
         return
@@ -17,7 +17,7 @@ def merge_news(minimum, heard, numbers, others):
         copy_numbers(minimum, numbers)
         bits.copy(heard, others)
         return
-    fold_minimum(minimum, numbers)
+    fold(group, minimum, numbers)
     bits.merge(heard, others)
 
 

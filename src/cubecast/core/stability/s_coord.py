@@ -33,7 +33,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers, fold_minimum, is_lowest, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, is_lowest, learn_stable
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -248,7 +248,7 @@ def _on_ack(state, row, mail, slot):
     _catch_up(state, row, mail, number)
     if number == state.round[row]:
         # Kept also after its own report: it may come from one that knows before us that we are the root.
-        fold_minimum(state.minimum[row], mail.numbers[slot])
+        fold(state.group, state.minimum[row], mail.numbers[slot])
         bits.add(state.acked[row], mail.heads[slot].source)
         _report_if_collected(state, row, mail)
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, learn_stable
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -134,10 +134,10 @@ def receive(state, row, now_ns, mail, slot):
         if number > state.round[row]:
             _enter_round(state, row, mail, number)
         if kind == LOCAL:
-            merge_news(state.minimum[row], state.heard[row], mail.numbers[slot], mail.bits[slot])
+            merge_news(state.group, state.minimum[row], state.heard[row], mail.numbers[slot], mail.bits[slot])
         else:
             words = state.groups.shape[1]
-            merge_news(state.gathered[row], state.groups[row], mail.numbers[slot], mail.bits[slot, :words])
+            merge_news(state.group, state.gathered[row], state.groups[row], mail.numbers[slot], mail.bits[slot, :words])
         _go_on(state, row, mail)
 
 
@@ -187,10 +187,10 @@ def _go_on(state, row, mail):
 @internal
 def _gather(state, row, mine):
     """Put the local minimum among those gathered."""
-    empty = bits.lowest(state.groups[row]) < 0
-    for j in range(state.gathered.shape[1]):
-        if empty or state.minimum[row, j] < state.gathered[row, j]:
-            state.gathered[row, j] = state.minimum[row, j]
+    if bits.lowest(state.groups[row]) < 0:
+        copy_numbers(state.gathered[row], state.minimum[row])
+    else:
+        fold(state.group, state.gathered[row], state.minimum[row])
     bits.add(state.groups[row], mine)
 
 

@@ -35,7 +35,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers, fold_minimum, is_lowest, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, is_lowest, learn_stable
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -263,7 +263,7 @@ def _catch_up(state, row, mail, number):
 @internal
 def _take_in(state, row, mail, slot, kind):
     """An ACK of this round: the numbers count always, for whom they speak only in the same view."""
-    fold_minimum(state.minimum[row], mail.numbers[slot])
+    fold(state.group, state.minimum[row], mail.numbers[slot])
     if mail.heads[slot].iteration != state.view_seen[row]:
         return
     if kind == ACK1 and mail.heads[slot].source == state.elder[row]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers, fold_minimum, is_lowest, learn_stable
+from cubecast.core.group import Group, copy_numbers, fold, is_lowest, learn_stable
 from cubecast.core.mail import (
     HEADER_BYTES,
     NUMBER_BYTES,
@@ -94,7 +94,7 @@ def receive(state, row, now_ns, mail, slot):
             begin_round(mail, number)
         copy_numbers(state.train[row], mail.numbers[slot])
         if mail.heads[slot].kind == ACK:
-            fold_minimum(state.train[row], state.group.received[row])
+            fold(state.group, state.train[row], state.group.received[row])
         else:
             _learn(state, row, mail, number)
         _send_on(state, row, mail, stage)
