@@ -39,7 +39,7 @@ USUAL: dict[str, Any] = {
     "detect_ms": 2.0,
     "detect_spread_ms": 0.5,
     "step_s": 0.001,
-    "until_ms": 150.0,
+    "until_ms": 60.0,
 }
 Handlers = dict[type, Any]
 
