@@ -62,6 +62,20 @@ def bad_links(folder: Path, seconds: float, ranks: set[int], **state: Any) -> Ro
         return row | {"note": counts}
 
 
+def one_link(folder: Path, seconds: float) -> Row:
+    """Two neighbours cannot reach each other, while everybody else vouches for both."""
+    settings = {**PATIENT, "suspect_after_s": 5.0}
+    with closing(BadNetwork(6)) as network, closing(Troupe(folder, 6, network=network, **settings)) as group:
+        time.sleep(2)
+        for link in network.between({0}, {1}):
+            link.cut = True
+        time.sleep(seconds)
+        for link in network.links.values():
+            link.cut = False
+        time.sleep(2)
+        return end(group)
+
+
 def attack(folder: Path, name: str) -> Row:
     """Strangers at the door of every member."""
     with closing(Troupe(folder, 4, greeting_timeout_s=3.0)) as group:
@@ -154,7 +168,8 @@ def faults() -> dict[str, Callable[[Path], Row]]:
     }
     if is_possible():
         table |= {
-            "link cut 4 s, healed": lambda folder: bad_links(folder, 4, {2}, cut=True),
+            "one link cut 15 s, healed": lambda folder: one_link(folder, 15),
+            "one member cut off 4 s, healed": lambda folder: bad_links(folder, 4, {2}, cut=True),
             "group cut in halves 4 s, healed": lambda folder: bad_links(folder, 4, {0, 1, 2}, cut=True),
             "20 % loss for 10 s": lambda folder: bad_links(folder, 10, {1, 4}, loss=0.2),
             "200 ms delay for 10 s": lambda folder: bad_links(folder, 10, {1, 4}, delay_s=0.2),

@@ -30,6 +30,7 @@ class Connection(asyncio.Protocol):
         on_resume: OnResume,
         high_water: int,
         socket_bytes: int,
+        stall_s: float,
     ) -> None:
         """Limits are tight until `open_up` says that the other end is known."""
         self.paused = False
@@ -42,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._on_resume = on_resume
         self._high_water = high_water
         self._socket_bytes = socket_bytes
+        self._stall_s = stall_s
         self._reader = FrameReader(GREETING_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._ended = False
@@ -55,10 +57,15 @@ class Connection(asyncio.Protocol):
         """Part of asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._high_water)
-        raw = self._transport.get_extra_info("socket")
+        self._set_up_socket(self._transport.get_extra_info("socket"))
+        self._on_made(self)
+
+    def _set_up_socket(self, raw: socket.socket) -> None:
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             raw.setsockopt(socket.SOL_SOCKET, option, self._socket_bytes)
-        self._on_made(self)
+        # A path that swallows everything ends in an error, and a new connection, not in a quarter of an hour of trying.
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * self._stall_s))
 
     def data_received(self, data: bytes) -> None:
         """Part of asyncio.Protocol."""

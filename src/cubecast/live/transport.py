@@ -176,6 +176,7 @@ class Transport:
             on_resume=self._resume,
             high_water=self.settings.connection_bytes,
             socket_bytes=self.settings.socket_bytes,
+            stall_s=self.settings.suspect_after_s,
         )
 
     def _begin_greeting(self, connection: Connection, dialled: int) -> None:

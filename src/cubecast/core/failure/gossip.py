@@ -11,6 +11,9 @@ State and invariants: `silence` (L is `silent`); besides
 | message_bytes | –      | a header and one entry a member, as wide as K_fail needs            |
 | chosen        | subset | room for the ranks drawn in one step                                |
 
+Every member's suspicion is its own and can be a mistake of its own; a live group, which must agree on whom it excludes,
+runs `live_array`.
+
 Departure: entries of members that have left are not touched, and neither aged nor merged: what others still say of a
 member one has given up on changes nothing.
 """
