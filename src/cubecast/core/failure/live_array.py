@@ -18,11 +18,11 @@ finds itself suspected must stop. Whoever learns of a suspicion passes it on at 
 suspected at once. Anything that arrives on a link is a sign of life of the neighbour at its other end, as a data
 message is for `gossip`: under load the gossip itself may be late.
 
-Why this is a core beside `gossip` and not a setting of it. `gossip` is the paper's detector, and what is studied of it is
-each member's own opinion: how long a crash stays unnoticed and how often the living are suspected, for members drawn at
-random, where K_fail comes from a formula that takes opinions to be independent. A live group needs one opinion: here a
-suspicion is final and contagious, which makes mistakes common to all and would falsify exactly what is measured there.
-It also needs what a simulated group does not: links that exist, time for processes to start, goodbyes, progress.
+Why this is a core beside `gossip` and not a setting of it. `gossip` is the paper's detector, and what is studied of it
+is each member's own opinion: how long a crash stays unnoticed and how often the living are suspected, for members drawn
+at random, where K_fail comes from a formula that takes opinions to be independent. A live group needs one opinion: here
+a suspicion is final and contagious, which makes mistakes common to all and would falsify exactly what is measured
+there. It also needs what a simulated group does not: links that exist, time for processes to start, goodbyes, progress.
 
 Invariants: `ages` of the own rank is 0; `suspected` only grows. A negative entry means that no sign of life has come
 yet and how many steps of grace its member still has to appear; the first sign of life, however old, replaces it.
