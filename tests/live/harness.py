@@ -49,7 +49,7 @@ class Troupe:
         """Start all members and wait until they are ready; light ones run the same cores as plain Python."""
         self.folder = folder
         self.members = members
-        self.addresses = network.addresses if network else free_addresses(members)
+        self.addresses = network.addresses[:members] if network else free_addresses(members)
         self.crashes: dict[int, int] = {}
         self.processes = []
         for rank, address in enumerate(self.addresses):

@@ -68,10 +68,14 @@ class Link:
         """Bytes for the other side that it has not acknowledged."""
         return self._records_bytes + self._unacknowledged_bytes
 
-    def attach(self, connection: Wire, *, received: int, dialled_by: int) -> None:
-        """Go on over a new connection, from the frame after `received`."""
+    def require_resumable(self, received: int) -> None:
+        """Can this link go on from the frame after `received`? Not for one who repeats an old greeting."""
         if not self.sent - len(self._unacknowledged) <= received <= self.sent:
             raise RemoteProtocolError(f"it claims {received} frames of this link; {self.sent} were sent")
+
+    def attach(self, connection: Wire, *, received: int, dialled_by: int) -> None:
+        """Go on over a new connection, from the frame after `received`."""
+        self.require_resumable(received)
         if self.connection is not None:
             self.connection.close()
         self.reconnections += self.dialled_by >= 0

@@ -212,10 +212,11 @@ class Transport:
             said = greeting.decode(Greeting, arrived.body)
             self._judge(connection, said)
             self._judge_duplicate(said.rank)
+            link = self.links.setdefault(said.rank, Link(said.rank))
+            link.require_resumable(said.received)
         except RemoteProtocolError as error:
             self._refuse(connection, str(error), excluded=getattr(error, "excluded", False))
             return
-        link = self.links.setdefault(said.rank, Link(said.rank))
         welcome = self._greeting_for(said.rank)
         connection.send(frame.WELCOME, greeting.encode(welcome))
         self._attach(connection, link, said, dialled_by=said.rank)
