@@ -87,7 +87,7 @@ def run_studies(
         for path in store.set_aside_unreadable():
             say(f"{path.name}: damaged, set aside; its runs are done again")
         store.clear_unfinished()
-        with _session(master) as session:
+        with _session(master) as session, spark.one_line(store):
             outcome.versions = spark.versions(session)
             if not only_read:
                 outcome.done_now = _run_pending(spark, session, store, outcome, progress, say, retry_failed)

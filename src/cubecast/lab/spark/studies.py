@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import Accumulator
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, explode, lit
 
@@ -107,7 +110,16 @@ def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progre
         writer.join(30)
         raise
     if failures:
-        raise LocalProtocolError(f"the study stopped: {_why(failures[0])}; what was done is kept in {store.runs}")
+        raise failures[0]
+
+
+@contextmanager
+def one_line(store: Store) -> Iterator[None]:
+    """Whatever Spark has to say of a failure, at length, as one line."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise LocalProtocolError(f"the study stopped: {_why(error)}; what was done is kept in {store.runs}") from error
 
 
 def _place(spark: SparkSession, tasks: list[list[Run]]) -> DataFrame:
@@ -195,6 +207,7 @@ _SIGNS = {
     "Python worker exited unexpectedly": (
         "a worker died three times, most likely for lack of memory; use fewer cores (--master local[1]) or less members"
     ),
+    "pyspark.daemon": "workers do not start, most likely for lack of memory; use fewer cores (--master local[1])",
     "OutOfMemoryError": "Spark ran out of memory; set CUBECAST_SPARK_MEMORY above 2g",
     "cancelled": "it was cancelled",
 }
