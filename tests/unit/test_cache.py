@@ -80,6 +80,14 @@ def test_warming_twice_compiles_nothing_the_second_time() -> None:
     assert run_python(again).strip() == "[]"
 
 
+PARENT_AND_CACHE = """
+    from pathlib import Path
+    from cubecast.core.compiled import cache_directory, protocol_sources
+    from cubecast.core.overlays import tree_parent
+    from cubecast.core.stability import coord
+    print(tree_parent(5, 2), cache_directory(protocol_sources(Path(coord.__file__))).name)
+"""
+
 BYTES_OF_COORD = """
     import cubecast
     print(cubecast.simulate("coord", members=6, network="chain", seed=1).bytes)
@@ -101,9 +109,12 @@ def test_an_edited_source_of_the_package_is_never_run_from_the_cache(tmp_path: P
     edit(copy / "core" / "stability" / "coord.py", "NUMBER_BYTES * width", "(NUMBER_BYTES + 3) * width")
     protocol_edited = int(run_python(BYTES_OF_COORD, **environment))
     assert protocol_edited == before + 10 * 6 * 3
-    # The base: a header of 33 bytes in each of the 15 messages.
-    edit(copy / "core" / "mail.py", "HEADER_BYTES = 32", "HEADER_BYTES = 33")
-    assert int(run_python(BYTES_OF_COORD, **environment)) == protocol_edited + 15
+    # The base: what any protocol may call. One small function of it is compiled in a moment.
+    assert run_python(PARENT_AND_CACHE, **environment).split()[0] == "2"
+    cache = run_python(PARENT_AND_CACHE, **environment).split()[1]
+    edit(copy / "core" / "overlays.py", "return (rank - 1) // degree", "return (rank + 1) // degree")
+    assert run_python(PARENT_AND_CACHE, **environment).split()[0] == "3"
+    assert run_python(PARENT_AND_CACHE, **environment).split()[1] != cache, "Coord would still be found in the cache"
 
 
 BYTES_OF_DOUBLING = """
