@@ -27,11 +27,7 @@ run: warm java ## Run every study in its quick size; the report is results/repor
 	$(RUN_COMMAND)
 
 .PHONY: test
-test: warm ## Run the tests; `make test-all` adds those with Spark, a browser and real processes
-	$(BIN)/python -m pytest -n auto -m "not live and not spark and not browser" $(PYTEST_ARGS)
-
-.PHONY: test-all
-test-all: warm java ## Run all tests: with Spark, a browser and real processes too
+test: warm java ## Run all tests, those with Spark, a browser and real processes too
 	@sh scripts/install-chromium.sh
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
