@@ -1,0 +1,412 @@
+"""One member of a group that changes: the whole core, without I/O.
+
+The driver calls `found` or `join` once, `receive` for every message, `on_timer` every `tick_ns`, and `multicast` and
+`leave` for the application; each call gives the actions to carry out, in their order. `WantSnapshot` must be answered
+by `give_snapshot` before the next action is carried out. Nothing is assumed of the network: messages may be lost, come
+late, twice or out of order. A crashed process must come back with a higher incarnation.
+
+| phase   | meaning                                                                                  |
+|---------|------------------------------------------------------------------------------------------|
+| JOINING | asks to be taken in                                                                      |
+| MEMBER  | in a view; `_gate` holds what the application gets once the state of the group is here   |
+| LINGER  | no longer in the view, tells the others of the decision for a while: they may need it    |
+| OUT     | left or excluded                                                                         |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from cubecast.core.membership.agreement import Agreement
+from cubecast.core.membership.messages import (
+    ANY_LIFE,
+    Accept,
+    Accepted,
+    Action,
+    AskState,
+    Behind,
+    Blocked,
+    Data,
+    Decide,
+    Deliver,
+    Excluded,
+    Flush,
+    Flushed,
+    Gone,
+    Install,
+    Join,
+    Left,
+    Message,
+    NoState,
+    Prepare,
+    Progress,
+    Promise,
+    Proposal,
+    Pull,
+    Refusal,
+    Restore,
+    Sent,
+    Stable,
+    State,
+    Status,
+    Unblocked,
+    WantSnapshot,
+)
+from cubecast.core.membership.settings import MembershipSettings
+from cubecast.core.membership.transfer import Fetch, Snapshots
+from cubecast.core.membership.views import MemberId, View, has_quorum
+from cubecast.errors import LocalProtocolError
+
+JOINING, MEMBER, LINGER, OUT = range(4)
+
+
+class Member(Agreement):
+    """The core of one member."""
+
+    def __init__(self, me: MemberId, settings: MembershipSettings) -> None:
+        """Nothing happens before `found` or `join`."""
+        super().__init__(me, settings)
+        self.phase = OUT
+        self.pending: deque[object] = deque()
+        self.is_blocked = False
+        self._contacts: list[int] = []
+        self._asked = 0
+        self._gate: list[Action] | None = None
+        self._fetch: Fetch | None = None
+        self._snapshots = Snapshots(settings.chunk_bytes)
+        self._linger_until_ns = 0
+        self._behind: set[MemberId] = set()
+
+    # Calls of the driver.
+
+    def found(self, view: View, now_ns: int) -> list[Action]:
+        """Be one of the founders of the group."""
+        if self.me not in view.members:
+            raise LocalProtocolError(f"{self.me} founds a group of {list(view.members)}: it must be one of them")
+        self.phase = MEMBER
+        self.have_state = set(view.members)
+        self.begin_view(view, now_ns)
+        self._tell(Install(view))
+        return self._actions(now_ns)
+
+    def join(self, contacts: Sequence[int], now_ns: int) -> list[Action]:
+        """Ask to be taken in, at members of these names in turn."""
+        if not contacts:
+            raise LocalProtocolError("no contacts: give the name of at least one member")
+        self.phase = JOINING
+        self._contacts = list(contacts)
+        self._ask_in()
+        return self._actions(now_ns)
+
+    def receive(self, source: MemberId, message: Message, now_ns: int) -> list[Action]:
+        """A message has come."""
+        self._handle(source, message, now_ns)
+        return self._actions(now_ns)
+
+    def on_timer(self, now_ns: int) -> list[Action]:
+        """A tick."""
+        if self.phase == JOINING:
+            self._ask_in()
+        elif self.phase == MEMBER:
+            self._look_around(now_ns)
+            self._say_status(now_ns)
+            self.go_on_flushing()
+            self.drive_change(now_ns)
+            self._ask_state(now_ns)
+            if self.wants_to_leave and self.view.members == (self.me,):
+                self._end()
+        elif self.phase == LINGER:
+            self._linger(now_ns)
+        return self._actions(now_ns)
+
+    def multicast(self, payload: object, now_ns: int) -> list[Action]:
+        """Send to the group, now or as soon as the view allows; in the order of the calls."""
+        if self.leaving or self.phase in (LINGER, OUT):
+            raise LocalProtocolError("multicast after leave: this member sends nothing more")
+        self.pending.append(payload)
+        return self._actions(now_ns)
+
+    def leave(self, now_ns: int) -> list[Action]:
+        """Go, when what was multicast is sent and the others have agreed."""
+        self.leaving = True
+        if self.phase == JOINING:
+            self._end()
+        return self._actions(now_ns)
+
+    def give_snapshot(self, view: int, octets: bytes) -> None:
+        """The answer to `WantSnapshot`."""
+        if self.phase == MEMBER and view == self.view.number:
+            self._snapshots.keep(self.view, octets)
+
+    # What agreement needs to know.
+
+    @property
+    def is_ready(self) -> bool:
+        """Does this member have the state of the application?"""
+        return self._gate is None
+
+    @property
+    def wants_to_leave(self) -> bool:
+        """Was it told to go, and is nothing left to send?"""
+        return self.leaving and not self.pending
+
+    @property
+    def may_deliver(self) -> bool:
+        """Not while the view changes, nor when too few are within reach."""
+        return not self.acceptor.is_frozen and not self.is_blocked
+
+    # Messages.
+
+    def _actions(self, now_ns: int) -> list[Action]:
+        """Finish a call: what this member said to itself, deliveries, waiting messages of the application."""
+        while self._to_self:
+            self._handle(self.me, self._to_self.pop(0), now_ns)
+        if self.phase == MEMBER:
+            self._deliver_and_send()
+            while self._to_self:
+                self._handle(self.me, self._to_self.pop(0), now_ns)
+        done, self._out = self._out, []
+        return done
+
+    def _handle(self, source: MemberId, message: Message, now_ns: int) -> None:
+        if self.phase == OUT:
+            return
+        if isinstance(message, Join):
+            self._on_join(message.who, now_ns)
+        elif isinstance(message, Decide):
+            self._on_decide(message, now_ns)
+        elif isinstance(message, Gone):
+            self._on_gone(message)
+        elif isinstance(message, AskState):
+            self.send(source, self._snapshots.answer(message))
+        elif isinstance(message, State | NoState):
+            self._on_state(source, message, now_ns)
+        elif self.phase == MEMBER:
+            self._handle_in_view(source, message, now_ns)
+        elif self.phase == LINGER and isinstance(message, Status) and self.last_decision is not None:
+            self.send(source, self.last_decision)
+
+    def _handle_in_view(self, source: MemberId, message: Message, now_ns: int) -> None:
+        if message.view != self.view.number or source not in self.view.members:  # type: ignore[union-attr]
+            if isinstance(message, Status) and message.view < self.view.number:
+                self._catch_up(source, message)
+            return
+        self.watch.hear(source, now_ns)
+        if isinstance(message, Data):
+            self.channel.take(message)
+            self.say_flushed()
+        elif isinstance(message, Status):
+            self._on_status(source, message)
+        elif isinstance(message, Prepare):
+            self.on_prepare(source, message, now_ns)
+        elif isinstance(message, Promise):
+            self.on_promise(source, message, now_ns)
+        elif isinstance(message, Refusal):
+            self.on_refusal(message, now_ns)
+        elif isinstance(message, Flush):
+            self.on_flush(source, message, now_ns)
+        elif isinstance(message, Pull):
+            self.on_pull(source, message)
+        elif isinstance(message, Flushed):
+            self.on_flushed(source, message, now_ns)
+        elif isinstance(message, Accept):
+            self.on_accept(source, message, now_ns)
+        elif isinstance(message, Accepted):
+            self.on_accepted(source, message, now_ns)
+
+    def _catch_up(self, source: MemberId, message: Status) -> None:
+        """A member of an older view: tell it what was decided, or that it is out."""
+        if source in self.view.members:
+            if message.view == self.view.number - 1 and self.last_decision is not None:
+                self.send(source, self.last_decision)
+        elif self.view.is_past(source):
+            self.send(source, Gone(self.view.number))
+
+    # Data.
+
+    def _tell(self, action: Action) -> None:
+        """Tell the application, or keep it until the application has the state."""
+        if self._gate is None:
+            self._out.append(action)
+        else:
+            self._gate.append(action)
+
+    def _deliver_and_send(self) -> None:
+        if self.may_deliver:
+            self._deliver(None)
+            while self.pending and self.is_ready:
+                self._send_data(self.pending.popleft())
+        if self.is_ready and self.channel.settle_own(self.frontier):
+            self._tell(Stable(self.view.number, tuple(self.channel.stable)))
+
+    def _deliver(self, limit: tuple[int, ...] | None) -> None:
+        for data in self.channel.deliverable(limit):
+            self._tell(Deliver(self.view.number, self.view.members[data.sender], data.number, data.payload))
+
+    def _send_data(self, payload: object) -> None:
+        data = self.channel.multicast(payload)
+        self._out.append(Sent(self.view.number, data.number, payload))
+        self._out.append(Deliver(self.view.number, self.me, data.number, payload))
+        for who in self.view.members:
+            if who != self.me:
+                self.send(who, data)
+
+    # Every tick.
+
+    def _look_around(self, now_ns: int) -> None:
+        """Who is within reach, and who holds the others back?"""
+        is_blocked = not has_quorum(self.view, self.watch.within_reach(now_ns))
+        if is_blocked != self.is_blocked:
+            self.is_blocked = is_blocked
+            self._out.append(Blocked(self.view.number) if is_blocked else Unblocked(self.view.number))
+        slow = self.slow()
+        for who in sorted(slow - self._behind):
+            self._out.append(Behind(who, self.behind()[who]))
+        self._behind = slow
+
+    def _say_status(self, now_ns: int) -> None:
+        """To the others in the view; one that is blocked also asks those who came back under their names."""
+        lately = now_ns - 2 * self.settings.suspect_ns
+        status = Status(
+            self.view.number,
+            self.frontier if self.is_ready else (0,) * len(self.view.members),
+            tuple(self.channel.received),
+            self.watch.suspects(now_ns),
+            tuple(sorted(who for who, heard in self.joins.items() if heard >= lately)),
+            self.wants_to_leave,
+            self.is_ready,
+        )
+        for who in self.view.members:
+            if who != self.me:
+                self.send(MemberId(who.name, ANY_LIFE) if self.is_blocked else who, status)
+
+    def _on_status(self, source: MemberId, message: Status) -> None:
+        rank = self.view.members.index(source)
+        self.watch.said[source] = message.suspects
+        self.reported_joins[source] = message.joins
+        if message.leaving:
+            self.leavers.add(source)
+        if message.ready:
+            self.have_state.add(source)
+            self._snapshots.is_served(source)
+        if self.channel.hear(rank, message.delivered) and self.is_ready:
+            self._tell(Stable(self.view.number, tuple(self.channel.stable)))
+        deaf_to = {self.view.members.index(who) for who in message.suspects if who in self.view.members}
+        for data in self.channel.repairs(rank, message.received, deaf_to):
+            self.send(source, data)
+
+    # Joining.
+
+    def _ask_in(self) -> None:
+        name = self._contacts[self._asked % len(self._contacts)]
+        self._asked += 1
+        self.send(MemberId(name, ANY_LIFE), Join(self.me))
+
+    def _on_join(self, who: MemberId, now_ns: int) -> None:
+        if self.phase != MEMBER:
+            return
+        if who in self.view.members:
+            if self.last_decision is not None:
+                self.send(who, self.last_decision)
+        elif self.view.is_past(who):
+            self.send(who, Gone(self.view.number))
+        else:
+            self.joins[who] = now_ns
+
+    def _ask_state(self, now_ns: int) -> None:
+        if self._fetch is None:
+            return
+        asked = self._fetch.ask(self.view.members, now_ns)
+        if asked is None:
+            self._go_out("everybody who had the state of the group is gone", certain=True)
+        else:
+            self.send(*asked)
+
+    def _on_state(self, source: MemberId, message: State | NoState, now_ns: int) -> None:
+        fetch = self._fetch
+        if fetch is None or message.view != fetch.view or not fetch.is_asking(source):
+            return
+        if isinstance(message, NoState):
+            fetch.turn(now_ns)
+        elif fetch.take(message, now_ns):
+            self._out.append(Progress(len(fetch.pieces), fetch.of))
+            if fetch.octets is None:
+                self._ask_state(now_ns)
+            else:
+                self._open_gate(fetch.octets)
+
+    def _open_gate(self, octets: bytes) -> None:
+        """The state is here: hand it over, and then all that waited for it."""
+        assert self._gate is not None
+        assert self._fetch is not None
+        self._out.append(Restore(self._fetch.view, octets))
+        self._out += self._gate
+        self._gate = None
+        self._fetch = None
+        self.have_state.add(self.me)
+
+    # Going over to another view.
+
+    def _on_decide(self, message: Decide, now_ns: int) -> None:
+        view = message.proposal.view
+        if self.phase == JOINING and self.me in view.members:
+            self.phase = MEMBER
+            self._gate = []
+            self._fetch = Fetch(view, now_ns, self.settings)
+            self.last_decision = message
+            self.begin_view(view, now_ns)
+            self._tell(Install(view))
+        elif self.phase == MEMBER and message.view == self.view.number:
+            self.install(message.proposal, now_ns)
+
+    def install(self, proposal: Proposal, now_ns: int) -> None:
+        """Deliver up to the cut, then go over to the decided view, or out."""
+        self.last_decision = Decide(self.view.number, proposal)
+        if self.me not in proposal.view.members:
+            self._leave_view(proposal, now_ns)
+            return
+        self._deliver(proposal.cut)
+        assert self.frontier == proposal.cut, "a view is decided when all who stay hold everything up to the cut"
+        if proposal.view.joined and self.is_ready:
+            self._tell(WantSnapshot(proposal.view.number))
+        self._tell(Install(proposal.view, now_ns - self.frozen_ns if self.acceptor.is_frozen else 0))
+        self.begin_view(proposal.view, now_ns)
+        self._snapshots.retain(self.view.members)
+        if self.is_blocked:
+            self.is_blocked = False
+            self._out.append(Unblocked(self.view.number))
+
+    def _leave_view(self, proposal: Proposal, now_ns: int) -> None:
+        """Decided without this member."""
+        if not self.wants_to_leave:
+            own = self.channel.own_beyond(proposal.cut[self.channel.rank])
+            self._go_out("the others went on without this member", own, certain=True)
+        self.phase = LINGER
+        self._fetch = None
+        self._linger_until_ns = now_ns + self.settings.takeover_ns
+
+    def _linger(self, now_ns: int) -> None:
+        """Those who stay may not have heard of the decision, and may be too few to find out without those who left."""
+        if self.last_decision is not None:
+            self.tell_decision(self.last_decision)
+        if now_ns >= self._linger_until_ns:
+            self._end()
+
+    def _end(self) -> None:
+        self.phase = OUT
+        if self.leaving:
+            self._out.append(Left())
+
+    def _on_gone(self, message: Gone) -> None:
+        if self.phase == JOINING:
+            self._go_out("this life of the member is over: come back with a higher incarnation", certain=True)
+        elif self.phase == MEMBER and message.view > self.view.number:
+            own = self.channel.own_beyond(self.channel.stable[self.channel.rank])
+            self._go_out(f"the group is at view {message.view} without this member", own, certain=False)
+
+    def _go_out(self, reason: str, own: tuple[object, ...] = (), *, certain: bool) -> None:
+        self.phase = OUT
+        self._fetch = None
+        self._out.append(Excluded(reason, (*own, *self.pending), certain))
+        self.pending.clear()

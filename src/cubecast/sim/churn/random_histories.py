@@ -1,0 +1,178 @@
+"""Random histories of a changing group: everything that can go wrong, several things at once.
+
+`run_history(seed)` draws a group, a network and a plan of joins, leaves, crashes, returns, partitions and bursts of
+messages; then all faults end and the group is given time to settle. The promises are judged throughout.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from cubecast.core.membership import Member, MembershipSettings, View, has_quorum
+from cubecast.core.membership.member import JOINING, MEMBER
+from cubecast.sim.churn.promises import Judge
+from cubecast.sim.churn.world import MS, Weather, World
+
+MEMBERS_MAX = 16
+SETTLE_NS = 12_000 * MS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one history showed."""
+
+    seed: int
+    broken: tuple[str, ...]
+    is_lost: bool
+    """Did the group lose its quorum, or everybody who had the state?"""
+    views: int
+    deliveries: int
+    messages: int
+    settle_ms: float
+
+
+def run_history(
+    seed: int, make: Callable[..., Member] = Member, settings: MembershipSettings | None = None
+) -> tuple[Outcome, World]:
+    """Draw a history, run it, judge it."""
+    draw = random.Random(seed)
+    world = World(seed, settings or _draw_settings(draw), _draw_weather(draw), make)
+    founders = draw.choice([1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, draw.randint(8, 12)])
+    world.found(range(founders))
+    end_ns = draw.randint(150, 900) * MS
+    _plan(world, draw, founders, end_ns)
+    world.run_until(end_ns)
+    world.heal()
+    world.weather = Weather()
+    settle_ns = _settle(world)
+    judge = Judge()
+    judge.read(world.history)
+    lost = is_lost(world)
+    if world.is_settled():
+        judge.judge_end(world.history, [process.core.me for process in world.in_group()])
+    elif not lost:
+        judge.broken.append(f"progress: a group with a quorum has not settled after {settle_ns / 1e9:.1f} s")
+    return _outcome(seed, world, judge, lost, settle_ns), world
+
+
+def _outcome(seed: int, world: World, judge: Judge, lost: bool, settle_ns: int) -> Outcome:
+    return Outcome(
+        seed=seed,
+        broken=tuple(judge.broken),
+        is_lost=lost,
+        views=len(judge.views),
+        deliveries=sum(row.event == "deliver" for row in world.history),
+        messages=world.messages,
+        settle_ms=settle_ns / MS,
+    )
+
+
+def _settle(world: World) -> int:
+    """Run until nothing is left to do; gives how long that took."""
+    began_ns = world.now_ns
+    while not world.is_settled() and world.now_ns - began_ns < SETTLE_NS and world.in_group():
+        world.run_until(world.now_ns + world.settings.tick_ns)
+        if world.now_ns - began_ns > SETTLE_NS // 4 and is_lost(world):
+            break
+    return world.now_ns - began_ns
+
+
+def _draw_settings(draw: random.Random) -> MembershipSettings:
+    """Every third group is hasty: it suspects and takes over early, so that coordinators get in each other's way."""
+    suspect_ms, patience_ms, takeover_ms = draw.choice([(100, 200, 300), (100, 60, 120), (40, 10, 15)])
+    return MembershipSettings(
+        suspect_ns=suspect_ms * MS,
+        patience_ns=patience_ms * MS,
+        takeover_ns=takeover_ms * MS,
+        observers=draw.choice([1, 2, 2, 3]),
+        batch_ns=draw.choice([0, 20, 60]) * MS,
+        chunk_bytes=draw.choice([8, 64, 1 << 16]),
+        behind_max=draw.choice([0, 0, 0, 10]),
+    )
+
+
+def _draw_weather(draw: random.Random) -> Weather:
+    return Weather(
+        loss=draw.choice([0, 0, 0.02, 0.1, 0.3]),
+        double=draw.choice([0, 0, 0.1]),
+        stale=draw.choice([0, 0, 0.02, 0.1]),
+        delay_ms=draw.choice([(0.2, 3.0), (0.1, 25.0), (1.0, 1.0)]),
+    )
+
+
+def _plan(world: World, draw: random.Random, founders: int, end_ns: int) -> None:
+    """Things to happen at random times; whom they hit is drawn when they happen."""
+    names = iter(range(founders, MEMBERS_MAX))
+    for _ in range(draw.randint(0, 25)):
+        at_ns = draw.randrange(end_ns)
+        world.at(at_ns, lambda: _burst(world, draw))
+    for _ in range(draw.choice([0, 1, 2, 4, 8])):
+        what = draw.choice(["crash", "crash", "join", "join", "leave", "return", "divide", "cut", "heal"])
+        moments = 2 if draw.random() < 0.2 else 1  # several at once
+        at_ns = draw.randrange(end_ns)
+        for _ in range(moments):
+            then_ns = min(at_ns + draw.randint(0, 5) * MS, end_ns - 1)
+            world.at(then_ns, partial(_happen, world, draw, what, names))
+
+
+def _happen(world: World, draw: random.Random, what: str, names: object) -> None:
+    living = sorted(world.living)
+    if what == "crash" and len(living) > 1:
+        world.crash(draw.choice(living))
+    elif what == "join":
+        name = next(names, None)  # type: ignore[call-overload]
+        if name is not None and living:
+            world.join(name, _contacts(draw, living))
+    elif what == "return" and living:
+        dead = sorted({who.name for who in world.processes} - set(living))
+        if dead:
+            world.join(draw.choice(dead), _contacts(draw, living))
+    elif what == "leave" and len(living) > 1:
+        world.leave(draw.choice(living))
+    elif what == "divide":
+        everybody = list(range(MEMBERS_MAX))
+        draw.shuffle(everybody)
+        place = draw.randint(1, MEMBERS_MAX - 1)
+        world.divide([everybody[:place], everybody[place:]])
+    elif what == "cut" and len(living) > 1:
+        world.cut(*draw.sample(living, 2))
+    elif what == "heal":
+        world.heal()
+
+
+def _contacts(draw: random.Random, living: list[int]) -> list[int]:
+    """Those who live come first; the others may come back, and live when these do not."""
+    return [*draw.sample(living, len(living)), *(name for name in range(MEMBERS_MAX) if name not in living)]
+
+
+def _burst(world: World, draw: random.Random) -> None:
+    if not world.living:
+        return
+    name = draw.choice(sorted(world.living))
+    for _ in range(draw.choice([1, 1, 2, 5])):
+        world.multicast(name)
+
+
+def is_lost(world: World) -> bool:
+    """Can the group go on no more: are too few left of its last view, or nobody who has the state?"""
+    views: dict[int, View] = {}
+    for process in world.processes.values():
+        if hasattr(process.core, "view"):
+            views[process.core.view.number] = process.core.view
+        if process.core.last_decision is not None:
+            view = process.core.last_decision.proposal.view
+            views[view.number] = view
+    last = max(views)
+    present = [process.core for process in world.in_group()]
+    at = {
+        number: {core.me for core in present if core.phase == MEMBER and core.view.number == number}
+        for number in (last - 1, last)
+    }
+    if not at[last] and (last - 1 not in views or not has_quorum(views[last - 1], at[last - 1])):
+        return True  # nobody knows the last view, and those before it are too few to find out
+    near = at[last] | at[last - 1] | {core.me for core in present if core.phase == JOINING}
+    has_state = any(core.is_ready for core in present if core.phase == MEMBER and core.me in views[last].members)
+    return not has_state or not has_quorum(views[last], near)

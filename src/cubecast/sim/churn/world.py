@@ -1,0 +1,271 @@
+"""A small world for changing groups: processes, a network that loses, delays, doubles and divides, and a clock.
+
+Every draw comes from one generator, so a history is replayed by its seed. The application of every process is a log of
+payloads; its state is that log.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cubecast.core.membership import Member, MemberId, MembershipSettings, founding_view
+from cubecast.core.membership.member import MEMBER, OUT
+from cubecast.core.membership.messages import (
+    ANY_LIFE,
+    Action,
+    Blocked,
+    Deliver,
+    Excluded,
+    Install,
+    Left,
+    Restore,
+    Send,
+    Sent,
+    Stable,
+    Unblocked,
+    WantSnapshot,
+)
+from cubecast.sim.churn.history import History, Row
+
+MS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weather:
+    """How the network treats messages."""
+
+    loss: float = 0.0
+    double: float = 0.0
+    stale: float = 0.0
+    """Share of messages that come up to `stale_ms` late."""
+    delay_ms: tuple[float, float] = (0.2, 3.0)
+    stale_ms: float = 400.0
+
+
+@dataclass
+class Process:
+    """One life of a process, with its application."""
+
+    core: Member
+    log: list[int] = field(default_factory=list)
+    is_alive: bool = True
+    is_out: bool = False
+
+    @property
+    def is_in_group(self) -> bool:
+        """Alive, and neither left nor excluded."""
+        return self.is_alive and not self.is_out
+
+
+class World:
+    """The processes, what is on its way to them, and what has happened."""
+
+    def __init__(
+        self, seed: int, settings: MembershipSettings, weather: Weather, make: Callable[..., Member] = Member
+    ) -> None:
+        """Nobody yet; `make` makes the cores."""
+        self.random = random.Random(seed)
+        self.settings = settings
+        self.weather = weather
+        self.now_ns = 0
+        self.history: History = []
+        self.processes: dict[MemberId, Process] = {}
+        self.living: dict[int, MemberId] = {}
+        self.messages = 0
+        self.pauses_ns: list[int] = []
+        self.rejoin_ms = 60.0
+        self._lives: dict[int, int] = {}
+        self._component: dict[int, int] = {}
+        self._cut: set[tuple[int, int]] = set()
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = 0
+        self._payload = 0
+        self._make = make
+
+    # Time.
+
+    def at(self, time_ns: int, what: Callable[[], None]) -> None:
+        """Do something then."""
+        self._order += 1
+        heapq.heappush(self._queue, (time_ns, self._order, what))
+
+    def run_until(self, end_ns: int) -> None:
+        """Do everything that is due."""
+        while self._queue and self._queue[0][0] <= end_ns:
+            self.now_ns, _, what = heapq.heappop(self._queue)
+            what()
+        self.now_ns = end_ns
+
+    # Processes.
+
+    def found(self, names: Iterable[int]) -> None:
+        """The founders, all at once."""
+        founders = [self._new_life(name) for name in names]
+        view = founding_view(founders)
+        for who in founders:
+            process = self._start(who)
+            self._carry_out(who, process.core.found(view, self.now_ns))
+
+    def join(self, name: int, contacts: list[int]) -> None:
+        """A process starts, or starts again, and asks to be taken in."""
+        who = self._new_life(name)
+        process = self._start(who)
+        self._carry_out(who, process.core.join(contacts, self.now_ns))
+
+    def crash(self, name: int) -> None:
+        """The process of this name dies."""
+        who = self.living.pop(name)
+        self.processes[who].is_alive = False
+        self._note(who, "crash", None)
+
+    def leave(self, name: int) -> None:
+        """The process of this name is told to leave."""
+        process = self.processes[self.living[name]]
+        self._carry_out(process.core.me, process.core.leave(self.now_ns))
+
+    def multicast(self, name: int) -> None:
+        """The process of this name multicasts one message."""
+        process = self.processes[self.living[name]]
+        if process.is_out or process.core.leaving:
+            return
+        self._payload += 1
+        self._note(process.core.me, "multicast", self._payload)
+        self._carry_out(process.core.me, process.core.multicast(self._payload, self.now_ns))
+
+    def _new_life(self, name: int) -> MemberId:
+        self._lives[name] = self._lives.get(name, 0) + 1
+        return MemberId(name, self._lives[name])
+
+    def _start(self, who: MemberId) -> Process:
+        process = Process(self._make(who, self.settings))
+        self.processes[who] = process
+        self.living[who.name] = who
+        self.at(self.now_ns + self.random.randrange(self.settings.tick_ns), lambda: self._tick(who))
+        return process
+
+    def _tick(self, who: MemberId) -> None:
+        process = self.processes[who]
+        if process.is_alive and process.core.phase != OUT:
+            self._carry_out(who, process.core.on_timer(self.now_ns))
+            self.at(self.now_ns + self.settings.tick_ns, lambda: self._tick(who))
+
+    # The network.
+
+    def divide(self, components: list[list[int]]) -> None:
+        """Names of different components do not hear each other."""
+        self._component = {name: place for place, names in enumerate(components) for name in names}
+
+    def cut(self, one: int, other: int) -> None:
+        """What `one` sends does not reach `other`."""
+        self._cut.add((one, other))
+
+    def heal(self) -> None:
+        """Everybody hears everybody."""
+        self._component = {}
+        self._cut = set()
+
+    def _passes(self, one: int, other: int) -> bool:
+        if (one, other) in self._cut:
+            return False
+        return self._component.get(one, 0) == self._component.get(other, 0)
+
+    def _send(self, source: MemberId, action: Send) -> None:
+        self.messages += 1
+        to = action.to
+        weather = self.weather
+        draw = self.random.random
+        if not self._passes(source.name, to.name) or draw() < weather.loss:
+            return
+        for _ in range(2 if weather.double and draw() < weather.double else 1):
+            low, high = weather.delay_ms
+            delay_ms = low + draw() * (high - low)
+            if weather.stale and draw() < weather.stale:
+                delay_ms += draw() * weather.stale_ms
+            self.at(self.now_ns + round(delay_ms * MS), lambda: self._arrive(source, to, action.message))
+
+    def _arrive(self, source: MemberId, to: MemberId, message: Any) -> None:
+        if to.incarnation == ANY_LIFE:
+            to = self.living.get(to.name, to)
+        process = self.processes.get(to)
+        if process is not None and process.is_alive and self._passes(source.name, to.name):
+            self._carry_out(to, process.core.receive(source, message, self.now_ns))
+
+    # The application.
+
+    def _note(self, who: MemberId, event: str, data: Any) -> None:
+        self.history.append(Row(self.now_ns, who, event, data))
+
+    def _carry_out(self, who: MemberId, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Send):
+                self._send(who, action)
+            else:
+                self._tell(self.processes[who], action)
+
+    def _tell(self, process: Process, action: Action) -> None:
+        who = process.core.me
+        if isinstance(action, Deliver):
+            process.log.append(action.payload)  # type: ignore[arg-type]
+            self._note(who, "deliver", (action.view, action.sender, action.number, action.payload))
+        elif isinstance(action, Sent):
+            self._note(who, "sent", (action.view, action.number, action.payload))
+        elif isinstance(action, Install):
+            self._note(who, "install", action.view)
+            self.pauses_ns.append(action.pause_ns)
+        elif isinstance(action, WantSnapshot):
+            process.core.give_snapshot(action.view, json.dumps(process.log).encode())
+        elif isinstance(action, Restore):
+            process.log = json.loads(action.octets)
+            self._note(who, "restore", tuple(process.log))
+        elif isinstance(action, Stable):
+            self._note(who, "stable", (action.view, action.delivered))
+        elif isinstance(action, Blocked | Unblocked):
+            self._note(who, "blocked" if isinstance(action, Blocked) else "unblocked", action.view)
+        elif isinstance(action, Left | Excluded):
+            self._end(process, action)
+
+    def _end(self, process: Process, action: Left | Excluded) -> None:
+        """A process that left is gone; one that was excluded comes back in a new life after a while."""
+        process.is_out = True
+        who = process.core.me
+        if isinstance(action, Left):
+            self._note(who, "left", None)
+            if self.living.get(who.name) == who:
+                del self.living[who.name]
+            return
+        self._note(who, "excluded", (action.returned, action.certain))
+        if self.rejoin_ms and not process.core.leaving:
+            wait_ns = round(self.random.random() * self.rejoin_ms * MS)
+            self.at(self.now_ns + wait_ns, lambda: self._come_back(who))
+
+    def _come_back(self, who: MemberId) -> None:
+        if self.living.get(who.name) == who:
+            self.crash(who.name)
+            others = [name for name in self._lives if name != who.name]
+            if others:
+                self.random.shuffle(others)
+                self.join(who.name, others)
+
+    def in_group(self) -> list[Process]:
+        """Everybody who is alive and wants to be in the group."""
+        return [self.processes[who] for who in self.living.values() if self.processes[who].is_in_group]
+
+    def is_settled(self) -> bool:
+        """Are all who want to be in the group in the same view, with the same log, and is nothing left to do?"""
+        present = self.in_group()
+        cores = [process.core for process in present]
+        if not cores or any(core.phase != MEMBER or not core.is_ready or core.pending for core in cores):
+            return False
+        if any(core.is_blocked or core.acceptor.is_frozen or core.leaving for core in cores):
+            return False
+        first = cores[0]
+        return (
+            all(core.view == first.view for core in cores)
+            and set(first.view.members) == {core.me for core in cores}
+            and all(core.frontier == first.frontier == tuple(core.channel.stable) for core in cores)
+        )
