@@ -139,6 +139,7 @@ def _data_lines(result: Result) -> list[tuple[str, str]]:
         ("data: bytes sent", f"{result.data_bytes:,}"),
         ("data: delay until delivered, mean", _ms(result.delay_mean_ms)),
         ("data: delay until delivered, longest", _ms(result.delay_max_ms)),
+        *_family_lines(result),
     ]
     if result.buffer_mean is not None:
         lines += [
@@ -148,6 +149,22 @@ def _data_lines(result: Result) -> list[tuple[str, str]]:
             ("data: unstable messages a member holds, most", f"{result.buffer_max or 0:,}"),
         ]
     return lines
+
+
+def _family_lines(result: Result) -> list[tuple[str, str]]:
+    """What the papers measure besides: causal §5, and of trees what arrives and what it costs."""
+    from cubecast.core.registry import protocol_named
+
+    family = protocol_named(result.protocol).family
+    if family == "causal":
+        return [
+            ("data: fragments of 1500 bytes", f"{result.data_fragments:,}"),
+            ("data: messages that wait for delivery, mean", f"{result.delivery_queue_mean:,.3f}"),
+            ("data: messages that wait for delivery, most", f"{result.delivery_queue_max:,}"),
+        ]
+    if family == "broadcast" and result.delivered_share is not None:
+        return [("data: delivered of all pairs of message and member", f"{100 * result.delivered_share:.2f} %")]
+    return []
 
 
 def _ms(value: float | None) -> str:

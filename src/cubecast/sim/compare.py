@@ -57,6 +57,7 @@ METRICS = (
     Metric(name="data_hops", title="Packet-hops", short="hops", of="data"),
     Metric(name="data_bytes", title="Bytes sent", short="bytes", of="data"),
     Metric(name="delivery_queue_mean", title="Delivery queue, mean", short="held mean", digits=2, of="data"),
+    Metric(name="delivered_share", title="Delivered, share", short="delivered", digits=3, of="data"),
     Metric(name="load_mean", title="Messages in the network", short="load", digits=1, of="all"),
     Metric(name="queue_mean", title="Queue, mean", short="queue mean", digits=2, of="all"),
     Metric(name="queue_max", title="Queue, longest", short="queue max", of="all"),

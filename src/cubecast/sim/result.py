@@ -64,6 +64,8 @@ class Result:
     delay_mean_ms: float | None
     """From the multicast of a data message to its delivery, over all other members."""
     delay_max_ms: float | None
+    delivered_share: float | None
+    """Of all pairs of a data message and another member, how many were delivered; None without messages."""
     delivery_queue_mean: float
     """Messages received and not yet delivered at a member, sampled at every receive."""
     delivery_queue_max: int
@@ -111,6 +113,7 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
     scalars = simulation.world.scalars[0]
     totals = simulation.books.totals[0]
     rounds = _rounds(simulation)
+    pairs = scenario.messages * scenario.sender_count * (scenario.members - 1)
     hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
     return Result(
         protocol=scenario.protocol,
@@ -140,6 +143,7 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
         data_fragments=int(totals.data_fragments),
         delay_mean_ms=_ratio(totals.delay_sum_ns, totals.delays) / NS_PER_MS if totals.delays else None,
         delay_max_ms=float(totals.delay_max_ns) / NS_PER_MS if totals.delays else None,
+        delivered_share=int(totals.delays) / pairs if pairs else None,
         delivery_queue_mean=_ratio(totals.waiting_sum, totals.waiting_samples),
         delivery_queue_max=int(totals.waiting_max),
         overhead_messages=int(totals.overhead_messages),

@@ -69,6 +69,8 @@ class Member(Agreement):
         super().__init__(me, settings)
         self.phase = OUT
         self.pending: deque[object] = deque()
+        self.acquaintances: set[int] = set()
+        """Names that were in a view of this member, or that asked it to be taken in."""
         self.is_blocked = False
         self._contacts: list[int] = []
         self._asked = 0
@@ -252,6 +254,11 @@ class Member(Agreement):
             if who != self.me:
                 self.send(who, data)
 
+    def begin_view(self, view: View, now_ns: int) -> None:
+        """Everything that belongs to one view, from the start."""
+        super().begin_view(view, now_ns)
+        self.acquaintances |= {who.name for who in view.members if who != self.me}
+
     # Every tick.
 
     def _look_around(self, now_ns: int) -> None:
@@ -266,7 +273,7 @@ class Member(Agreement):
         self._behind = slow
 
     def _say_status(self, now_ns: int) -> None:
-        """To the others in the view; one that is blocked also asks those who came back under their names."""
+        """To the others in the view; one that is blocked looks for the group under every name it ever heard of."""
         lately = now_ns - 2 * self.settings.suspect_ns
         status = Status(
             self.view.number,
@@ -279,7 +286,10 @@ class Member(Agreement):
         )
         for who in self.view.members:
             if who != self.me:
-                self.send(MemberId(who.name, ANY_LIFE) if self.is_blocked else who, status)
+                self.send(who, status)
+        if self.is_blocked:
+            for name in sorted(self.acquaintances):
+                self.send(MemberId(name, ANY_LIFE), status)
 
     def _on_status(self, source: MemberId, message: Status) -> None:
         rank = self.view.members.index(source)
@@ -313,6 +323,7 @@ class Member(Agreement):
             self.send(who, Gone(self.view.number))
         else:
             self.joins[who] = now_ns
+            self.acquaintances.add(who.name)
 
     def _ask_state(self, now_ns: int) -> None:
         if self._fetch is None:

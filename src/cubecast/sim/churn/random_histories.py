@@ -75,9 +75,21 @@ def _settle(world: World) -> int:
     began_ns = world.now_ns
     while not world.is_settled() and world.now_ns - began_ns < SETTLE_NS and world.in_group():
         world.run_until(world.now_ns + world.settings.tick_ns)
-        if world.now_ns - began_ns > SETTLE_NS // 4 and is_lost(world):
-            break
+        if world.now_ns - began_ns > SETTLE_NS // 4:
+            if is_lost(world):
+                break
+            _rescue(world)
     return world.now_ns - began_ns
+
+
+def _rescue(world: World) -> None:
+    """A blocked member that knows nobody in the group cannot find it by itself: somebody starts it again."""
+    cores = [process.core for process in world.in_group() if process.core.phase == MEMBER]
+    last = max((core.view.number for core in cores), default=0)
+    reached = {core.me.name for core in cores if core.view.number == last}
+    for core in cores:
+        if core.is_blocked and not core.acquaintances & reached:
+            world.come_back(core.me)
 
 
 def _draw_settings(draw: random.Random) -> MembershipSettings:

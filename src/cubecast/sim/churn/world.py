@@ -129,9 +129,9 @@ class World:
         self._carry_out(process.core.me, process.core.leave(self.now_ns))
 
     def multicast(self, name: int) -> None:
-        """The process of this name multicasts one message."""
-        process = self.processes[self.living[name]]
-        if process.is_out or process.core.leaving:
+        """The process of this name multicasts one message, if it is there and may."""
+        process = self.processes[self.living[name]] if name in self.living else None
+        if process is None or process.is_out or process.core.leaving:
             return
         self._payload += 1
         self._note(process.core.me, "multicast", self._payload)
@@ -174,7 +174,7 @@ class World:
             return False
         return self._component.get(one, 0) == self._component.get(other, 0)
 
-    def _send(self, source: MemberId, action: Send) -> None:
+    def _send(self, source: MemberId, action: Send, late_ms: float = 0.0) -> None:
         self.messages += 1
         to = action.to
         weather = self.weather
@@ -183,7 +183,7 @@ class World:
             return
         for _ in range(2 if weather.double and draw() < weather.double else 1):
             low, high = weather.delay_ms
-            delay_ms = low + draw() * (high - low)
+            delay_ms = low + draw() * (high - low) + late_ms
             if weather.stale and draw() < weather.stale:
                 delay_ms += draw() * weather.stale_ms
             self.at(self.now_ns + round(delay_ms * MS), lambda: self._arrive(source, to, action.message))
@@ -202,6 +202,8 @@ class World:
 
     def _carry_out(self, who: MemberId, actions: list[Action]) -> None:
         for action in actions:
+            if not self.processes[who].is_alive:
+                return  # it crashed in the midst of this
             if isinstance(action, Send):
                 self._send(who, action)
             else:
@@ -241,13 +243,14 @@ class World:
         self._note(who, "excluded", (action.returned, action.certain))
         if self.rejoin_ms and not process.core.leaving:
             wait_ns = round(self.random.random() * self.rejoin_ms * MS)
-            self.at(self.now_ns + wait_ns, lambda: self._come_back(who))
+            self.at(self.now_ns + wait_ns, lambda: self.come_back(who))
 
-    def _come_back(self, who: MemberId) -> None:
+    def come_back(self, who: MemberId) -> None:
+        """Start a process again that is still there; not when it wanted to leave."""
         if self.living.get(who.name) == who:
             self.crash(who.name)
             others = [name for name in self._lives if name != who.name]
-            if others:
+            if others and not self.processes[who].core.leaving:
                 self.random.shuffle(others)
                 self.join(who.name, others)
 

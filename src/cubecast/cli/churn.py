@@ -1,0 +1,77 @@
+"""`cubecast churn`: random histories of a group that changes, each judged by every checker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
+
+if TYPE_CHECKING:
+    from cubecast.sim.churn.world import World
+
+
+def churn(
+    histories: Annotated[int, typer.Option(min=1, help="How many histories to draw.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the first one; the others follow.")] = 0,
+    show: Annotated[bool, typer.Option(help="Print the views, faults and restored states of each history.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Draw groups in which members join, leave, crash, come back and lose each other, and judge what they promise.
+
+    Exit code 1 when a promise is broken; the seed replays it.
+
+    Examples:
+
+      cubecast churn --histories 1000
+      cubecast churn --seed 17 --histories 1 --show
+    """
+    from cubecast.sim.churn.random_histories import run_history
+
+    outcomes = []
+    pauses_ns: list[int] = []
+    with waiting("running histories") as step:
+        for number in range(seed, seed + histories):
+            step(number - seed, histories, f"seed {number}")
+            outcome, world = run_history(number)
+            outcomes.append(outcome)
+            pauses_ns += [pause for pause in world.pauses_ns if pause > 0]
+            if show:
+                _print_history(world)
+    broken = [(outcome.seed, promise) for outcome in outcomes for promise in outcome.broken]
+    report = {
+        "histories": len(outcomes),
+        "broke a promise": len({number for number, _ in broken}),
+        "lost their quorum": sum(outcome.is_lost for outcome in outcomes),
+        "views": sum(outcome.views for outcome in outcomes),
+        "deliveries": sum(outcome.deliveries for outcome in outcomes),
+        "messages": sum(outcome.messages for outcome in outcomes),
+        "pause median (ms)": _quantile_ms(pauses_ns, 0.5),
+        "pause p99 (ms)": _quantile_ms(pauses_ns, 0.99),
+    }
+    if json:
+        print_json({**report, "broken": [{"seed": number, "promise": promise} for number, promise in broken]})
+    else:
+        table = new_table("", "", left=1)
+        for name, value in report.items():
+            table.add_row(name, f"{value:,}")
+        print_table(table)
+        for number, promise in broken:
+            print(f"seed {number}: {promise}")
+    if broken:
+        raise typer.Exit(1)
+
+
+def _quantile_ms(values_ns: list[int], share: float) -> float:
+    """The value below which that share of all lies."""
+    return round(sorted(values_ns)[int(share * (len(values_ns) - 1))] / 1e6, 1) if values_ns else 0.0
+
+
+def _print_history(world: World) -> None:
+    for row in world.history:
+        if row.event in ("install", "blocked", "unblocked", "left", "crash", "excluded", "restore"):
+            said = row.data
+            if row.event == "install":
+                said = f"view {said.number}: " + " ".join(f"{who.name}.{who.incarnation}" for who in said.members)
+            print(f"{row.time_ns / 1e6:10.3f} ms  {row.who.name}.{row.who.incarnation}  {row.event:9}  {said or ''}")

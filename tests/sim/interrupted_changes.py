@@ -1,0 +1,133 @@
+"""A coordinator that crashes, is cut off or becomes slow at any point of a change of the view.
+
+The change is one join, asked for while everybody multicasts over lossy links. The k-th message that the coordinator
+sends to agree on the view, PREPARE to DECIDE, is the point: there it crashes, nobody hears it for a while, or whatever
+it sends comes late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from cubecast.core.membership import MembershipSettings
+from cubecast.core.membership.messages import Accept, Accepted, Decide, Flush, Prepare, Refusal, Send
+from cubecast.core.membership.views import MemberId
+from cubecast.sim.churn.promises import Judge
+from cubecast.sim.churn.random_histories import SETTLE_NS, is_lost
+from cubecast.sim.churn.world import MS, Weather, World
+
+MEMBERS = 4
+POINTS = range(1, 18)
+KINDS = ("crash", "cut off", "slow")
+HEALED_NS = 1500 * MS
+
+
+class Interrupted(World):
+    """A world in which rank 0 is interrupted at its k-th message of a change."""
+
+    def __init__(self, seed: int, kind: str, point: int) -> None:
+        """Members with the usual settings."""
+        settings = MembershipSettings(chunk_bytes=16)
+        super().__init__(seed, settings, Weather(loss=0.1, delay_ms=(0.2, 8.0)))
+        self.kind = kind
+        self.point = point
+        self.said = 0
+
+    def _send(self, source: MemberId, action: Send, late_ms: float = 0.0) -> None:
+        if source == (0, 1):
+            if isinstance(action.message, Prepare | Flush | Accept | Decide):
+                self.said += 1
+                if self.said == self.point:
+                    self._interrupt()
+            if self.kind == "slow" and self.said >= self.point:
+                late_ms = self.random.random() * 700
+        if self.processes[source].is_alive:
+            super()._send(source, action, late_ms)
+
+    def _interrupt(self) -> None:
+        if self.kind == "crash":
+            self.crash(0)
+        elif self.kind == "cut off":
+            self.divide([list(range(1, 16)), [0]])
+
+
+def run_interrupted(seed: int, kind: str, point: int) -> tuple[str, ...]:
+    """What was broken."""
+    world = Interrupted(seed, kind, point)
+    world.found(range(MEMBERS))
+    for burst in range(12):
+        name = world.random.randrange(MEMBERS)
+        world.at((40 + 8 * burst) * MS, partial(world.multicast, name))
+    world.at(60 * MS, lambda: world.join(MEMBERS, [1, 2, 3]))
+    world.run_until(HEALED_NS)
+    world.heal()
+    world.weather = Weather()
+    began_ns = world.now_ns
+    while not world.is_settled() and world.now_ns - began_ns < SETTLE_NS:
+        world.run_until(world.now_ns + world.settings.tick_ns)
+    judge = Judge()
+    judge.read(world.history)
+    if not world.is_settled() and not is_lost(world):
+        judge.broken.append("progress: the group has not settled")
+    judge.judge_end(world.history, [process.core.me for process in world.in_group()])
+    return tuple(judge.broken)
+
+
+class Adversary(World):
+    """A world in which a test decides which messages pass: `passes` lets one go, keeps it in `held`, or drops it."""
+
+    def __init__(self) -> None:
+        """Nothing is held."""
+        super().__init__(0, MembershipSettings(), Weather(delay_ms=(1.0, 1.0)))
+        self.held: list[tuple[MemberId, Send]] = []
+        self.hold: Callable[[MemberId, Send], bool] = lambda source, action: False
+        self.drop: Callable[[MemberId, Send], bool] = lambda source, action: False
+
+    def _send(self, source: MemberId, action: Send, late_ms: float = 0.0) -> None:
+        if self.hold(source, action):
+            self.held.append((source, action))
+        elif not self.drop(source, action):
+            super()._send(source, action, late_ms)
+
+    def release(self) -> None:
+        """Let go what is held."""
+        held, self.held = self.held, []
+        for source, action in held:
+            super()._send(source, action)
+
+    def run_while(self, is_so: Callable[[], bool]) -> None:
+        """Until something happens, for at most ten seconds."""
+        end_ns = self.now_ns + 10_000 * MS
+        while is_so():
+            assert self.now_ns < end_ns, "it does not happen"
+            self.run_until(self.now_ns + MS)
+
+
+def run_old_ballot(_seed: int = 0) -> tuple[str, ...]:
+    """ACCEPT of a coordinator that was given up arrives when others have decided: it must be refused.
+
+    Member 0 is about to have a newcomer accepted when it is cut off. The other two decide to go on without it, and one
+    of them does not hear of that decision; then it gets the old ACCEPT, and its answer reaches member 0.
+    """
+    world = Adversary()
+    world.found(range(3))
+    world.run_until(50 * MS)
+    world.hold = lambda source, action: source.name == 0 and isinstance(action.message, Accept)
+    world.join(5, [0])
+    world.run_while(lambda: not world.held)
+    cut_off = {0, 5}
+    world.hold = lambda source, action: False
+    world.drop = lambda source, action: (
+        isinstance(action.message, Decide) or (source.name in cut_off) != (action.to.name in cut_off)
+    )
+    cores = {who.name: process.core for who, process in world.processes.items()}
+    world.run_while(lambda: all(cores[name].view.number == 1 for name in (1, 2)))
+    behind = min((1, 2), key=lambda name: cores[name].view.number)
+    world.held = [held for held in world.held if held[1].to.name == behind]
+    world.drop = lambda source, action: not isinstance(action.message, Accepted | Refusal)
+    world.release()
+    world.run_until(world.now_ns + 10 * MS)
+    judge = Judge()
+    judge.read(world.history)
+    return tuple(judge.broken)

@@ -1,0 +1,136 @@
+"""Pieces of the membership core: quorums, ranks, vectors, snapshots, evidence, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cubecast.core.membership import Member, MemberId, MembershipSettings, View, founding_view, has_quorum
+from cubecast.core.membership.channel import Channel
+from cubecast.core.membership.messages import AskState, Deliver, Install, Sent, State
+from cubecast.core.membership.transfer import Snapshots
+from cubecast.core.membership.views import next_view
+from cubecast.core.membership.watch import Watch
+from cubecast.errors import LocalProtocolError
+
+SETTINGS = MembershipSettings()
+
+
+def people(*names: int) -> list[MemberId]:
+    return [MemberId(name, 1) for name in names]
+
+
+@pytest.mark.parametrize("members", range(1, 8))
+def test_any_two_quorums_of_a_view_meet(members: int) -> None:
+    view = founding_view(people(*range(members)))
+    quorums = [
+        set(some)
+        for count in range(members + 1)
+        for some in combinations(view.members, count)
+        if has_quorum(view, some)
+    ]
+    assert set(view.members) in quorums
+    assert all(one & other for one in quorums for other in quorums)
+
+
+@given(members=st.integers(1, 16), data=st.data())
+def test_who_stays_keeps_its_rank_where_there_is_room(members: int, data: st.DataObject) -> None:
+    view = founding_view(people(*range(members)))
+    stay = set(data.draw(st.lists(st.sampled_from(view.members), unique=True)))
+    join = people(*range(100, 100 + data.draw(st.integers(0, 4))))
+    after = next_view(view, stay, join)
+    assert set(after.members) == stay | set(join)
+    assert len(after.members) == len(stay) + len(join)
+    moved = [who for who in stay if after.members.index(who) != view.members.index(who)]
+    assert all(view.members.index(who) >= len(after.members) for who in moved)
+
+
+def test_a_former_member_is_known_for_ever() -> None:
+    view = founding_view(people(0, 1, 2))
+    view = next_view(view, set(people(0, 1)), [])
+    view = next_view(view, set(people(0, 1)), [MemberId(2, 2)])
+    assert view.is_past(MemberId(2, 1))
+    assert not view.is_past(MemberId(2, 2))
+    assert not view.is_past(MemberId(2, 3))
+
+
+def test_a_message_waits_for_what_its_sender_had_delivered() -> None:
+    first, second, third = (Channel(1, rank, 3) for rank in range(3))
+    question = first.multicast("question")
+    second.take(question)
+    assert [data.payload for data in second.deliverable()] == ["question"]
+    answer = second.multicast("answer")
+    third.take(answer)
+    assert list(third.deliverable()) == []
+    third.take(question)
+    assert [data.payload for data in third.deliverable()] == ["question", "answer"]
+
+
+def test_only_what_every_rank_delivered_is_stable_and_forgotten() -> None:
+    channel = Channel(1, 0, 3)
+    channel.multicast("a")
+    channel.multicast("b")
+    channel.settle_own((2, 0, 0))
+    assert not channel.hear(1, (2, 0, 0))
+    assert channel.hear(2, (1, 0, 0))
+    assert channel.stable == [1, 0, 0]
+    assert list(channel.store) == [(0, 2)]
+
+
+def test_a_message_is_sent_again_when_it_is_missing_twice() -> None:
+    channel = Channel(1, 0, 2)
+    channel.multicast("a")
+    assert channel.repairs(1, (0, 0), set()) == []
+    assert [data.payload for data in channel.repairs(1, (0, 0), set())] == ["a"]
+
+
+def test_a_snapshot_is_cut_into_pieces_and_forgotten_when_it_was_fetched() -> None:
+    snapshots = Snapshots(4)
+    joined = tuple(people(7))
+    snapshots.keep(View(2, (MemberId(0, 1), *joined), joined, ()), b"0123456789")
+    pieces = [snapshots.answer(AskState(2, piece)) for piece in range(3)]
+    assert pieces == [State(2, 0, 3, b"0123"), State(2, 1, 3, b"4567"), State(2, 2, 3, b"89")]
+    snapshots.is_served(MemberId(7, 1))
+    assert not snapshots.kept
+
+
+def test_exclusion_needs_several_observers() -> None:
+    view = founding_view(people(0, 1, 2, 3))
+    me, *others, silent = view.members
+    watch = Watch(me, view, 0, SETTINGS)
+    now_ns = 2 * SETTINGS.suspect_ns
+    for who in others:
+        watch.hear(who, now_ns)
+    assert watch.suspects(now_ns) == (silent,)
+    assert watch.doomed(now_ns) == set()
+    watch.said[others[0]] = (silent,)
+    assert watch.doomed(now_ns) == {silent}
+
+
+def test_a_sole_founder_delivers_its_own_messages_at_once() -> None:
+    view = founding_view(people(4))
+    core = Member(view.members[0], SETTINGS)
+    assert core.found(view, 0) == [Install(view)]
+    told = core.multicast("hello", 1)
+    assert told[:2] == [Sent(1, 1, "hello"), Deliver(1, view.members[0], 1, "hello")]
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: founding_view([]), "0 founders"),
+        (lambda: founding_view([MemberId(1, 1), MemberId(1, 2)]), "a name of its own"),
+        (lambda: Member(MemberId(9, 1), SETTINGS).found(founding_view(people(0)), 0), "must be one of them"),
+        (lambda: Member(MemberId(9, 1), SETTINGS).join([], 0), "no contacts"),
+        (lambda: Member(MemberId(9, 1), SETTINGS).multicast("x", 0), "multicast after leave"),
+        (lambda: MembershipSettings(observers=0), "observers = 0"),
+        (lambda: MembershipSettings(suspect_ns=10), "suspect_ns = 10"),
+        (lambda: MembershipSettings(takeover_ns=5, patience_ns=9), "takeover_ns = 5"),
+    ],
+)
+def test_what_cannot_be_is_refused(call: object, complaint: str) -> None:
+    with pytest.raises(LocalProtocolError, match=complaint):
+        call()  # type: ignore[operator]
