@@ -172,8 +172,19 @@ def client_context(certificate: Path, ca: Path) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("fault", ["none", "other group", "expired", "revoked", "another member's"])
-def test_a_certificate_that_does_not_count_is_refused(fault: str, tmp_path: Path) -> None:
+CERTIFICATE_FAULTS = {
+    "none": "did not return a certificate",
+    "other group": "certificate verify failed",
+    "expired": "certificate has expired",
+    "revoked": "certificate revoked",
+    "another member's": "its certificate is for",
+}
+
+
+@pytest.mark.parametrize("fault", CERTIFICATE_FAULTS)
+def test_a_certificate_that_does_not_count_is_refused(
+    fault: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with pair(tmp_path / "keys", missing=1) as groups:
             knocked = await knock(groups, tmp_path, fault)
@@ -182,6 +193,8 @@ def test_a_certificate_that_does_not_count_is_refused(fault: str, tmp_path: Path
             await asyncio.sleep(0.05)
             assert groups[0]._member is not None
             assert 2 not in groups[0]._member.transport.links or not groups[0]._member.transport.links[2].is_up
+            assert CERTIFICATE_FAULTS[fault] in caplog.text
+            assert groups[0].stats["refused_connections"] == (fault != "revoked")
 
     asyncio.run(run())
 

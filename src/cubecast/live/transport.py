@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.live.connection import Connection
 from cubecast.live.credentials import Credentials, require_address
+from cubecast.live.door import Door, open_listener
 from cubecast.live.link import Link
 from cubecast.live.settings import Settings, parse_address
 from cubecast.wire import frame, greeting
@@ -68,16 +70,12 @@ class Transport:
         """Open the port and dial the neighbours that are ours to dial."""
         loop = asyncio.get_running_loop()
         host, port = parse_address(self.addresses[self.rank])
-        context = self.credentials.server if self.credentials else None
         try:
-            self._server = await loop.create_server(
-                lambda: self._new_connection(-1),
-                host,
-                port,
-                ssl=context,
-                backlog=256,
-                ssl_handshake_timeout=self.settings.greeting_timeout_s if context else None,
-            )
+            if self.credentials is None:
+                self._server = await loop.create_server(lambda: self._new_connection(-1), host, port, backlog=256)
+            else:
+                listener = await open_listener(host, port)
+                self._start(self._new_door(self.credentials.server).serve(listener))
         except OSError as error:
             raise LocalProtocolError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
         self._start(self._confirm_often())
@@ -178,6 +176,19 @@ class Transport:
             socket_bytes=self.settings.socket_bytes,
             stall_s=self.settings.suspect_after_s,
         )
+
+    def _new_door(self, context: ssl.SSLContext) -> Door:
+        return Door(
+            context=context,
+            timeout_s=self.settings.greeting_timeout_s,
+            room=self.settings.greetings_max,
+            new_connection=lambda: self._new_connection(-1),
+            on_refused=self._note_refused,
+        )
+
+    def _note_refused(self, address: str, reason: str) -> None:
+        self.refused += 1
+        log.warning("a connection with %s was not made: %s", address, reason)
 
     def _begin_greeting(self, connection: Connection, dialled: int) -> None:
         if dialled < 0 and len(self._greeting) >= self.settings.greetings_max:
