@@ -57,7 +57,7 @@ class Bench:
     def __init__(self, sizes: list[int], seeds: int) -> None:
         """`seeds` samples of what depends on chance."""
         self.sizes, self.seeds = sizes, seeds
-        self.said: list[tuple[str, str, bool]] = []
+        self.verdicts: list[str] = []
 
     def runs(
         self, protocol: str, members: int, senders: int = 50, network: str = DENSE, **settings: Any
@@ -80,10 +80,11 @@ class Bench:
         """Mean of any metric."""
         return mean(float(getattr(one, metric)) for one in self.runs(protocol, members, senders, network))
 
-    def claim(self, text: str, figure: str, holds: bool) -> None:
-        """Note and print one verdict."""
-        self.said.append((text, figure, holds))
-        print(f"{'confirmed' if holds else 'refuted':>9} | {text} | {figure}", flush=True)
+    def claim(self, text: str, figure: str, *holds: bool) -> None:
+        """Note and print one verdict: it holds at every point, at some, or at none."""
+        verdict = "confirmed" if all(holds) else "partly" if any(holds) else "refuted"
+        self.verdicts.append(verdict)
+        print(f"{verdict:>9} | {text} | {figure}", flush=True)
 
 
 def _table(bench: Bench, metric: str, senders: int, network: str) -> None:
@@ -125,7 +126,7 @@ def orders(bench: Bench) -> None:
     ):
         for senders in (50, 1):
             holds, figure = _descending(bench, metric, senders, order)
-            bench.claim(f"{text} (dense, m={senders})", figure, holds == bench.sizes)
+            bench.claim(f"{text} (dense, m={senders})", figure, *(n in holds for n in bench.sizes))
 
 
 def structure(bench: Bench) -> None:
@@ -135,25 +136,25 @@ def structure(bench: Bench) -> None:
         for basic, better in pairs:
             ratios = [bench.of(metric, basic, n) / bench.of(metric, better, n) for n in bench.sizes]
             figure = "basic/structured " + ", ".join(f"{ratio:.2f}" for ratio in ratios)
-            bench.claim(f"{better} beats {basic} by {metric} (dense, m=50)", figure, min(ratios) > 1)
+            bench.claim(f"{better} beats {basic} by {metric} (dense, m=50)", figure, *(ratio > 1 for ratio in ratios))
 
 
 def full_dist(bench: Bench) -> None:
     """Smallest and largest TPR; scattering."""
     spread = [mean(one.rtt_last_ms / one.rtt_first_ms for one in bench.runs("full_dist", n)) for n in bench.sizes]
-    holds = all(1.6 < ratio < 2.5 for ratio in spread)
-    bench.claim("largest FullDist TPR about twice its smallest", ", ".join(f"{one:.2f}" for one in spread), holds)
+    holds = [1.6 < ratio < 2.5 for ratio in spread]
+    bench.claim("largest FullDist TPR about twice its smallest", ", ".join(f"{one:.2f}" for one in spread), *holds)
     to_coord = [bench.tpr_s("full_dist", n) / bench.tpr_s("coord", n) for n in bench.sizes]
-    holds = all(0.75 < ratio < 1.33 for ratio in to_coord)
-    bench.claim("smallest FullDist TPR about CoordP's", ", ".join(f"{one:.2f}" for one in to_coord), holds)
+    holds = [0.8 < ratio < 1.25 for ratio in to_coord]
+    bench.claim("smallest FullDist TPR about CoordP's", ", ".join(f"{one:.2f}" for one in to_coord), *holds)
     for senders in (50, 1):
         ratios = {
             n: bench.tpr_s("full_dist", n, senders, scatter=True) / bench.tpr_s("gossip", n, senders)
             for n in bench.sizes
         }
         figure = "scattered FullDist/Gossip " + ", ".join(f"{n}: {ratio:.2f}" for n, ratio in ratios.items())
-        holds = all((ratio > 1) == (n > 200) for n, ratio in ratios.items())
-        bench.claim(f"scattered, Gossip overtakes FullDist above n = 200 (m={senders})", figure, holds)
+        holds = [(ratio > 1) == (n > 200) for n, ratio in ratios.items()]
+        bench.claim(f"scattered, Gossip overtakes FullDist above n = 200 (m={senders})", figure, *holds)
 
 
 def gossip(bench: Bench) -> None:
@@ -163,32 +164,37 @@ def gossip(bench: Bench) -> None:
         tpr = np.array([bench.tpr_s("gossip", size, senders, SPARSE) for size in bench.sizes])
         slope = float(np.polyfit(np.log(n), np.log(tpr), 1)[0])
         bench.claim(f"Gossip TPR linear in n (sparse, m={senders})", f"exponent {slope:.2f}", 0.75 <= slope <= 1.25)
-        steps = np.array([bench.of("steps", "gossip", size, senders, SPARSE) for size in bench.sizes])
-        fit = np.corrcoef(np.log(n), steps)[0, 1] ** 2
-        told = ", ".join(f"{one:.1f}" for one in steps)
-        bench.claim(
-            f"Gossip steps grow like log n (sparse, m={senders})", f"steps {told}; r² {fit:.2f}", bool(fit > 0.8)
-        )
+        for name, settings in (("Table 5.1's steps", {}), ("steps of 10 s, nothing queues", {"step_s": 10.0})):
+            samples = [bench.runs("gossip", size, senders, SPARSE, **settings) for size in bench.sizes]
+            steps = [mean(one.steps or 0.0 for one in found) for found in samples]
+            fit = np.corrcoef(np.log(n), steps)[0, 1] ** 2
+            told = ", ".join(f"{one:.1f}" for one in steps)
+            text = f"Gossip steps grow like log n (sparse, m={senders}, {name})"
+            bench.claim(text, f"{told}; r² {fit:.2f}", bool(fit > 0.9))
     unlimited = [bench.tpr_s("gossip", 200, subset=3, step_s=step, queue_limit=0) for step in (1.0, 2.0, 4.0)]
     limited = [bench.tpr_s("gossip", 200, subset=3, step_s=step) for step in (1.0, 2.0, 4.0)]
     told = ", ".join(f"{a:.0f} → {b:.0f} s" for a, b in zip(unlimited, limited, strict=True))
     bench.claim(
         "64-message queues beat unlimited ones below the critical step (n=200, p=3, step 1, 2, 4 s)",
         told,
-        all(b < a for a, b in zip(unlimited, limited, strict=True)),
+        *(b < a for a, b in zip(unlimited, limited, strict=True)),
     )
     ratios = [bench.tpr_s("gossip", size, 50, SPARSE) / bench.tpr_s("gossip", size, 50) for size in bench.sizes]
     told = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    bench.claim("Gossip: dense ≈ sparse", f"sparse/dense {told}", all(0.75 < ratio < 1.33 for ratio in ratios))
+    bench.claim("Gossip: dense ≈ sparse", f"sparse/dense {told}", *(0.75 < ratio < 1.33 for ratio in ratios))
     faster = {p: bench.tpr_s(p, 200, 50) / bench.tpr_s(p, 200, 1) for p in (*BASIC, *STRUCTURED)}
     told = ", ".join(f"{p} {ratio:.1f}" for p, ratio in faster.items())
-    bench.claim("m = 1 much faster than m = 50 (dense, n=200)", f"TPR(50)/TPR(1): {told}", min(faster.values()) > 1.5)
+    bench.claim(
+        "m = 1 much faster than m = 50 (dense, n=200)",
+        f"TPR(50)/TPR(1): {told}",
+        *(one > 1.5 for one in faster.values()),
+    )
     fast = [
         bench.tpr_s("gossip", s, 50, f"{SPARSE},bandwidth=300e3", step_s=TABLE_5_1[50][s] / 10) for s in bench.sizes
     ]
     ratios = [bench.tpr_s("gossip", s, 50, SPARSE) / one for s, one in zip(bench.sizes, fast, strict=True)]
     told = ", ".join(f"{ratio:.1f}" for ratio in ratios)
-    bench.claim("300 kb/s is ten times as fast as 30 (Gossip, sparse)", told, all(8 < ratio < 12 for ratio in ratios))
+    bench.claim("300 kb/s is ten times as fast as 30 (Gossip, sparse)", told, *(7.5 < ratio < 13 for ratio in ratios))
 
 
 def sparse(bench: Bench) -> None:
@@ -204,15 +210,15 @@ def sparse(bench: Bench) -> None:
         bench.claim(
             f"sparse {protocol}: sub-groups of {names[better]} beat {names[worse]} (n > 50)",
             "TPR ratio " + ", ".join(f"{ratio:.2f}" for ratio in ratios),
-            max(ratios) < 1,
+            *(ratio < 1 for ratio in ratios),
         )
     ratio = {
         n: bench.tpr_s("s_coord", n, 50, SPARSE, group_size=50) / bench.tpr_s("coord", n, 50, SPARSE)
         for n in bench.sizes
     }
     told = ", ".join(f"{n}: {one:.2f}" for n, one in ratio.items())
-    holds = all((one > 1) == (n < 150) for n, one in ratio.items())
-    bench.claim("sparse: CoordP beats S_CoordP below n = 150", f"S_CoordP(50)/CoordP {told}", holds)
+    holds = [(one > 1) == (n < 150) for n, one in ratio.items()]
+    bench.claim("sparse: CoordP beats S_CoordP below n = 150", f"S_CoordP(50)/CoordP {told}", *holds)
 
 
 def spread(bench: Bench) -> None:
@@ -224,8 +230,8 @@ def spread(bench: Bench) -> None:
             values = [getattr(one, metric) for one in found]
             worst[metric] = max(worst[metric], stdev(values) / mean(values))
     told = f"largest {worst['queue_mean']:.1%} (queue), {worst['rtt_first_ms']:.1%} (TPR), {bench.seeds} samples"
-    holds = worst["queue_mean"] <= 0.07 and worst["rtt_first_ms"] <= 0.05
-    bench.claim("standard deviation ≤ 7 % (mean queue) and ≤ 5 % (TPR) of the mean", told, holds)
+    holds = [worst["queue_mean"] <= 0.07, worst["rtt_first_ms"] <= 0.05]
+    bench.claim("standard deviation ≤ 7 % (mean queue) and ≤ 5 % (TPR) of the mean", told, *holds)
 
 
 def main() -> None:
@@ -241,9 +247,8 @@ def main() -> None:
         judge(bench)
     if options.tables:
         tables(bench)
-    print(
-        f"{sum(holds for *_, holds in bench.said)} of {len(bench.said)} confirmed, {time.perf_counter() - began:.0f} s"
-    )
+    counted = ", ".join(f"{bench.verdicts.count(one)} {one}" for one in ("confirmed", "partly", "refuted"))
+    print(f"{len(bench.verdicts)} claims: {counted}; {time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":
