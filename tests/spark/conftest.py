@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -67,23 +68,47 @@ def spark() -> Iterator[Any]:
         yield running
 
 
+def run_small(folder: Path, out: Path, *, fixed: str = "", said: list[str] | None = None, **how: object) -> Outcome:
+    """Run the small study, its plan in one folder, its results in another."""
+    path = folder / "small.toml"
+    path.write_text(PLAN.format(fixed=fixed))
+    return run_studies(
+        [load_plan(path)],
+        "quick",
+        Store(out),
+        master="local[2]",
+        progress=lambda _done, _total: None,
+        say=(said if said is not None else []).append,
+        **how,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture(scope="session")
+def first(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[Outcome, Path]:
+    """The small study, run once for all tests that only look at what it gave, and where its results are."""
+    assert spark is not None
+    folder = tmp_path_factory.mktemp("first")
+    return run_small(folder, folder / "out"), folder / "out"
+
+
 @pytest.fixture
 def study(tmp_path: Path, spark: Any) -> Study:
     """Run the small study into a folder; says what it was told through `said`."""
     assert spark is not None
 
-    def run(out: Path | str = "out", *, fixed: str = "", said: list[str] | None = None, **how: object) -> Outcome:
-        path = tmp_path / "small.toml"
-        path.write_text(PLAN.format(fixed=fixed))
-        return run_studies(
-            [load_plan(path)],
-            "quick",
-            Store(tmp_path / out),
-            master="local[2]",
-            progress=lambda _done, _total: None,
-            say=(said if said is not None else []).append,
-            **how,  # type: ignore[arg-type]
-        )
+    def run(out: Path | str = "out", **how: Any) -> Outcome:
+        return run_small(tmp_path, tmp_path / out, **how)
+
+    return run
+
+
+@pytest.fixture
+def again(tmp_path: Path, first: tuple[Outcome, Path]) -> Study:
+    """The same, in a folder that has the results of the first time."""
+    shutil.copytree(first[1], tmp_path / "out")
+
+    def run(**how: Any) -> Outcome:
+        return run_small(tmp_path, tmp_path / "out", **how)
 
     return run
 

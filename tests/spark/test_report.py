@@ -11,7 +11,7 @@ import pytest
 
 from cubecast.lab.report import write_report
 from cubecast.lab.store import Store
-from tests.spark.conftest import Study
+from cubecast.lab.study import Outcome
 
 pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.xdist_group("spark")]
 
@@ -19,9 +19,15 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 OFFLINE = ["--headless", "--no-sandbox", "--disable-gpu", "--proxy-server=127.0.0.1:9", "--virtual-time-budget=30000"]
 
 
+def _store(folder: Path) -> Store:
+    store = Store(folder / "out")
+    store.make()
+    return store
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_every_chart_is_drawn_without_a_network(study: Study, tmp_path: Path) -> None:
-    page = write_report(study(), Store(tmp_path / "out"))
+def test_every_chart_is_drawn_without_a_network(first: tuple[Outcome, Path], tmp_path: Path) -> None:
+    page = write_report(first[0], _store(tmp_path))
     assert CHROMIUM is not None
     told = subprocess.run(
         [CHROMIUM, *OFFLINE, f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", page.as_uri()],
@@ -39,6 +45,6 @@ def test_every_chart_is_drawn_without_a_network(study: Study, tmp_path: Path) ->
         assert (tmp_path / "out" / "figures" / f"small-fig-1.{ending}").stat().st_size > 1000
 
 
-def test_the_page_asks_nothing_of_the_network(study: Study, tmp_path: Path) -> None:
-    page = write_report(study(), Store(tmp_path / "out"), pictures=False).read_text()
+def test_the_page_asks_nothing_of_the_network(first: tuple[Outcome, Path], tmp_path: Path) -> None:
+    page = write_report(first[0], _store(tmp_path), pictures=False).read_text()
     assert not re.findall(r"""(?:src|href)=["']https?://""", page)

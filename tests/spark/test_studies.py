@@ -16,6 +16,8 @@ from cubecast.lab.batch import run_row
 from cubecast.lab.claims import CONFIRMED, judge
 from cubecast.lab.runs import canonical
 from cubecast.lab.schema import RUNS, RUNS_DDL
+from cubecast.lab.store import Store
+from cubecast.lab.study import Outcome
 from cubecast.lab.tables import write_tables
 from tests.spark.conftest import Study
 
@@ -29,8 +31,11 @@ def _sorted(table: pa.Table | None) -> list[dict[str, object]]:
     return sorted(table.to_pylist(), key=lambda row: json.dumps(row, sort_keys=True))
 
 
-def test_spark_gives_what_one_process_gives_bit_for_bit(study: Study) -> None:
-    outcome = study()
+First = tuple[Outcome, Path]
+
+
+def test_spark_gives_what_one_process_gives_bit_for_bit(first: First) -> None:
+    outcome = first[0]
     expected = []
     for run in outcome.runs:
         row = {"run_id": run.id, "code": "", "experiment": run.experiment, "settings": canonical(run.settings)}
@@ -40,8 +45,8 @@ def test_spark_gives_what_one_process_gives_bit_for_bit(study: Study) -> None:
     assert _sorted(outcome.values) == _sorted(pa.Table.from_pylist(expected))
 
 
-def test_statistics_are_those_of_scipy(study: Study) -> None:
-    outcome = study()
+def test_statistics_are_those_of_scipy(first: First) -> None:
+    outcome = first[0]
     assert outcome.summary is not None
     for row in outcome.summary.to_pylist():
         own = [
@@ -58,31 +63,28 @@ def test_statistics_are_those_of_scipy(study: Study) -> None:
         assert row["ci_high"] - row["mean"] == pytest.approx(reach, abs=1e-9)
 
 
-def test_the_same_plan_twice_runs_nothing(study: Study) -> None:
-    first = study()
-    second = study()
-    assert (first.done_now, second.done_now) == (RUNS_IN_ALL, 0)
-    assert _sorted(first.values) == _sorted(second.values)
-    assert first.summary == second.summary
+def test_the_same_plan_twice_runs_nothing(first: First, again: Study) -> None:
+    second = again()
+    assert (first[0].done_now, second.done_now) == (RUNS_IN_ALL, 0)
+    assert _sorted(first[0].values) == _sorted(second.values)
+    assert first[0].summary == second.summary
 
 
-def test_lost_and_damaged_files_are_made_up_for(study: Study, tmp_path: Path) -> None:
-    first = study()
+def test_lost_and_damaged_files_are_made_up_for(first: First, again: Study, tmp_path: Path) -> None:
     files = sorted((tmp_path / "out" / "runs").glob("*.parquet"))
     assert files
     lost = pq.read_metadata(files[0]).num_rows
     files[0].write_bytes(files[0].read_bytes()[:100])
     said: list[str] = []
-    second = study(said=said)
+    second = again(said=said)
     assert second.done_now == lost
     assert any("damaged, set aside" in line for line in said)
-    assert _sorted(first.values) == _sorted(second.values)
+    assert _sorted(first[0].values) == _sorted(second.values)
 
 
-def test_a_changed_plan_does_not_show_old_results(study: Study) -> None:
-    study()
+def test_a_changed_plan_does_not_show_old_results(again: Study) -> None:
     said: list[str] = []
-    changed = study(fixed="rounds = 2", said=said)
+    changed = again(fixed="rounds = 2", said=said)
     assert changed.done_now == RUNS_IN_ALL
     assert any(line.startswith(f"{RUNS_IN_ALL} results on disk are of runs") for line in said)
     assert {json.loads(row["settings"])["rounds"] for row in _settings(changed)} == {2}
@@ -92,11 +94,10 @@ def _settings(outcome: object) -> list[dict[str, str]]:
     return [{"settings": canonical(run.settings)} for run in outcome.runs]  # type: ignore[attr-defined]
 
 
-def test_results_of_other_code_are_not_used(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    study()
+def test_results_of_other_code_are_not_used(again: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cubecast.lab.spark.studies.source_hash", lambda _settings: "0123456789abcdef")
     said: list[str] = []
-    assert study(said=said).done_now == RUNS_IN_ALL
+    assert again(said=said).done_now == RUNS_IN_ALL
     assert any("made by other code" in line for line in said)
 
 
@@ -112,10 +113,9 @@ def test_failed_runs_are_rows_and_are_reported(study: Study) -> None:
     assert study(fixed="packets_max = 60", retry_failed=True).done_now == len(outcome.failures)
 
 
-def test_tables_and_verdicts_come_out(study: Study, tmp_path: Path) -> None:
-    outcome = study()
-    from cubecast.lab.store import Store
-
+def test_tables_and_verdicts_come_out(first: First, tmp_path: Path) -> None:
+    outcome = first[0]
+    Store(tmp_path / "out").make()
     rows = write_tables(Store(tmp_path / "out"), outcome.plans[0], outcome.summary)["1"]
     assert [row["members"] for row in rows if row["protocol"] == "coord"] == [8, 16, 24]
     text = (tmp_path / "out" / "tables" / "small-fig-1.csv").read_text()

@@ -13,7 +13,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import parse_fault
 from cubecast.sim.simulate import simulate
-from cubecast.trace import DELIVER, STABLE, Trace, TraceWriter, read_trace
+from cubecast.trace import CRASH, DELIVER, STABLE, Trace, TraceWriter, blank_events, read_trace
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -48,6 +48,16 @@ def _break(path: Path, kind: int, change: int) -> None:
     _write(path.with_name(f"broken-{kind}-{change}.parquet"), Trace(events=events, scenario=trace.scenario, metrics={}))
 
 
+def _write_live(path: Path, good: Path) -> None:
+    """A trace as a live group leaves it: no senders in its head, and a member that crashed before it got everything."""
+    trace = read_trace(good)
+    crash = blank_events(1)
+    crash["event"], crash["member"], crash["time_ns"] = CRASH, 8, 1
+    events = trace.events[(trace.events["member"] != 8) & np.isin(trace.events["event"], (DELIVER, STABLE))]
+    scenario = {"members": 9, "live": True, "unfinished_allowed": True}
+    _write(path, Trace(events=np.concatenate([crash, events]), scenario=scenario, metrics={}))
+
+
 def test_spark_finds_what_one_process_finds(tmp_path: Path, spark: Any) -> None:
     good = tmp_path / "good.parquet"
     simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, crashes=(), trace=good)
@@ -55,12 +65,13 @@ def test_spark_finds_what_one_process_finds(tmp_path: Path, spark: Any) -> None:
     _break(good, DELIVER, 1)
     _break(good, STABLE, 3)
     _break(good, STABLE, -2)
+    _write_live(tmp_path / "live.parquet", good)
     found = _checked(spark, tmp_path)
     assert [(one["trace"], one["message"], one["rows"]) for one in found] != []
     assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
     guilty = {Path(one["trace"]).name for one in found}
     assert guilty >= {f"broken-{DELIVER}-1.parquet", f"broken-{STABLE}-3.parquet"}
-    assert "good.parquet" not in guilty
+    assert not guilty & {"good.parquet", "live.parquet"}
 
 
 def test_metrics_counted_again_agree_with_the_simulator(tmp_path: Path, spark: Any) -> None:

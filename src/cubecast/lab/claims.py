@@ -23,6 +23,8 @@ import pyarrow as pa
 from cubecast.lab.plan import FORMULAS, Claim, Plan, Test
 from cubecast.lab.quantities import Measured, Point, measure, name_of
 from cubecast.lab.stats import Estimate
+from cubecast.lab.tables import sortable
+from cubecast.lab.words import title_of
 
 CONFIRMED, REFUTED, OPEN, NOT_COMPARABLE = "confirmed", "refuted", "open", "not comparable"
 RULE = (
@@ -67,8 +69,9 @@ def judge(plan: Plan, values: pa.Table) -> list[Judgement]:
 def _each(claim: Claim, measured: Measured) -> Iterable[dict[str, Any]]:
     if claim.each is None:
         return [{}]
-    values = dict.fromkeys(point[claim.each] for point in measured.points.values() if claim.each in point)
-    return [{claim.each: value} for value in values] or [{}]
+    values = {point[claim.each] for point in measured.points.values() if claim.each in point}
+    ordered = sorted(values, key=sortable)
+    return [{claim.each: value} for value in ordered] or [{}]
 
 
 def _judge(plan: Plan, claim: Claim, measured: Measured, where: dict[str, Any], exact: bool) -> Judgement:
@@ -87,7 +90,10 @@ def _judge(plan: Plan, claim: Claim, measured: Measured, where: dict[str, Any], 
         verdict = REFUTED
     elif outcomes == {CONFIRMED} and complete:
         verdict = CONFIRMED
-    at = ", ".join(f"{name} = {value}" for name, value in where.items())
+    at = ", ".join(
+        f"{title_of(name)} = {value:g}" if isinstance(value, float) else f"{title_of(name)} = {value}"
+        for name, value in where.items()
+    )
     return Judgement(
         claim=claim, study=plan.id, at=at, verdict=verdict, findings=tuple(findings), ours=_ours(findings, where)
     )

@@ -99,9 +99,9 @@ def _legend(figure: Figure) -> alt.Legend:
 
 
 def _form(name: str, values: list[Row]) -> str:
-    """Thousands as k; below one no thousandths as m, which reads like metres."""
+    """Large numbers as k and M; smaller ones as they are, since 0.5k and 100m are harder to read than 500 and 0.1."""
     largest = max((abs(float(row[name])) for row in values), default=0.0)
-    return "~s" if largest >= 10 else "~g"
+    return "~s" if largest >= 20_000 else ",~g"
 
 
 def _shown(figure: Figure, row: Row, names: dict[Any, str], log: bool) -> Row | None:

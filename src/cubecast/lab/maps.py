@@ -50,9 +50,17 @@ def order_map(figure: Figure, rows: list[Row], names: dict[Any, str]) -> alt.Lay
 def _cells(figure: Figure, values: list[Row]) -> alt.Chart:
     chart: alt.Chart = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X("x:O", title=title_of(figure.x), axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("row:O", title=title_of(figure.rows or ""), sort="descending"),
+        y=alt.Y("row:O", title=title_of(figure.rows or ""), sort="descending", axis=_row_axis(values)),
     )
     return chart
+
+
+def _row_axis(values: list[Row]) -> alt.Axis:
+    """Large numbers as 100k and 10M."""
+    rows = [value["row"] for value in values]
+    if all(isinstance(row, int | float) for row in rows) and max(rows, default=0) >= 20_000:
+        return alt.Axis(formatType="number", format="~s")
+    return alt.Axis()
 
 
 def _places(figure: Figure) -> list[alt.Tooltip]:

@@ -30,7 +30,7 @@ def figure_rows(plan: Plan, figure: Figure, summary: pa.Table) -> list[Row]:
         statistics = {name: row[name] for name in STATISTICS}
         rows.append({**point, "metric": row["metric"], "value": _value(figure, row), **statistics})
     names = [figure.panel, figure.rows, figure.series, "metric", figure.x]
-    return sorted(rows, key=lambda row: [_sortable(row.get(name)) for name in names if name])
+    return sorted(rows, key=lambda row: [sortable(row.get(name)) for name in names if name])
 
 
 def _value(figure: Figure, row: Row) -> float | None:
@@ -42,7 +42,7 @@ def _value(figure: Figure, row: Row) -> float | None:
     return None if row["sd"] is None or not row["mean"] else float(row["sd"] / row["mean"])
 
 
-def _sortable(value: Any) -> list[tuple[int, float, str]]:
+def sortable(value: Any) -> list[tuple[int, float, str]]:
     """Numbers by size, also those inside text: degree=5 comes before degree=10."""
     if isinstance(value, int | float):
         return [(0, float(value), "")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -32,6 +33,8 @@ def session(master: str, *, heavy: bool = False) -> Iterator[SparkSession]:
 
     Inside another one it is that other one, whatever the master: a process has one Spark at a time.
     """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_news)
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
@@ -52,6 +55,11 @@ def session(master: str, *, heavy: bool = False) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Py4J logs a page when a command to Java is cut short by Ctrl-C; the error itself is raised too."""
+    return not str(record.msg).startswith("Exception while sending command")
 
 
 @contextmanager

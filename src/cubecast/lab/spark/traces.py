@@ -12,7 +12,6 @@ offending event is named by its trace and its row in it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,14 +19,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast, explode, expr
+from pyspark.sql.functions import broadcast
 
-from cubecast.lab.spark.tracefiles import TraceFile, read_events
+from cubecast.lab.spark.tracefiles import TraceFile
 from cubecast.sim.checkers import in_order_delivery, premature_stability, stable_never_decreases
 from cubecast.sim.checkers.registry import CHECKERS
 from cubecast.sim.checkers.report import Checker
-from cubecast.trace import EVENT_DTYPE, EVENT_NAMES, Trace, blank_events, read_trace
+from cubecast.trace import (
+    CRASH,
+    DELIVER,
+    EVENT_DTYPE,
+    EVENT_NAMES,
+    RECOVER,
+    STABLE,
+    Trace,
+    blank_events,
+    read_trace,
+)
 
 BY_SENDER: tuple[Checker, ...] = (premature_stability, stable_never_decreases, in_order_delivery)
 BY_TRACE: tuple[Checker, ...] = tuple(checker for checker in CHECKERS if checker not in BY_SENDER)
@@ -54,28 +64,75 @@ def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str,
 
 def by_sender(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     """Judge each sender of each trace apart."""
-    heads = _heads(spark, traces)
-    events = read_events(spark, traces).select("trace", "row", "event", *_COLUMNS)
-    own = events.where("event IN ('deliver', 'stable')")
-    shared = events.where("event IN ('crash', 'recover')").join(broadcast(heads), "trace")
-    shared = shared.withColumn("sender", explode(expr("sequence(0, senders - 1)"))).select(*own.columns)
-    groups = own.unionByName(shared).join(broadcast(heads.select("trace", "scenario")), "trace")
-    return groups.groupBy("trace", "sender").applyInArrow(_judge_sender, VIOLATIONS_DDL)
+    places = [{"path": one.name, "part": part} for one in traces for part in range(_parts(one))]
+    # Scenarios are long texts: they go to the workers once, not with every row.
+    scenarios = spark.sparkContext.broadcast({one.name: one.scenario for one in traces})
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for place in batch.to_pylist():
+                yield from sender_rows(place["path"], place["part"], scenarios.value[place["path"]]).to_batches()
+
+    def judge(table: pa.Table) -> pa.Table:
+        return _judge_sender(table, scenarios.value[table.column("trace")[0].as_py()])
+
+    rows = _one_a_task(spark, pa.Table.from_pylist(places)).mapInArrow(read, SENDER_ROWS_DDL)
+    return rows.groupBy("trace", "sender").applyInArrow(judge, VIOLATIONS_DDL)
 
 
-def _heads(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
-    rows = [
-        {"trace": one.name, "senders": int(one.scenario["senders"]), "scenario": json.dumps(one.scenario)}
-        for one in traces
+def _parts(trace: TraceFile) -> int:
+    return int(pq.read_metadata(trace.path).num_row_groups)
+
+
+def _one_a_task(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The rows of a table, each in a task of its own, started in order."""
+    numbered = table.append_column("place", pa.array(range(len(table)), pa.int64()))
+    places = spark.range(0, len(table), 1, max(len(table), 1)).withColumnRenamed("id", "place")
+    return places.join(broadcast(spark.createDataFrame(numbered)), "place").select(*table.column_names)
+
+
+def sender_rows(path: str, part: int, scenario: dict[str, Any]) -> pa.Table:
+    """What the checkers of each sender need from one row group: its deliveries and stability, and every crash.
+
+    Most rows of a trace are hops and copies. They are left out here, where reading costs least. What is kept travels as
+    one piece of bytes a sender, which Spark moves without looking into it.
+    """
+    with pq.ParquetFile(path) as file:
+        before = sum(file.metadata.row_group(group).num_rows for group in range(part))
+        events = _events(file.read_row_group(part, columns=["event", *_COLUMNS]))
+    own = np.flatnonzero(np.isin(events["event"], (DELIVER, STABLE)))
+    ups = np.flatnonzero(np.isin(events["event"], (CRASH, RECOVER)))
+    # In a live group every member may send.
+    senders = int(scenario.get("senders", scenario["members"]))
+    order = own[np.argsort(events["sender"][own], kind="stable")]
+    ends = np.searchsorted(events["sender"][order], np.arange(senders + 1))
+    pieces = []
+    for sender in range(senders):
+        rows = np.sort(np.concatenate([order[ends[sender] : ends[sender + 1]], ups]))
+        if len(rows):
+            piece = {"trace": path, "sender": sender, "part": part}
+            pieces.append(piece | {"rows": (rows + before).tobytes(), "events": events[rows].tobytes()})
+    return pa.Table.from_pylist(pieces, schema=SENDER_ROWS)
+
+
+SENDER_ROWS_DDL = "trace string, sender int, part int, rows binary, events binary"
+SENDER_ROWS = pa.schema(
+    [
+        pa.field("trace", pa.string()),
+        pa.field("sender", pa.int32()),
+        pa.field("part", pa.int32()),
+        pa.field("rows", pa.binary()),
+        pa.field("events", pa.binary()),
     ]
-    return spark.createDataFrame(pa.Table.from_pylist(rows))
+)
 
 
-def _judge_sender(table: pa.Table) -> pa.Table:
-    table = table.sort_by("row")
-    rows = table.column("row").to_numpy()
-    events = _events(table)
-    trace = Trace(events=events, scenario=json.loads(table.column("scenario")[0].as_py()), metrics={})
+def _judge_sender(table: pa.Table, scenario: dict[str, Any]) -> pa.Table:
+    table = table.sort_by("part")
+    rows = np.frombuffer(b"".join(table.column("rows").to_pylist()), np.int64)
+    # A bytearray, because checkers are compiled for arrays that can be written to.
+    events = np.frombuffer(bytearray().join(table.column("events").to_pylist()), EVENT_DTYPE)
+    trace = Trace(events=events, scenario=scenario, metrics={})
     return _violations(trace, table.column("trace")[0].as_py(), BY_SENDER, rows)
 
 
@@ -83,9 +140,12 @@ def _events(table: pa.Table) -> np.ndarray[Any, np.dtype[np.void]]:
     """Arrow columns as the structured array that checkers read."""
     events = blank_events(table.num_rows)
     codes = {name: code for code, name in enumerate(EVENT_NAMES)}
-    names = table.column("event").combine_chunks().dictionary_encode()
-    translation = np.array([codes[name] for name in names.dictionary.to_pylist()], EVENT_DTYPE["event"])
-    events["event"] = translation[names.indices.to_numpy()]
+    start = 0
+    for chunk in table.column("event").chunks:
+        names = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        translation = np.array([codes[name] for name in names.dictionary.to_pylist()], EVENT_DTYPE["event"])
+        events["event"][start : start + len(chunk)] = translation[names.indices.to_numpy()]
+        start += len(chunk)
     for column in _COLUMNS:
         events[column] = table.column(column).to_numpy()
     return events
@@ -113,11 +173,10 @@ def _violations(trace: Trace, name: str, checkers: Iterable[Checker], rows: Any 
 
 def by_trace(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     """Judge each trace as a whole, one a task, the largest first."""
-    largest = sorted(traces, key=lambda one: -one.path.stat().st_size)
-    table = pa.table({"place": range(len(largest)), "trace": [one.name for one in largest]})
-    places = spark.range(0, len(largest), 1, len(largest)).withColumnRenamed("id", "place")
-    frame = places.join(broadcast(spark.createDataFrame(table)), "place").select("trace")
-    return frame.mapInArrow(_judge_traces, VIOLATIONS_DDL)
+    largest = sorted(traces, key=lambda one: -one.events)
+    return _one_a_task(spark, pa.table({"trace": [one.name for one in largest]})).mapInArrow(
+        _judge_traces, VIOLATIONS_DDL
+    )
 
 
 def _judge_traces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
