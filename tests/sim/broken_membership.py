@@ -85,12 +85,7 @@ def _turn_keeping_pieces(self: Fetch, now_ns: int) -> None:
     self._moved_ns = now_ns
 
 
-def _old_and_new_life(self: Proposer, _joins: Any, slow: Any) -> Any:
-    return _WHO_STAYS(self, (), slow)
-
-
 _CLOSE = Proposer.close
-_WHO_STAYS = Proposer._who_stays
 _DELIVER_AND_SEND = Member._deliver_and_send
 _DELIVER = Member._deliver
 _SETTLE = Channel._settle
@@ -136,7 +131,6 @@ BROKEN: dict[str, list[Change]] = {
     "the one who leaves is gone at once": [(Member, "_leave_view", _leave_at_once)],
     "snapshots are not kept": [(Snapshots, "keep", lambda *_: None)],
     "the silent are never excluded": [(Watch, "doomed", lambda *_: set())],
-    "the old life stays beside the new one": [(Proposer, "_who_stays", _old_and_new_life)],
 }
 """The safeguard that is missing, and what is put in its place."""
 

@@ -131,3 +131,48 @@ def run_old_ballot(_seed: int = 0) -> tuple[str, ...]:
     judge = Judge()
     judge.read(world.history)
     return tuple(judge.broken)
+
+
+def run_lost_decision(_seed: int = 0) -> tuple[str, ...]:
+    """Two of three leave, and the one that stays does not hear of the decision at first.
+
+    It is too few to find out by itself: those who left must tell it again.
+    """
+    world = Adversary()
+    world.found(range(3))
+    world.run_until(50 * MS)
+    decided: list[int] = []
+
+    def is_early_decision(_source: MemberId, action: Send) -> bool:
+        if not isinstance(action.message, Decide) or action.to.name != 2:
+            return False
+        decided.append(world.now_ns)
+        return world.now_ns < decided[0] + 30 * MS
+
+    world.drop = is_early_decision
+    world.leave(0)
+    world.leave(1)
+    world.run_until(world.now_ns + 3000 * MS)
+    stays = world.processes[MemberId(2, 1)].core
+    return () if stays.view.members == (stays.me,) else ("progress: the member that stays is alone in the old view",)
+
+
+def run_holder_dies(_seed: int = 0) -> tuple[str, ...]:
+    """The member that hands the state to a newcomer dies in the midst of it; another one has it in another order."""
+    world = World(0, MembershipSettings(chunk_bytes=4), Weather(delay_ms=(1.0, 1.0)))
+    world.found(range(3))
+    for name in (2, 1, 0):
+        for _ in range(5):
+            world.multicast(name)
+    world.run_until(100 * MS)
+    logs = {tuple(process.log) for process in world.processes.values()}
+    assert len(logs) == 3, "each has delivered its own messages first"
+    world.join(7, [1])
+    newcomer = world.processes[MemberId(7, 1)].core
+    while newcomer._fetch is None or len(newcomer._fetch.pieces) < 3:
+        world.run_until(world.now_ns + MS)
+    world.crash(0)
+    world.run_until(world.now_ns + 2000 * MS)
+    judge = Judge()
+    judge.read(world.history)
+    return tuple(judge.broken) if newcomer.is_ready else ("progress: the newcomer never gets the state",)

@@ -15,7 +15,14 @@ from cubecast.sim.churn.promises import Judge
 from cubecast.sim.churn.random_histories import run_history
 from cubecast.sim.churn.world import MS, Weather, World
 from tests.sim.broken_membership import BROKEN, caught
-from tests.sim.interrupted_changes import KINDS, POINTS, run_interrupted, run_old_ballot
+from tests.sim.interrupted_changes import (
+    KINDS,
+    POINTS,
+    run_holder_dies,
+    run_interrupted,
+    run_lost_decision,
+    run_old_ballot,
+)
 
 HISTORIES = 120
 
@@ -47,6 +54,14 @@ def test_an_old_ballot_is_refused() -> None:
     assert run_old_ballot() == ()
 
 
+def test_those_who_leave_tell_the_decision_again() -> None:
+    assert run_lost_decision() == ()
+
+
+def test_the_state_comes_from_one_member_at_a_time() -> None:
+    assert run_holder_dies() == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("missing", BROKEN)
 def test_a_missing_safeguard_is_caught(missing: str) -> None:
@@ -54,8 +69,10 @@ def test_a_missing_safeguard_is_caught(missing: str) -> None:
     elsewhere: dict[str, Callable[[int], tuple[str, ...]]] = {
         "an accepted proposal is forgotten": broken_change,
         "a promise is forgotten": run_old_ballot,
+        "pieces of two snapshots are mixed": run_holder_dies,
+        "the one who leaves is gone at once": run_lost_decision,
     }
-    assert caught(missing, elsewhere.get(missing, broken_history), range(1500)) is not None
+    assert caught(missing, elsewhere.get(missing, broken_history), range(300)) is not None
 
 
 def settled(world: World) -> World:
