@@ -136,6 +136,7 @@ class Scenario:
         _check_times(self)
         _check_faults(self)
         _check_links(self)
+        _check_savings(self)
         _check_detector(self)
         _check_trigger(self)
 
@@ -257,7 +258,6 @@ def _check_sizes(scenario: Scenario) -> None:
         raise LocalProtocolError(f"rounds = {scenario.rounds}: choose from 1 to {ROUNDS_MAX}")
     if scenario.tree_degree is not None and scenario.tree_degree < 1:
         raise LocalProtocolError(f"tree_degree = {scenario.tree_degree}: an inner member has at least 1 child")
-    _check_savings(scenario)
     if not 1 <= scenario.subset < scenario.members:
         raise LocalProtocolError(f"subset = {scenario.subset}: choose from 1 to {scenario.members - 1} other members")
     if scenario.group_size is not None and scenario.group_size < 2:
@@ -281,23 +281,6 @@ _COUNTS_MAX = {
     "buffer_messages": SIZE_MAX,
     "seed": SEED_MAX,
 }
-
-
-def _check_savings(scenario: Scenario) -> None:
-    senders = scenario.sender_count
-    if not 1 <= scenario.sequence_count <= senders:
-        raise LocalProtocolError(f"sequences = {scenario.sequences}: choose from 1 to the {senders} senders")
-    for name in ("sequences", "goal"):
-        value = getattr(scenario, name)
-        if scenario.messages > 0 and value not in (None, "stability"):
-            raise LocalProtocolError(f"{name} = {value} with data messages: no transport counts so, set messages to 0")
-    if scenario.ride and (scenario.messages == 0 or scenario.carries_data):
-        raise LocalProtocolError("ride without data beside the control messages: set messages, or drop ride")
-    if scenario.changed_only and (scenario.repeat_ns > 0 or any(getattr(scenario, name) for name in _FAULTS)):
-        raise LocalProtocolError(
-            "changed_only with messages that can be lost or repeated: an S that was left out might never be told; "
-            "drop loss, reorder, repeat_ms and faults"
-        )
 
 
 def _check_probabilities(scenario: Scenario) -> None:
@@ -372,6 +355,23 @@ def _check_links(scenario: Scenario) -> None:
         )
     if protocol.links == "fifo" and (scenario.reorder > 0 or scenario.duplicate > 0):
         raise LocalProtocolError(f"{protocol.name} needs FIFO links: drop reorder and duplicate")
+
+
+def _check_savings(scenario: Scenario) -> None:
+    senders = scenario.sender_count
+    if not 1 <= scenario.sequence_count <= senders:
+        raise LocalProtocolError(f"sequences = {scenario.sequences}: choose from 1 to the {senders} senders")
+    for name in ("sequences", "goal"):
+        value = getattr(scenario, name)
+        if scenario.messages > 0 and value not in (None, "stability"):
+            raise LocalProtocolError(f"{name} = {value} with data messages: no transport counts so, set messages to 0")
+    if scenario.ride and (scenario.messages == 0 or scenario.carries_data):
+        raise LocalProtocolError("ride without data beside the control messages: set messages, or drop ride")
+    if scenario.changed_only and (scenario.repeat_ns > 0 or any(getattr(scenario, name) for name in _FAULTS)):
+        raise LocalProtocolError(
+            "changed_only with messages that can be lost or repeated: an S that was left out might never be told; "
+            "drop loss, reorder, repeat_ms and faults"
+        )
 
 
 def _check_detector(scenario: Scenario) -> None:
