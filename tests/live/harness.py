@@ -124,7 +124,7 @@ class Troupe:
         for rank in alive:
             self._tell(rank, "leave\n")
         for rank in alive:
-            assert self.processes[rank].wait(30) == 0, self.log(rank)
+            assert self.processes[rank].wait(120) == 0, self.log(rank)
         return reports
 
     def _tell(self, rank: int, line: str) -> None:
