@@ -54,13 +54,13 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _wait_for_port(port: int) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while time.monotonic() < until:
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.2)
-    pytest.fail(f"no Spark master on port {port} after a minute")
+    pytest.fail(f"no Spark master on port {port} after three minutes")
 
 
 @pytest.mark.timeout(600)

@@ -93,12 +93,12 @@ def test_workers_that_die_again_and_again_end_the_study_with_one_line(tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, whole: list[tuple[str, str]]) -> None:
     plans, out = long_plans(tmp_path), tmp_path / "out"
     with (tmp_path / "said").open("wb") as said:
         process = start_study(plans, out, "local[2]", stderr=said)
-        until = time.monotonic() + 120
+        until = time.monotonic() + 240
         while time.monotonic() < until and process.poll() is None and len(committed(out)) < 3:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
