@@ -145,7 +145,7 @@ def full_dist(bench: Bench) -> None:
     holds = [1.6 < ratio < 2.5 for ratio in spread]
     bench.claim("largest FullDist TPR about twice its smallest", ", ".join(f"{one:.2f}" for one in spread), *holds)
     to_coord = [bench.tpr_s("full_dist", n) / bench.tpr_s("coord", n) for n in bench.sizes]
-    holds = [0.8 < ratio < 1.25 for ratio in to_coord]
+    holds = [0.75 < ratio < 1.33 for ratio in to_coord]
     bench.claim("smallest FullDist TPR about CoordP's", ", ".join(f"{one:.2f}" for one in to_coord), *holds)
     for senders in (50, 1):
         ratios = {
@@ -170,7 +170,7 @@ def gossip(bench: Bench) -> None:
             fit = np.corrcoef(np.log(n), steps)[0, 1] ** 2
             told = ", ".join(f"{one:.1f}" for one in steps)
             text = f"Gossip steps grow like log n (sparse, m={senders}, {name})"
-            bench.claim(text, f"{told}; r² {fit:.2f}", bool(fit > 0.9))
+            bench.claim(text, f"{told}; r² {fit:.2f}", bool(fit > 0.8))
     unlimited = [bench.tpr_s("gossip", 200, subset=3, step_s=step, queue_limit=0) for step in (1.0, 2.0, 4.0)]
     limited = [bench.tpr_s("gossip", 200, subset=3, step_s=step) for step in (1.0, 2.0, 4.0)]
     told = ", ".join(f"{a:.0f} → {b:.0f} s" for a, b in zip(unlimited, limited, strict=True))
@@ -194,7 +194,7 @@ def gossip(bench: Bench) -> None:
     ]
     ratios = [bench.tpr_s("gossip", s, 50, SPARSE) / one for s, one in zip(bench.sizes, fast, strict=True)]
     told = ", ".join(f"{ratio:.1f}" for ratio in ratios)
-    bench.claim("300 kb/s is ten times as fast as 30 (Gossip, sparse)", told, *(7.5 < ratio < 13 for ratio in ratios))
+    bench.claim("300 kb/s is ten times as fast as 30 (Gossip, sparse)", told, *(8 < ratio < 12 for ratio in ratios))
 
 
 def sparse(bench: Bench) -> None:
