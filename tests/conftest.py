@@ -26,6 +26,7 @@ settings.register_profile("explore", deadline=None, max_examples=2000, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file with a costly fixture in one process, and all that share one Spark."""
     for item in items:
