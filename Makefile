@@ -29,11 +29,11 @@ run: warm java ## Run every study in its quick size; the report is results/repor
 .PHONY: test
 test: warm java ## Run all tests, those with Spark, a browser and real processes too
 	@sh scripts/install-chromium.sh
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 .PHONY: check
 check: check-static warm ## Format, lint, types, import rules and the fast tests
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not spark and not live and not browser and not peers" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto -m "not slow and not spark and not live and not browser and not peers" $(PYTEST_ARGS)
 
 .PHONY: check-static
 check-static: $(SETUP) ## Format, lint, types and import rules only

@@ -16,7 +16,7 @@ import pytest
 
 from tests.spark.conftest import LONG_RUNS, committed, long_plans, start_study
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SECONDS_MAX = 240
 

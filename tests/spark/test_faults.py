@@ -18,7 +18,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.lab.store import Store
 from tests.spark.conftest import LONG_RUNS, Study, committed, finish_study, long_plans, start_study
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.trace import DELIVER, STABLE, blank_events
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 SECOND = 1_000_000_000
 

@@ -13,7 +13,7 @@ import pytest
 from cubecast.lab.store import Store
 from tests.spark.conftest import LONG_RUNS, committed, finish_study, long_plans, start_study
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SECONDS_MAX = 120
 

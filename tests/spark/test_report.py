@@ -13,7 +13,7 @@ from cubecast.lab.report import write_report
 from cubecast.lab.store import Store
 from cubecast.lab.study import Outcome
 
-pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.browser]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 OFFLINE = ["--headless", "--no-sandbox", "--disable-gpu", "--proxy-server=127.0.0.1:9", "--virtual-time-budget=30000"]

@@ -21,7 +21,7 @@ from cubecast.lab.study import Outcome
 from cubecast.lab.tables import write_tables
 from tests.spark.conftest import Study
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 RUNS_IN_ALL = 2 * 3 * 4
 

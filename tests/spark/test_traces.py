@@ -15,7 +15,7 @@ from cubecast.sim.faults import parse_fault
 from cubecast.sim.simulate import simulate
 from cubecast.trace import CRASH, DELIVER, STABLE, Trace, TraceWriter, blank_events, read_trace
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark]
 
 
 def _checked(spark: Any, folder: Path) -> list[dict[str, Any]]:
