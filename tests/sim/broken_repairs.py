@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from cubecast.core import bits, compiled, dispatch
 from cubecast.core.stability import coord, full_dist, gossip, s_coord, s_gossip, s_train, train
 from cubecast.errors import SimulationError
-from cubecast.sim import kernel
+from cubecast.sim import comings_and_goings
 from cubecast.sim.books import bring_up_to_date
 from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import Fault, parse_fault
@@ -210,14 +210,18 @@ REPAIRS = (
         without(s_gossip, "_has_all_groups", all_groups),
         crashes("s_gossip", 3, 4, 5, **GROUPS),
     ),
-    Repair("join: the late-join handler", without(kernel, "bring_up_to_date"), joins("coord", loss=0.0, messages=0)),
+    Repair(
+        "join: the late-join handler",
+        without(comings_and_goings, "bring_up_to_date"),
+        joins("coord", loss=0.0, messages=0),
+    ),
     Repair(
         "join: up to date before it counts",
-        without(kernel, "bring_up_to_date", only_at_first(bring_up_to_date)),
+        without(comings_and_goings, "bring_up_to_date", only_at_first(bring_up_to_date)),
         joins("coord", detect_spread_ms=5.0),
     ),
     Repair("join: s_train gives it a place", without_on_join(s_train.STrainState), joins("s_train")),
-    Repair("leave: told to all", without(kernel, "_evict"), leaves("coord", 3)),
+    Repair("leave: told to all", without(comings_and_goings, "_evict"), leaves("coord", 3)),
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cubecast.core import bits, compiled
 from cubecast.core.mail import PAYLOAD, draft
-from cubecast.sim import kernel, savings
+from cubecast.sim import kernel, riding
 from cubecast.sim.build import build_simulation
 from cubecast.sim.scenario import Scenario
 from tests.sim.broken_stability import broken, noticed
@@ -37,7 +37,7 @@ def changed_only() -> Iterator[tuple[str, list[str]]]:
         yield "what is left out is taken for received", noticed(wanted)
 
 
-def riding() -> Iterator[tuple[str, list[str]]]:
+def riding_on_data() -> Iterator[tuple[str, list[str]]]:
     """Control messages inside data messages are not read, or wait for ever."""
     wanted = Scenario(protocol="coord", ride=True, **SENDING)
     yield "nothing rides wrongly", noticed(wanted)
@@ -45,7 +45,7 @@ def riding() -> Iterator[tuple[str, list[str]]]:
         yield "riders are not read", noticed(wanted)
     full = Scenario(protocol="coord", ride=True, buffer_messages=1, **SENDING)
     yield "full buffers", noticed(full)
-    with broken(kernel, "_flush", lambda *_: None):
+    with broken(kernel, "transmit_pending", lambda *_: None):
         yield "nobody flushes", noticed(full)
 
 
@@ -53,14 +53,14 @@ def order_of_riders() -> list[int]:
     """The rounds of three control messages for member 4, as it reads them; one more is for member 5 alone."""
     simulation = build_simulation(*_sending(), tracing=False)
     world, books, mail = simulation.world, simulation.books, simulation.mail
-    for number, to in ((1, 4), (2, 5), (3, savings.EVERYONE), (4, 4)):
+    for number, to in ((1, 4), (2, 5), (3, riding.EVERYONE), (4, 4)):
         slot = draft(mail, 0, number, 36)
-        assert savings.waits_for_data(world, books, mail, slot, 0, to, kernel.FLUSH, 0)
+        assert riding.waits_for_data(world, books, mail, slot, 0, to, 0)
     data = draft(mail, PAYLOAD, 0, 132)
-    savings.take_riders(world, books, mail, data, 0)
+    riding.take_riders(world, books, mail, data, 0)
     assert mail.heads[data].size_bytes == 132 + 4 * 4
     read, slot = [], data
-    while (slot := int(savings.next_rider_for(world, slot, 4))) > 0:
+    while (slot := int(riding.next_rider_for(world, slot, 4))) > 0:
         read.append(int(mail.heads[slot].round_number))
     return read
 
@@ -74,7 +74,7 @@ def main() -> None:
     """Print a JSON object: what was broken, and which checkers noticed."""
     assert not compiled.COMPILED, "run this with CUBECAST_JIT=off"
     np.seterr(over="ignore")
-    found: dict[str, list[Any]] = dict(one for experiment in (changed_only, riding) for one in experiment())
+    found: dict[str, list[Any]] = dict(one for experiment in (changed_only, riding_on_data) for one in experiment())
     print(json.dumps(found | {"riders in order": order_of_riders()}))
 
 

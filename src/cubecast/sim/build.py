@@ -19,7 +19,7 @@ from cubecast.core.registry import Protocol, Setup, protocol_named
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes
-from cubecast.sim import kernel
+from cubecast.sim import events
 from cubecast.sim.books import Books, new_books
 from cubecast.sim.detectors import build_detector, detector_numbers
 from cubecast.sim.events import schedule
@@ -64,11 +64,39 @@ class Simulation(NamedTuple):
 def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> Simulation:
     """Allocate everything and schedule what is known beforehand."""
     scenario = settled(scenario, network)
-    n, m = scenario.members, scenario.sequence_count
     protocol = protocol_named(scenario.protocol)
-    setup = Setup(
-        members=n,
-        senders=m,
+    setup = _setup(scenario, network, protocol)
+    _check_order(scenario, network, protocol)
+    group = _first_group(scenario)
+    routes = routes_of(network, by=scenario.routing)
+    simulation = Simulation(
+        world=build_world(scenario, network, routes, tracing=tracing),
+        books=_first_books(scenario, protocol),
+        mail=_empty_mail(scenario, protocol, setup),
+        group=group,
+        control=silent.SilentState(group=group) if protocol.carries_data else protocol.build(group, setup),
+        data=protocol.build(group, setup) if protocol.carries_data else _build_data(scenario, group, network),
+        failure=build_detector(scenario, group, network, routes),
+        faults=new_faults(
+            members=scenario.members,
+            crashes=scenario.crashes,
+            partitions=scenario.partitions,
+            detect_ns=round(scenario.detect_ms * NS_PER_MS),
+            spread_ns=round(scenario.detect_spread_ms * NS_PER_MS),
+            seed=scenario.seed,
+        ),
+        call=np.full(7, -1, np.int64),
+    )
+    simulation = _with_savings(scenario, simulation)
+    _schedule_all(scenario, simulation)
+    return simulation
+
+
+def _setup(scenario: Scenario, network: Network, protocol: Protocol) -> Setup:
+    """What the protocol needs to know."""
+    return Setup(
+        members=scenario.members,
+        senders=scenario.sequence_count,
         delta_ns=round((scenario.delta_ms or 0) * NS_PER_MS),
         repeat_ns=scenario.repeat_ns,
         tree_degree=scenario.degree,
@@ -83,64 +111,50 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
         piggyback=scenario.ending == "piggyback",
         controllers=scenario.controllers,
         payload_bytes=scenario.payload_bytes,
-        room=max(1, m * scenario.messages),
+        room=max(1, scenario.sequence_count * scenario.messages),
         overlay=_neighbours(network),
         link_failure=_known_link_failure(scenario, network),
         quota=scenario.quota,
     )
-    _check_order(scenario, network, protocol)
-    data_room = m * scenario.messages if protocol.carries_data else 0
-    newcomers = [rank for join in scenario.joins for rank in join.members]
-    group = _first_group(scenario, newcomers)
-    routes = routes_of(network, by=scenario.routing)
-    simulation = Simulation(
-        world=build_world(scenario, network, routes, tracing=tracing),
-        books=new_books(
-            members=n,
-            senders=m,
-            rounds_wanted=scenario.rounds,
-            rounds_room=max(ROUNDS_ROOM, 2 * scenario.rounds),
-            data_wanted=scenario.messages,
-            data_interval_ns=round(1e9 / scenario.rate),
-            samples=_samples(scenario),
-        ),
-        mail=new_mail(
-            slots=32 * n + 65_536 + min(n * data_room, FLOODED_MAX),
-            width=max(protocol.numbers(setup), detector_numbers(scenario), 1),
-            words=words_for(n),
-            room=8 * n + 4096 + 2 * data_room,
-        ),
-        group=group,
-        control=silent.SilentState(group=group) if protocol.carries_data else protocol.build(group, setup),
-        data=protocol.build(group, setup) if protocol.carries_data else _build_data(scenario, group, network),
-        failure=build_detector(scenario, group, network, routes),
-        faults=new_faults(
-            members=n,
-            crashes=scenario.crashes,
-            partitions=scenario.partitions,
-            detect_ns=round(scenario.detect_ms * NS_PER_MS),
-            spread_ns=round(scenario.detect_spread_ms * NS_PER_MS),
-            seed=scenario.seed,
-        ),
-        call=np.full(7, -1, np.int64),
+
+
+def _first_books(scenario: Scenario, protocol: Protocol) -> Books:
+    """Nothing has happened yet; newcomers are down until they come."""
+    books = new_books(
+        members=scenario.members,
+        senders=scenario.sequence_count,
+        rounds_wanted=scenario.rounds,
+        rounds_room=max(ROUNDS_ROOM, 2 * scenario.rounds),
+        data_wanted=scenario.messages,
+        data_interval_ns=round(1e9 / scenario.rate),
+        samples=_samples(scenario),
     )
-    simulation.books.members.up[newcomers] = 0
-    simulation.books.totals.up -= len(newcomers)
-    simulation.books.totals.self_joining = protocol.joins
     for join in scenario.joins:
-        simulation.books.members.recover_ns[list(join.members)] = join.at_ns
-    totals = simulation.books.totals[0]
+        books.members.up[list(join.members)] = 0
+        books.members.recover_ns[list(join.members)] = join.at_ns
+        books.totals.up -= len(join.members)
+    totals = books.totals[0]
+    totals.self_joining = protocol.joins
     totals.detecting = scenario.detects
     totals.triggered = scenario.trigger == "buffer"
     totals.trigger_level = scenario.trigger_messages
     totals.buffer_room = scenario.buffer_messages
-    simulation = _with_savings(scenario, simulation)
-    _schedule_all(scenario, simulation)
-    return simulation
+    return books
+
+
+def _empty_mail(scenario: Scenario, protocol: Protocol, setup: Setup) -> Mail:
+    n = scenario.members
+    data_room = scenario.sequence_count * scenario.messages if protocol.carries_data else 0
+    return new_mail(
+        slots=32 * n + 65_536 + min(n * data_room, FLOODED_MAX),
+        width=max(protocol.numbers(setup), detector_numbers(scenario), 1),
+        words=words_for(n),
+        room=8 * n + 4096 + 2 * data_room,
+    )
 
 
 def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
-    """Room for what the savings of guo ch. 7 note of every message (`sim.savings`)."""
+    """Room for what the savings of guo ch. 7 note of every message (`sim.changed_entries`, `sim.riding`)."""
     slots = len(simulation.mail.heads)
     world = simulation.world
     if scenario.ride:
@@ -151,8 +165,9 @@ def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
     return simulation._replace(world=world)
 
 
-def _first_group(scenario: Scenario, newcomers: list[int]) -> Group:
+def _first_group(scenario: Scenario) -> Group:
     """The group before anything happens: newcomers are in nobody's membership and hold nothing."""
+    newcomers = [rank for join in scenario.joins for rank in join.members]
     n = scenario.members
     goal = ERRORS if scenario.goal == "errors" else STABILITY
     group = new_group(members=n, senders=scenario.sequence_count, ranks=np.arange(n), goal=goal)
@@ -227,32 +242,32 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
     world = simulation.world
     for place, crash in enumerate(scenario.crashes):
         for rank in crash.members:
-            schedule(world, crash.at_ns, kernel.CRASH, rank, place, 0)
+            schedule(world, crash.at_ns, events.CRASH, rank, place, 0)
             if crash.until_ns >= 0:
-                schedule(world, crash.until_ns, kernel.RECOVER, rank, 0, 0)
-    goodbye = kernel.GOODBYE if protocol_named(scenario.protocol).joins else kernel.SUSPECT
-    for what, faults in ((kernel.SUSPECT, scenario.suspicions), (goodbye, scenario.leaves)):
+                schedule(world, crash.until_ns, events.RECOVER, rank, 0, 0)
+    goodbye = events.GOODBYE if protocol_named(scenario.protocol).joins else events.SUSPECT
+    for what, faults in ((events.SUSPECT, scenario.suspicions), (goodbye, scenario.leaves)):
         for gone in faults:
             for rank in gone.members:
                 schedule(world, gone.at_ns, what, rank, 0, 0)
     newcomers = {rank: join.at_ns for join in scenario.joins for rank in join.members}
     for rank, at_ns in newcomers.items():
-        schedule(world, at_ns, kernel.ENTER, rank, 0, 0)
+        schedule(world, at_ns, events.ENTER, rank, 0, 0)
     for place, partition in enumerate(scenario.partitions, start=1):
-        schedule(world, partition.at_ns, kernel.SPLIT, 0, place, 0)
-        schedule(world, partition.until_ns, kernel.SPLIT, 0, 0, 0)
+        schedule(world, partition.at_ns, events.SPLIT, 0, place, 0)
+        schedule(world, partition.until_ns, events.SPLIT, 0, 0, 0)
     for rank in range(scenario.members):
         if rank not in newcomers:
-            schedule(world, 0, kernel.BEGIN, rank, 0, 0)
+            schedule(world, 0, events.BEGIN, rank, 0, 0)
     if scenario.series_ms > 0:
-        schedule(world, 0, kernel.SAMPLE, 0, round(scenario.series_ms * NS_PER_MS), 0)
+        schedule(world, 0, events.SAMPLE, 0, round(scenario.series_ms * NS_PER_MS), 0)
     if scenario.least_ms > 0:
         simulation.books.totals[0].lasting = 1
-        schedule(world, round(scenario.least_ms * NS_PER_MS), kernel.LASTED, 0, 0, 0)
+        schedule(world, round(scenario.least_ms * NS_PER_MS), events.LASTED, 0, 0, 0)
     if scenario.messages > 0:
         phases = new_stream(scenario.seed, "phases")
         for rank in range(scenario.sender_count):
-            schedule(world, int(uniform(phases) * 1e9 / scenario.rate), kernel.SEND_DATA, rank, 0, 0)
+            schedule(world, int(uniform(phases) * 1e9 / scenario.rate), events.SEND_DATA, rank, 0, 0)
 
 
 def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing: bool) -> World:

@@ -9,6 +9,13 @@ scheduling.
 from cubecast.core.compiled import internal, jit
 from cubecast.sim.world import EVENTS_FULL
 
+PACKET_ARRIVES = 0  # a packet that travels on its own, outside the lists of the links
+BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLIT = range(1, 11)
+ENTER, INCLUDE, COUNTS = range(11, 14)
+WAKE_FAILURE, LASTED, SAMPLE = range(14, 17)
+GOODBYE, CONFIRM = range(17, 19)
+FLUSH = 19
+
 
 @internal
 def sift_down(due, size, key):

@@ -12,12 +12,10 @@ from cubecast import trace as tracing
 from cubecast.core.compiled import internal
 from cubecast.core.mail import CONTROL, DATA, release
 from cubecast.core.random import uniform
-from cubecast.sim.events import schedule, sift_down, sift_up
+from cubecast.sim.events import PACKET_ARRIVES, schedule, sift_down, sift_up
 from cubecast.sim.record import record
-from cubecast.sim.savings import drop_riders
+from cubecast.sim.riding import drop_riders
 from cubecast.sim.world import LINK_PROCESSOR, PACKETS_FULL, TIME_FULL
-
-PACKET_ARRIVES = 0  # an event: a packet that travels on its own, outside the lists of the links
 
 
 @internal

@@ -17,6 +17,7 @@ The first round begins at once, as always; it finds the buffers empty.
 import numpy as np
 
 from cubecast.core.compiled import internal
+from cubecast.sim.events import SAMPLE, SEND_DATA, WAKE, schedule
 
 
 @internal
@@ -80,3 +81,46 @@ def note_input(books, group, member, sender):
         waiting = np.int64(group.received[member, sender]) - np.int64(group.stable[member, sender])
         if waiting > room:
             books.totals[0].input_overflows += 1
+
+
+@internal
+def wait_for_round(world, books, group, member, timer, tag, delay_ns):
+    """Δ after the last round, or when the buffers are full enough: at once when they are already."""
+    now_ns = world.scalars[0].now_ns
+    if books.totals[0].triggered == 0 or books.totals[0].senders_left == 0:
+        schedule(world, now_ns + delay_ns, WAKE, member, timer, tag)
+    elif not holds_round_back(books, group, member, timer, tag, delay_ns):
+        schedule(world, now_ns, WAKE, member, timer, tag)
+
+
+@internal
+def let_round_begin(world, books, member, time_ns):
+    """The round that waits begins at this time."""
+    books.members[member].parked = 0
+    schedule(world, time_ns, WAKE, member, books.members[member].parked_timer, books.members[member].parked_tag)
+
+
+@internal
+def let_rounds_go(world, books, now_ns):
+    """Nobody will send any more: rounds that wait for a fuller buffer begin Δ from now."""
+    if books.totals[0].senders_left == 0:
+        for member in range(books.members.shape[0]):
+            if books.members[member].parked == 1:
+                let_round_begin(world, books, member, now_ns + books.members[member].parked_ns)
+
+
+@internal
+def go_on_sending(world, books, group, member, now_ns):
+    """A sender that was held back has room again."""
+    if may_go_on(books, group, member, now_ns):
+        schedule(world, now_ns, SEND_DATA, member, 0, 0)
+
+
+@internal
+def sample_buffers(world, books, interval_ns, now_ns):
+    """One more point of the time series of what the buffers hold."""
+    place = books.totals[0].samples
+    if place < books.held_series.shape[0]:
+        books.held_series[place] = world.scalars[0].held
+        books.totals[0].samples = place + 1
+        schedule(world, now_ns + interval_ns, SAMPLE, 0, interval_ns, 0)

@@ -111,9 +111,6 @@ class Result:
 def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_seconds: float) -> Result:
     """Read the result off the arrays of a finished (or abandoned) run."""
     scalars = simulation.world.scalars[0]
-    totals = simulation.books.totals[0]
-    rounds = _rounds(simulation)
-    pairs = scenario.messages * scenario.sender_count * (scenario.members - 1)
     hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
     return Result(
         protocol=scenario.protocol,
@@ -122,53 +119,90 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
         network=scenario.network,
         average_degree=network.average_degree,
         seed=scenario.seed,
-        rounds=len(rounds),
-        rtt_first_ms=_mean([one.rtt_first_ms for one in rounds]),
-        rtt_last_ms=_mean([one.rtt_last_ms for one in rounds]),
-        steps=_steps(scenario, rounds),
-        messages=int(totals.messages),
-        unicasts=int(totals.unicasts),
-        multicasts=int(totals.multicasts),
-        hops=int(scalars.hops),
-        bytes=int(totals.bytes),
-        rides=int(totals.rides),
-        missed=_missed(scenario, simulation),
-        drops=int(scalars.drops),
-        load_mean=_ratio(scalars.load_sum, scalars.load_samples),
-        queue_mean=_ratio(scalars.queue_sum, scalars.queue_samples),
-        queue_max=int(scalars.queue_max),
-        data_messages=int(totals.data_messages),
-        data_hops=int(scalars.data_hops),
-        data_bytes=int(totals.data_bytes),
-        data_fragments=int(totals.data_fragments),
-        delay_mean_ms=_ratio(totals.delay_sum_ns, totals.delays) / NS_PER_MS if totals.delays else None,
-        delay_max_ms=float(totals.delay_max_ns) / NS_PER_MS if totals.delays else None,
-        delivered_share=int(totals.delays) / pairs if pairs else None,
-        delivery_queue_mean=_ratio(totals.waiting_sum, totals.waiting_samples),
-        delivery_queue_max=int(totals.waiting_max),
-        overhead_messages=int(totals.overhead_messages),
-        overhead_bytes=int(totals.overhead_bytes),
-        duplicates=_duplicates(simulation),
-        tts_first_ms=_time_to_stable(simulation, simulation.books.first_ns),
-        tts_last_ms=_time_to_stable(simulation, simulation.books.last_ns),
-        buffer_mean=_buffer_mean(scenario, simulation),
-        buffer_max=int(totals.held_max) if _frees_buffers(scenario) else None,
-        buffer_series=_buffer_series(scenario, simulation),
-        overflows=int(totals.overflows),
-        blocked_ms=float(totals.blocked_sum_ns) / NS_PER_MS,
-        input_overflows=int(totals.input_overflows),
-        failure_messages=int(totals.failure_messages),
-        failure_hops=int(scalars.failure_hops),
-        failure_bytes=int(totals.failure_bytes),
-        failure_bytes_per_member_s=_ratio(totals.failure_bytes * 1e9 / scenario.members, scalars.now_ns),
-        detect_first_ms=_detection_ms(simulation, "excluded_first_ns"),
-        detect_last_ms=_detection_ms(simulation, "excluded_last_ns"),
-        false_suspicions=int(totals.false_suspicions),
+        **_of_rounds(scenario, simulation),
+        **_of_data(scenario, simulation),
+        **_of_buffers(scenario, simulation),
+        **_of_detection(scenario, simulation),
         simulated_ms=float(scalars.now_ns) / NS_PER_MS,
         packet_hops_per_second=hops / wall_seconds if wall_seconds > 0 else 0.0,
         wall_seconds=wall_seconds,
-        per_round=rounds,
     )
+
+
+def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
+    """What the stability protocol did, and the queues and the load while it did."""
+    scalars = simulation.world.scalars[0]
+    totals = simulation.books.totals[0]
+    rounds = _rounds(simulation)
+    return {
+        "rounds": len(rounds),
+        "rtt_first_ms": _mean([one.rtt_first_ms for one in rounds]),
+        "rtt_last_ms": _mean([one.rtt_last_ms for one in rounds]),
+        "steps": _steps(scenario, rounds),
+        "messages": int(totals.messages),
+        "unicasts": int(totals.unicasts),
+        "multicasts": int(totals.multicasts),
+        "hops": int(scalars.hops),
+        "bytes": int(totals.bytes),
+        "rides": int(totals.rides),
+        "missed": _missed(scenario, simulation),
+        "drops": int(scalars.drops),
+        "load_mean": _ratio(scalars.load_sum, scalars.load_samples),
+        "queue_mean": _ratio(scalars.queue_sum, scalars.queue_samples),
+        "queue_max": int(scalars.queue_max),
+        "per_round": rounds,
+    }
+
+
+def _of_data(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
+    """What the data layer did."""
+    scalars = simulation.world.scalars[0]
+    totals = simulation.books.totals[0]
+    pairs = scenario.messages * scenario.sender_count * (scenario.members - 1)
+    return {
+        "data_messages": int(totals.data_messages),
+        "data_hops": int(scalars.data_hops),
+        "data_bytes": int(totals.data_bytes),
+        "data_fragments": int(totals.data_fragments),
+        "delay_mean_ms": _ratio(totals.delay_sum_ns, totals.delays) / NS_PER_MS if totals.delays else None,
+        "delay_max_ms": float(totals.delay_max_ns) / NS_PER_MS if totals.delays else None,
+        "delivered_share": int(totals.delays) / pairs if pairs else None,
+        "delivery_queue_mean": _ratio(totals.waiting_sum, totals.waiting_samples),
+        "delivery_queue_max": int(totals.waiting_max),
+        "overhead_messages": int(totals.overhead_messages),
+        "overhead_bytes": int(totals.overhead_bytes),
+        "duplicates": _duplicates(simulation),
+    }
+
+
+def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
+    """When messages were stable, and what was kept until then."""
+    totals = simulation.books.totals[0]
+    return {
+        "tts_first_ms": _time_to_stable(simulation, simulation.books.first_ns),
+        "tts_last_ms": _time_to_stable(simulation, simulation.books.last_ns),
+        "buffer_mean": _buffer_mean(scenario, simulation),
+        "buffer_max": int(totals.held_max) if _frees_buffers(scenario) else None,
+        "buffer_series": _buffer_series(scenario, simulation),
+        "overflows": int(totals.overflows),
+        "blocked_ms": float(totals.blocked_sum_ns) / NS_PER_MS,
+        "input_overflows": int(totals.input_overflows),
+    }
+
+
+def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
+    """What the failure detectors sent, and how soon and how well they noticed."""
+    scalars = simulation.world.scalars[0]
+    totals = simulation.books.totals[0]
+    return {
+        "failure_messages": int(totals.failure_messages),
+        "failure_hops": int(scalars.failure_hops),
+        "failure_bytes": int(totals.failure_bytes),
+        "failure_bytes_per_member_s": _ratio(totals.failure_bytes * 1e9 / scenario.members, scalars.now_ns),
+        "detect_first_ms": _detection_ms(simulation, "excluded_first_ns"),
+        "detect_last_ms": _detection_ms(simulation, "excluded_last_ns"),
+        "false_suspicions": int(totals.false_suspicions),
+    }
 
 
 def _rounds(simulation: Simulation) -> tuple[Round, ...]:

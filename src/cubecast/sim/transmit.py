@@ -5,15 +5,26 @@ import math
 import numpy as np
 
 from cubecast import trace as tracing
+from cubecast.core import bits
 from cubecast.core.compiled import internal
 from cubecast.core.mail import CONTROL, DATA, PAYLOAD
 from cubecast.core.random import uniform
-from cubecast.sim.events import schedule
-from cubecast.sim.links import PACKET_ARRIVES, copy_packet, count_hop, enter_link, lose, pass_node, take_packet
+from cubecast.sim.events import PACKET_ARRIVES, schedule
+from cubecast.sim.links import copy_packet, count_hop, enter_link, lose, pass_node, take_packet
 from cubecast.sim.record import record
+from cubecast.sim.riding import let_go, next_pending
 from cubecast.sim.world import DELAY_UNIFORM, LINKS_ONLY
 
 FRAGMENT_BYTES = 1500  # causal §5.1 counts what IP would send; the link carries the sum
+
+
+@internal
+def transmit_to(world, books, mail, slot, member, to, layer, now_ns):
+    """Send to one member, or to everyone (−1)."""
+    if to >= 0:
+        transmit(world, books, mail, slot, member, to, layer, now_ns)
+    else:
+        transmit_to_all(world, books, mail, slot, member, layer, now_ns)
 
 
 @internal
@@ -148,3 +159,28 @@ def _flight_ns(world):
     if scalars[0].one_hop != DELAY_UNIFORM:
         stretch = -math.log(1.0 - stretch)
     return np.int64(scalars[0].one_hop_low_ns + scalars[0].one_hop_spread_ns * stretch + 0.5)
+
+
+@internal
+def transmit_pending(world, books, mail, member, tag, now_ns):
+    """No data came by in time: the control messages travel alone."""
+    if books.members[member].pending_tag != tag:
+        return
+    slot = next_pending(world, books, member)
+    while slot > 0:
+        _transmit_alone(world, books, mail, slot, member, now_ns)
+        let_go(mail, slot)
+        slot = next_pending(world, books, member)
+
+
+@internal
+def _transmit_alone(world, books, mail, slot, member, now_ns):
+    """Bits of all members stand for a multicast."""
+    layer = np.int64(CONTROL)
+    members = books.members.shape[0]
+    if bits.count(world.rides_to[slot]) == members:
+        transmit_to_all(world, books, mail, slot, member, layer, now_ns)
+        return
+    for rank in range(members):
+        if bits.contains(world.rides_to[slot], rank):
+            transmit(world, books, mail, slot, member, np.int64(rank), layer, now_ns)

@@ -14,7 +14,7 @@
 | on_tree    | n × nodes     | is there a member at or below this node in the multicast tree of that member?        |
 | due        | links         | heap of the links that carry packets, keyed by the arrival of their first packet     |
 | events     | room          | heap of everything that is not a hop: timers, faults, sends, late packets            |
-| riders     | slots, or 1   | control messages inside data messages; see `sim.savings`                             |
+| riders     | slots, or 1   | control messages inside data messages; see `sim.riding`                              |
 | rides_to   | slots × words | for whom each of those is; one row without                                           |
 | left_out   | slots × words | the entries left out of each message's array; one row without                        |
 | scalars    | 1             | the clock, counters and sums                                                         |

@@ -185,7 +185,7 @@ def _keep_row(state, row, rank, number, numbers):
     if state.latest[row, rank] <= state.done[row] < number and bits.contains(state.group.members[row], rank):
         state.missing[row] -= 1
     state.latest[row, rank] = number
-    # R never decreases; entries that a message leaves out (`sim.savings`) stay as they are.
+    # R never decreases; entries that a message leaves out (`sim.changed_entries`) stay as they are.
     raise_numbers(state.matrix[row, rank], numbers)
 
 

@@ -1,25 +1,18 @@
-"""Two savings of guo ch. 7 that no protocol needs to know of: changed entries only, and riding on data.
+"""A saving of guo ch. 7 that no protocol needs to know of: control messages ride on data.
 
-*Changed entries only.* An array is sent as a bitmap of m bits and the numbers that differ from S as the sender knew it
-before this call, where that is shorter. Whoever receives it takes its own S for what was left out. That is never
-premature: what is stable, everybody holds, so each R behind the array is at least the receiver's S too. Nor is
-anything lost, where messages arrive in order: the S that was left out is told, or was, with the round it came from.
-Only the first array of a message is shortened; the S that Gossip piggybacks behind M goes in full.
-
-*Riding on data.* Control messages of a member that is about to multicast data wait for that message, at most for the
-time between two of them, and travel inside: no header, no processing of their own. Members they are not for ignore
-them. What waits leaves in the order in which it was sent.
+Control messages of a member that is about to multicast data wait for that message, at most for the time between two of
+them, and travel inside: no header, no processing of their own. Members they are not for ignore them. What waits leaves
+in the order in which it was sent.
 
 | field               | shape              | meaning                                                                   |
 |---------------------|--------------------|---------------------------------------------------------------------------|
-| world.left_out      | slots × words or 1 | the entries left out of the array in each message                         |
 | world.riders        | slots, or 1        | the first control message inside a data message, and the next one         |
 |                     |                    | behind a control message that waits or travels so; 0 for none             |
 | world.rides_to      | slots × words or 1 | for whom each of those control messages is: a set of ranks                |
 | members.pending     | n                  | the first control message that waits for data, 0 for none                 |
 | members.pending_tag | n                  | tells these from those that waited before, for their deadline             |
 
-Without a saving its arrays have one row and nothing else happens. A control message that waits or rides counts as one
+Without the saving the arrays have one row and nothing else happens. A control message that waits or rides counts as one
 copy of itself, until the data message it is in is gone.
 """
 
@@ -27,45 +20,22 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.mail import CONTROL, DRAFTED, HEADER_BYTES, NUMBER_BYTES, PAYLOAD, release
-from cubecast.sim.events import schedule
+from cubecast.core.mail import CONTROL, DATA, DRAFTED, HEADER_BYTES, PAYLOAD, release
+from cubecast.sim.events import FLUSH, schedule
 
 EVERYONE = -1
 
 
 @internal
-def leave_out_unchanged(world, books, mail, member):
-    """Shorten the arrays among the messages just drafted."""
-    width = books.seen_stable.shape[1]
-    for k in range(mail.counts[DRAFTED]):
-        slot = mail.drafts[k]
-        bits.clear(world.left_out[slot])
-        saved = -((width + 7) // 8)
-        for j in range(width):
-            if mail.numbers[slot, j] == books.seen_stable[member, j]:
-                saved += NUMBER_BYTES
-        if saved > 0 and mail.heads[slot].size_bytes >= HEADER_BYTES + NUMBER_BYTES * width:
-            mail.heads[slot].size_bytes -= saved
-            _leave_out(world, books, mail, slot, member)
+def rides(world, books, mail, slot, member, to, layer, now_ns):
+    """Does a control message wait for data? A data message takes along those that wait."""
+    if layer == DATA and to < 0:
+        take_riders(world, books, mail, slot, member)
+    return layer == CONTROL and waits_for_data(world, books, mail, slot, member, to, now_ns)
 
 
 @internal
-def _leave_out(world, books, mail, slot, member):
-    for j in range(books.seen_stable.shape[1]):
-        if mail.numbers[slot, j] == books.seen_stable[member, j]:
-            bits.add(world.left_out[slot], j)
-
-
-@internal
-def fill_in_unchanged(world, group, mail, slot, member):
-    """What was left out is what this receiver knows to be stable. Each receiver fills it in anew."""
-    for j in range(group.stable.shape[1]):
-        if bits.contains(world.left_out[slot], j):
-            mail.numbers[slot, j] = group.stable[member, j]
-
-
-@internal
-def waits_for_data(world, books, mail, slot, member, to, flush, now_ns):
+def waits_for_data(world, books, mail, slot, member, to, now_ns):
     """Hold a control message back until the member's next data message, if there is one to come."""
     first = books.members[member].pending
     if first == 0 and not _sends_soon(books, member):
@@ -76,7 +46,7 @@ def waits_for_data(world, books, mail, slot, member, to, flush, now_ns):
         if first == 0:
             tag = books.members[member].pending_tag + 1
             books.members[member].pending_tag = tag
-            schedule(world, now_ns + books.totals[0].data_interval_ns, flush, member, tag, 0)
+            schedule(world, now_ns + books.totals[0].data_interval_ns, FLUSH, member, tag, 0)
     if to != EVERYONE:
         bits.add(world.rides_to[slot], to)
         return True
@@ -147,6 +117,15 @@ def drop_riders(world, mail, slot):
         world.riders[rider] = 0
         let_go(mail, rider)
         rider = following
+
+
+@internal
+def drop_lost_riders(world, mail):
+    """A data message lost in the act of sending takes its riders with it."""
+    for k in range(mail.counts[DRAFTED]):
+        slot = mail.drafts[k]
+        if mail.heads[slot].copies == 1 and mail.layers[slot] == DATA:
+            drop_riders(world, mail, slot)
 
 
 @internal
