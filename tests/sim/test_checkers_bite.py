@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from cubecast.sim.checkers import check_all
 from cubecast.trace import DONE, DROP, HOP, SEND, Trace
+from tests.sim.plain_python import told_by
 from tests.sim.random_scenarios import PROTOCOLS
 from tests.sim.runs import traced
 
 
 @pytest.fixture(scope="module")
 def noticed() -> dict[str, list[str]]:
-    root = Path(__file__).parents[2]
-    paths = os.pathsep.join([str(root / "src"), str(root)])
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.sim.broken_stability"],
-        env={**os.environ, "PYTHONPATH": paths, "CUBECAST_JIT": "off"},
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    found: dict[str, list[str]] = json.loads(ran.stdout)
-    return found
+    told: dict[str, list[str]] = told_by("tests.sim.broken_stability")
+    return told
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

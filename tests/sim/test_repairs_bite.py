@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.sim.plain_python import told_by
 
 PREMATURE, STUCK = "no premature stability", "the run ends"
 WITHOUT = {
@@ -36,18 +32,7 @@ WITHOUT = {
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, list[str]]]:
-    root = Path(__file__).parents[2]
-    paths = os.pathsep.join([str(root / "src"), str(root)])
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.sim.broken_repairs"],
-        env={**os.environ, "PYTHONPATH": paths, "CUBECAST_JIT": "off"},
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    told: dict[str, dict[str, list[str]]] = json.loads(ran.stdout)
+    told: dict[str, dict[str, list[str]]] = told_by("tests.sim.broken_repairs")
     return told
 
 

@@ -6,12 +6,7 @@ purpose (`broken_savings`).
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +23,7 @@ from cubecast.sim.faults import parse_fault
 from cubecast.sim.result import Result, collect
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
+from tests.sim.plain_python import told_by
 from tests.sim.runs import leaks, network_of, run_to_end
 
 STABILITY = [protocol.name for protocol in protocols("stability")]
@@ -230,19 +226,8 @@ def test_a_saving_that_would_not_work_is_refused(settings: dict[str, Any], said:
 
 @pytest.fixture(scope="module")
 def noticed() -> dict[str, list[str]]:
-    root = Path(__file__).parents[2]
-    paths = os.pathsep.join([str(root / "src"), str(root)])
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.sim.broken_savings"],
-        env={**os.environ, "PYTHONPATH": paths, "CUBECAST_JIT": "off"},
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    found: dict[str, list[str]] = json.loads(ran.stdout)
-    return found
+    told: dict[str, list[str]] = told_by("tests.sim.broken_savings")
+    return told
 
 
 @pytest.mark.parametrize(

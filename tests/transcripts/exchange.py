@@ -6,9 +6,7 @@ is lost, and lets time pass; the transcript has one line an action.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from textwrap import dedent
 from typing import Any
 
@@ -17,23 +15,13 @@ import numpy as np
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
 from cubecast.core.broadcast import window
-from cubecast.core.compiled import compiled_for
-from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER, call_core
+from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.group import new_group
 from cubecast.core.layers import Layer, LayerSetup
 from cubecast.core.mail import new_mail
+from tests.transcripts.turn import SLOT, turn_for
 
 _KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
-SLOT = 1
-
-
-def _turn(state, row, now_ns, mail, what, a, b):  # type: ignore[no-untyped-def]
-    call_core(state, row, now_ns, mail, what, a, b)
-
-
-@cache
-def _turn_for(state: type) -> Callable[..., None]:
-    return compiled_for(_turn, [state])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +75,7 @@ class Exchange:
         self.group = new_group(members=members, senders=senders, ranks=np.arange(members))
         self.state: Any = layer.build(self.group, LayerSetup(members=members, **({"seed": 0} | setup)))
         self.mail = new_mail(slots=256, width=members, words=bits.words_for(members), room=256)
-        self.turn = _turn_for(layer.state)
+        self.turn = turn_for(layer.state)
         self.now_ns = 0
         self.under_way: list[Copy] = []
         self.alarms: list[Alarm] = []

@@ -7,9 +7,7 @@ decides what arrives, what is lost and which timer is due.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from textwrap import dedent
 from typing import Any
 
@@ -17,11 +15,11 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
-from cubecast.core.compiled import compiled_for
-from cubecast.core.dispatch import JOIN, LEAVE, RECEIVE, START, TIMER, call_core
+from cubecast.core.dispatch import JOIN, LEAVE, RECEIVE, START, TIMER
 from cubecast.core.group import STABILITY, new_group
 from cubecast.core.mail import new_mail
 from cubecast.core.registry import Setup, protocol_named
+from tests.transcripts.turn import SLOT, turn_for
 
 _KINDS = {
     "coord": ("START", "ACK", "INFO", "ACK_INFO"),
@@ -38,16 +36,6 @@ _WITH_BITMAP = {"STABILITY", "RESULT", "GOSSIP", "LOCAL", "AMONG"}
 _TIMERS = ("NEXT_ROUND", "REPEAT", "LATER")
 _STEP_TIMERS = ("STEP", "NEXT_ROUND")
 DELTA_NS, REPEAT_NS, STEP_NS = 1000, 70, 100
-SLOT = 1
-
-
-def _turn(state, row, now_ns, mail, what, a, b):  # type: ignore[no-untyped-def]
-    call_core(state, row, now_ns, mail, what, a, b)
-
-
-@cache
-def _turn_for(state: type) -> Callable[..., None]:
-    return compiled_for(_turn, [state])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +105,7 @@ class Talk:
         self.mail = new_mail(
             slots=256, width=max(found.numbers(setup), senders), words=bits.words_for(self.members), room=256
         )
-        self.turn = _turn_for(found.state)
+        self.turn = turn_for(found.state)
         self.under_way: list[Message] = []
         self.timers: list[Timer] = []
         self.lines: list[str] = []
