@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cubecast.core.membership import Member, MemberId, MembershipSettings, View, founding_view, has_quorum
 from cubecast.core.membership.channel import Channel
-from cubecast.core.membership.messages import AskState, Deliver, Install, Sent, State
+from cubecast.core.membership.messages import AskState, Deliver, Install, NoState, Sent, State
 from cubecast.core.membership.transfer import Snapshots
 from cubecast.core.membership.views import next_view
 from cubecast.core.membership.watch import Watch
@@ -90,10 +90,14 @@ def test_a_message_is_sent_again_when_it_is_missing_twice() -> None:
 def test_a_snapshot_is_cut_into_pieces_and_forgotten_when_it_was_fetched() -> None:
     snapshots = Snapshots(4)
     joined = tuple(people(7))
-    snapshots.keep(View(2, (MemberId(0, 1), *joined), joined, ()), b"0123456789")
+    snapshots.expect(View(2, (MemberId(0, 1), *joined), joined, ()))
+    assert snapshots.answer(AskState(2, 0)) == NoState(2)
+    snapshots.keep(2, b"0123456789")
     pieces = [snapshots.answer(AskState(2, piece)) for piece in range(3)]
     assert pieces == [State(2, 0, 3, b"0123"), State(2, 1, 3, b"4567"), State(2, 2, 3, b"89")]
     snapshots.is_served(MemberId(7, 1))
+    assert not snapshots.kept
+    snapshots.keep(2, b"too late")
     assert not snapshots.kept
 
 
@@ -116,6 +120,15 @@ def test_a_sole_founder_delivers_its_own_messages_at_once() -> None:
     assert core.found(view, 0) == [Install(view)]
     told = core.multicast("hello", 1)
     assert told[:2] == [Sent(1, 1, "hello"), Deliver(1, view.members[0], 1, "hello")]
+
+
+def test_nothing_is_delivered_while_the_application_does_not_take_it() -> None:
+    core = Member(MemberId(4, 1), SETTINGS)
+    core.found(founding_view(people(4)), 0)
+    core.takes = False
+    assert core.multicast("hello", 1) == []
+    core.takes = True
+    assert Deliver(1, core.me, 1, "hello") in core.on_timer(2)
 
 
 @pytest.mark.parametrize(

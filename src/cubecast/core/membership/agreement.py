@@ -27,7 +27,7 @@ from cubecast.core.membership.messages import (
 )
 from cubecast.core.membership.propose import FLUSH, GATHER, Proposer
 from cubecast.core.membership.settings import MembershipSettings
-from cubecast.core.membership.views import MemberId, View
+from cubecast.core.membership.views import MemberId, Name, View
 from cubecast.core.membership.watch import Watch
 
 PULLED_MAX = 64  # messages for one PULL
@@ -121,7 +121,7 @@ class Agreement:
         asked = [who for who, heard in self.joins.items() if heard >= lately]
         for who in self.watch.within_reach(now_ns):
             asked += self.reported_joins.get(who, ())
-        newest: dict[int, int] = {}
+        newest: dict[Name, int] = {}
         for who in asked:
             if who not in self.view.members and not self.view.is_past(who):
                 newest[who.name] = max(who.incarnation, newest.get(who.name, -1))

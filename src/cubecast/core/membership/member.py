@@ -2,7 +2,8 @@
 
 The driver calls `found` or `join` once, `receive` for every message, `on_timer` every `tick_ns`, and `multicast` and
 `leave` for the application; each call gives the actions to carry out, in their order. `WantSnapshot` must be answered
-by `give_snapshot` before the next action is carried out. Nothing is assumed of the network: messages may be lost, come
+by `give_snapshot`, sooner or later, with the state that comes of the actions before it. While the application does not
+take what it is given, the driver sets `takes` to False. Nothing is assumed of the network: messages may be lost, come
 late, twice or out of order. A crashed process must come back with a higher incarnation.
 
 | phase   | meaning                                                                                  |
@@ -55,7 +56,7 @@ from cubecast.core.membership.messages import (
 )
 from cubecast.core.membership.settings import MembershipSettings
 from cubecast.core.membership.transfer import Fetch, Snapshots
-from cubecast.core.membership.views import MemberId, View, has_quorum
+from cubecast.core.membership.views import MemberId, Name, View, has_quorum
 from cubecast.errors import LocalProtocolError
 
 JOINING, MEMBER, LINGER, OUT = range(4)
@@ -69,10 +70,12 @@ class Member(Agreement):
         super().__init__(me, settings)
         self.phase = OUT
         self.pending: deque[object] = deque()
-        self.acquaintances: set[int] = set()
+        self.acquaintances: set[Name] = set()
         """Names that were in a view of this member, or that asked it to be taken in."""
         self.is_blocked = False
-        self._contacts: list[int] = []
+        self.takes = True
+        """Does the application take what it is given? If not, only a change of the view delivers more."""
+        self._contacts: list[Name] = []
         self._asked = 0
         self._gate: list[Action] | None = None
         self._fetch: Fetch | None = None
@@ -92,7 +95,7 @@ class Member(Agreement):
         self._tell(Install(view))
         return self._actions(now_ns)
 
-    def join(self, contacts: Sequence[int], now_ns: int) -> list[Action]:
+    def join(self, contacts: Sequence[Name], now_ns: int) -> list[Action]:
         """Ask to be taken in, at members of these names in turn."""
         if not contacts:
             raise LocalProtocolError("no contacts: give the name of at least one member")
@@ -138,8 +141,8 @@ class Member(Agreement):
 
     def give_snapshot(self, view: int, octets: bytes) -> None:
         """The answer to `WantSnapshot`."""
-        if self.phase == MEMBER and view == self.view.number:
-            self._snapshots.keep(self.view, octets)
+        if self.phase == MEMBER:
+            self._snapshots.keep(view, octets)
 
     # What agreement needs to know.
 
@@ -155,8 +158,8 @@ class Member(Agreement):
 
     @property
     def may_deliver(self) -> bool:
-        """Not while the view changes, nor when too few are within reach."""
-        return not self.acceptor.is_frozen and not self.is_blocked
+        """Not while the view changes, too few are within reach, or the application has enough to do."""
+        return self.takes and not self.acceptor.is_frozen and not self.is_blocked
 
     # Messages.
 
@@ -380,6 +383,7 @@ class Member(Agreement):
         self._deliver(proposal.cut)
         assert self.frontier == proposal.cut, "a view is decided when all who stay hold everything up to the cut"
         if proposal.view.joined and self.is_ready:
+            self._snapshots.expect(proposal.view)
             self._tell(WantSnapshot(proposal.view.number))
         self._tell(Install(proposal.view, now_ns - self.frozen_ns if self.acceptor.is_frozen else 0))
         self.begin_view(proposal.view, now_ns)

@@ -22,10 +22,14 @@ class Snapshots:
         self.kept: dict[int, bytes] = {}
         self.needed_by: dict[int, set[MemberId]] = {}
 
-    def keep(self, view: View, octets: bytes) -> None:
-        """The state with which this view began."""
-        self.kept[view.number] = octets
+    def expect(self, view: View) -> None:
+        """Those who join with this view will ask for the state with which it began."""
         self.needed_by[view.number] = set(view.joined)
+
+    def keep(self, view: int, octets: bytes) -> None:
+        """The state with which a view began, unless nobody waits for it any more."""
+        if view in self.needed_by:
+            self.kept[view] = octets
 
     def answer(self, asked: AskState) -> State | NoState:
         """The piece that a newcomer wants."""
@@ -41,7 +45,8 @@ class Snapshots:
         for view in list(self.needed_by):
             self.needed_by[view].discard(who)
             if not self.needed_by[view]:
-                del self.needed_by[view], self.kept[view]
+                del self.needed_by[view]
+                self.kept.pop(view, None)
 
     def retain(self, members: tuple[MemberId, ...]) -> None:
         """Forget what only members wait for that are gone."""

@@ -1,7 +1,8 @@
 """Views: who is in the group, in which order, and how many of them may decide who is next.
 
 A *member* is a process in one life: its name and its incarnation. A process that comes back has the same name and a
-higher incarnation, and is a new member.
+higher incarnation, and is a new member. Names are numbers in the simulator and addresses in the live runtime, so that
+whoever has a view can reach its members.
 
 **Quorum** (primary partition, guo §2.2.1). The next view is decided by a majority of the last one; of an even number,
 one half is enough when the first rank is in it. Any two quorums of a view have a member in common, so no two different
@@ -14,15 +15,18 @@ the highest rank. So few links of an overlay over the ranks change with a view.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cubecast.errors import LocalProtocolError
+
+Name = Any
+"""Whatever can be compared, ordered and hashed; of one type in a group."""
 
 
 class MemberId(NamedTuple):
     """One life of a process."""
 
-    name: int
+    name: Name
     incarnation: int
 
 
@@ -32,7 +36,7 @@ class View(NamedTuple):
     number: int
     members: tuple[MemberId, ...]
     joined: tuple[MemberId, ...]
-    lives: tuple[tuple[int, int], ...]
+    lives: tuple[tuple[Name, int], ...]
 
     def is_past(self, who: MemberId) -> bool:
         """Was this member in the group once and is no longer?"""
