@@ -9,9 +9,11 @@ from typing import Any
 from cubecast.core.membership import member, propose
 from cubecast.core.membership.accept import Acceptor
 from cubecast.core.membership.agreement import Agreement
+from cubecast.core.membership.application import Application
 from cubecast.core.membership.channel import Channel
+from cubecast.core.membership.durable import Durable
 from cubecast.core.membership.member import LINGER, Member
-from cubecast.core.membership.messages import Data, Flushed
+from cubecast.core.membership.messages import Data, Flushed, Persist
 from cubecast.core.membership.propose import ACCEPT, FLUSH, Proposer
 from cubecast.core.membership.transfer import Fetch, Snapshots
 from cubecast.core.membership.views import View
@@ -74,10 +76,26 @@ def _install_all(self: Member, limit: Any) -> None:
     _DELIVER(self, None if limit is None else (1 << 30,) * len(limit))
 
 
-def _take_again(self: Channel, message: Data) -> None:
+def _take_again(self: Channel, message: Data) -> bool:
     if message.number == self.delivered[message.sender] and (message.sender, message.number) in self.store:
         self.delivered[message.sender] -= 1
-    _TAKE(self, message)
+    return _TAKE(self, message)
+
+
+def _write_last(self: Member, now_ns: int) -> list[Any]:
+    actions = _ACTIONS(self, now_ns)
+    return sorted(actions, key=lambda action: isinstance(action, Persist))
+
+
+def _adopt_without_promise(self: Durable, record: Any) -> None:
+    self.acceptor.accepted_ballot = record.ballot
+    self.acceptor.accepted = record.proposal
+
+
+def _keep_replay(self: Durable, record: Any) -> None:
+    replay = self.replay
+    _WHOLE(self, record)
+    self.replay = replay
 
 
 def _turn_keeping_pieces(self: Fetch, now_ns: int) -> None:
@@ -86,8 +104,10 @@ def _turn_keeping_pieces(self: Fetch, now_ns: int) -> None:
 
 
 _CLOSE = Proposer.close
-_DELIVER_AND_SEND = Member._deliver_and_send
-_DELIVER = Member._deliver
+_ACTIONS = Member._actions
+_WHOLE = Durable._whole
+_DELIVER_AND_SEND = Application._deliver_and_send
+_DELIVER = Application._deliver
 _SETTLE = Channel._settle
 _TAKE = Channel.take
 _LEAVE_VIEW = Member._leave_view
@@ -108,7 +128,7 @@ def _never(*_: Any) -> bool:
 
 BROKEN: dict[str, list[Change]] = {
     "anybody decides alone": [(propose, "has_quorum", _always), (member, "has_quorum", _always)],
-    "a promise does not freeze": [(Member, "may_deliver", property(_frozen_by_nothing))],
+    "a promise does not freeze": [(Application, "may_deliver", property(_frozen_by_nothing))],
     "the cut is the coordinator's": [
         (Proposer, "cut", lambda self: self.promises[self.view.members[self.ballot[1]]].delivered)
     ],
@@ -116,12 +136,12 @@ BROKEN: dict[str, list[Change]] = {
     "flushed is said too early": [(Agreement, "say_flushed", _say_flushed)],
     "an accepted proposal is forgotten": [(Proposer, "newest_accepted", lambda _: None)],
     "a promise is forgotten": [(Acceptor, "accepts", _accept_any)],
-    "a newcomer does not wait for the state": [(Member, "_tell", lambda self, action: self._out.append(action))],
-    "messages are sent while the view changes": [(Member, "_deliver_and_send", _send_always)],
+    "a newcomer does not wait for the state": [(Application, "_tell", lambda self, action: self._out.append(action))],
+    "messages are sent while the view changes": [(Application, "_deliver_and_send", _send_always)],
     "no message is held back": [(Channel, "is_due", _always)],
     "a message is taken twice": [(Channel, "take", _take_again)],
     "the last rank does not count for stability": [(Channel, "_settle", _settle_without_last)],
-    "everything is delivered at the end of a view": [(Member, "_deliver", _install_all)],
+    "everything is delivered at the end of a view": [(Application, "_deliver", _install_all)],
     "messages of other views are taken": [(Member, "_handle_in_view", _take_data_of_any_view)],
     "pieces of two snapshots are mixed": [(Fetch, "turn", _turn_keeping_pieces)],
     "a former member is taken for a new one": [(View, "is_past", _never)],
@@ -130,6 +150,16 @@ BROKEN: dict[str, list[Change]] = {
     "a decision is told once": [(Member, "_catch_up", lambda *_: None)],
     "the one who leaves is gone at once": [(Member, "_leave_view", _leave_at_once)],
     "snapshots are not kept": [(Snapshots, "keep", lambda *_: None)],
+    "records are written last": [(Member, "_actions", _write_last)],
+    "a promise is not read back": [
+        (Durable, "_promised", lambda *_: None),
+        (Durable, "_adopted", _adopt_without_promise),
+    ],
+    "an accepted proposal is not read back": [(Durable, "_adopted", lambda *_: None)],
+    "what waits is not read back": [(Durable, "_waiting", lambda *_: None)],
+    "deliveries are not read back": [(Durable, "_delivered", lambda *_: None)],
+    "the end is not read back": [(Durable, "_over", lambda *_: None)],
+    "what was told before a checkpoint is told again": [(Durable, "_whole", _keep_replay)],
     "the silent are never excluded": [(Watch, "doomed", lambda *_: set())],
 }
 """The safeguard that is missing, and what is put in its place."""

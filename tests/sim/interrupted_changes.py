@@ -79,7 +79,7 @@ class Adversary(World):
 
     def __init__(self) -> None:
         """Nothing is held."""
-        super().__init__(0, MembershipSettings(), Weather(delay_ms=(1.0, 1.0)))
+        super().__init__(0, MembershipSettings(is_durable=True), Weather(delay_ms=(1.0, 1.0)))
         self.held: list[tuple[MemberId, Send]] = []
         self.hold: Callable[[MemberId, Send], bool] = lambda source, action: False
         self.drop: Callable[[MemberId, Send], bool] = lambda source, action: False
@@ -104,11 +104,12 @@ class Adversary(World):
             self.run_until(self.now_ns + MS)
 
 
-def run_old_ballot(_seed: int = 0) -> tuple[str, ...]:
+def run_old_ballot(_seed: int = 0, *, restarts: bool = False) -> tuple[str, ...]:
     """ACCEPT of a coordinator that was given up arrives when others have decided: it must be refused.
 
     Member 0 is about to have a newcomer accepted when it is cut off. The other two decide to go on without it, and one
-    of them does not hear of that decision; then it gets the old ACCEPT, and its answer reaches member 0.
+    of them does not hear of that decision, and may be started again; then it gets the old ACCEPT, and its answer
+    reaches member 0.
     """
     world = Adversary()
     world.found(range(3))
@@ -126,11 +127,39 @@ def run_old_ballot(_seed: int = 0) -> tuple[str, ...]:
     behind = min((1, 2), key=lambda name: cores[name].view.number)
     world.held = [held for held in world.held if held[1].to.name == behind]
     world.drop = lambda source, action: not isinstance(action.message, Accepted | Refusal)
+    if restarts:
+        world.stop(behind)
+        world.restart(behind)
     world.release()
     world.run_until(world.now_ns + 10 * MS)
     judge = Judge()
     judge.read(world.history)
     return tuple(judge.broken)
+
+
+def run_forgotten_proposal(_seed: int = 0) -> tuple[str, ...]:
+    """A member accepts a proposal, is started again, and is asked by the next coordinator what it accepted.
+
+    Member 0 decides with the word of member 1, and nobody hears of the decision: 0 is cut off. Member 1 goes on from
+    its disk. What it decides with member 2 must be the same view.
+    """
+    world = Adversary()
+    world.found(range(3))
+    world.run_until(50 * MS)
+    first = world.processes[MemberId(0, 1)].core
+    world.drop = lambda source, action: (
+        isinstance(action.message, Decide) or (isinstance(action.message, Accept) and action.to.name == 2)
+    )
+    world.join(5, [0])
+    world.run_while(lambda: first.view.number == 1)
+    world.drop = lambda source, action: (source.name in (0, 5)) != (action.to.name in (0, 5))
+    world.stop(1)
+    world.restart(1)
+    world.run_until(world.now_ns + 2000 * MS)
+    judge = Judge()
+    judge.read(world.history)
+    views = {process.core.view.number for process in world.in_group() if process.core.me.name in (1, 2)}
+    return (*judge.broken, *(() if views == {2} else ("progress: the others do not go on",)))
 
 
 def run_lost_decision(_seed: int = 0) -> tuple[str, ...]:

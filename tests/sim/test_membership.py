@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.sim.broken_membership import BROKEN, caught
 from tests.sim.interrupted_changes import (
     KINDS,
     POINTS,
+    run_forgotten_proposal,
     run_holder_dies,
     run_interrupted,
     run_lost_decision,
@@ -52,6 +55,11 @@ def test_a_coordinator_may_be_interrupted_at_any_point(kind: str) -> None:
 
 def test_an_old_ballot_is_refused() -> None:
     assert run_old_ballot() == ()
+    assert run_old_ballot(restarts=True) == ()
+
+
+def test_an_accepted_proposal_outlives_a_restart() -> None:
+    assert run_forgotten_proposal() == ()
 
 
 def test_those_who_leave_tell_the_decision_again() -> None:
@@ -68,7 +76,9 @@ def test_a_missing_safeguard_is_caught(missing: str) -> None:
     """In a random history, or where only a certain moment shows it, in a change that is interrupted there."""
     elsewhere: dict[str, Callable[[int], tuple[str, ...]]] = {
         "an accepted proposal is forgotten": broken_change,
+        "an accepted proposal is not read back": run_forgotten_proposal,
         "a promise is forgotten": run_old_ballot,
+        "a promise is not read back": partial(run_old_ballot, restarts=True),
         "pieces of two snapshots are mixed": run_holder_dies,
         "the one who leaves is gone at once": run_lost_decision,
     }
@@ -90,7 +100,7 @@ def settled(world: World) -> World:
     return world
 
 
-def a_group(members: int, **settings: int) -> World:
+def a_group(members: int, **settings: Any) -> World:
     world = World(1, MembershipSettings(**settings), Weather())
     world.found(range(members))
     world.run_until(50 * MS)
@@ -196,6 +206,40 @@ def test_who_comes_back_is_a_new_member() -> None:
     settled(world)
     assert world.processes[MemberId(0, 1)].core.view.members == (MemberId(0, 1), MemberId(1, 1), MemberId(2, 2))
     assert world.processes[MemberId(2, 2)].log == [1]
+
+
+@pytest.mark.parametrize("has_checkpoints", [False, True])
+def test_a_whole_group_stops_and_goes_on_with_its_unstable_messages(has_checkpoints: bool) -> None:
+    world = a_group(4, is_durable=True)
+    for name in (0, 1, 2, 3) * 3:
+        world.multicast(name)
+    if has_checkpoints:
+        for name in (0, 1, 2, 3):
+            world.checkpoint(name)
+    for name in (0, 1, 2, 3):
+        world.multicast(name)
+        world.stop(name)  # none of the others has heard its last message
+    world.run_until(world.now_ns + 1000 * MS)
+    for name in (3, 1, 0, 2):
+        world.restart(name)
+    settled(world)
+    assert all(sorted(process.log) == list(range(1, 17)) for process in world.in_group())
+    assert views_of(world, 0)[-1] == (0, 1, 2, 3)
+
+
+def test_who_resumes_after_the_group_went_on_gets_its_messages_back() -> None:
+    world = a_group(4, is_durable=True)
+    world.divide([[0, 1, 2], [3]])
+    world.multicast(3)
+    world.stop(3)
+    world.run_until(world.now_ns + 1000 * MS)
+    assert views_of(world, 0)[-1] == (0, 1, 2)
+    world.heal()
+    world.restart(3)
+    world.run_until(world.now_ns + 300 * MS)
+    settled(world)
+    assert [row.data[0] for row in world.history if row.event == "excluded"] == [(1,)]
+    assert MemberId(3, 2) in world.processes[MemberId(0, 1)].core.view.members
 
 
 def test_all_leave_and_the_last_one_closes_the_door() -> None:

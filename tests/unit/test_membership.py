@@ -8,9 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cubecast.core.membership import Member, MemberId, MembershipSettings, View, founding_view, has_quorum
+from cubecast.core.membership import Member, MemberId, MembershipSettings, View, fold, founding_view, has_quorum
 from cubecast.core.membership.channel import Channel
-from cubecast.core.membership.messages import AskState, Deliver, Install, NoState, Sent, State
+from cubecast.core.membership.messages import (
+    AskState,
+    Deliver,
+    Install,
+    NoState,
+    Persist,
+    Restore,
+    Sent,
+    Stable,
+    State,
+)
+from cubecast.core.membership.records import Life, Record
 from cubecast.core.membership.transfer import Snapshots
 from cubecast.core.membership.views import next_view
 from cubecast.core.membership.watch import Watch
@@ -21,6 +32,14 @@ SETTINGS = MembershipSettings()
 
 def people(*names: int) -> list[MemberId]:
     return [MemberId(name, 1) for name in names]
+
+
+def founded(settings: MembershipSettings) -> Member:
+    """The only member of its group."""
+    view = founding_view(people(4))
+    core = Member(view.members[0], settings)
+    core.found(view, 0)
+    return core
 
 
 @pytest.mark.parametrize("members", range(1, 8))
@@ -131,6 +150,22 @@ def test_nothing_is_delivered_while_the_application_does_not_take_it() -> None:
     assert Deliver(1, core.me, 1, "hello") in core.on_timer(2)
 
 
+def test_what_a_call_has_to_write_comes_first_and_is_read_back() -> None:
+    settings = MembershipSettings(is_durable=True)
+    core = Member(MemberId(4, 1), settings)
+    records: list[Record] = []
+    for actions in (core.found(founding_view([core.me]), 0), core.multicast("a", 1), core.multicast("b", 2)):
+        assert isinstance(actions[0], Persist)
+        assert not any(isinstance(action, Persist) for action in actions[1:])
+        records += actions[0].records
+    told = Member(core.me, settings).resume(fold(records), 3)
+    assert [action.payload for action in told if isinstance(action, Deliver)] == ["a", "b"]
+    (written,) = core.checkpoint(b"a and b", 4)
+    assert isinstance(written, Persist)
+    told = Member(core.me, settings).resume(fold([*records, *written.records]), 5)
+    assert told == [Restore(1, b"a and b"), Stable(1, (2,))]
+
+
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
@@ -139,6 +174,10 @@ def test_nothing_is_delivered_while_the_application_does_not_take_it() -> None:
         (lambda: Member(MemberId(9, 1), SETTINGS).found(founding_view(people(0)), 0), "must be one of them"),
         (lambda: Member(MemberId(9, 1), SETTINGS).join([], 0), "no contacts"),
         (lambda: Member(MemberId(9, 1), SETTINGS).multicast("x", 0), "multicast after leave"),
+        (lambda: fold([]), "begin with Life or Whole"),
+        (lambda: Member(MemberId(9, 1), SETTINGS).resume(fold([Life(MemberId(8, 1))]), 0), "another member's"),
+        (lambda: Member(MemberId(9, 1), SETTINGS).checkpoint(b"", 0), "not in a group"),
+        (lambda: founded(SETTINGS).checkpoint(b"", 0), "not durable"),
         (lambda: MembershipSettings(observers=0), "observers = 0"),
         (lambda: MembershipSettings(suspect_ns=10), "suspect_ns = 10"),
         (lambda: MembershipSettings(takeover_ns=5, patience_ns=9), "takeover_ns = 5"),

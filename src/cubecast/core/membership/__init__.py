@@ -13,11 +13,15 @@ size. `docs/membership.md` says what holds.
 | `accept`   | a member's part in agreeing on the next view: promise, flush, accept                  |
 | `propose`  | a coordinator's part: gather promises, flush, decide                                  |
 | `transfer` | the state of the application for those who join late                                  |
+| `records`  | what a member writes down to go on after a crash in the same life                     |
+| `durable`  | the state that the records stand for                                                  |
+| `application` | what a member owes its application: messages, state, restart                       |
 | `member`   | all of it together                                                                    |
 """
 
+from cubecast.core.membership.durable import Durable, fold
 from cubecast.core.membership.member import Member
 from cubecast.core.membership.settings import MembershipSettings
 from cubecast.core.membership.views import MemberId, View, founding_view, has_quorum
 
-__all__ = ["Member", "MemberId", "MembershipSettings", "View", "founding_view", "has_quorum"]
+__all__ = ["Durable", "Member", "MemberId", "MembershipSettings", "View", "fold", "founding_view", "has_quorum"]

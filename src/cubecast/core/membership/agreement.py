@@ -7,6 +7,7 @@ lower ranks first, so that a coordinator may crash at any point.
 
 from __future__ import annotations
 
+from cubecast.core.membership import records as r
 from cubecast.core.membership.accept import Acceptor
 from cubecast.core.membership.channel import Channel
 from cubecast.core.membership.messages import (
@@ -57,6 +58,7 @@ class Agreement:
         self._wanted_ns = -1
         self._out: list[Action] = []
         self._to_self: list[Message] = []
+        self._records: list[r.Record] = []
 
     # What `Member` adds.
 
@@ -82,6 +84,11 @@ class Agreement:
             self._to_self.append(message)
         else:
             self._out.append(Send(to, message))
+
+    def record(self, record: r.Record) -> None:
+        """Have it written before anything of the present call is heard."""
+        if self.settings.is_durable:
+            self._records.append(record)
 
     # Beginning and driving a change.
 
@@ -178,9 +185,12 @@ class Agreement:
         """Promise, and deliver nothing more."""
         if not self.acceptor.is_frozen:
             self.frozen_ns = now_ns
+        before = self.acceptor.promised
         if not self.acceptor.promises(message, now_ns):
             self.send(source, Refusal(self.view.number, self.acceptor.promised))
             return
+        if message.ballot > before:
+            self.record(r.Promised(message.ballot))
         self.send(
             source,
             Promise(
@@ -223,7 +233,10 @@ class Agreement:
 
     def on_accept(self, source: MemberId, message: Accept, now_ns: int) -> None:
         """Accept, unless a newer ballot is followed."""
+        before = self.acceptor.accepted_ballot
         if self.acceptor.accepts(message, now_ns):
+            if message.ballot != before:
+                self.record(r.Adopted(message.ballot, message.proposal))
             self.send(source, Accepted(self.view.number, message.ballot))
         else:
             self.send(source, Refusal(self.view.number, self.acceptor.promised))

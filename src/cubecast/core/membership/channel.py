@@ -49,14 +49,20 @@ class Channel:
         self.delivered[me] = message.number
         return message
 
-    def take(self, message: Data) -> None:
-        """Keep a message that is new here."""
+    def take(self, message: Data) -> bool:
+        """Keep a message, if it is new here."""
         sender = message.sender
-        if message.number <= self.received[sender]:
-            return
+        if message.number <= self.received[sender] or (sender, message.number) in self.store:
+            return False
         self.store[sender, message.number] = message
         while (sender, self.received[sender] + 1) in self.store:
             self.received[sender] += 1
+        return True
+
+    def resume_stable(self, stable: Vector) -> None:
+        """So much was stable before a restart."""
+        self.known = [stable] * self.members
+        self._settle()
 
     def deliverable(self, limit: Vector | None = None) -> Iterator[Data]:
         """Deliver what can be delivered, in causal order, up to `limit` of each rank."""

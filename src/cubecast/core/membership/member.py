@@ -4,7 +4,9 @@ The driver calls `found` or `join` once, `receive` for every message, `on_timer`
 `leave` for the application; each call gives the actions to carry out, in their order. `WantSnapshot` must be answered
 by `give_snapshot`, sooner or later, with the state that comes of the actions before it. While the application does not
 take what it is given, the driver sets `takes` to False. Nothing is assumed of the network: messages may be lost, come
-late, twice or out of order. A crashed process must come back with a higher incarnation.
+late, twice or out of order. A crashed process comes back with a higher incarnation, or it resumes: then the driver has
+written what `Persist` holds before it carried out anything else of that call, and calls `resume` with what `fold` reads
+back.
 
 | phase   | meaning                                                                                  |
 |---------|------------------------------------------------------------------------------------------|
@@ -16,10 +18,11 @@ late, twice or out of order. A crashed process must come back with a higher inca
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
-from cubecast.core.membership.agreement import Agreement
+from cubecast.core.membership import records as r
+from cubecast.core.membership.application import Application
+from cubecast.core.membership.durable import Durable
 from cubecast.core.membership.messages import (
     ANY_LIFE,
     Accept,
@@ -30,7 +33,6 @@ from cubecast.core.membership.messages import (
     Blocked,
     Data,
     Decide,
-    Deliver,
     Excluded,
     Flush,
     Flushed,
@@ -41,45 +43,32 @@ from cubecast.core.membership.messages import (
     Message,
     NoState,
     Prepare,
-    Progress,
     Promise,
     Proposal,
     Pull,
     Refusal,
-    Restore,
-    Sent,
-    Stable,
     State,
     Status,
     Unblocked,
     WantSnapshot,
 )
 from cubecast.core.membership.settings import MembershipSettings
-from cubecast.core.membership.transfer import Fetch, Snapshots
+from cubecast.core.membership.transfer import Fetch
 from cubecast.core.membership.views import MemberId, Name, View, has_quorum
 from cubecast.errors import LocalProtocolError
 
 JOINING, MEMBER, LINGER, OUT = range(4)
 
 
-class Member(Agreement):
+class Member(Application):
     """The core of one member."""
 
     def __init__(self, me: MemberId, settings: MembershipSettings) -> None:
         """Nothing happens before `found` or `join`."""
         super().__init__(me, settings)
         self.phase = OUT
-        self.pending: deque[object] = deque()
-        self.acquaintances: set[Name] = set()
-        """Names that were in a view of this member, or that asked it to be taken in."""
-        self.is_blocked = False
-        self.takes = True
-        """Does the application take what it is given? If not, only a change of the view delivers more."""
         self._contacts: list[Name] = []
         self._asked = 0
-        self._gate: list[Action] | None = None
-        self._fetch: Fetch | None = None
-        self._snapshots = Snapshots(settings.chunk_bytes)
         self._linger_until_ns = 0
         self._behind: set[MemberId] = set()
 
@@ -91,6 +80,8 @@ class Member(Agreement):
             raise LocalProtocolError(f"{self.me} founds a group of {list(view.members)}: it must be one of them")
         self.phase = MEMBER
         self.have_state = set(view.members)
+        self.record(r.Life(self.me))
+        self.record(r.Entered(view, None, is_newcomer=False))
         self.begin_view(view, now_ns)
         self._tell(Install(view))
         return self._actions(now_ns)
@@ -100,8 +91,32 @@ class Member(Agreement):
         if not contacts:
             raise LocalProtocolError("no contacts: give the name of at least one member")
         self.phase = JOINING
+        self.record(r.Life(self.me))
+        self.record(r.Asked(tuple(contacts)))
         self._contacts = list(contacts)
         self._ask_in()
+        return self._actions(now_ns)
+
+    def resume(self, durable: Durable, now_ns: int) -> list[Action]:
+        """Go on after a crash, in the same life, with the state that was read back from the records."""
+        if durable.me != self.me:
+            raise LocalProtocolError(f"{self.me} resumes with the records of {durable.me}: they are another member's")
+        self.leaving = durable.is_leaving
+        self.pending.extend(durable.waiting)
+        self._written = len(self.pending)
+        self.acquaintances = set(durable.acquaintances)
+        self.last_decision = durable.decision
+        self._contacts = list(durable.contacts)
+        over = durable.over
+        if over is not None and over.end is not None:
+            self._out.append(over.end)
+        elif durable.view is None:
+            self.phase = JOINING
+            self._ask_in()
+        else:
+            self.phase = MEMBER if over is None else LINGER
+            self._linger_until_ns = now_ns + self.settings.takeover_ns
+            self._take_up(durable, now_ns)
         return self._actions(now_ns)
 
     def receive(self, source: MemberId, message: Message, now_ns: int) -> list[Action]:
@@ -135,31 +150,17 @@ class Member(Agreement):
     def leave(self, now_ns: int) -> list[Action]:
         """Go, when what was multicast is sent and the others have agreed."""
         self.leaving = True
+        self.record(r.Leaving())
         if self.phase == JOINING:
             self._end()
         return self._actions(now_ns)
 
-    def give_snapshot(self, view: int, octets: bytes) -> None:
-        """The answer to `WantSnapshot`."""
-        if self.phase == MEMBER:
-            self._snapshots.keep(view, octets)
-
-    # What agreement needs to know.
-
-    @property
-    def is_ready(self) -> bool:
-        """Does this member have the state of the application?"""
-        return self._gate is None
-
-    @property
-    def wants_to_leave(self) -> bool:
-        """Was it told to go, and is nothing left to send?"""
-        return self.leaving and not self.pending
-
-    @property
-    def may_deliver(self) -> bool:
-        """Not while the view changes, too few are within reach, or the application has enough to do."""
-        return self.takes and not self.acceptor.is_frozen and not self.is_blocked
+    def checkpoint(self, octets: bytes, now_ns: int) -> list[Action]:
+        """The state of the application, after all that it was told so far: a restart begins with it."""
+        if self.phase != MEMBER or not self.is_ready:
+            raise LocalProtocolError("a checkpoint of a member that is not in a group, or has no state yet: wait")
+        self._checkpoint(octets)
+        return self._actions(now_ns)
 
     # Messages.
 
@@ -171,7 +172,7 @@ class Member(Agreement):
             self._deliver_and_send()
             while self._to_self:
                 self._handle(self.me, self._to_self.pop(0), now_ns)
-        done, self._out = self._out, []
+        done, self._out = [*self._write_down(), *self._out], []
         return done
 
     def _handle(self, source: MemberId, message: Message, now_ns: int) -> None:
@@ -199,7 +200,8 @@ class Member(Agreement):
             return
         self.watch.hear(source, now_ns)
         if isinstance(message, Data):
-            self.channel.take(message)
+            if self.channel.take(message):
+                self.record(message)
             self.say_flushed()
         elif isinstance(message, Status):
             self._on_status(source, message)
@@ -228,41 +230,12 @@ class Member(Agreement):
         elif self.view.is_past(source):
             self.send(source, Gone(self.view.number))
 
-    # Data.
-
-    def _tell(self, action: Action) -> None:
-        """Tell the application, or keep it until the application has the state."""
-        if self._gate is None:
-            self._out.append(action)
-        else:
-            self._gate.append(action)
-
-    def _deliver_and_send(self) -> None:
-        if self.may_deliver:
-            self._deliver(None)
-            while self.pending and self.is_ready:
-                self._send_data(self.pending.popleft())
-        if self.is_ready and self.channel.settle_own(self.frontier):
-            self._tell(Stable(self.view.number, tuple(self.channel.stable)))
-
-    def _deliver(self, limit: tuple[int, ...] | None) -> None:
-        for data in self.channel.deliverable(limit):
-            self._tell(Deliver(self.view.number, self.view.members[data.sender], data.number, data.payload))
-
-    def _send_data(self, payload: object) -> None:
-        data = self.channel.multicast(payload)
-        self._out.append(Sent(self.view.number, data.number, payload))
-        self._out.append(Deliver(self.view.number, self.me, data.number, payload))
-        for who in self.view.members:
-            if who != self.me:
-                self.send(who, data)
+    # Every tick.
 
     def begin_view(self, view: View, now_ns: int) -> None:
         """Everything that belongs to one view, from the start."""
         super().begin_view(view, now_ns)
         self.acquaintances |= {who.name for who in view.members if who != self.me}
-
-    # Every tick.
 
     def _look_around(self, now_ns: int) -> None:
         """Who is within reach, and who holds the others back?"""
@@ -304,7 +277,7 @@ class Member(Agreement):
             self.have_state.add(source)
             self._snapshots.is_served(source)
         if self.channel.hear(rank, message.delivered) and self.is_ready:
-            self._tell(Stable(self.view.number, tuple(self.channel.stable)))
+            self._tell_stable()
         deaf_to = {self.view.members.index(who) for who in message.suspects if who in self.view.members}
         for data in self.channel.repairs(rank, message.received, deaf_to):
             self.send(source, data)
@@ -326,39 +299,9 @@ class Member(Agreement):
             self.send(who, Gone(self.view.number))
         else:
             self.joins[who] = now_ns
-            self.acquaintances.add(who.name)
-
-    def _ask_state(self, now_ns: int) -> None:
-        if self._fetch is None:
-            return
-        asked = self._fetch.ask(self.view.members, now_ns)
-        if asked is None:
-            self._go_out("everybody who had the state of the group is gone", certain=True)
-        else:
-            self.send(*asked)
-
-    def _on_state(self, source: MemberId, message: State | NoState, now_ns: int) -> None:
-        fetch = self._fetch
-        if fetch is None or message.view != fetch.view or not fetch.is_asking(source):
-            return
-        if isinstance(message, NoState):
-            fetch.turn(now_ns)
-        elif fetch.take(message, now_ns):
-            self._out.append(Progress(len(fetch.pieces), fetch.of))
-            if fetch.octets is None:
-                self._ask_state(now_ns)
-            else:
-                self._open_gate(fetch.octets)
-
-    def _open_gate(self, octets: bytes) -> None:
-        """The state is here: hand it over, and then all that waited for it."""
-        assert self._gate is not None
-        assert self._fetch is not None
-        self._out.append(Restore(self._fetch.view, octets))
-        self._out += self._gate
-        self._gate = None
-        self._fetch = None
-        self.have_state.add(self.me)
+            if who.name not in self.acquaintances:
+                self.acquaintances.add(who.name)
+                self.record(r.Knows(who.name))
 
     # Going over to another view.
 
@@ -369,6 +312,7 @@ class Member(Agreement):
             self._gate = []
             self._fetch = Fetch(view, now_ns, self.settings)
             self.last_decision = message
+            self.record(r.Entered(view, message, is_newcomer=True))
             self.begin_view(view, now_ns)
             self._tell(Install(view))
         elif self.phase == MEMBER and message.view == self.view.number:
@@ -382,6 +326,7 @@ class Member(Agreement):
             return
         self._deliver(proposal.cut)
         assert self.frontier == proposal.cut, "a view is decided when all who stay hold everything up to the cut"
+        self.record(r.Entered(proposal.view, self.last_decision, is_newcomer=False))
         if proposal.view.joined and self.is_ready:
             self._snapshots.expect(proposal.view)
             self._tell(WantSnapshot(proposal.view.number))
@@ -396,7 +341,9 @@ class Member(Agreement):
         """Decided without this member."""
         if not self.wants_to_leave:
             own = self.channel.own_beyond(proposal.cut[self.channel.rank])
-            self._go_out("the others went on without this member", own, certain=True)
+            self.go_out("the others went on without this member", own, certain=True)
+        else:
+            self.record(r.Over(self.last_decision, None))
         self.phase = LINGER
         self._fetch = None
         self._linger_until_ns = now_ns + self.settings.takeover_ns
@@ -411,17 +358,22 @@ class Member(Agreement):
     def _end(self) -> None:
         self.phase = OUT
         if self.leaving:
+            self.record(r.Over(self.last_decision, Left()))
             self._out.append(Left())
 
     def _on_gone(self, message: Gone) -> None:
         if self.phase == JOINING:
-            self._go_out("this life of the member is over: come back with a higher incarnation", certain=True)
+            self.go_out("this life of the member is over: come back with a higher incarnation", certain=True)
         elif self.phase == MEMBER and message.view > self.view.number:
             own = self.channel.own_beyond(self.channel.stable[self.channel.rank])
-            self._go_out(f"the group is at view {message.view} without this member", own, certain=False)
+            self.go_out(f"the group is at view {message.view} without this member", own, certain=False)
 
-    def _go_out(self, reason: str, own: tuple[object, ...] = (), *, certain: bool) -> None:
+    def go_out(self, reason: str, own: tuple[object, ...] = (), *, certain: bool) -> None:
+        """Out of the group: give back what may not have reached the others."""
         self.phase = OUT
         self._fetch = None
-        self._out.append(Excluded(reason, (*own, *self.pending), certain))
+        end = Excluded(reason, (*own, *self.pending), certain)
+        self.record(r.Over(self.last_decision, end))
+        self._out.append(end)
         self.pending.clear()
+        self._written = 0

@@ -6,9 +6,12 @@ share one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cubecast.core.membership.views import MemberId, View
+
+if TYPE_CHECKING:
+    from cubecast.core.membership.records import Record
 
 Ballot = tuple[int, int]
 NO_BALLOT: Ballot = (0, -1)
@@ -264,8 +267,15 @@ class Excluded(NamedTuple):
     """Is it known that nobody in the group delivers what is returned?"""
 
 
+class Persist(NamedTuple):
+    """Write this down before anything else of the same call is carried out: it comes first, or not at all."""
+
+    records: tuple[Record, ...]
+
+
 Action = (
-    Send
+    Persist
+    | Send
     | Deliver
     | Sent
     | Install

@@ -29,6 +29,8 @@ class MembershipSettings:
     """The state is handed to a newcomer in pieces of this size."""
     behind_max: int = 0
     """Exclude a member that holds back the stability of more messages than this; 0 waits for ever."""
+    is_durable: bool = False
+    """Give records to be written down, so that a member can go on after a crash in the same life."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""

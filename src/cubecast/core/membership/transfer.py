@@ -8,6 +8,8 @@ hands nothing to its application. A snapshot is kept until those who joined with
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from cubecast.core.membership.messages import AskState, NoState, State
 from cubecast.core.membership.settings import MembershipSettings
 from cubecast.core.membership.views import MemberId, View
@@ -26,10 +28,17 @@ class Snapshots:
         """Those who join with this view will ask for the state with which it began."""
         self.needed_by[view.number] = set(view.joined)
 
-    def keep(self, view: int, octets: bytes) -> None:
-        """The state with which a view began, unless nobody waits for it any more."""
-        if view in self.needed_by:
-            self.kept[view] = octets
+    def resume(self, expected: Mapping[int, Iterable[MemberId]], kept: Mapping[int, bytes]) -> None:
+        """What was expected and kept before a restart."""
+        self.needed_by = {view: set(needed_by) for view, needed_by in expected.items()}
+        self.kept = dict(kept)
+
+    def keep(self, view: int, octets: bytes) -> bool:
+        """The state with which a view began; not when nobody waits for it, or pieces of another may be on their way."""
+        if view not in self.needed_by or view in self.kept:
+            return False
+        self.kept[view] = octets
+        return True
 
     def answer(self, asked: AskState) -> State | NoState:
         """The piece that a newcomer wants."""

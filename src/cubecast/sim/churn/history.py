@@ -10,6 +10,9 @@
 | stable    | (view, how many messages of each rank)                                                   |
 | blocked   | the number of the view; `unblocked` alike                                                |
 | left      | nothing; `crash` alike                                                                   |
+| stop      | nothing; a crash that leaves the disk                                                    |
+| resume    | nothing; what was told after the last checkpoint is told again                           |
+| resumed   | nothing; from here on it is new                                                          |
 | excluded  | (payloads that were returned, whether it is certain that nobody delivers them)           |
 """
 

@@ -9,6 +9,7 @@
 | causal order        | no message is delivered before one that happened before it, also across views               |
 | exactly once        | no member delivers a message twice, none that was not sent, and none after it is out        |
 | stability           | what is called stable was delivered by every member of the view                             |
+| restart             | who goes on from its disk is told again what it was told after its checkpoint, nothing else |
 | nothing lost        | what a member that stays sent is delivered by all that stay; what is returned by nobody     |
 | progress            | a group that has a quorum settles: one view, one state, nobody waits                        |
 
@@ -40,6 +41,9 @@ class Judge:
         self.between: dict[int, tuple[MemberId, int]] = {}
         self.at_start: dict[int, tuple[MemberId, int]] = {}
         self.out: set[MemberId] = set()
+        self.down: set[MemberId] = set()
+        self.told: dict[MemberId, list[int]] = defaultdict(list)
+        self.replayed: dict[MemberId, int] = {}
         self.returned: list[tuple[MemberId, int, int]] = []
 
     def read(self, history: History) -> None:
@@ -48,6 +52,8 @@ class Judge:
             judge = getattr(self, f"_{row.event}", None)
             if row.who in self.out and row.event in ("deliver", "install", "sent", "stable"):
                 self._complain(row, "exactly once", f"{row.event} after it left, crashed or was excluded")
+            if row.who in self.down and row.event != "resume":
+                self._complain(row, "restart", f"{row.event} while it is down")
             if judge is not None:
                 judge(row)
         self._judge_returned()
@@ -58,11 +64,15 @@ class Judge:
 
     def _sent(self, row: Row) -> None:
         view, number, payload = row.data
-        self.sent[payload] = (view, row.who, number)
-        self.past[payload] = self.log[row.who]
+        if self.sent.setdefault(payload, (view, row.who, number)) != (view, row.who, number):
+            self._complain(row, "exactly once", f"message {payload} is sent a second time")
+        self.past.setdefault(payload, self.log[row.who])
 
     def _deliver(self, row: Row) -> None:
         view, sender, number, payload = row.data
+        if self._is_replay(row, payload):
+            return
+        self._was_told(row.who, [*self.told[row.who], payload])
         bit = 1 << payload
         if self.log[row.who] & bit:
             self._complain(row, "exactly once", f"message {payload} a second time")
@@ -76,7 +86,42 @@ class Judge:
         self.in_view[row.who] |= bit
         self.counts[row.who, view][sender] = number
 
+    def _is_replay(self, row: Row, payload: int) -> bool:
+        """Is it told again after a restart? Then it must be what was told before, in that order."""
+        place = self.replayed.get(row.who)
+        told = self.told[row.who]
+        if place is None or place >= len(told):
+            return False
+        if told[place] != payload:
+            self._complain(row, "restart", f"message {payload} where message {told[place]} was delivered before")
+        self.replayed[row.who] = place + 1
+        return True
+
+    def _was_told(self, who: MemberId, payloads: list[int]) -> None:
+        self.told[who] = payloads
+        if who in self.replayed:
+            self.replayed[who] = len(payloads)
+
+    def _stop(self, row: Row) -> None:
+        self.down.add(row.who)
+        self.replayed.pop(row.who, None)
+
+    def _resume(self, row: Row) -> None:
+        self.down.discard(row.who)
+        self.replayed[row.who] = 0
+
+    def _resumed(self, row: Row) -> None:
+        missing = self.told[row.who][self.replayed.pop(row.who) :]
+        if missing and row.who not in self.out:
+            self._complain(row, "restart", f"messages {missing} were delivered before and are forgotten")
+
     def _restore(self, row: Row) -> None:
+        if row.who in self.replayed and row.who in self.current:
+            self.replayed[row.who] = len(row.data)
+            if self.told[row.who][: len(row.data)] != list(row.data):
+                self._complain(row, "restart", "a checkpoint that is not what was delivered before")
+            return
+        self._was_told(row.who, list(row.data))
         if len(set(row.data)) < len(row.data):
             self._complain(row, "exactly once", "a state that holds a message twice")
         self.log[row.who] = sum(1 << payload for payload in set(row.data))
@@ -90,6 +135,8 @@ class Judge:
         if len({member.name for member in view.members}) < len(view.members):
             self._complain(row, "view agreement", f"view {view.number} holds two lives of one process")
         before = self.current.get(row.who)
+        if row.who in self.replayed and before is not None and view.number <= before.number:
+            return
         if before is not None:
             if view.number != before.number + 1:
                 self._complain(row, "view agreement", f"view {view.number} after view {before.number}")

@@ -18,6 +18,9 @@ from cubecast.sim.churn.world import MS, Weather, World
 
 MEMBERS_MAX = 16
 SETTLE_NS = 12_000 * MS
+CHANGES = ("crash", "crash", "join", "join", "leave", "return", "divide", "cut", "heal")
+DURABLE = ("crash", "join", "join", "leave", "return", "divide", "cut", "heal", *("stop", "stop", "stop all") * 2)
+"""What may happen; only those who write down what they do can stop and go on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,7 @@ def run_history(
     world.run_until(end_ns)
     world.heal()
     world.weather = Weather()
+    _start_again(world, draw)
     settle_ns = _settle(world)
     judge = Judge()
     judge.read(world.history)
@@ -68,6 +72,20 @@ def _outcome(seed: int, world: World, judge: Judge, lost: bool, settle_ns: int) 
         messages=world.messages,
         settle_ms=settle_ns / MS,
     )
+
+
+def _start_again(world: World, draw: random.Random) -> None:
+    """Most of those who stopped go on from their disks, one after another."""
+    stopped = [name for name in world.stopped() if draw.random() < 0.85]
+    for name in stopped:
+        world.at(world.now_ns + draw.randrange(300) * MS, partial(_restart, world, name))
+    if stopped:
+        world.run_until(world.now_ns + 300 * MS)
+
+
+def _restart(world: World, name: int) -> None:
+    if name in world.stopped():
+        world.restart(name)
 
 
 def _settle(world: World) -> int:
@@ -103,6 +121,7 @@ def _draw_settings(draw: random.Random) -> MembershipSettings:
         batch_ns=draw.choice([0, 20, 60]) * MS,
         chunk_bytes=draw.choice([8, 64, 1 << 16]),
         behind_max=draw.choice([0, 0, 0, 10]),
+        is_durable=draw.random() < 0.5,
     )
 
 
@@ -122,7 +141,7 @@ def _plan(world: World, draw: random.Random, founders: int, end_ns: int) -> None
         at_ns = draw.randrange(end_ns)
         world.at(at_ns, lambda: _burst(world, draw))
     for _ in range(draw.choice([0, 1, 2, 4, 8])):
-        what = draw.choice(["crash", "crash", "join", "join", "leave", "return", "divide", "cut", "heal"])
+        what = draw.choice(DURABLE if world.settings.is_durable else CHANGES)
         moments = 2 if draw.random() < 0.2 else 1  # several at once
         at_ns = draw.randrange(end_ns)
         for _ in range(moments):
@@ -144,6 +163,8 @@ def _happen(world: World, draw: random.Random, what: str, names: object) -> None
             world.join(draw.choice(dead), _contacts(draw, living))
     elif what == "leave" and len(living) > 1:
         world.leave(draw.choice(living))
+    elif what.startswith("stop"):
+        _stop(world, draw, living if what == "stop all" else draw.sample(living, min(1, len(living))))
     elif what == "divide":
         everybody = list(range(MEMBERS_MAX))
         draw.shuffle(everybody)
@@ -153,6 +174,21 @@ def _happen(world: World, draw: random.Random, what: str, names: object) -> None
         world.cut(*draw.sample(living, 2))
     elif what == "heal":
         world.heal()
+
+
+def _stop(world: World, draw: random.Random, names: list[int]) -> None:
+    """At once, or in the midst of what they do next, and perhaps with a torn record; most go on after a while."""
+    for name in names:
+        if draw.random() < 0.3:
+            world.checkpoint(name)
+        if name not in world.living:
+            continue
+        if draw.random() < 0.3:
+            world.stop(name)
+        else:
+            world.processes[world.living[name]].fuse = draw.choice([1, 2, 3, draw.randint(1, 40)])
+        if draw.random() < 0.7:
+            world.at(world.now_ns + draw.randint(1, 300) * MS, partial(_restart, world, name))
 
 
 def _contacts(draw: random.Random, living: list[int]) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cubecast.core.membership import Member, MemberId, MembershipSettings, founding_view
+from cubecast.core.membership import Member, MemberId, MembershipSettings, fold, founding_view
 from cubecast.core.membership.member import MEMBER, OUT
 from cubecast.core.membership.messages import (
     ANY_LIFE,
@@ -23,6 +23,7 @@ from cubecast.core.membership.messages import (
     Excluded,
     Install,
     Left,
+    Persist,
     Restore,
     Send,
     Sent,
@@ -30,6 +31,7 @@ from cubecast.core.membership.messages import (
     Unblocked,
     WantSnapshot,
 )
+from cubecast.core.membership.records import Record, Whole
 from cubecast.sim.churn.history import History, Row
 
 MS = 1_000_000
@@ -55,6 +57,8 @@ class Process:
     log: list[int] = field(default_factory=list)
     is_alive: bool = True
     is_out: bool = False
+    fuse: int = 0
+    """Stops when it is about to carry out this action; a record that it is about to write is torn. 0: never."""
 
     @property
     def is_in_group(self) -> bool:
@@ -80,6 +84,7 @@ class World:
         self.pauses_ns: list[int] = []
         self.rejoin_ms = 60.0
         self._lives: dict[int, int] = {}
+        self._disks: dict[int, list[Record]] = {}
         self._component: dict[int, int] = {}
         self._cut: set[tuple[int, int]] = set()
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -117,10 +122,37 @@ class World:
         process = self._start(who)
         self._carry_out(who, process.core.join(contacts, self.now_ns))
 
-    def crash(self, name: int) -> None:
-        """The process of this name dies."""
+    def stop(self, name: int) -> None:
+        """The process of this name dies; what it has written is still there."""
         who = self.living.pop(name)
         self.processes[who].is_alive = False
+        self._note(who, "stop", None)
+
+    def stopped(self) -> list[int]:
+        """The names of those who can be started again from their disks."""
+        return sorted(name for name, disk in self._disks.items() if disk and name not in self.living)
+
+    def restart(self, name: int) -> None:
+        """A process goes on from its disk, in the same life."""
+        durable = fold(self._disks[name])
+        process = self._start(durable.me)
+        self._note(durable.me, "resume", None)
+        self._carry_out(durable.me, process.core.resume(durable, self.now_ns))
+        if process.is_alive:
+            self._note(durable.me, "resumed", None)
+
+    def checkpoint(self, name: int) -> None:
+        """The application of this name writes its state down."""
+        process = self.processes[self.living[name]]
+        if self.settings.is_durable and process.core.phase == MEMBER and process.core.is_ready:
+            octets = json.dumps(process.log).encode()
+            self._carry_out(process.core.me, process.core.checkpoint(octets, self.now_ns))
+
+    def crash(self, name: int) -> None:
+        """The process of this name dies, and its disk with it."""
+        who = self.living.pop(name)
+        self.processes[who].is_alive = False
+        self._disks[name] = []
         self._note(who, "crash", None)
 
     def leave(self, name: int) -> None:
@@ -134,25 +166,26 @@ class World:
         if process is None or process.is_out or process.core.leaving:
             return
         self._payload += 1
-        self._note(process.core.me, "multicast", self._payload)
+        if process.fuse != 1:  # otherwise it is torn before it is written
+            self._note(process.core.me, "multicast", self._payload)
         self._carry_out(process.core.me, process.core.multicast(self._payload, self.now_ns))
 
     def _new_life(self, name: int) -> MemberId:
         self._lives[name] = self._lives.get(name, 0) + 1
+        self._disks[name] = []
         return MemberId(name, self._lives[name])
 
     def _start(self, who: MemberId) -> Process:
         process = Process(self._make(who, self.settings))
         self.processes[who] = process
         self.living[who.name] = who
-        self.at(self.now_ns + self.random.randrange(self.settings.tick_ns), lambda: self._tick(who))
+        self.at(self.now_ns + self.random.randrange(self.settings.tick_ns), lambda: self._tick(process))
         return process
 
-    def _tick(self, who: MemberId) -> None:
-        process = self.processes[who]
+    def _tick(self, process: Process) -> None:
         if process.is_alive and process.core.phase != OUT:
-            self._carry_out(who, process.core.on_timer(self.now_ns))
-            self.at(self.now_ns + self.settings.tick_ns, lambda: self._tick(who))
+            self._carry_out(process.core.me, process.core.on_timer(self.now_ns))
+            self.at(self.now_ns + self.settings.tick_ns, lambda: self._tick(process))
 
     # The network.
 
@@ -201,13 +234,26 @@ class World:
         self.history.append(Row(self.now_ns, who, event, data))
 
     def _carry_out(self, who: MemberId, actions: list[Action]) -> None:
+        """Do all of it, unless the process crashes in the midst."""
+        process = self.processes[who]
         for action in actions:
-            if not self.processes[who].is_alive:
-                return  # it crashed in the midst of this
+            if process.fuse:
+                process.fuse -= 1
+                if not process.fuse and process.is_alive:
+                    self.stop(who.name)
+            if not process.is_alive:
+                return
             if isinstance(action, Send):
                 self._send(who, action)
+            elif isinstance(action, Persist):
+                self._write(who.name, action.records)
             else:
-                self._tell(self.processes[who], action)
+                self._tell(process, action)
+
+    def _write(self, name: int, records: tuple[Record, ...]) -> None:
+        if isinstance(records[0], Whole) and self.random.random() < 0.5:
+            self._disks[name] = []  # what was written before may be deleted, or not
+        self._disks[name] += records
 
     def _tell(self, process: Process, action: Action) -> None:
         who = process.core.me
@@ -239,6 +285,7 @@ class World:
             self._note(who, "left", None)
             if self.living.get(who.name) == who:
                 del self.living[who.name]
+                self._disks[who.name] = []
             return
         self._note(who, "excluded", (action.returned, action.certain))
         if self.rejoin_ms and not process.core.leaving:
