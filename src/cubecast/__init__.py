@@ -30,7 +30,8 @@ Then run the same protocols between real processes:
         async for delivery in group:               # causal order, each message once
             print(delivery.sender, delivery.payload)
 
-help(cubecast.join) and docs/tutorial.md tell more; help(cubecast.Settings) lists every setting.
+help(cubecast.join) and docs/tutorial.md tell more; help(cubecast.Settings) lists every setting. Where members come and
+go, one begins with `cubecast.found("orders", listen=...)`, and others join with `contact=` instead of `peers=`.
 
 A protocol of your own is one file: functions over NumPy arrays, decorated with `cubecast.internal`, that read and write
 messages through `cubecast.core.mail`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
@@ -58,8 +59,12 @@ if TYPE_CHECKING:
     from cubecast.core.compiled import internal, jit
     from cubecast.core.group import Group
     from cubecast.core.registry import Protocol, Setup, add_protocol, protocols
+    from cubecast.live.changing.events import ChangingDelivery, ViewChange
+    from cubecast.live.changing.group import ChangingGroup, found
+    from cubecast.live.changing.settings import ChangingSettings
     from cubecast.live.credentials import Credentials
-    from cubecast.live.group import LiveGroup, join
+    from cubecast.live.group import LiveGroup
+    from cubecast.live.joining import join
     from cubecast.live.member import Delivery
     from cubecast.live.settings import Settings
     from cubecast.live.sync import SyncGroup, join_sync
@@ -76,6 +81,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChangingDelivery",
+    "ChangingGroup",
+    "ChangingSettings",
     "Comparison",
     "Credentials",
     "CubecastError",
@@ -97,12 +105,14 @@ __all__ = [
     "SimulationError",
     "SyncGroup",
     "Trace",
+    "ViewChange",
     "__version__",
     "add_protocol",
     "build_network",
     "check_all",
     "compare",
     "core",
+    "found",
     "internal",
     "jit",
     "join",
@@ -114,6 +124,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ChangingDelivery": "cubecast.live.changing.events",
+    "ChangingGroup": "cubecast.live.changing.group",
+    "ChangingSettings": "cubecast.live.changing.settings",
     "Comparison": "cubecast.sim.compare",
     "Credentials": "cubecast.live.credentials",
     "Delivery": "cubecast.live.member",
@@ -129,13 +142,15 @@ _HOMES = {
     "Setup": "cubecast.core.registry",
     "SyncGroup": "cubecast.live.sync",
     "Trace": "cubecast.trace",
+    "ViewChange": "cubecast.live.changing.events",
     "add_protocol": "cubecast.core.registry",
     "build_network": "cubecast.networks.spec",
     "check_all": "cubecast.sim.checkers",
     "compare": "cubecast.sim.compare",
+    "found": "cubecast.live.changing.group",
     "internal": "cubecast.core.compiled",
     "jit": "cubecast.core.compiled",
-    "join": "cubecast.live.group",
+    "join": "cubecast.live.joining",
     "join_sync": "cubecast.live.sync",
     "parse_fault": "cubecast.sim.faults",
     "protocols": "cubecast.core.registry",

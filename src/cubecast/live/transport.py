@@ -298,6 +298,8 @@ class Transport:
             self._on_frame(connection.peer, arrived)
         elif arrived.kind in (frame.HELLO, frame.WELCOME, frame.REFUSE):
             raise RemoteProtocolError("it greets a second time")
+        elif arrived.kind == frame.MEMBERSHIP:
+            raise RemoteProtocolError("it speaks of views; the members of this group are fixed")
 
     def _resume(self, connection: Connection) -> None:
         link = self.links.get(connection.peer)

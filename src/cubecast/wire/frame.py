@@ -21,8 +21,8 @@ from typing import NamedTuple
 from cubecast.errors import RemoteProtocolError
 
 VERSION = 1
-HELLO, WELCOME, REFUSE, DATA, CONTROL, FAILURE, ACK = range(1, 8)
-KINDS = frozenset(range(1, 8))
+HELLO, WELCOME, REFUSE, DATA, CONTROL, FAILURE, ACK, MEMBERSHIP = range(1, 9)
+KINDS = frozenset(range(1, 9))
 NUMBERED = frozenset({DATA, CONTROL})
 """Kinds that count on their link: they are sent again after a reconnection until the other side has them."""
 

@@ -1,0 +1,13 @@
+"""Groups that change, between real processes: the core of `core.membership` over TCP and TLS.
+
+| module     | one idea                                                                             |
+|------------|--------------------------------------------------------------------------------------|
+| `settings` | how a member runs                                                                    |
+| `peer`     | what waits for one other process                                                     |
+| `links`    | connections to whoever the core speaks to; greetings and refusals                    |
+| `events`   | what the application is given, and the budget of what it has not taken               |
+| `window`   | the own messages that are not stable: a budget of bytes, and who waits for what      |
+| `keeping`  | the history that a newcomer gets when the application makes no snapshots             |
+| `driver`   | messages and timers into the core, its actions out                                   |
+| `group`    | the programming interface                                                            |
+"""

@@ -1,0 +1,201 @@
+"""The fields of which the messages of a changing group are made: each knows how to write itself and how to be read.
+
+| field     | bytes                                                                                |
+|-----------|--------------------------------------------------------------------------------------|
+| flag      | 1: 0 or 1                                                                            |
+| number    | 8, signed                                                                            |
+| rank      | 2                                                                                    |
+| count     | 4                                                                                    |
+| ballot    | 4 attempt, 4 rank (−1 for none)                                                      |
+| octets    | 4 length, then as many                                                               |
+| name      | 1 length, then printable ASCII                                                       |
+| member    | a name, 8 incarnation                                                                |
+| vector    | 2 length, then 4 for each entry                                                      |
+| several   | 2 length, then one field after another                                               |
+| perhaps   | a flag, then the field if the flag is 1                                              |
+
+All numbers are little-endian. A `Cursor` compares every length with what is left before it is used; whatever does not
+fit raises `RemoteProtocolError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cubecast.core.membership.messages import Proposal
+from cubecast.core.membership.views import MemberId, View
+from cubecast.errors import LocalProtocolError, RemoteProtocolError
+
+_FLAG = struct.Struct("<B")
+_NUMBER = struct.Struct("<q")
+_RANK = struct.Struct("<H")
+_COUNT = struct.Struct("<I")
+_BALLOT = struct.Struct("<Ii")
+NAME_BYTES_MAX = 255
+SEVERAL_MAX = (1 << 16) - 1
+
+
+class Cursor:
+    """Reads a body from its beginning to its end."""
+
+    __slots__ = ("at", "body")
+
+    def __init__(self, body: bytes) -> None:
+        """At the first byte."""
+        self.body = body
+        self.at = 0
+
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        """The next numbers."""
+        at, self.at = self.at, self.at + form.size
+        if self.at > len(self.body):
+            raise RemoteProtocolError(f"a message of {len(self.body)} bytes ends before its fields do")
+        return form.unpack_from(self.body, at)
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        at, self.at = self.at, self.at + size
+        if self.at > len(self.body):
+            raise RemoteProtocolError(f"a message of {len(self.body)} bytes ends before its fields do")
+        return self.body[at : self.at]
+
+    def require_end(self) -> None:
+        """Nothing may be left."""
+        if self.at != len(self.body):
+            raise RemoteProtocolError(f"{len(self.body) - self.at} bytes follow the last field of a message")
+
+
+class Field(NamedTuple):
+    """How one field is written and read."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[Cursor], Any]
+
+
+def _plain(form: struct.Struct, what: str) -> Field:
+    def write(value: Any) -> bytes:
+        try:
+            return form.pack(value)
+        except struct.error as error:
+            raise LocalProtocolError(f"{what} {value!r} does not fit into a message: {error}") from error
+
+    return Field(write, lambda cursor: cursor.unpack(form)[0])
+
+
+NUMBER = _plain(_NUMBER, "number")
+RANK = _plain(_RANK, "rank")
+COUNT = _plain(_COUNT, "count")
+
+
+def _read_flag(cursor: Cursor) -> bool:
+    (value,) = cursor.unpack(_FLAG)
+    if value > 1:
+        raise RemoteProtocolError(f"a flag of value {value}")
+    return bool(value)
+
+
+FLAG = Field(lambda value: _FLAG.pack(bool(value)), _read_flag)
+
+
+def _read_ballot(cursor: Cursor) -> tuple[int, int]:
+    attempt, rank = cursor.unpack(_BALLOT)
+    if rank < -1:
+        raise RemoteProtocolError(f"a ballot of rank {rank}")
+    return attempt, rank
+
+
+BALLOT = Field(lambda value: _BALLOT.pack(*value), _read_ballot)
+
+
+def _write_octets(value: bytes) -> bytes:
+    return _COUNT.pack(len(value)) + value
+
+
+OCTETS = Field(_write_octets, lambda cursor: cursor.take(cursor.unpack(_COUNT)[0]))
+
+
+def _write_name(value: Any) -> bytes:
+    octets = str(value).encode()
+    if not 0 < len(octets) <= NAME_BYTES_MAX:
+        raise LocalProtocolError(f"name {value!r}: give one of 1 to {NAME_BYTES_MAX} bytes")
+    return _FLAG.pack(len(octets)) + octets
+
+
+def _read_name(cursor: Cursor) -> str:
+    octets = cursor.take(cursor.unpack(_FLAG)[0])
+    if not octets or not all(32 < octet < 127 for octet in octets):
+        raise RemoteProtocolError(f"a member's name of {octets[:20]!r}")
+    return octets.decode("ascii")
+
+
+NAME = Field(_write_name, _read_name)
+
+
+def _read_member(cursor: Cursor) -> MemberId:
+    name = _read_name(cursor)
+    (incarnation,) = cursor.unpack(_NUMBER)
+    return MemberId(name, incarnation)
+
+
+MEMBER = Field(lambda value: _write_name(value[0]) + _NUMBER.pack(value[1]), _read_member)
+
+
+def _write_vector(value: Any) -> bytes:
+    try:
+        return struct.pack(f"<H{len(value)}I", len(value), *value)
+    except struct.error as error:
+        raise LocalProtocolError(f"a vector of {len(value)} entries does not fit into a message: {error}") from error
+
+
+def _read_vector(cursor: Cursor) -> tuple[int, ...]:
+    (length,) = cursor.unpack(_RANK)
+    return struct.unpack(f"<{length}I", cursor.take(4 * length))
+
+
+VECTOR = Field(_write_vector, _read_vector)
+
+
+def several(field: Field) -> Field:
+    """A list of such fields."""
+
+    def write(value: Any) -> bytes:
+        if len(value) > SEVERAL_MAX:
+            raise LocalProtocolError(f"{len(value)} of a kind in one message: at most {SEVERAL_MAX}")
+        return b"".join((_RANK.pack(len(value)), *map(field.write, value)))
+
+    def read(cursor: Cursor) -> tuple[Any, ...]:
+        (length,) = cursor.unpack(_RANK)
+        return tuple([field.read(cursor) for _ in range(length)])
+
+    return Field(write, read)
+
+
+def perhaps(field: Field) -> Field:
+    """Such a field, or None."""
+
+    def write(value: Any) -> bytes:
+        return b"\0" if value is None else b"\1" + field.write(value)
+
+    return Field(write, lambda cursor: field.read(cursor) if _read_flag(cursor) else None)
+
+
+def record(kind: Any, *fields: Field) -> Field:
+    """A named tuple of such fields."""
+
+    def write(value: Any) -> bytes:
+        return b"".join([field.write(part) for field, part in zip(fields, value, strict=True)])
+
+    return Field(write, lambda cursor: kind(*[field.read(cursor) for field in fields]))
+
+
+MEMBERS = several(MEMBER)
+
+
+def _read_life(cursor: Cursor) -> tuple[str, int]:
+    return tuple(_read_member(cursor))
+
+
+VIEW = record(View, NUMBER, MEMBERS, MEMBERS, several(Field(MEMBER.write, _read_life)))
+PROPOSAL = record(Proposal, VIEW, VECTOR)
