@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from cubecast.errors import RemoteProtocolError
 from cubecast.wire import control, data, frame, greeting
 from cubecast.wire.control import Control
 from cubecast.wire.greeting import Acknowledgement, Greeting, Refusal
+from cubecast.wire.introduction import Introduction, decode_introduction, encode_introduction
+from cubecast.wire.membership import decode_batch, encode_batch, require_fit
+from tests.wire.membership_messages import draw_message
 
 MEMBERS = 8
 PAYLOAD_MAX = 512
@@ -35,6 +39,13 @@ def honest_body(chance: random.Random, kind: int) -> bytes:
         return greeting.encode(Acknowledgement(chance.randrange(1 << 40)))
     if kind == frame.REFUSE:
         return greeting.encode(Refusal(reason="no", excluded=chance.random() < 0.5))
+    if kind == frame.MEMBERSHIP:
+        return encode_batch(draw_message(chance) for _ in range(chance.randrange(4)))
+    if chance.random() < 0.5:
+        life = chance.randrange(1 << 62)
+        return encode_introduction(
+            Introduction(group="g", name="a:1", incarnation=life, towards="b:2", format=1, terms=bytes(16))
+        )
     return greeting.encode(
         Greeting(group="g", rank=1, towards=0, incarnation=5, knows=0, received=chance.randrange(99), terms=bytes(16))
     )
@@ -97,5 +108,12 @@ class Decoder:
             greeting.decode(Acknowledgement, body)
         elif kind == frame.REFUSE:
             greeting.decode(Refusal, body)
+        elif kind == frame.MEMBERSHIP:
+            for message in decode_batch(body, PAYLOAD_MAX):
+                with suppress(RemoteProtocolError):
+                    require_fit(message, MEMBERS)
         else:
-            greeting.decode(Greeting, body)
+            try:
+                greeting.decode(Greeting, body)
+            except RemoteProtocolError:
+                decode_introduction(body)

@@ -1,0 +1,102 @@
+"""Messages and records of a changing group, drawn at random: of every kind, with every field in use."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from cubecast.core.membership import MemberId, View
+from cubecast.core.membership import messages as said
+from cubecast.core.membership.messages import Message, Proposal
+
+HOSTS = ("127.0.0.1", "[::1]", "a.example", "very-long-host-name.of-a-department.example.org")
+
+
+def draw_member(chance: random.Random) -> MemberId:
+    """One life of a process."""
+    return MemberId(f"{chance.choice(HOSTS)}:{chance.randrange(1, 1 << 16)}", chance.randrange(1 << 62))
+
+
+def draw_members(chance: random.Random) -> tuple[MemberId, ...]:
+    """Some."""
+    return tuple(draw_member(chance) for _ in range(chance.randrange(5)))
+
+
+def draw_vector(chance: random.Random) -> tuple[int, ...]:
+    """One number a rank."""
+    return tuple(chance.getrandbits(chance.randrange(33)) for _ in range(chance.randrange(6)))
+
+
+def draw_ballot(chance: random.Random) -> tuple[int, int]:
+    """An attempt of a rank, or none."""
+    return chance.choice([said.NO_BALLOT, (chance.getrandbits(32), chance.randrange(1 << 15))])
+
+
+def draw_view(chance: random.Random) -> View:
+    """A view with newcomers and the lives of those who were in it."""
+    members = draw_members(chance)
+    lives = tuple(tuple(who) for who in draw_members(chance))
+    return View(chance.getrandbits(62), members, members[: chance.randrange(3)], lives)
+
+
+def draw_proposal(chance: random.Random) -> Proposal:
+    """A view and a cut."""
+    return Proposal(draw_view(chance), draw_vector(chance))
+
+
+def draw_octets(chance: random.Random) -> bytes:
+    """A payload, or a piece of a state."""
+    return chance.randbytes(chance.randrange(200))
+
+
+def draw_data(chance: random.Random) -> said.Data:
+    """A message of the application."""
+    return said.Data(*_numbers(chance, 62, 16, 32), draw_vector(chance), draw_octets(chance))  # type: ignore[call-arg,arg-type]
+
+
+def _numbers(chance: random.Random, *bits: int) -> list[int]:
+    return [chance.getrandbits(chance.randrange(size + 1)) for size in bits]
+
+
+def _flag(chance: random.Random) -> bool:
+    return chance.random() < 0.5
+
+
+def _perhaps(chance: random.Random, draw: Callable[[random.Random], Any]) -> Any:
+    return draw(chance) if _flag(chance) else None
+
+
+MESSAGES: dict[type, Callable[[random.Random], Message]] = {
+    said.Data: draw_data,
+    said.Status: lambda c: said.Status(
+        c.getrandbits(62), draw_vector(c), draw_vector(c), draw_members(c), draw_members(c), _flag(c), _flag(c)
+    ),
+    said.Join: lambda c: said.Join(draw_member(c)),
+    said.Prepare: lambda c: said.Prepare(c.getrandbits(62), draw_ballot(c)),
+    said.Promise: lambda c: said.Promise(
+        c.getrandbits(62),
+        draw_ballot(c),
+        draw_vector(c),
+        draw_ballot(c),
+        _perhaps(c, draw_proposal),
+        _flag(c),
+        _flag(c),
+    ),
+    said.Refusal: lambda c: said.Refusal(c.getrandbits(62), draw_ballot(c)),
+    said.Flush: lambda c: said.Flush(c.getrandbits(62), draw_ballot(c), draw_vector(c), draw_members(c)),
+    said.Pull: lambda c: said.Pull(*_numbers(c, 62, 16, 32, 32)),
+    said.Flushed: lambda c: said.Flushed(c.getrandbits(62), draw_ballot(c)),
+    said.Accept: lambda c: said.Accept(c.getrandbits(62), draw_ballot(c), draw_proposal(c)),
+    said.Accepted: lambda c: said.Accepted(c.getrandbits(62), draw_ballot(c)),
+    said.Decide: lambda c: said.Decide(c.getrandbits(62), draw_proposal(c)),
+    said.Gone: lambda c: said.Gone(c.getrandbits(62)),
+    said.AskState: lambda c: said.AskState(*_numbers(c, 62, 32)),
+    said.State: lambda c: said.State(*_numbers(c, 62, 32, 32), draw_octets(c)),  # type: ignore[call-arg,arg-type]
+    said.NoState: lambda c: said.NoState(c.getrandbits(62)),
+}
+
+
+def draw_message(chance: random.Random) -> Message:
+    """A message of any kind."""
+    return chance.choice(list(MESSAGES.values()))(chance)
