@@ -15,6 +15,7 @@ from cubecast.core.membership.durable import Durable
 from cubecast.core.membership.member import LINGER, Member
 from cubecast.core.membership.messages import Data, Flushed, Persist
 from cubecast.core.membership.propose import ACCEPT, FLUSH, Proposer
+from cubecast.core.membership.rounds import Rounds
 from cubecast.core.membership.transfer import Fetch, Snapshots
 from cubecast.core.membership.views import View
 from cubecast.core.membership.watch import Watch
@@ -50,12 +51,16 @@ def _send_always(self: Member) -> None:
     _DELIVER_AND_SEND(self)
 
 
-def _settle_without_last(self: Channel) -> bool:
-    known, self.known = self.known, self.known[: max(1, self.members - 1)]
-    try:
-        return _SETTLE(self)
-    finally:
-        self.known = known
+def _complete_without_last(self: Rounds) -> bool:
+    return self.counted | 1 << len(self.stable) - 1 == self._all
+
+
+def _hear_without_minimum(self: Rounds, said: Any, delivered: Any) -> bool:
+    return _HEAR(self, said._replace(minimum=self.minimum), delivered)
+
+
+def _repair_own(self: Channel, rank: int, received: Any, _is_turn: bool) -> list[Data]:
+    return _REPAIRS(self, rank, received, False)
 
 
 def _leave_at_once(self: Member, proposal: Any, now_ns: int) -> None:
@@ -108,7 +113,8 @@ _ACTIONS = Member._actions
 _WHOLE = Durable._whole
 _DELIVER_AND_SEND = Application._deliver_and_send
 _DELIVER = Application._deliver
-_SETTLE = Channel._settle
+_HEAR = Rounds.hear
+_REPAIRS = Channel.repairs
 _TAKE = Channel.take
 _LEAVE_VIEW = Member._leave_view
 _HANDLE_IN_VIEW = Member._handle_in_view
@@ -140,7 +146,10 @@ BROKEN: dict[str, list[Change]] = {
     "messages are sent while the view changes": [(Application, "_deliver_and_send", _send_always)],
     "no message is held back": [(Channel, "is_due", _always)],
     "a message is taken twice": [(Channel, "take", _take_again)],
-    "the last rank does not count for stability": [(Channel, "_settle", _settle_without_last)],
+    "the last rank does not count for stability": [(Rounds, "is_complete", _complete_without_last)],
+    "a round does not ask for the minimum": [(Rounds, "hear", _hear_without_minimum)],
+    "what waits for the state counts for stability": [(Member, "_given", lambda self: self.frontier)],
+    "only the sender sends a message again": [(Channel, "repairs", _repair_own)],
     "everything is delivered at the end of a view": [(Application, "_deliver", _install_all)],
     "messages of other views are taken": [(Member, "_handle_in_view", _take_data_of_any_view)],
     "pieces of two snapshots are mixed": [(Fetch, "turn", _turn_keeping_pieces)],

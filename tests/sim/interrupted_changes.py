@@ -162,6 +162,24 @@ def run_forgotten_proposal(_seed: int = 0) -> tuple[str, ...]:
     return (*judge.broken, *(() if views == {2} else ("progress: the others do not go on",)))
 
 
+def run_restart_when_out(_seed: int = 0) -> tuple[str, ...]:
+    """A member that was excluded is started again from its disk: it is still out."""
+    world = Adversary()
+    world.rejoin_ms = 0
+    world.found(range(3))
+    world.divide([[0, 1], [2]])
+    world.run_until(1000 * MS)
+    world.heal()
+    excluded = world.processes[MemberId(2, 1)]
+    world.run_while(lambda: not excluded.is_out)
+    world.stop(2)
+    world.restart(2)
+    world.run_until(world.now_ns + 1000 * MS)
+    judge = Judge()
+    judge.read(world.history)
+    return tuple(judge.broken)
+
+
 def run_lost_decision(_seed: int = 0) -> tuple[str, ...]:
     """Two of three leave, and the one that stays does not hear of the decision at first.
 

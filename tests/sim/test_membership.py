@@ -25,6 +25,7 @@ from tests.sim.interrupted_changes import (
     run_interrupted,
     run_lost_decision,
     run_old_ballot,
+    run_restart_when_out,
 )
 
 HISTORIES = 120
@@ -62,6 +63,10 @@ def test_an_accepted_proposal_outlives_a_restart() -> None:
     assert run_forgotten_proposal() == ()
 
 
+def test_who_is_out_stays_out_after_a_restart() -> None:
+    assert run_restart_when_out() == ()
+
+
 def test_those_who_leave_tell_the_decision_again() -> None:
     assert run_lost_decision() == ()
 
@@ -79,6 +84,7 @@ def test_a_missing_safeguard_is_caught(missing: str) -> None:
         "an accepted proposal is not read back": run_forgotten_proposal,
         "a promise is forgotten": run_old_ballot,
         "a promise is not read back": partial(run_old_ballot, restarts=True),
+        "the end is not read back": run_restart_when_out,
         "pieces of two snapshots are mixed": run_holder_dies,
         "the one who leaves is gone at once": run_lost_decision,
     }
@@ -287,6 +293,21 @@ def test_the_state_comes_in_pieces_with_progress() -> None:
     settled(world)
     pieces = -(-len(json.dumps(list(range(1, 13)))) // 8)
     assert seen == [Progress(place, pieces) for place in range(1, pieces + 1)]
+
+
+def test_a_large_group_talks_to_neighbours_alone_and_hears_of_everybody() -> None:
+    world = a_group(40)
+    before, began_ns = world.messages, world.now_ns
+    world.run_until(began_ns + 20 * world.settings.tick_ns)
+    assert world.messages - before <= 20 * 40 * 8
+    world.multicast(17)
+    world.join(50, [39])  # 39 is no neighbour of the coordinator
+    world.leave(38)
+    world.crash(21)
+    settled(world)
+    members = {who.name for who in world.processes[MemberId(0, 1)].core.view.members}
+    assert members == {*range(40), 50} - {21, 38}
+    assert not [row for row in world.history if row.event in ("blocked", "excluded")]
 
 
 def test_few_links_of_the_overlay_change_with_a_view() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,8 +21,11 @@ from cubecast.core.membership.messages import (
     Sent,
     Stable,
     State,
+    Status,
 )
+from cubecast.core.membership.neighbours import neighbours
 from cubecast.core.membership.records import Life, Record
+from cubecast.core.membership.rumours import Rumours
 from cubecast.core.membership.transfer import Snapshots
 from cubecast.core.membership.views import next_view
 from cubecast.core.membership.watch import Watch
@@ -32,6 +36,22 @@ SETTINGS = MembershipSettings()
 
 def people(*names: int) -> list[MemberId]:
     return [MemberId(name, 1) for name in names]
+
+
+def status(**said: Any) -> Status:
+    """What a member of a group of three says."""
+    nothing = (0, 0, 0)
+    said = {"round": 1, "counted": 0, "minimum": nothing, "stable": nothing, **said}
+    rest: dict[str, Any] = {
+        "joins": (),
+        "slow": (),
+        "leavers": (),
+        "ready": 7,
+        "asks": False,
+        "suspects": (),
+        "delivered": (),
+    }
+    return Status(view=1, beats=nothing, received=nothing, **rest, **said)
 
 
 def founded(settings: MembershipSettings) -> Member:
@@ -93,17 +113,66 @@ def test_only_what_every_rank_delivered_is_stable_and_forgotten() -> None:
     channel.multicast("a")
     channel.multicast("b")
     channel.settle_own((2, 0, 0))
-    assert not channel.hear(1, (2, 0, 0))
-    assert channel.hear(2, (1, 0, 0))
-    assert channel.stable == [1, 0, 0]
+    assert not channel.hear(status(counted=0b010, minimum=(2, 0, 0)), (2, 0, 0))
+    assert channel.hear(status(counted=0b100, minimum=(1, 0, 0)), (2, 0, 0))
+    assert channel.stable == (1, 0, 0)
     assert list(channel.store) == [(0, 2)]
+
+
+def test_a_round_that_is_missed_is_made_up_for_by_what_others_found_stable() -> None:
+    channel = Channel(1, 0, 3)
+    channel.multicast("a")
+    assert not channel.hear(status(round=4, counted=0b010, minimum=(1, 0, 0)), (1, 0, 0))
+    assert (channel.rounds.number, channel.rounds.counted) == (4, 0b011)
+    assert not channel.hear(status(round=3, counted=0b111, minimum=(1, 0, 0)), (1, 0, 0))
+    assert channel.hear(status(round=3, stable=(1, 0, 0)), (1, 0, 0))
+    assert channel.stable == (1, 0, 0)
+
+
+@given(members=st.integers(2, 70), cube_from=st.sampled_from([2, 33]))
+def test_neighbours_are_mutual(members: int, cube_from: int) -> None:
+    near = [neighbours(rank, members, cube_from) for rank in range(members)]
+    assert all(rank in near[other] for rank in range(members) for other in near[rank])
+    assert all(rank not in near[rank] for rank in range(members))
+    if members < cube_from:
+        assert all(len(ranks) == members - 1 for ranks in near)
+
+
+def test_a_rumour_grows_old_on_its_way_and_dies() -> None:
+    who = MemberId(7, 1)
+    one, other = Rumours(100, 10), Rumours(100, 10)
+    one.see(who, 0)
+    other.hear(one.lately(5), 5)
+    assert other.lately(5) == ((who, 15),)
+    for now_ns in range(5, 200, 5):  # each tells the other what it heard
+        one.hear(other.lately(now_ns), now_ns)
+        other.hear(one.lately(now_ns), now_ns)
+    assert one.lately(200) == other.lately(200) == ()
+
+
+def test_a_sign_of_life_comes_round_through_others() -> None:
+    view = founding_view(people(0, 1, 2))
+    watch = Watch(view.members[0], view, 0, SETTINGS)
+    now_ns = 2 * SETTINGS.suspect_ns
+    watch.hear_of((0, 1, 0), now_ns)
+    assert watch.suspects(now_ns) == (view.members[2],)
+    watch.hear_of((0, 1, 3), now_ns)
+    assert watch.suspects(now_ns) == ()
 
 
 def test_a_message_is_sent_again_when_it_is_missing_twice() -> None:
     channel = Channel(1, 0, 2)
     channel.multicast("a")
-    assert channel.repairs(1, (0, 0), set()) == []
-    assert [data.payload for data in channel.repairs(1, (0, 0), set())] == ["a"]
+    assert channel.repairs(1, (0, 0), False) == []
+    assert [data.payload for data in channel.repairs(1, (0, 0), False)] == ["a"]
+
+
+def test_others_send_a_message_again_when_it_is_their_turn() -> None:
+    sender, other = Channel(1, 0, 3), Channel(1, 1, 3)
+    other.take(sender.multicast("a"))
+    other.repairs(2, (0, 0, 0), False)
+    assert other.repairs(2, (0, 0, 0), False) == []
+    assert [data.payload for data in other.repairs(2, (0, 0, 0), True)] == ["a"]
 
 
 def test_a_snapshot_is_cut_into_pieces_and_forgotten_when_it_was_fetched() -> None:

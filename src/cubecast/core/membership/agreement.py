@@ -26,7 +26,9 @@ from cubecast.core.membership.messages import (
     Send,
     Vector,
 )
+from cubecast.core.membership.neighbours import hops
 from cubecast.core.membership.propose import FLUSH, GATHER, Proposer
+from cubecast.core.membership.rumours import Rumours
 from cubecast.core.membership.settings import MembershipSettings
 from cubecast.core.membership.views import MemberId, Name, View
 from cubecast.core.membership.watch import Watch
@@ -48,8 +50,9 @@ class Agreement:
         self.acceptor = Acceptor()
         self.proposer: Proposer | None = None
         self.last_decision: Decide | None = None
-        self.joins: dict[MemberId, int] = {}
-        self.reported_joins: dict[MemberId, tuple[MemberId, ...]] = {}
+        self.ranks: dict[MemberId, int] = {}
+        self.joins = Rumours(2 * settings.suspect_ns, settings.tick_ns)
+        self.blamed = Rumours(settings.suspect_ns, settings.tick_ns)
         self.leavers: set[MemberId] = set()
         self.have_state: set[MemberId] = set()
         self.leaving = False
@@ -112,7 +115,7 @@ class Agreement:
         return [who for who in self.view.members if who in near].index(self.me)
 
     def _is_wanted(self, now_ns: int) -> bool:
-        return bool(self.watch.doomed(now_ns) or self._may_leave() or self.wanted_joins(now_ns) or self.slow())
+        return bool(self.watch.doomed(now_ns) or self._may_leave() or self.wanted_joins(now_ns) or self.slow(now_ns))
 
     def _may_leave(self) -> set[MemberId]:
         """Who wants to leave and need not stay as the last one that has the state."""
@@ -124,28 +127,23 @@ class Agreement:
 
     def wanted_joins(self, now_ns: int) -> list[MemberId]:
         """Who asked lately to be taken in, here or at another member: of each name the last life."""
-        lately = now_ns - 2 * self.settings.suspect_ns
-        asked = [who for who, heard in self.joins.items() if heard >= lately]
-        for who in self.watch.within_reach(now_ns):
-            asked += self.reported_joins.get(who, ())
         newest: dict[Name, int] = {}
-        for who in asked:
-            if who not in self.view.members and not self.view.is_past(who):
+        for who, _ in self.joins.lately(now_ns):
+            if who not in self.ranks and not self.view.is_past(who):
                 newest[who.name] = max(who.incarnation, newest.get(who.name, -1))
         return sorted(MemberId(name, life) for name, life in newest.items())
 
-    def slow(self) -> set[MemberId]:
-        """Who keeps more messages from becoming stable than is allowed."""
-        limit = self.settings.behind_max
-        return {who for who, behind in self.behind().items() if behind > limit} if limit else set()
+    def slow(self, now_ns: int) -> set[MemberId]:
+        """Of whom it was said lately that it keeps more messages from becoming stable than is allowed."""
+        return {who for who, _ in self.blamed.lately(now_ns) if who in self.ranks}
 
     def behind(self) -> dict[MemberId, int]:
-        """How many messages delivered here each member that has the state has not delivered, as far as known."""
+        """How many messages delivered here each neighbour that has the state has not delivered, as far as known."""
         here = self.channel.delivered
         return {
-            who: sum(max(0, own - theirs) for own, theirs in zip(here, self.channel.known[rank], strict=True))
-            for rank, who in enumerate(self.view.members)
-            if who != self.me and who in self.have_state
+            self.view.members[rank]: sum(max(0, own - theirs) for own, theirs in zip(here, known, strict=True))
+            for rank, known in self.channel.known.items()
+            if self.view.members[rank] in self.have_state
         }
 
     def _begin(self, now_ns: int) -> None:
@@ -174,7 +172,7 @@ class Agreement:
         is_patient = now_ns - proposer.began_ns <= self.settings.patience_ns
         if not proposer.may_close(self.watch.doomed(now_ns), is_patient):
             return False
-        if not proposer.close(self.wanted_joins(now_ns), self.slow(), now_ns):
+        if not proposer.close(self.wanted_joins(now_ns), self.slow(now_ns), now_ns):
             return False
         self._push()
         return True
@@ -288,12 +286,15 @@ class Agreement:
     def begin_view(self, view: View, now_ns: int) -> None:
         """Everything that belongs to one view, from the start."""
         self.view = view
+        self.ranks = {who: rank for rank, who in enumerate(view.members)}
         self.channel = Channel(view.number, view.members.index(self.me), len(view.members))
         self.watch = Watch(self.me, view, now_ns, self.settings)
         self.acceptor = Acceptor()
         self.proposer = None
-        self.joins = {who: heard for who, heard in self.joins.items() if who not in view.members}
-        self.reported_joins = {}
+        away_ns = 3 * hops(len(view.members), self.settings.cube_from) * self.settings.tick_ns
+        self.joins.span_ns = 2 * self.settings.suspect_ns + away_ns
+        self.joins.forget(self.ranks)
+        self.blamed = Rumours(self.settings.suspect_ns + away_ns, self.settings.tick_ns)
         self.leavers = set()
         self.have_state &= set(view.members)
         self._attempt = 0

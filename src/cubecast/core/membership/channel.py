@@ -5,12 +5,12 @@
 | delivered | n         | messages of each rank that were delivered here                                |
 | received  | n         | messages of each rank that are here without a gap                             |
 | store     | –         | messages that are not known to be everywhere, by (rank, number)               |
-| known     | n × n     | the newest `delivered` of each rank that was heard of                         |
-| stable    | n         | the minimum over the members of the view                                      |
+| known     | –         | the newest `delivered` of each neighbour that was heard of, if slow ones are looked for |
+| rounds    | –         | which messages are stable                                                     |
 
 A message is delivered when everything its sender had delivered is delivered here (causal §3.1). Losses: a member that
-sees in two STATUS of another in a row that the same message is missing there sends it again: its own messages, and
-those of ranks whom that other cannot hear.
+sees in two STATUS of a neighbour in a row that the same message is missing there sends it again: its own messages
+always, those of others when it is its turn among the neighbours of that one.
 
 Invariants: delivered ≤ received; the delivered messages are closed under "happened before"; whatever is between stable
 and received is in the store.
@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cubecast.core.membership.messages import Data, Vector
+from cubecast.core.membership.messages import Data, Status, Vector
+from cubecast.core.membership.rounds import Rounds
 
 REPAIRS_MAX = 16  # messages sent again to one member for one STATUS
 
@@ -35,10 +36,15 @@ class Channel:
         self.members = members
         self.delivered = [0] * members
         self.received = [0] * members
-        self.stable = [0] * members
+        self.rounds = Rounds(rank, members)
         self.store: dict[tuple[int, int], Data] = {}
-        self.known: list[Vector] = [(0,) * members] * members
-        self._missing: list[Vector] = [()] * members
+        self.known: dict[int, Vector] = {}
+        self._missing: dict[int, Vector] = {}
+
+    @property
+    def stable(self) -> Vector:
+        """How many messages of each rank were delivered by every member of the view."""
+        return self.rounds.stable
 
     def multicast(self, payload: object) -> Data:
         """A message of this member, delivered here at once."""
@@ -61,8 +67,8 @@ class Channel:
 
     def resume_stable(self, stable: Vector) -> None:
         """So much was stable before a restart."""
-        self.known = [stable] * self.members
-        self._settle()
+        before, self.rounds.stable = self.rounds.stable, stable
+        self._forget(before)
 
     def deliverable(self, limit: Vector | None = None) -> Iterator[Data]:
         """Deliver what can be delivered, in causal order, up to `limit` of each rank."""
@@ -86,38 +92,33 @@ class Channel:
         """Is everything that happened before it delivered here?"""
         return all(past <= here for past, here in zip(message.past, self.delivered, strict=True))
 
-    def hear(self, rank: int, delivered: Vector) -> bool:
-        """Another member is this far; True when more is stable now."""
-        known = self.known[rank]
-        if delivered == known:
-            return False
-        self.known[rank] = tuple(map(max, known, delivered))
-        return self._settle()
+    def hear(self, status: Status, delivered: Vector) -> bool:
+        """A neighbour told what it knows, and the application here was given so much; True when more is stable now."""
+        before = self.stable
+        return self.rounds.hear(status, delivered) and self._forget(before)
 
     def settle_own(self, delivered: Vector) -> bool:
         """What the application of this member has been given; True when more is stable now."""
-        return self.hear(self.rank, delivered)
+        before = self.stable
+        return self.rounds.refresh(delivered) and self._forget(before)
 
-    def _settle(self) -> bool:
-        stable = [min(column) for column in zip(*self.known, strict=True)]
-        if stable == self.stable:
-            return False
-        for sender in range(self.members):
-            for number in range(self.stable[sender] + 1, stable[sender] + 1):
+    def _forget(self, before: Vector) -> bool:
+        """Keep no longer what is everywhere."""
+        for sender, (then, now) in enumerate(zip(before, self.stable, strict=True)):
+            for number in range(then + 1, now + 1):
                 self.store.pop((sender, number), None)
-        self.stable = stable
         return True
 
-    def repairs(self, rank: int, received: Vector, deaf_to: set[int]) -> list[Data]:
-        """What a member lacks now and lacked when it spoke last, of this rank and of those it cannot hear."""
-        before, self._missing[rank] = self._missing[rank], received
-        if not before:
+    def repairs(self, rank: int, received: Vector, is_turn: bool) -> list[Data]:
+        """What a neighbour lacks now and lacked when it spoke last: of this rank, of all when it is this one's turn."""
+        before = self._missing.get(rank)
+        self._missing[rank] = received
+        if before is None or received == tuple(self.received):
             return []
-        lacking = []
-        for sender in {self.rank} | deaf_to:
-            if received[sender] == before[sender]:
-                numbers = range(received[sender] + 1, self.received[sender] + 1)
-                lacking += [self.store[sender, number] for number in numbers if (sender, number) in self.store]
+        lacking: list[Data] = []
+        for sender in range(self.members) if is_turn else (self.rank,):
+            if before[sender] == received[sender] < self.received[sender]:
+                lacking += self.between(sender, received[sender] + 1, received[sender] + REPAIRS_MAX)
         return lacking[:REPAIRS_MAX]
 
     def between(self, sender: int, first: int, last: int) -> list[Data]:

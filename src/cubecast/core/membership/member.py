@@ -50,8 +50,10 @@ from cubecast.core.membership.messages import (
     State,
     Status,
     Unblocked,
+    Vector,
     WantSnapshot,
 )
+from cubecast.core.membership.neighbours import neighbours
 from cubecast.core.membership.settings import MembershipSettings
 from cubecast.core.membership.transfer import Fetch
 from cubecast.core.membership.views import MemberId, Name, View, has_quorum
@@ -71,6 +73,7 @@ class Member(Application):
         self._asked = 0
         self._linger_until_ns = 0
         self._behind: set[MemberId] = set()
+        self._bits: tuple[tuple[int, int], int] = ((0, 0), 0)
 
     # Calls of the driver.
 
@@ -194,9 +197,9 @@ class Member(Application):
             self.send(source, self.last_decision)
 
     def _handle_in_view(self, source: MemberId, message: Message, now_ns: int) -> None:
-        if message.view != self.view.number or source not in self.view.members:  # type: ignore[union-attr]
-            if isinstance(message, Status) and message.view < self.view.number:
-                self._catch_up(source, message)
+        if message.view != self.view.number or source not in self.ranks:  # type: ignore[union-attr]
+            if isinstance(message, Status):
+                self._catch_up(source, message, now_ns)
             return
         self.watch.hear(source, now_ns)
         if isinstance(message, Data):
@@ -204,7 +207,7 @@ class Member(Application):
                 self.record(message)
             self.say_flushed()
         elif isinstance(message, Status):
-            self._on_status(source, message)
+            self._on_status(source, message, now_ns)
         elif isinstance(message, Prepare):
             self.on_prepare(source, message, now_ns)
         elif isinstance(message, Promise):
@@ -222,9 +225,11 @@ class Member(Application):
         elif isinstance(message, Accepted):
             self.on_accepted(source, message, now_ns)
 
-    def _catch_up(self, source: MemberId, message: Status) -> None:
-        """A member of an older view: tell it what was decided, or that it is out."""
-        if source in self.view.members:
+    def _catch_up(self, source: MemberId, message: Status, now_ns: int) -> None:
+        """Tell a member of an older view what was decided, or that it is out; ask one of a newer view."""
+        if message.view > self.view.number:
+            self.send(source, self._status(now_ns)._replace(asks=False))
+        elif source in self.ranks:
             if message.view == self.view.number - 1 and self.last_decision is not None:
                 self.send(source, self.last_decision)
         elif self.view.is_past(source):
@@ -243,44 +248,91 @@ class Member(Application):
         if is_blocked != self.is_blocked:
             self.is_blocked = is_blocked
             self._out.append(Blocked(self.view.number) if is_blocked else Unblocked(self.view.number))
-        slow = self.slow()
-        for who in sorted(slow - self._behind):
-            self._out.append(Behind(who, self.behind()[who]))
-        self._behind = slow
+        self._blame(now_ns)
+
+    def _blame(self, now_ns: int) -> None:
+        """Which neighbours are too slow, if that matters?"""
+        limit = self.settings.behind_max
+        if not limit:
+            return
+        slow = {who: behind for who, behind in self.behind().items() if behind > limit}
+        for who in slow:
+            self.blamed.see(who, now_ns)
+        for who in sorted(slow.keys() - self._behind):
+            self._out.append(Behind(who, slow[who]))
+        self._behind = set(slow)
+
+    def _status(self, now_ns: int) -> Status:
+        suspects = self.watch.suspects(now_ns)
+        rounds = self.channel.rounds
+        given = self._given()
+        rounds.refresh(given)
+        leavers = self.leavers | ({self.me} if self.wants_to_leave else set())
+        return Status(
+            self.view.number,
+            self.watch.beats,
+            rounds.number,
+            rounds.counted,
+            rounds.minimum,
+            rounds.stable,
+            tuple(self.channel.received),
+            given if self.settings.behind_max else (),
+            suspects,
+            self.joins.lately(now_ns),
+            self.blamed.lately(now_ns),
+            tuple(sorted(leavers)),
+            self._ready_bits(),
+            self.is_blocked or bool(suspects),
+        )
+
+    def _given(self) -> Vector:
+        """What the application has been given in this view; nothing, as long as it has no state."""
+        return self.frontier if self.is_ready else (0,) * len(self.view.members)
 
     def _say_status(self, now_ns: int) -> None:
-        """To the others in the view; one that is blocked looks for the group under every name it ever heard of."""
-        lately = now_ns - 2 * self.settings.suspect_ns
-        status = Status(
-            self.view.number,
-            self.frontier if self.is_ready else (0,) * len(self.view.members),
-            tuple(self.channel.received),
-            self.watch.suspects(now_ns),
-            tuple(sorted(who for who, heard in self.joins.items() if heard >= lately)),
-            self.wants_to_leave,
-            self.is_ready,
-        )
-        for who in self.view.members:
-            if who != self.me:
-                self.send(who, status)
+        """To the neighbours and to those who are silent; one that is blocked looks under every name it heard of."""
+        self.watch.beat(self.channel.rank)
+        status = self._status(now_ns)
+        for who in dict.fromkeys((*self.watch.neighbours, *status.suspects)):
+            self.send(who, status)
         if self.is_blocked:
             for name in sorted(self.acquaintances):
                 self.send(MemberId(name, ANY_LIFE), status)
 
-    def _on_status(self, source: MemberId, message: Status) -> None:
-        rank = self.view.members.index(source)
+    def _on_status(self, source: MemberId, message: Status, now_ns: int) -> None:
+        rank = self.ranks[source]
+        self.watch.hear_of(message.beats, now_ns)
         self.watch.said[source] = message.suspects
-        self.reported_joins[source] = message.joins
-        if message.leaving:
-            self.leavers.add(source)
-        if message.ready:
-            self.have_state.add(source)
-            self._snapshots.is_served(source)
-        if self.channel.hear(rank, message.delivered) and self.is_ready:
+        self.joins.hear(message.joins, now_ns)
+        self.blamed.hear(message.slow, now_ns)
+        self.leavers.update(message.leavers)
+        self._hear_ready(message.ready)
+        if self.channel.hear(message, self._given()) and self.is_ready:
             self._tell_stable()
-        deaf_to = {self.view.members.index(who) for who in message.suspects if who in self.view.members}
-        for data in self.channel.repairs(rank, message.received, deaf_to):
-            self.send(source, data)
+        if message.delivered:
+            self.channel.known[rank] = message.delivered
+        theirs = neighbours(rank, len(self.view.members), self.settings.cube_from)
+        if self.channel.rank in theirs:
+            is_turn = theirs[message.beats[rank] % len(theirs)] == self.channel.rank
+            for data in self.channel.repairs(rank, message.received, is_turn):
+                self.send(source, data)
+        elif message.asks:
+            self.send(source, self._status(now_ns)._replace(asks=False))
+
+    def _hear_ready(self, ready: int) -> None:
+        """More members have the state of the application."""
+        if ready & ~self._ready_bits():
+            for rank, who in enumerate(self.view.members):
+                if ready >> rank & 1 and who not in self.have_state:
+                    self.have_state.add(who)
+                    self._snapshots.is_served(who)
+
+    def _ready_bits(self) -> int:
+        """Who has the state; within a view they only become more, so it is counted anew when their number changes."""
+        key = (self.view.number, len(self.have_state))
+        if self._bits[0] != key:
+            self._bits = key, sum(1 << self.ranks[who] for who in self.have_state)
+        return self._bits[1]
 
     # Joining.
 
@@ -292,13 +344,13 @@ class Member(Application):
     def _on_join(self, who: MemberId, now_ns: int) -> None:
         if self.phase != MEMBER:
             return
-        if who in self.view.members:
+        if who in self.ranks:
             if self.last_decision is not None:
                 self.send(who, self.last_decision)
         elif self.view.is_past(who):
             self.send(who, Gone(self.view.number))
         else:
-            self.joins[who] = now_ns
+            self.joins.see(who, now_ns)
             if who.name not in self.acquaintances:
                 self.acquaintances.add(who.name)
                 self.record(r.Knows(who.name))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Ballot = tuple[int, int]
 NO_BALLOT: Ballot = (0, -1)
 Vector = tuple[int, ...]
+Aged = tuple[MemberId, int]
+"""A member of whom something was true so many nanoseconds ago."""
 ANY_LIFE = -1
 """`MemberId(name, ANY_LIFE)` is the address of whoever lives under that name."""
 
@@ -38,15 +40,27 @@ class Data(NamedTuple):
 
 
 class Status(NamedTuple):
-    """A sign of life, every tick."""
+    """To the neighbours, every tick: a sign of life, how far this member is, and what it knows of the others."""
 
     view: int
-    delivered: Vector
+    beats: Vector
+    """The last sign of life of each rank that was heard of, as a number that grows every tick."""
+    round: int
+    counted: int
+    """A bit for each rank, the first rank's the lowest."""
+    minimum: Vector
+    stable: Vector
     received: Vector
+    delivered: Vector
+    """Empty, unless slow members are looked for."""
     suspects: tuple[MemberId, ...]
-    joins: tuple[MemberId, ...]
-    leaving: bool
-    ready: bool
+    joins: tuple[Aged, ...]
+    slow: tuple[Aged, ...]
+    leavers: tuple[MemberId, ...]
+    ready: int
+    """A bit for each rank that has the state of the application."""
+    asks: bool
+    """Is an answer wanted also from those who are no neighbours?"""
 
 
 class Join(NamedTuple):

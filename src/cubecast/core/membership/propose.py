@@ -45,6 +45,7 @@ class Proposer:
         self.flushed: set[MemberId] = set()
         self.accepted: set[MemberId] = set()
         self.proposal: Proposal | None = None
+        self._survivors: list[MemberId] = []
         self._flush: Flush | None = None
 
     def to_send(self) -> list[tuple[MemberId, Message]]:
@@ -55,14 +56,9 @@ class Proposer:
         assert self.proposal is not None
         if self.phase == FLUSH:
             assert self._flush is not None
-            return [(who, self._flush) for who in self.survivors() if who not in self.flushed]
+            return [(who, self._flush) for who in self._survivors if who not in self.flushed]
         accept = Accept(self.view.number, self.ballot, self.proposal)
         return [(who, accept) for who in self.view.members if who not in self.accepted]
-
-    def survivors(self) -> list[MemberId]:
-        """Who is in the old view and in the proposed one."""
-        assert self.proposal is not None
-        return [who for who in self.view.members if who in self.proposal.view.members]
 
     def may_close(self, doomed: Collection[MemberId], is_patient: bool) -> bool:
         """Are there promises enough to go on?"""
@@ -86,6 +82,7 @@ class Proposer:
         if not any(self.promises[who].ready for who in stay):
             return False
         self.proposal = Proposal(next_view(self.view, stay, joins), self.cut())
+        self._survivors = [who for who in self.view.members if who in stay]
         self._flush = Flush(self.view.number, self.ballot, self.proposal.cut, self._sources())
         self._enter(FLUSH, now_ns)
         return True
@@ -122,7 +119,7 @@ class Proposer:
     def take_flushed(self, who: MemberId, now_ns: int) -> None:
         """With the word of all who stay, have it accepted."""
         self.flushed.add(who)
-        if self.phase == FLUSH and self.flushed.issuperset(self.survivors()):
+        if self.phase == FLUSH and self.flushed.issuperset(self._survivors):
             self._enter(ACCEPT, now_ns)
 
     def is_decided(self) -> bool:

@@ -29,6 +29,8 @@ class MembershipSettings:
     """The state is handed to a newcomer in pieces of this size."""
     behind_max: int = 0
     """Exclude a member that holds back the stability of more messages than this; 0 waits for ever."""
+    cube_from: int = 33
+    """In views of at least so many members each talks to its neighbours on a hypercube, in smaller ones to all."""
     is_durable: bool = False
     """Give records to be written down, so that a member can go on after a crash in the same life."""
 

@@ -1,13 +1,16 @@
 """Who is silent, and how many members say so (guo ch. 3; evidence from several observers).
 
-A member suspects whoever it has not heard for `suspect_ns`, and says so in every STATUS. One that is suspected by too
-few observers is only waited for: a single bad link excludes nobody. A suspicion ends with the next sign of life.
+Every tick a member counts up its own *beat*, and tells its neighbours the newest beat of everybody that it knows of. So
+a sign of life comes round bad links. A member suspects whoever gave none for `suspect_ns`, and says so in every STATUS.
+One that is suspected by too few observers is only waited for. A suspicion ends with the next sign of life.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
+from cubecast.core.membership.messages import Vector
+from cubecast.core.membership.neighbours import hops, neighbours
 from cubecast.core.membership.settings import MembershipSettings
 from cubecast.core.membership.views import MemberId, View
 
@@ -20,29 +23,49 @@ class Watch:
         self.me = me
         self.view = view
         self.heard_ns = dict.fromkeys(view.members, now_ns)
+        self.beats: Vector = (0,) * len(view.members)
         self.said: dict[MemberId, tuple[MemberId, ...]] = {}
-        self._settings = settings
+        members = len(view.members)
+        self.neighbours = [
+            view.members[rank] for rank in neighbours(view.members.index(me), members, settings.cube_from)
+        ]
+        self._observers = settings.observers
+        self._silence_ns = settings.suspect_ns + hops(members, settings.cube_from) * settings.tick_ns
+
+    def beat(self, rank: int) -> Vector:
+        """One more sign of life of this member, and the newest one of each of the others."""
+        self.beats = (*self.beats[:rank], self.beats[rank] + 1, *self.beats[rank + 1 :])
+        return self.beats
 
     def hear(self, who: MemberId, now_ns: int) -> None:
         """A sign of life."""
         self.heard_ns[who] = now_ns
 
+    def hear_of(self, beats: Vector, now_ns: int) -> None:
+        """A neighbour has heard these."""
+        if beats == self.beats:
+            return
+        for who, theirs, here in zip(self.view.members, beats, self.beats, strict=True):
+            if theirs > here:
+                self.heard_ns[who] = now_ns
+        self.beats = tuple(map(max, beats, self.beats))
+
     def suspects(self, now_ns: int) -> tuple[MemberId, ...]:
         """Who was silent for too long."""
-        limit = now_ns - self._settings.suspect_ns
+        limit = now_ns - self._silence_ns
         return tuple(who for who, heard in self.heard_ns.items() if heard < limit and who != self.me)
 
     def within_reach(self, now_ns: int) -> set[MemberId]:
         """Who is not suspected, this member among them."""
-        return set(self.view.members) - set(self.suspects(now_ns))
+        return set(self.view.members).difference(self.suspects(now_ns))
 
     def doomed(self, now_ns: int) -> set[MemberId]:
         """Who is suspected by enough of those within reach."""
-        near = self.within_reach(now_ns)
-        return {who for who in self.view.members if who not in near and self._is_evident(who, near)}
+        suspects = self.suspects(now_ns)
+        near = self.within_reach(now_ns) if suspects else set()
+        return {who for who in suspects if self._is_evident(who, near)}
 
-    def _is_evident(self, who: MemberId, near: Iterable[MemberId]) -> bool:
-        """This member suspects it already; the others within reach must make up the number."""
-        others = [observer for observer in near if observer != self.me]
-        agree = sum(who in self.said.get(observer, ()) for observer in others)
-        return 1 + agree >= min(self._settings.observers, 1 + len(others))
+    def _is_evident(self, who: MemberId, near: Collection[MemberId]) -> bool:
+        """This member suspects it already; others within reach must make up the number, as far as there are any."""
+        agree = sum(who in suspects for observer, suspects in self.said.items() if observer in near)
+        return 1 + agree >= min(self._observers, 1 + sum(other in near for other in self.neighbours))

@@ -121,6 +121,7 @@ def _draw_settings(draw: random.Random) -> MembershipSettings:
         batch_ns=draw.choice([0, 20, 60]) * MS,
         chunk_bytes=draw.choice([8, 64, 1 << 16]),
         behind_max=draw.choice([0, 0, 0, 10]),
+        cube_from=draw.choice([2, 33]),
         is_durable=draw.random() < 0.5,
     )
 
