@@ -55,6 +55,30 @@ def draw_data(chance: random.Random) -> said.Data:
     return said.Data(*_numbers(chance, 62, 16, 32), draw_vector(chance), draw_octets(chance))  # type: ignore[call-arg,arg-type]
 
 
+def draw_status(chance: random.Random) -> said.Status:
+    """A sign of life."""
+    return said.Status(
+        view=chance.getrandbits(62),
+        beats=draw_vector(chance),
+        round=chance.getrandbits(62),
+        counted=chance.getrandbits(chance.randrange(1100)),
+        minimum=draw_vector(chance),
+        stable=draw_vector(chance),
+        received=draw_vector(chance),
+        delivered=draw_vector(chance),
+        suspects=draw_members(chance),
+        joins=_aged(chance),
+        slow=_aged(chance),
+        leavers=draw_members(chance),
+        ready=chance.getrandbits(chance.randrange(1100)),
+        asks=_flag(chance),
+    )
+
+
+def _aged(chance: random.Random) -> tuple[said.Aged, ...]:
+    return tuple((who, chance.getrandbits(40)) for who in draw_members(chance))
+
+
 def _numbers(chance: random.Random, *bits: int) -> list[int]:
     return [chance.getrandbits(chance.randrange(size + 1)) for size in bits]
 
@@ -69,9 +93,7 @@ def _perhaps(chance: random.Random, draw: Callable[[random.Random], Any]) -> Any
 
 MESSAGES: dict[type, Callable[[random.Random], Message]] = {
     said.Data: draw_data,
-    said.Status: lambda c: said.Status(
-        c.getrandbits(62), draw_vector(c), draw_vector(c), draw_members(c), draw_members(c), _flag(c), _flag(c)
-    ),
+    said.Status: lambda c: draw_status(c),
     said.Join: lambda c: said.Join(draw_member(c)),
     said.Prepare: lambda c: said.Prepare(c.getrandbits(62), draw_ballot(c)),
     said.Promise: lambda c: said.Promise(

@@ -64,6 +64,11 @@ def _body(message: Any) -> bytes:
     return encode_message(message)[4:]
 
 
+def _status(beats: tuple[int, ...], received: tuple[int, ...], counted: int) -> said.Status:
+    nothing = (0,) * len(beats)
+    return said.Status(1, beats, 1, counted, nothing, nothing, received, (), (), (), (), (), 0, False)
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -73,7 +78,7 @@ def _body(message: Any) -> bytes:
         (_body(said.Gone(1)) + b"\0", "1 bytes follow"),
         (_body(said.Join(MemberId("a:1", 1))).replace(b"a:1", b"a\x071"), "name"),
         (_body(said.Join(MemberId("a:1", 1))).replace(b"\x03a:1", b"\x00"), "name"),
-        (_body(said.Status(1, (), (), (), (), False, True))[:-1] + b"\x02", "flag of value 2"),
+        (_body(_status((), (), 0))[:-1] + b"\x02", "flag of value 2"),
         (_body(said.Prepare(1, (1, 0)))[:-4] + struct.pack("<i", -2), "ballot of rank -2"),
         (_body(said.State(1, 0, 1, b"abc"))[:-1], "ends before its fields do"),
     ],
@@ -97,8 +102,9 @@ def test_a_batch_that_was_cut_or_has_too_large_a_payload_is_refused() -> None:
         said.Data(1, 3, 1, (0, 0, 0), b""),
         said.Data(1, 0, 1, (0, 0), b""),
         said.Data(1, 0, 0, (0, 0, 0), b""),
-        said.Status(1, (0, 0), (0, 0, 0), (), (), False, True),
-        said.Status(1, (0, 0, 0), (0,), (), (), False, True),
+        _status((0, 0), (0, 0, 0), 7),
+        _status((0, 0, 0), (0,), 7),
+        _status((0, 0, 0), (0, 0, 0), 8),
         said.Pull(1, 7, 1, 2),
         said.Prepare(1, (1, 3)),
         said.Prepare(1, said.NO_BALLOT),

@@ -10,6 +10,7 @@
 | octets    | 4 length, then as many                                                               |
 | name      | 1 length, then printable ASCII                                                       |
 | member    | a name, 8 incarnation                                                                |
+| bits      | 2 length, then as many bytes: the lowest bit first                                   |
 | vector    | 2 length, then 4 for each entry                                                      |
 | several   | 2 length, then one field after another                                               |
 | perhaps   | a flag, then the field if the flag is 1                                              |
@@ -157,6 +158,14 @@ def _read_vector(cursor: Cursor) -> tuple[int, ...]:
 VECTOR = Field(_write_vector, _read_vector)
 
 
+def _write_bits(value: int) -> bytes:
+    octets = value.to_bytes((value.bit_length() + 7) // 8, "little")
+    return _RANK.pack(len(octets)) + octets
+
+
+BITS = Field(_write_bits, lambda cursor: int.from_bytes(cursor.take(cursor.unpack(_RANK)[0]), "little"))
+
+
 def several(field: Field) -> Field:
     """A list of such fields."""
 
@@ -191,6 +200,9 @@ def record(kind: Any, *fields: Field) -> Field:
 
 
 MEMBERS = several(MEMBER)
+AGED = several(
+    Field(lambda value: MEMBER.write(value[0]) + NUMBER.write(value[1]), lambda c: (MEMBER.read(c), NUMBER.read(c)))
+)
 
 
 def _read_life(cursor: Cursor) -> tuple[str, int]:

@@ -17,7 +17,9 @@ from cubecast.core.membership import messages as said
 from cubecast.core.membership.messages import Message
 from cubecast.errors import RemoteProtocolError
 from cubecast.wire.fields import (
+    AGED,
     BALLOT,
+    BITS,
     COUNT,
     FLAG,
     MEMBER,
@@ -39,7 +41,10 @@ LENGTH_BYTES = _LENGTH.size
 
 KINDS: dict[type, tuple[Field, ...]] = {
     said.Data: (NUMBER, RANK, COUNT, VECTOR, OCTETS),
-    said.Status: (NUMBER, VECTOR, VECTOR, MEMBERS, MEMBERS, FLAG, FLAG),
+    said.Status: (
+        *(NUMBER, VECTOR, NUMBER, BITS, VECTOR, VECTOR, VECTOR, VECTOR),
+        *(MEMBERS, AGED, AGED, MEMBERS, BITS, FLAG),
+    ),
     said.Join: (MEMBER,),
     said.Prepare: (NUMBER, BALLOT),
     said.Promise: (NUMBER, BALLOT, VECTOR, BALLOT, perhaps(PROPOSAL), FLAG, FLAG),
@@ -106,6 +111,8 @@ def require_fit(message: Message, members: int) -> None:
         ranks.append(message.ballot[1])
     if not all(0 <= rank < members for rank in ranks):
         raise RemoteProtocolError(f"a {type(message).__name__} of rank {max(ranks)} in a view of {members} members")
+    if isinstance(message, said.Status) and (message.counted | message.ready) >> members:
+        raise RemoteProtocolError(f"a Status that counts a rank beyond the {members} members of the view")
     if isinstance(message, said.Data) and message.number < 1:
         raise RemoteProtocolError("a message of number 0: a sender counts from 1")
 
@@ -114,7 +121,8 @@ def _vectors(message: Message) -> tuple[tuple[Any, ...], ...]:
     if isinstance(message, said.Data):
         return (message.past,)
     if isinstance(message, said.Status):
-        return message.delivered, message.received
+        delivered = (message.delivered,) if message.delivered else ()
+        return message.beats, message.minimum, message.stable, message.received, *delivered
     if isinstance(message, said.Promise):
         accepted = (message.accepted.cut,) if message.accepted else ()
         return message.delivered, *accepted

@@ -9,6 +9,9 @@ size. `docs/membership.md` says what holds.
 | `views`    | identities, views, quorums, ranks that stay                                           |
 | `messages` | what members say to each other, and what a core asks its driver to do                 |
 | `channel`  | reliable causal multicast within one view                                             |
+| `neighbours` | whom a member talks to every tick                                                   |
+| `rumours`  | what is true for a while, told from neighbour to neighbour                            |
+| `rounds`   | which messages are stable                                                             |
 | `watch`    | who is silent, and how many members say so                                            |
 | `accept`   | a member's part in agreeing on the next view: promise, flush, accept                  |
 | `propose`  | a coordinator's part: gather promises, flush, decide                                  |

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cubecast.core.overlays import hypercube, hypercube_dimension
-
 
 @lru_cache(maxsize=16)
 def _cube(members: int) -> tuple[tuple[int, ...], ...]:
+    from cubecast.core.overlays import hypercube  # NumPy and Numba, which a small group does without
+
     cube = hypercube(members)
     bounds = zip(cube.offsets[:-1].tolist(), cube.offsets[1:].tolist(), strict=True)
     return tuple(tuple(cube.neighbours[begin:end].tolist()) for begin, end in bounds)
@@ -29,4 +29,4 @@ def neighbours(rank: int, members: int, cube_from: int) -> tuple[int, ...]:
 
 def hops(members: int, cube_from: int) -> int:
     """Over how many others the word of a member comes at most, when all are up."""
-    return 0 if members < max(2, cube_from) else hypercube_dimension(members) - 1
+    return 0 if members < max(2, cube_from) else (members - 1).bit_length() - 1
