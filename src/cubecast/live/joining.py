@@ -10,6 +10,7 @@ from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.live.changing.group import ChangingGroup, Restore, Snapshot
+    from cubecast.live.changing.recording import HistoryRecorder
     from cubecast.live.changing.settings import ChangingSettings
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import LiveGroup
@@ -40,7 +41,8 @@ def join(
     settings: ChangingSettings | None = None,
     snapshot: Snapshot | None = None,
     restore: Restore | None = None,
-    history: str | Path | None = None,
+    log: str | Path | None = None,
+    history: str | Path | HistoryRecorder | None = None,
 ) -> ChangingGroup: ...
 
 
@@ -50,7 +52,8 @@ def join(name: str, *, listen: str, **options: Any) -> LiveGroup | ChangingGroup
     `listen` is this member's address as all others name it. With `peers` all members are known at the start; with
     `contact`, one address or several of a group that somebody founded (`cubecast.found`), this one is taken in. TLS
     with `credentials`, or no protection at all when `plaintext=True` says so. `trace` (with `peers`) names a file for
-    this member's event trace; `snapshot`, `restore` and `history` (with `contact`) are those of `cubecast.found`.
+    this member's event trace; `snapshot`, `restore`, `log` and `history` (with `contact`) are those of
+    `cubecast.found`.
     """
     if ("peers" in options) == ("contact" in options):
         raise LocalProtocolError("give peers= (all members) or contact= (one member of a group that was founded)")

@@ -12,7 +12,7 @@
 | member    | a name, 8 incarnation                                                                |
 | bits      | 2 length, then as many bytes: the lowest bit first                                   |
 | vector    | 2 length, then 4 for each entry                                                      |
-| several   | 2 length, then one field after another                                               |
+| several   | 2 length, then one field after another; `many` has 4                                 |
 | perhaps   | a flag, then the field if the flag is 1                                              |
 
 All numbers are little-endian. A `Cursor` compares every length with what is left before it is used; whatever does not
@@ -36,6 +36,7 @@ _COUNT = struct.Struct("<I")
 _BALLOT = struct.Struct("<Ii")
 NAME_BYTES_MAX = 255
 SEVERAL_MAX = (1 << 16) - 1
+MANY_MAX = (1 << 32) - 1
 
 
 class Cursor:
@@ -168,15 +169,23 @@ BITS = Field(_write_bits, lambda cursor: int.from_bytes(cursor.take(cursor.unpac
 
 def several(field: Field) -> Field:
     """A list of such fields."""
+    return _list_of(field, _RANK, SEVERAL_MAX)
 
+
+def many(field: Field) -> Field:
+    """A list that may be long."""
+    return _list_of(field, _COUNT, MANY_MAX)
+
+
+def _list_of(field: Field, length: struct.Struct, most: int) -> Field:
     def write(value: Any) -> bytes:
-        if len(value) > SEVERAL_MAX:
-            raise LocalProtocolError(f"{len(value)} of a kind in one message: at most {SEVERAL_MAX}")
-        return b"".join((_RANK.pack(len(value)), *map(field.write, value)))
+        if len(value) > most:
+            raise LocalProtocolError(f"{len(value)} of a kind in one message: at most {most}")
+        return b"".join((length.pack(len(value)), *map(field.write, value)))
 
     def read(cursor: Cursor) -> tuple[Any, ...]:
-        (length,) = cursor.unpack(_RANK)
-        return tuple([field.read(cursor) for _ in range(length)])
+        (count,) = cursor.unpack(length)
+        return tuple([field.read(cursor) for _ in range(count)])
 
     return Field(write, read)
 

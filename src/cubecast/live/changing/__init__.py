@@ -8,6 +8,9 @@
 | `events`   | what the application is given, and the budget of what it has not taken               |
 | `window`   | the own messages that are not stable: a budget of bytes, and who waits for what      |
 | `keeping`  | the history that a newcomer gets when the application makes no snapshots             |
+| `journal`  | the log on disk, from which a member goes on after a stop                            |
+| `recording`| what a member did, for the checkers                                                  |
+| `outbox`   | nothing leaves before what it tells of is written down                               |
 | `driver`   | messages and timers into the core, its actions out                                   |
 | `group`    | the programming interface                                                            |
 """

@@ -7,8 +7,6 @@
 | clock         | every tick → core                                                                         |
 | core          | actions → links, the application's inbox, the window of own messages                      |
 
-What is to be sent leaves at the end of the turn of the loop, in large batches, after what it tells of was recorded.
-
 An excluded member goes on ticking until its core is out: others may need what it knows. Then another life begins, and
 what waits in the window is multicast there.
 """
@@ -21,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cubecast.core.membership import Member, MemberId, View, founding_view
+from cubecast.core.membership import Durable, Member, MemberId, View, fold, founding_view
 from cubecast.core.membership.member import JOINING, MEMBER, OUT
 from cubecast.core.membership.messages import (
     Action,
@@ -31,24 +29,25 @@ from cubecast.core.membership.messages import (
     Excluded,
     Install,
     Left,
-    Message,
+    Persist,
     Progress,
     Restore,
     Send,
     Sent,
     Stable,
-    Status,
     Unblocked,
     WantSnapshot,
 )
 from cubecast.errors import CubecastError, ExcludedError, LocalProtocolError
 from cubecast.live.changing.events import ChangingDelivery, Inbox, PutState, TakeSnapshot, ViewChange
+from cubecast.live.changing.journal import Journal
 from cubecast.live.changing.keeping import Keeping
 from cubecast.live.changing.links import Links
+from cubecast.live.changing.outbox import Outbox
 from cubecast.live.changing.settings import ChangingSettings
 from cubecast.live.changing.window import Outgoing, Window
 from cubecast.live.credentials import Credentials
-from cubecast.wire.membership import decode_batch, encode_message, require_fit
+from cubecast.wire.membership import decode_batch, require_fit
 
 if TYPE_CHECKING:
     from cubecast.live.changing.recording import HistoryRecorder
@@ -71,6 +70,7 @@ class Driver:
         settings: ChangingSettings,
         credentials: Credentials | None,
         recorder: HistoryRecorder | None,
+        journal: Journal | None,
         makes_snapshots: bool,
         on_event: Callable[[str, Any], None],
     ) -> None:
@@ -78,7 +78,7 @@ class Driver:
         self.settings = settings
         self.contacts = list(contacts)
         self.me = MemberId(listen, time.time_ns())
-        self.core = Member(self.me, settings.core())
+        self.core = self._new_core(is_durable=journal is not None)
         self.inbox = Inbox(settings.backlog_bytes)
         self.window = Window(settings.window_bytes)
         self.links = Links(
@@ -87,8 +87,8 @@ class Driver:
             settings=settings,
             credentials=credentials,
             on_batch=self._arrived,
-            before_write=self._record,
         )
+        self.outbox = Outbox(self.links, journal, recorder, self.fail)
         self.view: View | None = None
         self.stable: tuple[int, ...] = ()
         self.is_blocked = False
@@ -100,11 +100,12 @@ class Driver:
         self._keeping = Keeping(settings.keep)
         self._makes_snapshots = makes_snapshots
         self._recorder = recorder
+        self._journal = journal
+        self._checkpoint_above = settings.log_bytes
         self._on_event = on_event
         self._is_over = False
         """Is this life over, and the next one not begun?"""
-        self._turn_asked = False
-        self._encoded: tuple[Message | None, bytes] = (None, b"")
+        self._is_replaying = False
         self._named: set[MemberId] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -112,13 +113,43 @@ class Driver:
     # Beginning and ending.
 
     async def start(self) -> None:
-        """Open the port, and found the group or ask to be taken in."""
+        """Open the port, and found the group, ask to be taken in, or go on from the log."""
         await self.links.listen()
-        if self.contacts:
+        records = self._journal.read() if self._journal is not None else []
+        if records:
+            self._resume(fold(records))
+        elif self.contacts:
             self._do(self.core.join(self.contacts, time.monotonic_ns()))
         else:
             self._do(self.core.found(founding_view([self.me]), time.monotonic_ns()))
         self._timer = self._loop.call_later(self.settings.tick_s, self._tick)
+
+    def _new_core(self, *, is_durable: bool) -> Member:
+        return Member(self.me, self.settings.core(is_durable=is_durable))
+
+    def _resume(self, durable: Durable) -> None:
+        """Go on in the life of the log, or after it."""
+        self.me = durable.me
+        self.core = self._new_core(is_durable=True)
+        self.links.begin_life(self.me)
+        if durable.over is not None and isinstance(durable.over.end, Left):
+            self._begin_life()
+            return
+        me, core = self.me, self.core
+        self.window.base = time.time_ns()  # numbers of this run are not those of an earlier one
+        self._note("resume")
+        actions = core.resume(durable, time.monotonic_ns())
+        if core.phase == MEMBER and core.is_ready:
+            self.view = core.view
+            self.is_ready = True
+        self._is_replaying = True
+        self._do(actions)
+        self._is_replaying = False
+        if self.core is core:
+            for payload in core.pending:
+                self.window.add(payload)  # type: ignore[arg-type]
+        if self._recorder is not None:
+            self._recorder.note(me, "resumed")
 
     async def stop(self) -> None:
         """Close everything; nothing is called back afterwards."""
@@ -126,10 +157,9 @@ class Driver:
             self._timer.cancel()
             self._timer = None
         self.inbox.close()
+        await self.outbox.close()
+        self._journal = self._recorder = None
         await self.links.close()
-        if self._recorder is not None:
-            self._recorder.close()
-            self._recorder = None
 
     def fail(self, failure: CubecastError) -> None:
         """This member cannot go on."""
@@ -165,6 +195,23 @@ class Driver:
         """The application's state at the beginning of a view."""
         self.core.give_snapshot(view, octets)
 
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Is the log long, and is this a moment to replace it by the application's state?"""
+        if self._journal is None or self._journal.bytes < self._checkpoint_above or self.inbox.entries:
+            return False
+        return self.is_ready and self.core.phase == MEMBER
+
+    def checkpoint(self, octets: bytes | None) -> None:
+        """The application's state after all that it was given; None: the history that is kept is the state."""
+        assert self._journal is not None
+        try:
+            self._do(self.core.checkpoint(self._keeping.dump() if octets is None else octets, time.monotonic_ns()))
+            self.outbox.turn()
+        except CubecastError as error:
+            log.warning("no checkpoint now: %s", error)
+        self._checkpoint_above = max(self.settings.log_bytes, 2 * self._journal.bytes)
+
     def has_taken(self) -> None:
         """The application took from the inbox."""
         if not self.core.takes and self.inbox.has_room and self._timer is not None:
@@ -198,38 +245,25 @@ class Driver:
     # Out of the core.
 
     def _do(self, actions: list[Action]) -> None:
-        """Carry out what the core asks for; what is to be sent leaves at the end of this turn of the loop."""
+        """Carry out what the core asks for, in its order."""
         for action in actions:
             if isinstance(action, Send):
-                self._send(action)
+                self.outbox.send(action.to, action.message)
             else:
                 self._tell(action)
         if self.inbox.is_full:
             self.core.takes = False
-        if actions and not self._turn_asked:
-            self._turn_asked = True
-            self._loop.call_soon(self._turn)
         if self._is_over and self.core.phase == OUT:
             self._begin_life()
-
-    def _turn(self) -> None:
-        self._turn_asked = False
-        self.links.flush()
-
-    def _record(self) -> None:
-        """Before anything leaves."""
-        if self._recorder is not None:
-            self._recorder.flush()
-
-    def _send(self, action: Send) -> None:
-        if self._encoded[0] is not action.message:
-            self._encoded = (action.message, encode_message(action.message))
-        self.links.send(action.to, self._encoded[1], is_status=isinstance(action.message, Status))
 
     def _tell(self, action: Action) -> None:
         if isinstance(action, Deliver):
             self._deliver(action)
+        elif isinstance(action, Persist):
+            self.outbox.persist(action.records)
         elif isinstance(action, Sent):
+            if self._is_replaying:
+                self.window.add(action.payload)  # type: ignore[arg-type]
             outgoing = self.window.sent(action.view, action.number)
             self._note("sent", [action.view, action.number, outgoing.serial])
         elif isinstance(action, Stable):
@@ -259,6 +293,7 @@ class Driver:
     def _note(self, event: str, data: Any = None) -> None:
         if self._recorder is not None:
             self._recorder.note(self.me, event, data)
+            self.outbox.ask_turn()
 
     def _deliver(self, action: Deliver) -> None:
         self.delivered += 1
@@ -294,6 +329,8 @@ class Driver:
             self.core.give_snapshot(view, self._keeping.dump())
 
     def _restore(self, octets: bytes) -> None:
+        if self._recorder is not None and self._recorder.contents is not None:
+            self._note("restore", self._recorder.contents(octets))
         if self._makes_snapshots:
             self.inbox.put(PutState(octets=octets))
             return
@@ -307,7 +344,7 @@ class Driver:
     # Exclusion, and another life.
 
     def _excluded(self, action: Excluded) -> None:
-        returned = self.window.returned(len(action.returned))
+        returned = self.window.returned(action.returned)  # type: ignore[arg-type]
         self._note("excluded", [[outgoing.serial for outgoing in returned], action.certain])
         log.warning("%s is out of the group: %s; %d messages came back", self.me.name, action.reason, len(returned))
         self.is_blocked = False
@@ -337,8 +374,9 @@ class Driver:
             return
         self.me = MemberId(self.me.name, max(time.time_ns(), self.me.incarnation + 1))
         self.lives += 1
-        self.core = Member(self.me, self.settings.core())
+        self.core = self._new_core(is_durable=self._journal is not None)
         self.core.takes = last.takes
+        self.outbox.forget()
         self.links.begin_life(self.me)
         self._do(self.core.join(list(contacts), time.monotonic_ns()))
         for outgoing in list(self.window.waiting):

@@ -25,12 +25,14 @@ from cubecast.core.membership.messages import Excluded
 from cubecast.errors import LocalProtocolError
 from cubecast.live.changing.driver import Driver
 from cubecast.live.changing.events import ChangingDelivery, Event, PutState, TakeSnapshot
+from cubecast.live.changing.journal import Journal
+from cubecast.live.changing.recording import HistoryRecorder
 from cubecast.live.changing.settings import ChangingSettings
 from cubecast.live.changing.window import ChangingMessage
 from cubecast.live.credentials import Credentials
 from cubecast.live.settings import parse_address
 
-log = logging.getLogger("cubecast.live")
+logger = logging.getLogger("cubecast.live")
 
 Buffer = bytes | bytearray | memoryview
 Snapshot = Callable[[], bytes | Awaitable[bytes]]
@@ -60,7 +62,8 @@ class ChangingGroup:
         settings: ChangingSettings,
         snapshot: Snapshot | None,
         restore: Restore | None,
-        history: str | Path | None,
+        log: str | Path | None,
+        history: str | Path | HistoryRecorder | None,
     ) -> None:
         """Nothing is opened before `async with`."""
         self.name = name
@@ -70,6 +73,7 @@ class ChangingGroup:
         self._credentials = credentials
         self._snapshot = snapshot
         self._restore = restore
+        self._log = log
         self._history = history
         self._driver: Driver | None = None
         self._callbacks: dict[str, list[Callable[[Any], object]]] = {}
@@ -78,11 +82,8 @@ class ChangingGroup:
 
     async def __aenter__(self) -> Self:
         """Found the group, or wait until this member is taken in and has the state."""
-        recorder = None
-        if self._history is not None:
-            from cubecast.live.changing.recording import HistoryRecorder
-
-            recorder = HistoryRecorder(self._history)
+        history = self._history
+        recorder = HistoryRecorder(history) if isinstance(history, str | Path) else history
         self._driver = driver = Driver(
             group=self.name,
             listen=self._listen,
@@ -90,6 +91,7 @@ class ChangingGroup:
             settings=self.settings,
             credentials=self._credentials,
             recorder=recorder,
+            journal=self._open_log(),
             makes_snapshots=self._snapshot is not None,
             on_event=self._happened,
         )
@@ -100,6 +102,11 @@ class ChangingGroup:
             await driver.stop()
             raise
         return self
+
+    def _open_log(self) -> Journal | None:
+        if self._log is None:
+            return None
+        return Journal(self._log, sync=self.settings.sync, interval_s=self.settings.sync_interval_s)
 
     async def _wait_until_in(self, driver: Driver) -> None:
         """Until the state of the group is here, and handed to the application."""
@@ -151,7 +158,7 @@ class ChangingGroup:
         Ends when this member has left. `snapshot` and `restore` are called from here, between two events.
         """
         driver = self._running()
-        while await driver.inbox.wait():
+        while await self._wait(driver):
             event = await self._take(driver)
             if event is not None:
                 yield event
@@ -165,13 +172,24 @@ class ChangingGroup:
             if isinstance(event, ChangingDelivery):
                 yield event
 
+    async def _wait(self, driver: Driver) -> bool:
+        """Wait for the next event; the application has dealt with all before it."""
+        if driver.wants_checkpoint:
+            octets = await self._state() if self._snapshot is not None else None
+            if driver.wants_checkpoint:
+                driver.checkpoint(octets)
+        return await driver.inbox.wait()
+
+    async def _state(self) -> bytes:
+        assert self._snapshot is not None
+        octets = self._snapshot()
+        return bytes(await octets if inspect.isawaitable(octets) else octets)
+
     async def _take(self, driver: Driver) -> Event | None:
         """The next event, None when it was for the application's callbacks."""
         entry = driver.inbox.take()
         if isinstance(entry, TakeSnapshot):
-            assert self._snapshot is not None
-            octets = self._snapshot()
-            driver.give_snapshot(entry.view, bytes(await octets if inspect.isawaitable(octets) else octets))
+            driver.give_snapshot(entry.view, await self._state())
             return None
         if isinstance(entry, PutState):
             assert self._restore is not None
@@ -293,7 +311,7 @@ class ChangingGroup:
                         self._changed.clear()
                         await self._changed.wait()
             except TimeoutError:
-                log.warning("leaving without the others' word: they did not agree within %g s", timeout)
+                logger.warning("leaving without the others' word: they did not agree within %g s", timeout)
         await driver.stop()
         self._driver = None
 
@@ -317,7 +335,7 @@ class ChangingGroup:
                 try:
                     callback(told)
                 except Exception:  # the application's own, and the group must go on
-                    log.exception("a callback of the application failed")
+                    logger.exception("a callback of the application failed")
 
 
 def join_changing(
@@ -330,7 +348,8 @@ def join_changing(
     settings: ChangingSettings | None = None,
     snapshot: Snapshot | None = None,
     restore: Restore | None = None,
-    history: str | Path | None = None,
+    log: str | Path | None = None,
+    history: str | Path | HistoryRecorder | None = None,
 ) -> ChangingGroup:
     """What `cubecast.join` does with a contact; without one, what `found` does."""
     contacts = [contact] if isinstance(contact, str) else list(contact)
@@ -352,6 +371,7 @@ def join_changing(
         settings=settings or ChangingSettings(),
         snapshot=snapshot,
         restore=restore,
+        log=log,
         history=history,
     )
 
@@ -365,12 +385,15 @@ def found(
     settings: ChangingSettings | None = None,
     snapshot: Snapshot | None = None,
     restore: Restore | None = None,
-    history: str | Path | None = None,
+    log: str | Path | None = None,
+    history: str | Path | HistoryRecorder | None = None,
 ) -> ChangingGroup:
     """Be the first member of a group that others can join: `async with cubecast.found(...) as group`.
 
     `listen` is this member's address as all others name it. `snapshot()` gives the application's state for a newcomer,
-    and `restore(octets)` puts it in place there. `history` names a file for what this member did, for the checkers.
+    and `restore(octets)` puts it in place there. With `log`, the name of a file, a member that was stopped goes on from
+    it: the application begins with its last checkpoint and is told again what came after. `history` names a file for
+    what this member did, for the checkers.
     """
     return join_changing(
         name,
@@ -381,5 +404,6 @@ def found(
         settings=settings,
         snapshot=snapshot,
         restore=restore,
+        log=log,
         history=history,
     )

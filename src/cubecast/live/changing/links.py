@@ -43,9 +43,8 @@ class Links:
         settings: ChangingSettings,
         credentials: Credentials | None,
         on_batch: Callable[[MemberId, bytes], None],
-        before_write: Callable[[], None],
     ) -> None:
-        """Nothing is opened before `listen`; `before_write` is called before any message leaves."""
+        """Nothing is opened before `listen`."""
         self.group = group
         self.me = me
         self.settings = settings
@@ -54,7 +53,6 @@ class Links:
         self._credentials = credentials
         self._terms = terms_digest(group, *settings.agreed)
         self._on_batch = on_batch
-        self._before_write = before_write
         self._dialled: dict[Connection, str] = {}
         self._greeting: dict[Connection, asyncio.TimerHandle] = {}
         self._known: dict[Connection, Peer] = {}
@@ -111,7 +109,6 @@ class Links:
 
     def flush(self) -> None:
         """Send what waits for everybody."""
-        self._before_write()
         for peer in self.peers.values():
             peer.flush()
 
@@ -254,7 +251,6 @@ class Links:
         self._known[connection] = peer
         connection.open_up(self.settings.frame_bytes_max, self._arrived)
         peer.attach(connection, said.incarnation, dialled_by)
-        self._before_write()
         peer.flush()
 
     # Frames and ends.
@@ -271,7 +267,6 @@ class Links:
     def _resume(self, connection: Connection) -> None:
         peer = self._known.get(connection)
         if peer is not None and peer.connection is connection:
-            self._before_write()
             peer.flush()
 
     def _ended(self, connection: Connection, reason: str) -> None:

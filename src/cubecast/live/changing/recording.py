@@ -7,21 +7,59 @@ and grow from row to row. `docs/membership.md` lists the events; `cubecast.sim.c
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import struct
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from cubecast.core.membership import MemberId, View
 from cubecast.errors import LocalProtocolError
 
+_ENTRY = struct.Struct("<IHI")
+
+
+class DeliveredLog:
+    """Which messages a state holds, in the order in which they were delivered: ten bytes each, and the senders."""
+
+    def __init__(self, entries: Iterable[tuple[int, MemberId, int]] = ()) -> None:
+        """View, sender and number of each message."""
+        self.senders: dict[MemberId, int] = {}
+        self.packed = bytearray()
+        for entry in entries:
+            self.add(*entry)
+
+    def add(self, view: int, sender: MemberId, number: int) -> None:
+        """One message more."""
+        place = self.senders.setdefault(MemberId(*sender), len(self.senders))
+        self.packed += _ENTRY.pack(view, place, number)
+
+    def dump(self) -> list[Any]:
+        """As JSON data."""
+        return [list(self.senders), base64.b64encode(self.packed).decode("ascii")]
+
+    @classmethod
+    def load(cls, dumped: list[Any]) -> DeliveredLog:
+        """Read back what `dump` gave."""
+        log = cls()
+        log.senders = {MemberId(*sender): place for place, sender in enumerate(dumped[0])}
+        log.packed = bytearray(base64.b64decode(dumped[1]))
+        return log
+
 
 class HistoryRecorder:
-    """Appends to a file: one that is there already is gone on with, for a process has several lives."""
+    """Appends to a file: one that is there already is gone on with, for a process has several lives.
 
-    def __init__(self, path: str | Path) -> None:
+    `contents` says which messages a state of the application holds (`DeliveredLog.dump`); without it, the state must be
+    the history that the group keeps.
+    """
+
+    def __init__(self, path: str | Path, contents: Callable[[bytes], list[Any]] | None = None) -> None:
         """Open the file."""
+        self.contents = contents
         self._rows: list[str] = []
         self._last_ns = 0
         try:

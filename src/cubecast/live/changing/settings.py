@@ -11,8 +11,15 @@ from cubecast.errors import LocalProtocolError
 Slow = Literal["wait", "name", "exclude"]
 Keep = Literal["none", "all"] | int
 Resend = Literal["certain", "always", "never"]
+Sync = Literal["always", "interval", "never"]
 NS = 1_000_000_000
-_CHOICES = {"slow": ("wait", "name", "exclude"), "resend": ("certain", "always", "never")}
+NOBODY_IS_SLOW = 1 << 62
+"""With this limit the core tells how far each member is behind, and excludes nobody."""
+_CHOICES = {
+    "slow": ("wait", "name", "exclude"),
+    "resend": ("certain", "always", "never"),
+    "sync": ("always", "interval", "never"),
+}
 _MAY_BE_ZERO = ("batch_s", "keep")
 
 
@@ -55,6 +62,12 @@ class ChangingSettings:
     """Delivered bytes that the application has not taken; beyond, this member delivers no more."""
     queue_bytes: int = 16 << 20
     """Bytes that may wait for one other member; beyond, messages to it are dropped, and sent again when it asks."""
+    sync: Sync = "always"
+    """With a log: when it is forced to the disk (`journal`)."""
+    sync_interval_s: float = 0.2
+    """The longest time that `sync="interval"` leaves the log in the system's memory."""
+    log_bytes: int = 8 << 20
+    """A log of this size is replaced by a checkpoint of the application when the application has taken everything."""
     join_timeout_s: float = 30.0
     """How long it may take to be taken in and to get the state."""
     greeting_timeout_s: float = 5.0
@@ -82,7 +95,7 @@ class ChangingSettings:
                 f"payload_bytes_max={self.payload_bytes_max}, window_bytes={self.window_bytes}, "
                 f"queue_bytes={self.queue_bytes}: each must be at least the one before"
             )
-        self.core()
+        self.core(is_durable=False)
 
     @property
     def agreed(self) -> tuple[object, ...]:
@@ -97,7 +110,7 @@ class ChangingSettings:
         """The largest body of a frame."""
         return self.payload_bytes_max + (1 << 20)
 
-    def core(self) -> MembershipSettings:
+    def core(self, *, is_durable: bool) -> MembershipSettings:
         """The settings of the core."""
         return MembershipSettings(
             tick_ns=round(self.tick_s * NS),
@@ -107,5 +120,6 @@ class ChangingSettings:
             patience_ns=round(self.patience_s * NS),
             takeover_ns=round(self.takeover_s * NS),
             chunk_bytes=self.chunk_bytes,
-            behind_max=self.behind_messages if self.slow == "exclude" else 0,
+            behind_max={"wait": 0, "name": NOBODY_IS_SLOW, "exclude": self.behind_messages}[self.slow],
+            is_durable=is_durable,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 from cubecast.errors import CubecastError, ExcludedError
 
@@ -45,6 +46,7 @@ class Window:
         """Empty."""
         self.bytes = 0
         self.count = 0
+        self.base = 0
         self._bytes_max = bytes_max
         self._sent: deque[Outgoing] = deque()
         self.waiting: deque[Outgoing] = deque()
@@ -56,12 +58,15 @@ class Window:
 
     def add(self, payload: bytes) -> Outgoing:
         """One more."""
-        self.count += 1
-        outgoing = Outgoing(self.count, payload)
-        self.bytes += len(payload)
+        outgoing = self._new(payload)
         self.waiting.append(outgoing)
         self._make_room()
         return outgoing
+
+    def _new(self, payload: bytes) -> Outgoing:
+        self.count += 1
+        self.bytes += len(payload)
+        return Outgoing(self.base + self.count, payload)
 
     def sent(self, view: int, number: int) -> Outgoing:
         """The oldest waiting message was sent."""
@@ -76,12 +81,14 @@ class Window:
             self._settle(self._sent.popleft())
         self._make_room()
 
-    def returned(self, count: int) -> list[Outgoing]:
-        """This life is over and the last `count` came back; the others were delivered."""
+    def returned(self, payloads: Sequence[bytes]) -> list[Outgoing]:
+        """This life is over and these, the last ones, came back; the others were delivered."""
         everything = [*self._sent, *self.waiting]
+        before_restart = [self._new(payload) for payload in payloads[: len(payloads) - len(everything)]]
+        everything = [*before_restart, *everything]
         self._sent.clear()
         self.waiting.clear()
-        kept = len(everything) - count
+        kept = len(everything) - len(payloads)
         for outgoing in everything[:kept]:
             self._settle(outgoing)
         return everything[kept:]
@@ -97,8 +104,10 @@ class Window:
 
     def end(self, failure: CubecastError) -> None:
         """Nothing more will be stable, and there will be no more room."""
-        for outgoing in self.returned(len(self)):
+        for outgoing in (*self._sent, *self.waiting):
             self._settle(outgoing, failure)
+        self._sent.clear()
+        self.waiting.clear()
         for room in self._room:
             if not room.done():
                 room.set_exception(failure)

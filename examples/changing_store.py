@@ -1,0 +1,207 @@
+"""A replicated key–value store whose replicas come and go: whoever joins gets all of it, whoever was lost comes back.
+
+Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) stays, so that concurrent writes
+end the same everywhere. A deletion is a write too: it must be remembered (a *tombstone*) as long as an older write by
+somebody who did not know of it may still arrive. It may go
+
+- when the view changes: a message is delivered in the view in which it was sent, and whoever sends in the new view has
+  delivered all of the old one;
+- within a view, when every member has told of a frontier that covers it: messages of one member arrive in order, so
+  whatever arrives from it later was sent by somebody who knew of the deletion.
+
+    python examples/changing_store.py --listen 127.0.0.1:7001 --plaintext
+    python examples/changing_store.py --listen 127.0.0.1:7002 --contact 127.0.0.1:7001 --plaintext --log two.log
+    set colour green | get colour | del colour | show
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+import cubecast
+
+
+class ChangingStore:
+    """One replica. `snapshot` and `restore` go to `found` or `join`; then `attach` the group, and `run`."""
+
+    def __init__(self, *, tell_every_s: float = 0.2) -> None:
+        """An empty replica; it tells the others what is stable so often, while it remembers deletions."""
+        self._tell_every_s = tell_every_s
+        self._group: cubecast.ChangingGroup | None = None
+        self._clock = 0
+        self._entries: dict[str, tuple[int, str, Any]] = {}
+        self._tombstones: dict[str, tuple[int, str, int]] = {}
+        self._members: list[str] = []
+        self._told: dict[str, dict[str, int]] = {}
+        self._last_told: dict[str, int] = {}
+
+    def attach(self, group: cubecast.ChangingGroup) -> None:
+        """The group in which this replica is."""
+        self._group = group
+
+    # What a newcomer is given.
+
+    def snapshot(self) -> bytes:
+        """The whole replica."""
+        return json.dumps([self._clock, self._entries, self._tombstones, self._members, self._told]).encode()
+
+    def restore(self, octets: bytes) -> None:
+        """Become the replica that another one was."""
+        self._clock, entries, tombstones, self._members, self._told = json.loads(octets)
+        self._entries = {key: tuple(entry) for key, entry in entries.items()}
+        self._tombstones = {key: tuple(place) for key, place in tombstones.items()}
+
+    # What a program asks.
+
+    def get(self, key: str) -> Any:
+        """The value of a key, None when it has none."""
+        entry = self._entries.get(key)
+        return entry[2] if entry else None
+
+    def items(self) -> dict[str, Any]:
+        """Everything."""
+        return {key: value for key, (_, _, value) in sorted(self._entries.items()) if value is not None}
+
+    @property
+    def tombstones(self) -> int:
+        """Deletions that are still remembered."""
+        return len(self._tombstones)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Write; the own replica changes when the message is delivered."""
+        self._clock += 1
+        await self._send({"key": key, "value": value, "clock": self._clock})
+
+    async def delete(self, key: str) -> None:
+        """Delete: write nothing."""
+        await self.set(key, None)
+
+    # What the group says.
+
+    async def run(self) -> None:
+        """Apply what is delivered, until this member leaves."""
+        assert self._group is not None
+        telling = asyncio.create_task(self._tell_often())
+        try:
+            async for event in self._group.events():
+                self.apply(event)
+        finally:
+            telling.cancel()
+
+    async def _send(self, operation: dict[str, Any]) -> None:
+        assert self._group is not None
+        await self._group.multicast(json.dumps(operation).encode())
+
+    def apply(self, event: cubecast.ChangingDelivery | cubecast.ViewChange) -> None:
+        """A message of somebody, or a new view."""
+        if isinstance(event, cubecast.ViewChange):
+            self._begin_view(event.view)
+            return
+        operation = json.loads(event.payload)
+        sender = _word(event.sender)
+        if "frontier" in operation:
+            if operation["view"] == event.view:  # what waited for a new view tells of the old one
+                self._told[sender] = operation["frontier"]
+                self._collect()
+        else:
+            self._write(operation, sender, event)
+
+    def _write(self, operation: dict[str, Any], sender: str, event: cubecast.ChangingDelivery) -> None:
+        key, clock = operation["key"], operation["clock"]
+        self._clock = max(self._clock, clock)
+        old = self._entries.get(key)
+        if old is not None and old[:2] > (clock, sender):
+            return
+        self._entries[key] = (clock, sender, operation["value"])
+        self._tombstones.pop(key, None)
+        if operation["value"] is None:
+            self._tombstones[key] = (event.view, sender, event.sequence)
+
+    def _begin_view(self, view: Any) -> None:
+        """Everybody knows of the deletions of earlier views."""
+        for key, (earlier, _, _) in list(self._tombstones.items()):
+            if earlier < view.number:
+                del self._tombstones[key], self._entries[key]
+        self._members = [_word(who) for who in view.members]
+        self._told.clear()
+
+    def _collect(self) -> None:
+        """Forget the deletions that every member of the view told of.
+
+        The view is that of the events so far: `group.view` may be newer than what was applied.
+        """
+        told = [self._told.get(who, {}) for who in self._members]
+        for key, (_, sender, sequence) in list(self._tombstones.items()):
+            if all(frontier.get(sender, 0) >= sequence for frontier in told):
+                del self._tombstones[key], self._entries[key]
+
+    async def _tell_often(self) -> None:
+        """Tell what is stable while there are tombstones."""
+        assert self._group is not None
+        while True:
+            await asyncio.sleep(self._tell_every_s)
+            if self._tombstones:
+                frontier = {_word(who): count for who, count in self._group.frontier.items() if count}
+                if frontier and frontier != self._last_told:
+                    self._last_told = frontier
+                    await self._send({"frontier": frontier, "view": self._group.view.number})
+
+
+def _word(who: Any) -> str:
+    """A member in one life, as a key of JSON."""
+    return f"{who.name}/{who.incarnation}"
+
+
+async def _obey(store: ChangingStore) -> None:
+    """Commands from the terminal."""
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        match line.split(maxsplit=2):
+            case ["set", key, value]:
+                await store.set(key, value)
+            case ["get", key]:
+                print(store.get(key), flush=True)
+            case ["del", key]:
+                await store.delete(key)
+            case ["show"]:
+                print(json.dumps(store.items()), f"({store.tombstones} tombstones)", flush=True)
+            case _:
+                print("set KEY VALUE | get KEY | del KEY | show", flush=True)
+
+
+async def main() -> None:
+    """Be one replica in a terminal."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--listen", required=True)
+    parser.add_argument("--contact", action="append", default=[], help="a replica that is there; none founds the group")
+    parser.add_argument("--log", help="go on from this file after a stop")
+    parser.add_argument("--plaintext", action="store_true")
+    parser.add_argument("--credentials")
+    parser.add_argument("--ca")
+    chosen = parser.parse_args()
+    store = ChangingStore()
+    options: dict[str, Any] = {
+        "listen": chosen.listen,
+        "credentials": None if chosen.plaintext else cubecast.Credentials.load(chosen.credentials, ca=chosen.ca),
+        "plaintext": chosen.plaintext,
+        "snapshot": store.snapshot,
+        "restore": store.restore,
+        "log": chosen.log,
+    }
+    joining = cubecast.join("kv", contact=chosen.contact, **options) if chosen.contact else None
+    async with joining or cubecast.found("kv", **options) as group:
+        store.attach(group)
+        running = asyncio.create_task(store.run())
+        await _obey(store)
+        await group.leave()
+        await running
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main())
+    except cubecast.CubecastError as error:
+        sys.exit(str(error))

@@ -1,0 +1,226 @@
+"""Processes of a changing group: start them, hurt them, divide their network, and let the judge of promises read all.
+
+A *place* is an address and its files; one process at a time lives there, life after life.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from cubecast.core.membership import MemberId
+from cubecast.sim.churn.promises import Judge
+from cubecast.sim.churn.recorded import Converter, Line, read_lines
+from tests.live.bad_network import BadNetwork
+from tests.live.harness import ROOT, free_addresses
+
+
+class Cast:
+    """The places and the processes in them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        places: int,
+        *,
+        network: BadNetwork | None = None,
+        tls: bool = False,
+        durable: bool = False,
+        seed: int = 1,
+        pause_s: float = 0.05,
+        tell_every_s: float = 0.2,
+        **settings: Any,
+    ) -> None:
+        """Nobody is there yet."""
+        self.folder = folder
+        self.addresses = network.addresses[:places] if network else free_addresses(places)
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._heard: dict[int, bytearray] = {}
+        self.frozen: set[int] = set()
+        self._network = network
+        self._tls = tls
+        self._durable = durable
+        self._common = {"seed": seed, "pause_s": pause_s, "tell_every_s": tell_every_s, "settings": settings}
+        self._control = (folder / "control.rows").open("a")
+
+    # Coming and going.
+
+    def start(self, place: int, contact: int | None = None, *, wait_s: float = 30.0) -> None:
+        """A process founds the group, joins by one contact, or goes on from its log; waits until it is in."""
+        self.start_soon(place, contact)
+        if wait_s:
+            assert self.read(place, wait_s) == "ready", self.said(place)
+
+    def start_soon(self, place: int, contact: int | None = None) -> None:
+        """Start, and do not wait."""
+        address = self.addresses[place]
+        task: dict[str, Any] = {**self._common, "listen": address, "history": str(self._file(place, "rows"))}
+        if contact is not None:
+            task["contact"] = self.addresses[contact]
+        if self._durable:
+            task["log"] = str(self._file(place, "journal"))
+        if self._tls:
+            task |= self._credentials(address)
+        words = [sys.executable, "-m", "tests.live.changing_actor", json.dumps(task)]
+        with self._file(place, "log").open("ab") as said:
+            self.processes[place] = subprocess.Popen(
+                [*(self._network.enter(place) if self._network else ()), *words],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+            )
+        self._heard[place] = bytearray()
+
+    def _file(self, place: int, kind: str) -> Path:
+        return self.folder / f"{place}.{kind}"
+
+    def _credentials(self, address: str) -> dict[str, str]:
+        from cubecast.live.keys import init, issue
+
+        if not (self.folder / "group.pem").exists():
+            init(self.folder)
+        return {"certificate": str(issue(self.folder, address)), "ca": str(self.folder / "group.pem")}
+
+    def kill(self, *places: int, keep_log: bool = False) -> None:
+        """kill -9, all at once; their logs stay or go."""
+        for place in places:
+            self.processes[place].send_signal(signal.SIGKILL)
+        for place in places:
+            self._reap(place)
+            self._note(place, "stop" if keep_log else "crash")
+            if not keep_log:
+                self._file(place, "journal").unlink(missing_ok=True)
+
+    def leave(self, place: int, *, timeout_s: float = 30.0) -> None:
+        """Ask a process to leave, and wait for its end."""
+        self.tell(place, "leave")
+        assert self.processes[place].wait(timeout_s) == 0, self.said(place)
+        self._reap(place)
+        self._file(place, "journal").unlink(missing_ok=True)
+
+    def _reap(self, place: int) -> None:
+        process = self.processes.pop(place)
+        process.wait()
+        self.frozen.discard(place)
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+    def freeze(self, place: int) -> None:
+        """Stop a process; nobody tells the others."""
+        self.frozen.add(place)
+        self.processes[place].send_signal(signal.SIGSTOP)
+
+    def thaw(self, place: int) -> None:
+        """Let it go on."""
+        self.frozen.discard(place)
+        self.processes[place].send_signal(signal.SIGCONT)
+
+    def is_alive(self, place: int) -> bool:
+        """Is there a process that runs?"""
+        return place in self.processes and self.processes[place].poll() is None
+
+    def close(self) -> None:
+        """End every process."""
+        for process in self.processes.values():
+            process.kill()
+        for place in list(self.processes):
+            self._reap(place)
+        self._control.close()
+
+    def _note(self, place: int, event: str) -> None:
+        row = [time.monotonic_ns(), self.addresses[place], None, event, None]
+        self._control.write(json.dumps(row) + "\n")
+        self._control.flush()
+
+    # Talking to them.
+
+    def said(self, place: int) -> str:
+        """What a process said on standard error."""
+        return f"place {place}: " + self._file(place, "log").read_text()[-3000:]
+
+    def tell(self, place: int, line: str) -> None:
+        """One line to a process."""
+        stdin = self.processes[place].stdin
+        assert stdin is not None
+        stdin.write(line.encode() + b"\n")
+        stdin.flush()
+
+    def read(self, place: int, timeout_s: float) -> str:
+        """One line of a process, empty when none comes."""
+        stdout = self.processes[place].stdout
+        assert stdout is not None
+        heard = self._heard[place]
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in heard:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            piece = os.read(stdout.fileno(), 1 << 16) if ready else b""
+            if not piece:
+                return ""
+            heard += piece
+        line, _, rest = heard.partition(b"\n")
+        heard[:] = rest
+        return line.decode()
+
+    def report(self, place: int, timeout_s: float = 10.0) -> dict[str, Any]:
+        """What a process says of itself."""
+        self.tell(place, "report")
+        line = self.read(place, timeout_s)
+        while line == "ready":
+            line = self.read(place, timeout_s)
+        assert line, self.said(place)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def reports(self) -> dict[int, dict[str, Any]]:
+        """Of all that live."""
+        return {place: self.report(place) for place in sorted(self.processes)}
+
+    def settle(self, timeout_s: float = 30.0) -> dict[int, dict[str, Any]]:
+        """Nobody writes any more; wait until all are in one view, and everything is stable everywhere."""
+        for place in self.processes:
+            self.tell(place, "quiet")
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.reports()
+            if self._is_settled(found):
+                return found
+            assert time.monotonic() < deadline, f"not settled after {timeout_s} s: {found}"
+            time.sleep(0.2)
+
+    def _is_settled(self, found: dict[int, dict[str, Any]]) -> bool:
+        first = next(iter(found.values()))
+        present = sorted(tuple(one["me"]) for one in found.values())
+        return sorted(map(tuple, first["members"])) == present and all(
+            one["view"] == first["view"]
+            and one["phase"] == "member"
+            and not one["blocked"]
+            and not one["unstable"]
+            and one["delivered"] == first["delivered"]
+            for one in found.values()
+        )
+
+    # Judging.
+
+    def lines(self) -> list[Line]:
+        """What all processes recorded, and when they were killed."""
+        return read_lines([*self.folder.glob("*.rows")])
+
+    def judge(self, lines: list[Line], present: list[Any] | None = None) -> list[str]:
+        """What was broken."""
+        history = Converter().history(lines)
+        judge = Judge()
+        judge.read(history)
+        if present is not None:
+            judge.judge_end(history, [MemberId(*who) for who in present])
+        return judge.broken
