@@ -244,7 +244,8 @@ class Member(Application):
 
     def _look_around(self, now_ns: int) -> None:
         """Who is within reach, and who holds the others back?"""
-        is_blocked = not has_quorum(self.view, self.watch.within_reach(now_ns))
+        is_reached = not self.watch.suspects(now_ns)
+        is_blocked = not is_reached and not has_quorum(self.view, self.watch.within_reach(now_ns))
         if is_blocked != self.is_blocked:
             self.is_blocked = is_blocked
             self._out.append(Blocked(self.view.number) if is_blocked else Unblocked(self.view.number))

@@ -8,6 +8,8 @@ One that is suspected by too few observers is only waited for. A suspicion ends 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import compress
+from operator import gt
 
 from cubecast.core.membership.messages import Vector
 from cubecast.core.membership.neighbours import hops, neighbours
@@ -22,13 +24,13 @@ class Watch:
         """Everybody has just been heard."""
         self.me = me
         self.view = view
-        self.heard_ns = dict.fromkeys(view.members, now_ns)
+        self.ranks = {who: rank for rank, who in enumerate(view.members)}
+        self.heard_ns = [now_ns] * len(view.members)
         self.beats: Vector = (0,) * len(view.members)
         self.said: dict[MemberId, tuple[MemberId, ...]] = {}
         members = len(view.members)
-        self.neighbours = [
-            view.members[rank] for rank in neighbours(view.members.index(me), members, settings.cube_from)
-        ]
+        near = neighbours(self.ranks[me], members, settings.cube_from)
+        self.neighbours = [view.members[rank] for rank in near]
         self._observers = settings.observers
         self._silence_ns = settings.suspect_ns + hops(members, settings.cube_from) * settings.tick_ns
 
@@ -39,21 +41,23 @@ class Watch:
 
     def hear(self, who: MemberId, now_ns: int) -> None:
         """A sign of life."""
-        self.heard_ns[who] = now_ns
+        self.heard_ns[self.ranks[who]] = now_ns
 
     def hear_of(self, beats: Vector, now_ns: int) -> None:
         """A neighbour has heard these."""
-        if beats == self.beats:
-            return
-        for who, theirs, here in zip(self.view.members, beats, self.beats, strict=True):
-            if theirs > here:
-                self.heard_ns[who] = now_ns
-        self.beats = tuple(map(max, beats, self.beats))
+        newer = list(compress(range(len(beats)), map(gt, beats, self.beats)))
+        if newer:
+            for rank in newer:
+                self.heard_ns[rank] = now_ns
+            self.beats = tuple(map(max, beats, self.beats))
 
     def suspects(self, now_ns: int) -> tuple[MemberId, ...]:
         """Who was silent for too long."""
+        self.hear(self.me, now_ns)
         limit = now_ns - self._silence_ns
-        return tuple(who for who, heard in self.heard_ns.items() if heard < limit and who != self.me)
+        if min(self.heard_ns) >= limit:
+            return ()
+        return tuple(compress(self.view.members, (heard < limit for heard in self.heard_ns)))
 
     def within_reach(self, now_ns: int) -> set[MemberId]:
         """Who is not suspected, this member among them."""
