@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cubecast.cli.check import print_report
-from cubecast.cli.options import with_scenario
+from cubecast.cli.churn_study import print_result
+from cubecast.cli.options import OPTIONS, number, with_scenario
 from cubecast.cli.output import JsonOption, Step, new_table, print_json, print_table, waiting
+from cubecast.errors import LocalProtocolError
+
+CHANGING = "membership"
+_CHURN_SETTINGS = {
+    "members": "members",
+    "seed": "seed",
+    "loss": "loss",
+    "rate": "messages_per_second",
+    "until_ms": "seconds",
+}
+"""The options of a scenario that a group that changes has too, and what they are there."""
 
 if TYPE_CHECKING:
     from cubecast.sim.checkers import Report
@@ -25,6 +37,14 @@ def _simulate(
     ],
     settings: dict[str, Any],
     trace: Annotated[Path | None, typer.Option(help="Write every event of the run to this Parquet file.")] = None,
+    churn: Annotated[
+        float | None,
+        typer.Option(
+            parser=number,
+            metavar="NUMBER",
+            help="A group that changes: so many crashes, leaves and joins a second. PROTOCOL is `membership` then.",
+        ),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Let the checkers judge the run.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -36,9 +56,13 @@ def _simulate(
       cubecast simulate coord -n 50 --network star --loss 0.02 --check
       cubecast simulate s_coord -n 40 --crash 3@2ms-50ms --json
       cubecast simulate full_dist -n 30 --messages 20 --trace run.parquet
+      cubecast simulate membership -n 50 --churn 0.5 --until-ms 20000
 
     A run that cannot end prints the command that replays it: exit code 1.
     """
+    if churn is not None or protocol == CHANGING:
+        _simulate_churn(protocol, churn, settings, trace, json=json)
+        return
     from cubecast.sim.checkers import check_all
     from cubecast.sim.simulate import simulate as run
     from cubecast.trace import read_trace
@@ -63,6 +87,34 @@ def _simulate(
 
 
 simulate = with_scenario(_simulate)
+
+
+def _simulate_churn(
+    protocol: str, churn: float | None, settings: dict[str, Any], trace: Path | None, *, json: bool
+) -> None:
+    """Hand over to the group that changes; its promises are always judged."""
+    from cubecast.sim.churn.measured import ChurnScenario, run_churn
+
+    if protocol != CHANGING:
+        raise LocalProtocolError(
+            f"--churn {churn:g} with {protocol}: its members are fixed; use `simulate {CHANGING} --churn {churn:g}`"
+        )
+    if churn is None:
+        raise LocalProtocolError(f"{CHANGING} without --churn: give the changes a second, 0 for none")
+    foreign = sorted(settings.keys() - _CHURN_SETTINGS.keys())
+    if foreign or trace is not None:
+        name = OPTIONS[foreign[0]].flags[0] if foreign else "--trace"
+        raise LocalProtocolError(f"{name} with {CHANGING}: a group that changes has no such setting; leave it out")
+    given = {_CHURN_SETTINGS[name]: value for name, value in settings.items()}
+    if "seconds" in given:
+        given["seconds"] /= 1000
+    with waiting(f"{CHANGING}: running") as step:
+        result = run_churn(
+            ChurnScenario(churn=churn, **given), lambda share: step(round(100 * share), 100, f"{100 * share:.0f} %")
+        )
+    print_result(result, json=json)
+    if result.broken:
+        raise typer.Exit(1)
 
 
 @contextmanager

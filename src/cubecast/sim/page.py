@@ -26,22 +26,28 @@ def comparison_page(comparison: Comparison, chart: str) -> str:
     """A whole HTML page around the chart's own piece of HTML."""
     scenario = comparison.runs[0].scenario
     failures = "".join(f"<li><code>{escape(failure)}</code></li>" for failure in comparison.failures)
+    inside = f"""<p>Means over the seeds; ± and the bands are 95 % confidence intervals. Messages, packet-hops and bytes
+are sums over the {scenario.rounds} round(s) of a run.</p>
+<div class="wide">{chart}</div>
+<div class="wide">{_table(comparison)}</div>
+{f"<h2>Runs that did not end</h2><ul>{failures}</ul>" if failures else ""}
+<p>The first run again: <code>{escape(scenario.command())}</code></p>"""
+    return html_page("Protocols side by side", inside)
+
+
+def html_page(title: str, inside: str) -> str:
+    """A page of this title."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>cubecast: protocols side by side</title>
+<title>cubecast: {title.lower()}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>Protocols side by side</h1>
-<p>Means over the seeds; ± and the bands are 95 % confidence intervals. Messages, packet-hops and bytes are sums over
-the {scenario.rounds} round(s) of a run.</p>
-<div class="wide">{chart}</div>
-<div class="wide">{_table(comparison)}</div>
-{f"<h2>Runs that did not end</h2><ul>{failures}</ul>" if failures else ""}
-<p>The first run again: <code>{escape(scenario.command())}</code></p>
+<h1>{title}</h1>
+{inside}
 </body>
 </html>
 """

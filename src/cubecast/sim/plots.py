@@ -7,7 +7,7 @@ chart; an HTML page carries its JavaScript inside and needs no network.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cubecast.sim.compare import Comparison, Metric, Summary
 
 ENDINGS = (".html", ".png", ".svg", ".pdf")
+EMBED = {"actions": {"source": False}}
 COLUMNS = 3
 WIDTH, HEIGHT = 230, 190
 # Okabe and Ito's colours, told apart with any kind of colour vision; yellow last, it is faint on white.
@@ -45,12 +46,15 @@ def check_ending(path: str | Path) -> None:
 
 def save_plot(comparison: Comparison, path: str | Path) -> Path:
     """Draw the comparison into a file whose ending says the format."""
+    return write_chart(draw(comparison), path, lambda inside: comparison_page(comparison, inside))
+
+
+def write_chart(chart: alt.ConcatChart, path: str | Path, page: Callable[[str], str]) -> Path:
+    """Write a chart in the format of the ending; `page` makes an HTML page around it."""
     check_ending(path)
-    chart = draw(comparison)
     ending = Path(path).suffix.lower()
     if ending == ".html":
-        inside = chart.to_html(inline=True, fullhtml=False, embed_options={"actions": {"source": False}})
-        return write_whole(path, comparison_page(comparison, inside))
+        return write_whole(path, page(chart.to_html(inline=True, fullhtml=False, embed_options=EMBED)))
     # Imported here: the converter carries a JavaScript engine, which takes a while to load.
     import vl_convert
 

@@ -19,6 +19,8 @@ and received is in the store.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress
+from operator import gt
 
 from cubecast.core.membership.messages import Data, Status, Vector
 from cubecast.core.membership.rounds import Rounds
@@ -75,7 +77,7 @@ class Channel:
         progress = self.received != self.delivered
         while progress:
             progress = False
-            for sender in range(self.members):
+            for sender in list(compress(range(self.members), map(gt, self.received, self.delivered))):
                 while (message := self._next(sender, limit)) is not None:
                     self.delivered[sender] += 1
                     progress = True
@@ -90,7 +92,7 @@ class Channel:
 
     def is_due(self, message: Data) -> bool:
         """Is everything that happened before it delivered here?"""
-        return all(past <= here for past, here in zip(message.past, self.delivered, strict=True))
+        return not any(map(gt, message.past, self.delivered))
 
     def hear(self, status: Status, delivered: Vector) -> bool:
         """A neighbour told what it knows, and the application here was given so much; True when more is stable now."""

@@ -271,7 +271,7 @@ class Member(Application):
         leavers = self.leavers | ({self.me} if self.wants_to_leave else set())
         return Status(
             self.view.number,
-            self.watch.beats,
+            tuple(self.watch.beats),
             rounds.number,
             rounds.counted,
             rounds.minimum,
@@ -292,7 +292,7 @@ class Member(Application):
 
     def _say_status(self, now_ns: int) -> None:
         """To the neighbours and to those who are silent; one that is blocked looks under every name it heard of."""
-        self.watch.beat(self.channel.rank)
+        self.watch.beat()
         status = self._status(now_ns)
         for who in dict.fromkeys((*self.watch.neighbours, *status.suspects)):
             self.send(who, status)

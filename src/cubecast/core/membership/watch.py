@@ -26,7 +26,7 @@ class Watch:
         self.view = view
         self.ranks = {who: rank for rank, who in enumerate(view.members)}
         self.heard_ns = [now_ns] * len(view.members)
-        self.beats: Vector = (0,) * len(view.members)
+        self.beats = [0] * len(view.members)
         self.said: dict[MemberId, tuple[MemberId, ...]] = {}
         members = len(view.members)
         near = neighbours(self.ranks[me], members, settings.cube_from)
@@ -34,10 +34,9 @@ class Watch:
         self._observers = settings.observers
         self._silence_ns = settings.suspect_ns + hops(members, settings.cube_from) * settings.tick_ns
 
-    def beat(self, rank: int) -> Vector:
-        """One more sign of life of this member, and the newest one of each of the others."""
-        self.beats = (*self.beats[:rank], self.beats[rank] + 1, *self.beats[rank + 1 :])
-        return self.beats
+    def beat(self) -> None:
+        """One more sign of life of this member."""
+        self.beats[self.ranks[self.me]] += 1
 
     def hear(self, who: MemberId, now_ns: int) -> None:
         """A sign of life."""
@@ -45,11 +44,9 @@ class Watch:
 
     def hear_of(self, beats: Vector, now_ns: int) -> None:
         """A neighbour has heard these."""
-        newer = list(compress(range(len(beats)), map(gt, beats, self.beats)))
-        if newer:
-            for rank in newer:
-                self.heard_ns[rank] = now_ns
-            self.beats = tuple(map(max, beats, self.beats))
+        for rank in list(compress(range(len(beats)), map(gt, beats, self.beats))):
+            self.heard_ns[rank] = now_ns
+            self.beats[rank] = beats[rank]
 
     def suspects(self, now_ns: int) -> tuple[MemberId, ...]:
         """Who was silent for too long."""

@@ -36,6 +36,7 @@ class Judge:
         self.log: dict[MemberId, int] = defaultdict(int)
         self.in_view: dict[MemberId, int] = defaultdict(int)
         self.counts: dict[tuple[MemberId, int], dict[MemberId, int]] = defaultdict(dict)
+        self.stable_count: dict[tuple[int, MemberId], int] = {}
         self.past: dict[int, int] = {}
         self.sent: dict[int, tuple[int, MemberId, int]] = {}
         self.between: dict[int, tuple[MemberId, int]] = {}
@@ -154,8 +155,11 @@ class Judge:
     def _stable(self, row: Row) -> None:
         number, delivered = row.data
         view = self.views[number]
-        for member in view.members:
-            for sender, count in zip(view.members, delivered, strict=True):
+        for sender, count in zip(view.members, delivered, strict=True):
+            if count <= self.stable_count.get((number, sender), 0):
+                continue  # judged before, and nobody delivers less later
+            self.stable_count[number, sender] = count
+            for member in view.members:
                 if self.counts[member, number].get(sender, 0) < count:
                     what = f"message {count} of member {sender.name} in view {number}, not yet at member {member.name}"
                     self._complain(row, "stability", what)
