@@ -28,6 +28,7 @@ from cubecast.errors import CubecastError
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import build_simulation
+from cubecast.sim.runner import runner
 from cubecast.sim.scenario import Scenario
 
 BURSTS = {200: 20, 1000: 5}
@@ -43,10 +44,10 @@ def run_ours(network_file: Path, members: int, bursts: int, *, measure: bool) ->
         protocol="storm", members=members, senders=1, network=network.name, routing="delay", measure=measure
     )
     simulation = build_simulation(scenario, network, tracing=False)
-    run = kernel.run_for(*_states(simulation.control, simulation.data, simulation.failure))
+    run = runner(simulation)
     setup_s = time.perf_counter() - began
     began = time.perf_counter()
-    status = run(*simulation, 1 << 62, 1 << 40)
+    status = run(1 << 62, 1 << 40)
     run_s = time.perf_counter() - began
     assert status == kernel.FINISHED, status
     hops = int(simulation.world.scalars[0].hops)
@@ -59,10 +60,6 @@ def run_ours(network_file: Path, members: int, bursts: int, *, measure: bool) ->
         last_arrival_ms=float(simulation.world.scalars[0].now_ns) / 1e6,
         hops_per_s=hops / run_s,
     )
-
-
-def _states(*states: object) -> tuple[type, ...]:
-    return tuple(type(state) for state in states)
 
 
 def storm(members: int, *, peers: tuple[str, ...], repeat: int) -> list[PeerResult]:

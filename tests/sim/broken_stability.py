@@ -17,9 +17,9 @@ from cubecast.core import bits, compiled
 from cubecast.core.broadcast import asking
 from cubecast.core.mail import deliver
 from cubecast.core.stability import coord, cube_full_dist, full_dist, s_coord
-from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.checkers import check_all
+from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.trace import DELIVER, Trace, blank_events
 from tests.sim.runs import network_of
@@ -49,8 +49,7 @@ def noticed(scenario: Scenario, spoil: Callable[[Simulation], None] | None = Non
     initial["sequence"] = simulation.group.received[held[:, 0], held[:, 1]]
     if spoil is not None:
         spoil(simulation)
-    run = kernel.run_for(type(simulation.control), type(simulation.data))  # type: ignore[arg-type]
-    run(*simulation, round(scenario.until_ms * NS_PER_MS), 1 << 30)
+    runner(simulation)(round(scenario.until_ms * NS_PER_MS), 1 << 30)
     size = int(simulation.world.scalars[0].trace_size)
     events = np.concatenate([initial, np.asarray(simulation.world.trace[:size])])
     report = check_all(Trace(events=events, scenario=scenario.to_dict(), metrics={}))

@@ -12,6 +12,7 @@ from cubecast.networks.network import Cables, Network, NodeCosts, every_node_hos
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
+from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.simulate import trace_scenario
 from cubecast.trace import Trace
@@ -20,12 +21,11 @@ from cubecast.trace import Trace
 def run_to_end(scenario: Scenario, network: Network | None = None, budget: int = 1 << 20) -> tuple[int, Simulation]:
     """How the run ended, and its arrays."""
     simulation = build_simulation(scenario, network or network_of(scenario), tracing=False)
-    states: tuple[type, ...] = (type(simulation.control), type(simulation.data), type(simulation.failure))
-    run = kernel.run_for(*states)
+    run = runner(simulation)
     until_ns = round(scenario.until_ms * NS_PER_MS)
     status = kernel.PAUSED
     while status == kernel.PAUSED:
-        status = run(*simulation, until_ns, budget)
+        status = run(until_ns, budget)
     return status, simulation
 
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
+from cubecast.core.bound import bind
 from cubecast.core.broadcast import window
 from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.group import new_group
 from cubecast.core.layers import Layer, LayerSetup
 from cubecast.core.mail import new_mail
-from tests.transcripts.turn import SLOT, turn_for
+from tests.transcripts.turn import SLOT, turn
 
 _KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
 
@@ -75,7 +76,7 @@ class Exchange:
         self.group = new_group(members=members, senders=senders, ranks=np.arange(members))
         self.state: Any = layer.build(self.group, LayerSetup(members=members, **({"seed": 0} | setup)))
         self.mail = new_mail(slots=256, width=members, words=bits.words_for(members), room=256)
-        self.turn = turn_for(layer.state)
+        self.bound = bind((self.state,), self.mail)
         self.now_ns = 0
         self.under_way: list[Copy] = []
         self.alarms: list[Alarm] = []
@@ -164,7 +165,7 @@ class Exchange:
         raise AssertionError(f"nothing like {source} → {to} among {[str(one) for one in self.under_way]}")
 
     def _call(self, rank: int, what: int, a: int, b: int) -> None:
-        self.turn(self.state, rank, self.now_ns, self.mail, what, a, b)
+        turn(self.bound.cores, rank, self.now_ns, what, a, b)
         assert self.mail.counts[mailbox.OVERFLOW] == 0
         for place in range(int(self.mail.counts[mailbox.WAITING])):
             action = self.mail.actions[place]

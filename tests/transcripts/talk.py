@@ -15,11 +15,12 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
+from cubecast.core.bound import bind
 from cubecast.core.dispatch import JOIN, LEAVE, RECEIVE, START, TIMER
 from cubecast.core.group import STABILITY, new_group
 from cubecast.core.mail import new_mail
 from cubecast.core.registry import Setup, protocol_named
-from tests.transcripts.turn import SLOT, turn_for
+from tests.transcripts.turn import SLOT, turn
 
 _KINDS = {
     "coord": ("START", "ACK", "INFO", "ACK_INFO"),
@@ -105,7 +106,7 @@ class Talk:
         self.mail = new_mail(
             slots=256, width=max(found.numbers(setup), senders), words=bits.words_for(self.members), room=256
         )
-        self.turn = turn_for(found.state)
+        self.bound = bind((self.state,), self.mail)
         self.under_way: list[Message] = []
         self.timers: list[Timer] = []
         self.lines: list[str] = []
@@ -219,7 +220,7 @@ class Talk:
         raise AssertionError(f"nothing like {source} → {to} {kind} among {[str(one) for one in self.under_way]}")
 
     def _call(self, rank: int, what: int, a: int, b: int) -> None:
-        self.turn(self.state, rank, 0, self.mail, what, a, b)
+        turn(self.bound.cores, rank, 0, what, a, b)
         assert self.mail.counts[mailbox.OVERFLOW] == 0
         for place in range(int(self.mail.counts[mailbox.WAITING])):
             action = self.mail.actions[place]

@@ -17,8 +17,7 @@ COMPILED_BY = {"jit", "internal", "pasted", "allocating", "chosen_by_state"}
 
 # Written plainly, and compiled for given states by `compiled_for`.
 COMPILED_LATER = {
-    "core/drive.py": ["call", "receive_batch", "publish_batch", "leave_batch"],
-    "sim/kernel.py": ["run"],
+    "core/bound.py": ["act"],
 }
 
 

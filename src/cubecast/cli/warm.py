@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from cubecast.cli.output import JsonOption, print_json, waiting
+
+if TYPE_CHECKING:
+    from cubecast.sim.compile_apart import Piece
 
 
 def warm(json: JsonOption = False) -> None:
@@ -18,9 +23,7 @@ def warm(json: JsonOption = False) -> None:
 
     began = time.perf_counter()
     with waiting("looking at what is compiled") as step:
-        compiled = run(lambda done, total, what: step(done, total, f"compiling, once: {what}"))
-        step(1, 1, "compiling, once: the live member")
-        compiled += _warm_live()
+        compiled = run(lambda done, total, what: step(done, total, f"compiling, once: {what}"), _live_pieces())
     seconds = time.perf_counter() - began
     place = cache_directory().parent
     if json:
@@ -31,16 +34,13 @@ def warm(json: JsonOption = False) -> None:
         print(f"nothing to compile: all is in {place}")
 
 
-def _warm_live() -> list[str]:
+def _live_pieces() -> list[Piece]:
     """What a live member calls; nothing where the packages it needs are not installed."""
-    from importlib.util import find_spec
-
-    from cubecast.core.compiled import watch_compiler
-
     if find_spec("msgspec") is None:
         return []
-    from cubecast.live.warm import warm as run
+    from cubecast.core.compiled import state_sources
+    from cubecast.live import warm
+    from cubecast.sim.compile_apart import Piece
 
-    with watch_compiler() as compiled:
-        run()
-    return compiled
+    sources = [state_sources(state) for state in warm.states()]
+    return [Piece(warm.__name__, warm.MEMBER, frozenset().union(*sources))]

@@ -36,8 +36,17 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _BASE = ("trace.py", "core/*.py", "models/**/*.py", "networks/**/*.py", "sim/**/*.py")
 _NEVER_COMPILED = {
     *("registry.py", "layers.py", "build.py", "choose_trigger.py", "detectors.py", "faults.py", "result.py"),
-    *("paths.py", "scenario.py", "settle.py", "simulate.py", "tune.py"),
-    *("benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"),
+    *("paths.py", "runner.py", "scenario.py", "settle.py", "simulate.py", "tune.py"),
+    *(
+        "benchmark.py",
+        "compare.py",
+        "compile_apart.py",
+        "estimate.py",
+        "page.py",
+        "plots.py",
+        "warm.py",
+        "whole_file.py",
+    ),
 }
 """Files of the base that no compiled code contains, so that a new protocol's line in the registry costs nothing."""
 _PROTOCOLS = _PACKAGE / "core"
@@ -76,6 +85,11 @@ def protocol_sources(path: Path) -> frozenset[Path]:
             found.add(source)
             unread += _imported_files(source)
     return frozenset(found)
+
+
+def state_sources(state: type) -> frozenset[Path]:
+    """The sources of the protocol of a state."""
+    return protocol_sources(Path(str(sys.modules[state.__module__].__file__)))
 
 
 def _is_base(path: Path) -> bool:
@@ -117,13 +131,28 @@ def _is_written_here(file: Path, *, beside: Path) -> bool:
 
 if COMPILED:
     import numba
+    from llvmlite import ir
     from llvmlite.binding import get_host_cpu_name
-    from numba.core import event
-    from numba.extending import overload
+    from numba.core import event, types
+    from numba.extending import intrinsic, overload
+
+    from cubecast.core.linking import LinkedCompiler, WholeCompiler, take_any_integer
 
     # No reference counts: compiled code only borrows arrays that Python owns, and allocates none. This halves both the
     # time to compile and the size of the code.
-    _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+    _OPTIONS: dict[str, Any] = {
+        "cache": True,
+        "error_model": "numpy",
+        "_nrt": False,
+        "no_cfunc_wrapper": True,
+        "pipeline_class": WholeCompiler,
+    }
+    _INLINED = {
+        "cache": False,
+        "forceinline": True,
+        "no_cpython_wrapper": True,
+        "pipeline_class": LinkedCompiler,
+    }
 
     @contextmanager
     def _cached_in(directory: Path) -> Iterator[None]:
@@ -136,7 +165,9 @@ if COMPILED:
 
     def _compile(function: Function, sources: Iterable[Path], **options: Any) -> Function:
         with _cached_in(cache_directory(sources)):
-            return cast(Function, numba.njit(**(_OPTIONS | options))(function))
+            dispatcher = numba.njit(**(_OPTIONS | options))(function)
+        take_any_integer(dispatcher)
+        return cast(Function, dispatcher)
 
     def jit(function: Function) -> Function:
         """Compile `function` on its first call, or load what an earlier process compiled."""
@@ -144,15 +175,16 @@ if COMPILED:
 
     def allocating(function: Function) -> Function:
         """Like `jit`, for a function that makes arrays or dictionaries of its own: a checker, a formula."""
-        return _compile(function, protocol_sources(Path(function.__code__.co_filename)), _nrt=True)
+        return _compile(function, protocol_sources(Path(function.__code__.co_filename)), _nrt=True, pipeline_class=None)
 
     def internal(function: Function) -> Function:
-        """Like `jit`, for a function that only compiled code calls.
+        """Like `jit`, for a function that only compiled code calls: it is inlined there, and kept nowhere else.
 
-        It gets no costly wrapper for Python and is inlined: a call would pass every field of every array on the stack.
+        A call would pass every field of every array on the stack.
         """
-        sources = protocol_sources(Path(function.__code__.co_filename))
-        return _compile(function, sources, no_cpython_wrapper=True, forceinline=True)
+        dispatcher = numba.njit(**(_OPTIONS | _INLINED))(function)
+        take_any_integer(dispatcher)
+        return cast(Function, dispatcher)
 
     def pasted(function: Function) -> Function:
         """Paste `function` into each compiled caller; it is never cached by itself.
@@ -166,10 +198,40 @@ if COMPILED:
         """64-bit integers wrap around by themselves in compiled code."""
         return function
 
-    def compiled_for(function: Function, states: Iterable[type]) -> Function:
-        """A twin of `function`, a plain one, cached apart for the protocols of these states."""
-        files = [Path(cast(str, __import__(state.__module__, fromlist=["_"]).__file__)) for state in states]
-        return _compile(function, {source for file in files for source in protocol_sources(file)})
+    def compiled_for(function: Function, state: type) -> Function:
+        """A twin of `function`, a plain one, called by its address and cached with the protocol of the state."""
+        return _compile(function, state_sources(state), no_cpython_wrapper=True, no_cfunc_wrapper=False)
+
+    def address_of(function: Callable[..., Any], held: tuple[Any, ...]) -> int:
+        """Where the code is of a function made by `compiled_for`, for a table of such arrays."""
+        dispatcher = cast(Any, function)
+        signature = (types.CPointer(numba.typeof(held)), *[types.int64] * 5)
+        if signature not in dispatcher.overloads:
+            dispatcher.compile(signature)
+        made = dispatcher.overloads[signature]
+        return cast(int, made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name))
+
+    def _call_at(typing: Any, address: Any, table: Any, row: Any, now_ns: Any, what: Any, a: Any, b: Any) -> Any:
+        """Call what is at an address with a table and five integers."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            function = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 6)
+            builder.call(builder.inttoptr(arguments[0], function.as_pointer()), arguments[1:])
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 7), generate
+
+    def _arrays_in(typing: Any, table: Any) -> Any:
+        """The arrays that stand in a table."""
+        held = table.dtype
+
+        def load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return context.data_model_manager[held].load_from_data_pointer(builder, arguments[0])
+
+        return held(table), load
+
+    call_at: Callable[..., None] = intrinsic(_call_at)
+    arrays_in: Callable[..., Any] = intrinsic(_arrays_in)
 
     def compiler() -> str:
         """What makes machine code here and for which processor; another one cannot use what this one compiled."""
@@ -208,9 +270,19 @@ else:
 
         return cast(Function, quiet)
 
-    def compiled_for(function: Function, states: Iterable[type]) -> Function:
+    def compiled_for(function: Function, state: type) -> Function:
         """The function itself: nothing is compiled, so nothing can be stale."""
         return function
+
+    def address_of(function: Callable[..., Any], held: tuple[Any, ...]) -> int:
+        """Nothing has an address, and nobody has a table."""
+        raise NotImplementedError("plain Python has no addresses")
+
+    def _call(act: Callable[..., None], *arguments: int) -> None:
+        """Call a function: there are no addresses."""
+        act(*arguments)
+
+    arrays_in, call_at = address_of, _call
 
     def compiler() -> str:
         """None."""
@@ -259,4 +331,4 @@ def _compile_choice(
     )
     namespace: dict[str, Any] = {"handlers": handlers}
     exec(source, namespace)
-    overload(plain)(namespace["typing"])
+    overload(plain, jit_options=cast(Any, _OPTIONS | _INLINED))(namespace["typing"])

@@ -11,7 +11,8 @@ the border must be little: `call` leaves the actions of one event in the outbox 
 | numbers    | room × m | the arrays that some sends carry                                                    |
 | counts     | 4        | deliveries, sends, rows of `numbers`, trouble                                       |
 
-The message being received stands in the slot `INCOMING` of the pool, which is never handed out.
+A core is given as `bind` makes it, alone and with its one member in row 0. The message being received stands in the
+slot `INCOMING` of the pool, which is never handed out.
 
 Invariants: the caller makes `room` so large that the actions of one message always fit; a batch stops before a
 message for which that is not sure, and says how many it took.
@@ -22,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.core import dispatch, mail
-from cubecast.core.compiled import internal
-from cubecast.core.dispatch import PUBLISH, RECEIVE, call_core
+from cubecast.core.bound import call_bound
+from cubecast.core.compiled import internal, jit
+from cubecast.core.dispatch import PUBLISH, RECEIVE
 from cubecast.core.mail import Mail, clear_outbox
 
 INCOMING = 1
@@ -63,41 +65,45 @@ def new_sorted(*, width: int, room: int) -> Sorted:
     )
 
 
-def call(state, now_ns, mail, what, a, b):
-    """Call the core of `state` for one thing; its actions are then in the outbox, those of the last call are gone."""
+@jit
+def call(cores, now_ns, mail, what, a, b):
+    """Call a core for one thing; its actions are then in the outbox, those of the last call are gone."""
     clear_outbox(mail)
-    call_core(state, 0, now_ns, mail, what, a, b)
+    call_bound(cores, 0, 0, now_ns, what, a, b)
 
 
-def receive_batch(state, now_ns, mail, sorted_actions, body, table, source, first, last):
+@jit
+def receive_batch(cores, now_ns, mail, sorted_actions, body, table, source, first, last):
     """Receive the records first … last−1 of a batch; returns one past the last that was taken."""
     _reset(sorted_actions)
     room = sorted_actions.deliveries.shape[0] - mail.actions.shape[0]
     k = first
     while k < last and max(sorted_actions.counts[DELIVERIES], sorted_actions.counts[SENDS]) <= room:
         _put_incoming(mail, body, table, source, k)
-        call_core(state, 0, now_ns, mail, RECEIVE, INCOMING, 0)
+        call_bound(cores, 0, 0, now_ns, RECEIVE, INCOMING, 0)
         _sort_actions(mail, sorted_actions)
         k += 1
     return k
 
 
-def publish_batch(state, now_ns, mail, sorted_actions, count):
+@jit
+def publish_batch(cores, now_ns, mail, sorted_actions, count):
     """Publish up to `count` messages of this member; returns how many were taken."""
     _reset(sorted_actions)
     room = sorted_actions.deliveries.shape[0] - mail.actions.shape[0]
     k = 0
     while k < count and max(sorted_actions.counts[DELIVERIES], sorted_actions.counts[SENDS]) <= room:
-        call_core(state, 0, now_ns, mail, PUBLISH, 0, 0)
+        call_bound(cores, 0, 0, now_ns, PUBLISH, 0, 0)
         _sort_actions(mail, sorted_actions)
         k += 1
     return k
 
 
-def leave_batch(state, now_ns, mail, sorted_actions, rank):
+@jit
+def leave_batch(cores, now_ns, mail, sorted_actions, rank):
     """Tell a data core that a rank left the membership."""
     _reset(sorted_actions)
-    call_core(state, 0, now_ns, mail, dispatch.LEAVE, rank, 0)
+    call_bound(cores, 0, 0, now_ns, dispatch.LEAVE, rank, 0)
     _sort_actions(mail, sorted_actions)
 
 

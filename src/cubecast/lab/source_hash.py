@@ -20,7 +20,16 @@ from cubecast.core.registry import protocol_named
 _PACKAGE = Path(__file__).resolve().parent.parent
 _EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py")
 _SHARED = ("core/*.py", "core/broadcast/*.py", "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
-_NO_INFLUENCE = {"benchmark.py", "compare.py", "estimate.py", "page.py", "plots.py", "warm.py", "whole_file.py"}
+_NO_INFLUENCE = {
+    "benchmark.py",
+    "compare.py",
+    "compile_apart.py",
+    "estimate.py",
+    "page.py",
+    "plots.py",
+    "warm.py",
+    "whole_file.py",
+}
 
 
 def source_hash(settings: Mapping[str, Any]) -> str:

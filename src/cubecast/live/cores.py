@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cubecast.core import bits, dispatch, drive, mail
+from cubecast.core.bound import bind
 from cubecast.core.causal import overlay
 from cubecast.core.causal.eager_tree import tree_overlay
-from cubecast.core.compiled import compiled_for
 from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.failure import live_array
 from cubecast.core.group import Group, new_group
@@ -26,17 +25,6 @@ dispatch.register(live_array.LiveArrayState, live_array)
 LOG_MAX = 1 << 19
 """Messages of all senders together that may be unstable; bounds every array that grows with the windows."""
 BATCH_ROOM = 1 << 13
-
-
-_COMPILED: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
-
-
-def _compiled(function: Callable[..., Any], state: Any) -> Callable[..., Any]:
-    """The function for the protocol of this state; members of one process share it."""
-    key = (function, type(state))
-    if key not in _COMPILED:
-        _COMPILED[key] = compiled_for(function, [type(state)])
-    return _COMPILED[key]
 
 
 def window_messages(settings: Settings, members: int) -> int:
@@ -55,7 +43,7 @@ class ControlCore:
         self._mail = drive.new_member_mail(width=width, words=words, room=room)
         self._heads = self._mail.heads.view(np.ndarray)
         self._actions = self._mail.actions.view(np.ndarray)
-        self._call = _compiled(drive.call, state)
+        self._bound = bind((state,), self._mail)
 
     def start(self, now_ns: int) -> list[Any]:
         """The member begins."""
@@ -101,7 +89,7 @@ class ControlCore:
         )
 
     def _run(self, now_ns: int, what: int, a: int, b: int) -> list[Any]:
-        self._call(self.state, now_ns, self._mail, what, a, b)
+        drive.call(self._bound.cores, now_ns, self._mail, what, a, b)
         assert self._mail.counts[mail.OVERFLOW] == 0, "the outbox of a live core is too small"
         return list(self._actions[: int(self._mail.counts[mail.WAITING])].tolist())
 
@@ -114,21 +102,20 @@ class DataCore:
         self.state = state
         self._mail: Mail = drive.new_member_mail(width=width, words=words, room=room)
         self._sorted = drive.new_sorted(width=width, room=room + BATCH_ROOM)
-        self._receive = _compiled(drive.receive_batch, state)
-        self._publish = _compiled(drive.publish_batch, state)
-        self._leave = _compiled(drive.leave_batch, state)
+        self._bound = bind((state,), self._mail)
 
     def receive(self, now_ns: int, source: int, body: Any, table: Any, first: int, last: int) -> int:
         """Receive records first … last−1; gives one past the last taken."""
-        return int(self._receive(self.state, now_ns, self._mail, self._sorted, body, table, source, first, last))
+        cores = self._bound.cores
+        return int(drive.receive_batch(cores, now_ns, self._mail, self._sorted, body, table, source, first, last))
 
     def publish(self, now_ns: int, count: int) -> int:
         """Publish up to `count` messages; gives how many were taken."""
-        return int(self._publish(self.state, now_ns, self._mail, self._sorted, count))
+        return int(drive.publish_batch(self._bound.cores, now_ns, self._mail, self._sorted, count))
 
     def leave(self, now_ns: int, rank: int) -> None:
         """A rank was taken out of the membership."""
-        self._leave(self.state, now_ns, self._mail, self._sorted, rank)
+        drive.leave_batch(self._bound.cores, now_ns, self._mail, self._sorted, rank)
 
     def results(self) -> tuple[list[int], list[list[int]]]:
         """The deliveries and the sends of the last call."""

@@ -8,6 +8,20 @@ from cubecast.live.cores import Cores
 from cubecast.live.settings import Settings
 from cubecast.wire import data
 
+MEMBER = "live member"
+
+
+def states(settings: Settings | None = None) -> list[type]:
+    """The classes of the states of a member's cores."""
+    cores = Cores(settings or Settings(), 4, 0)
+    return [type(core.state) for core in (cores.data, cores.stability, cores.failure)]
+
+
+def compile_piece(name: str) -> None:
+    """Compile the only piece there is: a member."""
+    assert name == MEMBER, name
+    warm()
+
 
 def warm(settings: Settings | None = None) -> None:
     """Call every compiled function of a member once."""

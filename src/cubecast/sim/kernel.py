@@ -1,21 +1,19 @@
-"""The event loop: compiled once for every protocol, by the class of its state.
+"""The event loop: compiled once, for all protocols.
 
 `step` does all that no protocol needs to know: it carries out what the last core called left in the mail, moves
-packets, lets faults happen, and stops at the next thing that concerns a core. `run` then calls that core. Only `run`
-is compiled anew for every protocol. It can be left and entered again at any point (progress, Ctrl-C, a full trace
-buffer), since all state is in the arrays.
+packets, lets faults happen, and stops at the next thing that concerns a core. `run` then calls that core, by its
+address (`cubecast.core.bound`). It can be left and entered again at any point (progress, Ctrl-C, a full trace buffer),
+since all state is in the arrays.
 """
-
-from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 
 from cubecast import trace as tracing
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
-from cubecast.core.compiled import compiled_for, internal
-from cubecast.core.dispatch import HEARD, JOIN, LEAVE, PUBLISH, RECEIVE, START, TIMER, call_core
+from cubecast.core.bound import call_bound
+from cubecast.core.compiled import internal, jit
+from cubecast.core.dispatch import HEARD, JOIN, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.mail import clear_outbox
 from cubecast.sim.books import (
     finish_if_all_complete,
@@ -86,25 +84,15 @@ PAUSED, FINISHED, STUCK, OUT_OF_TIME, FAILED, CALL = range(6)
 _FOREVER = np.int64(1) << 62
 
 
-def run(world, books, mail, group, control, data, failure, faults, call, until_ns, budget):
-    """Go on for at most `budget` calls of a core. Plain here: `run_for` compiles it for given states."""
+@jit
+def run(world, books, mail, group, cores, faults, call, until_ns, budget):
+    """Go on for at most `budget` calls of a core."""
     for _ in range(budget):
         status = step(world, books, mail, group, faults, call, until_ns, budget)
         if status != CALL:
             return status
-        if call[LAYER] == mailbox.CONTROL:
-            call_core(control, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
-        elif call[LAYER] == mailbox.DATA:
-            call_core(data, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
-        else:
-            call_core(failure, call[MEMBER], call[NOW_NS], mail, call[WHAT], call[A], call[B])
+        call_bound(cores, call[LAYER], call[MEMBER], call[NOW_NS], call[WHAT], call[A], call[B])
     return PAUSED
-
-
-@cache
-def run_for(*states: type) -> Callable[..., int]:
-    """`run`, compiled for these classes of states and cached with their protocols."""
-    return compiled_for(run, states)
 
 
 @internal

@@ -15,6 +15,7 @@ from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.result import Result, collect, delivered_everywhere
+from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.settle import settled
 from cubecast.sim.world import CORE_FULL, EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
@@ -110,13 +111,11 @@ def _drive(
     if keep is not None:
         keep(_initial_deliveries(simulation))
         keep(_not_there_yet(simulation))
-    states: tuple[type, ...] = (type(simulation.control), type(simulation.data), type(simulation.failure))
-    run = kernel.run_for(*states)
+    run = runner(simulation)
     until_ns = round(scenario.until_ms * NS_PER_MS)
-    run(*simulation, until_ns, 0)  # does nothing but be compiled, or loaded, before the clock starts
     began = time.perf_counter()
     while True:
-        status = run(*simulation, until_ns, SLICE)
+        status = run(until_ns, SLICE)
         _flush(simulation, keep)
         if status != kernel.PAUSED:
             break

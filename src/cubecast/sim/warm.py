@@ -1,147 +1,129 @@
 """Compile everything once, so that later processes start at once.
 
-What all protocols share is compiled first, then the rest on all cores at once: protocols that share no file share no
-entry of the cache either, so one process for each such family cannot disturb the others. A fan-out of other processes
-(a test run, a study) should find a warm cache; a lock lets one warming process compile while another waits for it.
+A fan-out of other processes (a test run, a study) should find a warm cache; a lock lets one warming process compile
+while another waits for it.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
-import os
-import subprocess
-import sys
+import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
-from cubecast.core.compiled import COMPILED, cache_directory, compiler, protocol_sources, watch_compiler
+from cubecast.core.bound import bind
+from cubecast.core.compiled import COMPILED, cache_directory, compiler, state_sources
+from cubecast.core.layers import DETECTOR, TRANSPORT, layers
 from cubecast.core.registry import protocol_named, protocols
 from cubecast.errors import LocalProtocolError
 from cubecast.models.gossip_chain import GossipChain
+from cubecast.networks.spec import build_network
+from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.checkers import check_all
+from cubecast.sim.compile_apart import Piece, compile_apart
+from cubecast.sim.runner import run_nothing
+from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate
 from cubecast.trace import read_trace
 
 Progress = Callable[[int, int, str], None]
 """Called with the pieces done, the pieces in all, and what is being compiled."""
 
-CHECKERS, MODELS = "checkers", "models"
-_FIRST = "coord"
-"""Its run compiles the simulator, which all others find in the cache."""
+SIMULATOR, CHECKERS, MODELS = "simulator", "checkers", "models"
+_ANY = "coord"
+"""A protocol to fill the place of one where it does not matter."""
 
 
-def warm(progress: Progress | None = None) -> list[str]:
-    """Compile what is not in the cache yet; returns the names of the functions that had to be.
-
-    Each protocol is compiled with the layers it usually runs on. Other transports and failure detectors are compiled
-    when they are first used: all combinations would take long.
-    """
-    with _alone():
-        if _mark().is_file():
-            return []
-        _tell(progress, 0, "the simulator")
-        compiled = compile_pieces([_FIRST])
-        done = 1
-        _tell(progress, done, "protocols")
-        for pieces, names in _compile_apart(_families()):
-            done += len(pieces)
-            compiled += names
-            _tell(progress, done, f"{', '.join(pieces)} done")
-        _mark().parent.mkdir(parents=True, exist_ok=True)
-        _mark().touch()
-    return compiled
-
-
-def everything() -> list[str]:
-    """The names of all pieces."""
-    return [*_protocol_names(), CHECKERS, MODELS]
-
-
-def _protocol_names() -> list[str]:
-    return [protocol.name for protocol in protocols()]
-
-
-def _mark() -> Path:
-    """A file that says: these sources are compiled."""
-    return cache_directory(source for name in _protocol_names() for source in _sources(name)) / f"warm-{compiler()}"
-
-
-def compile_pieces(pieces: Sequence[str]) -> list[str]:
-    """Run each protocol once, as small as it goes, and whatever else is named; returns what had to be compiled."""
-    with watch_compiler() as compiled:
-        for piece in pieces:
-            if piece == CHECKERS:
-                _check_a_trace()
-            elif piece == MODELS:
-                _use_models()
-            else:
-                simulate(piece, members=4, network="chain", messages=1)
-    return compiled
-
-
-def _tell(progress: Progress | None, done: int, what: str) -> None:
-    if progress is not None:
-        progress(done, len(everything()), what)
-
-
-def _families() -> list[list[str]]:
-    """What shares a file comes together, as it must be compiled one after the other; the largest family first."""
-    families: list[tuple[set[Path], list[str]]] = []
-    for protocol in _protocol_names():
-        sources, names = set(_sources(protocol)), [protocol]
-        for family in [known for known in families if known[0] & sources]:
-            families.remove(family)
-            sources |= family[0]
-            names = family[1] + names
-        families.append((sources, names))
-    rest = [[name for name in names if name != _FIRST] for _, names in families]
-    return sorted([*(names for names in rest if names), [CHECKERS], [MODELS]], key=len, reverse=True)
-
-
-def _sources(protocol: str) -> frozenset[Path]:
-    module: ModuleType = sys.modules[protocol_named(protocol).state.__module__]
-    return protocol_sources(Path(str(module.__file__)))
-
-
-def _compile_apart(families: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], list[str]]]:
-    """Each family in a process of its own, as many at once as there are cores."""
+def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[str]:
+    """Compile what is not in the cache yet, and `more`, which may lean on it; returns the functions that had to be."""
     if not COMPILED:
-        return
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        waiting = {pool.submit(_compile_in_process, pieces): pieces for pieces in families}
-        for ended in as_completed(waiting):
-            yield waiting[ended], ended.result()
+        return []
+    first, last = pieces(), [Piece(__name__, CHECKERS), *more]
+    total = len(first) + len(last)
+    done, compiled = 0, []
+    with _alone():
+        mark = _mark([*first, *last])
+        if mark.is_file():
+            return []
+        _tell(progress, 0, total, SIMULATOR)
+        for family, names in chain(compile_apart(first), compile_apart(last)):
+            done += len(family)
+            compiled += names
+            _tell(progress, done, total, ", ".join(piece.name for piece in family))
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    return compiled
 
 
-def _compile_in_process(pieces: Sequence[str]) -> list[str]:
-    call = "print(json.dumps(compile_pieces(sys.argv[1:])))"
-    program = f"import json, sys; from cubecast.sim.warm import compile_pieces; {call}"
-    ended = subprocess.run([sys.executable, "-c", program, *pieces], capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        raise LocalProtocolError(
-            f"cannot compile {', '.join(pieces)}: {(ended.stderr.strip() or 'killed').splitlines()[-1]}"
-        )
-    names: list[str] = json.loads(ended.stdout.splitlines()[-1])
-    return names
+def pieces() -> list[Piece]:
+    """What can be compiled apart from all else, what takes longest first. (The checkers want the trace of a run.)"""
+    states = {protocol.state: protocol.name for protocol in reversed(protocols())}
+    for family in (TRANSPORT, DETECTOR):
+        states |= {layer.state: f"{family} {layer.name}" for layer in layers(family)}
+    cores = [Piece(__name__, name, state_sources(state)) for state, name in states.items()]
+    by_size = sorted(cores, key=lambda piece: sum(source.stat().st_size for source in piece.sources), reverse=True)
+    return [Piece(__name__, SIMULATOR), *by_size, Piece(__name__, MODELS)]
+
+
+def compile_piece(name: str) -> None:
+    """Compile one of the pieces, or load it from the cache."""
+    if name == SIMULATOR:
+        run_nothing(_tiny(protocol=_ANY))
+    elif name == CHECKERS:
+        _check_a_trace()
+    elif name == MODELS:
+        _use_models()
+    else:
+        simulation, state = _with_core(name)
+        bind((state,), simulation.mail)
+
+
+def _with_core(name: str) -> tuple[Simulation, Any]:
+    """A small simulation with the protocol or layer of that name, and its state."""
+    family, _, layer = name.rpartition(" ")
+    if family == TRANSPORT:
+        simulation = _tiny(protocol=_ANY, transport=layer)
+        return simulation, simulation.data
+    if family == DETECTOR:
+        simulation = _tiny(protocol=_ANY, detector=layer)
+        return simulation, simulation.failure
+    simulation = _tiny(protocol=name)
+    return simulation, simulation.data if protocol_named(name).carries_data else simulation.control
+
+
+def _tiny(**settings: Any) -> Simulation:
+    scenario = Scenario(members=4, messages=1, network="chain", **settings)
+    network = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
+    return build_simulation(scenario, network, tracing=False)
 
 
 def _check_a_trace() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.parquet"
-        simulate(_FIRST, members=4, network="chain", trace=path)
+        simulate(_ANY, members=4, network="chain", trace=path)
         check_all(read_trace(path))
 
 
 def _use_models() -> None:
-    chain = GossipChain(members=4)
-    chain.distribution(2)
-    chain.incomplete_course(2)
-    chain.micro_steps_for(0.1)
+    model = GossipChain(members=4)
+    model.distribution(2)
+    model.incomplete_course(2)
+    model.micro_steps_for(0.1)
+
+
+def _tell(progress: Progress | None, done: int, total: int, what: str) -> None:
+    if progress is not None:
+        progress(done, total, what)
+
+
+def _mark(wanted: Sequence[Piece]) -> Path:
+    """A file that says: these pieces are compiled."""
+    names = hashlib.sha256("\n".join(sorted(piece.name for piece in wanted)).encode()).hexdigest()[:16]
+    return cache_directory(source for piece in wanted for source in piece.sources) / f"warm-{compiler()}-{names}"
 
 
 @contextmanager

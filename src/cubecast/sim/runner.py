@@ -1,0 +1,33 @@
+"""A simulation and the kernel, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cubecast.core.bound import Bound, bind, nothing_bound
+from cubecast.sim import kernel
+from cubecast.sim.build import Simulation
+
+Runner = Callable[[int, int], int]
+"""(until_ns, budget): go on for at most `budget` calls of a core; gives how it ended."""
+
+
+def runner(simulation: Simulation) -> Runner:
+    """Bind the cores of a simulation; all is compiled, or loaded, before the first call."""
+    bound = bind((simulation.control, simulation.data, simulation.failure), simulation.mail)
+
+    def run(until_ns: int, budget: int) -> int:
+        return _run(simulation, bound, until_ns, budget)
+
+    run(0, 0)
+    return run
+
+
+def run_nothing(simulation: Simulation) -> None:
+    """Compile the kernel, or load it, and no core."""
+    _run(simulation, nothing_bound(3), 0, 0)
+
+
+def _run(simulation: Simulation, bound: Bound, until_ns: int, budget: int) -> int:
+    world, books, mail, group, _, _, _, faults, call = simulation
+    return int(kernel.run(world, books, mail, group, bound.cores, faults, call, until_ns, budget))
