@@ -104,14 +104,21 @@ def ns2(headers: str) -> Peer:
     )
 
 
-PEERS: dict[str, Peer] = {
-    "ns2": ns2("lean"),
-    "ns2-all-headers": ns2("all"),
-    "ns3": Peer(
+def ns3(scheduler: str, headers: str) -> Peer:
+    """ns-3's raw packet path, with the destination in a header of the packet's `own`, or with `none`."""
+    return Peer(
         command=build_ns3,
+        options=(scheduler, headers),
         is_installed=lambda: ns3_version() is not None,
         how_to_install="apt-get install g++ pkg-config libns3-dev",
-    ),
+    )
+
+
+PEERS: dict[str, Peer] = {
+    "ns2": ns2("all"),
+    "ns2-lean": ns2("lean"),
+    "ns3": ns3("ns3::MapScheduler", "own"),
+    "ns3-lean": ns3("ns3::PriorityQueueScheduler", "none"),
     "simpy": Peer(
         command=lambda: [sys.executable, str(HERE / "storm_simpy.py")],
         is_installed=has_simpy,

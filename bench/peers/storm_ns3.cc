@@ -1,13 +1,14 @@
 // Hypercube-neighbour storm on ns-3's raw packet path: point-to-point net devices, no IP stack, own next-hop table.
 //
-//   storm_ns3 NETWORK PAIRS BURSTS [SCHEDULER]
+//   storm_ns3 NETWORK PAIRS BURSTS SCHEDULER HEADERS
 //
-// SCHEDULER is ns3::PriorityQueueScheduler (default: the fastest here), ns3::HeapScheduler, ns3::MapScheduler,
+// SCHEDULER is ns3::MapScheduler (as ns-3 starts), ns3::PriorityQueueScheduler (the fastest here), ns3::HeapScheduler,
 // ns3::CalendarScheduler or ns3::ListScheduler.
 //
-// The device adds a PPP header of 2 B, so a packet is made of 230 B and 232 B are on the wire. A packet carries no
-// header or tag of ours: its destination is looked up by its unique number, which copies on the way keep. That favours
-// ns-3. Debian's libraries come with logging compiled in, though not enabled; that does not.
+// The device adds a PPP header of 2 B, so that 232 B are on the wire. With HEADERS `own` a packet says its destination in
+// a header of 4 B, as an ns-3 program does. With `none` the destination is looked up by the packet's unique number,
+// which copies on the way keep: no real program could, but it is what ns-3 costs at the least. Debian's libraries come with
+// logging compiled in, though not enabled.
 
 #include "ns3/core-module.h"
 #include "ns3/network-module.h"
@@ -50,6 +51,58 @@ struct Neighbour
     NetDevice* device;
 };
 
+// Where a packet goes, in front of its payload.
+class Destination : public Header
+{
+  public:
+    Destination() = default;
+
+    explicit Destination(uint32_t rank)
+        : m_rank(rank)
+    {
+    }
+
+    uint32_t Rank() const
+    {
+        return m_rank;
+    }
+
+    static TypeId GetTypeId()
+    {
+        static TypeId id = TypeId("cubecast::Destination").SetParent<Header>().AddConstructor<Destination>();
+        return id;
+    }
+
+    TypeId GetInstanceTypeId() const override
+    {
+        return GetTypeId();
+    }
+
+    uint32_t GetSerializedSize() const override
+    {
+        return sizeof(m_rank);
+    }
+
+    void Serialize(Buffer::Iterator start) const override
+    {
+        start.WriteHtonU32(m_rank);
+    }
+
+    uint32_t Deserialize(Buffer::Iterator start) override
+    {
+        m_rank = start.ReadNtohU32();
+        return sizeof(m_rank);
+    }
+
+    void Print(std::ostream& out) const override
+    {
+        out << m_rank;
+    }
+
+  private:
+    uint32_t m_rank = 0;
+};
+
 using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
 
 std::vector<std::vector<Neighbour>> g_neighbours;
@@ -57,6 +110,7 @@ std::vector<std::vector<NetDevice*>> g_nextDevice; // by node, by destination
 std::vector<uint32_t> g_destination;               // by packet number, modulo the pairs
 Pairs g_pairs;
 uint64_t g_firstUid = 0;
+bool g_ownHeader = false;
 uint64_t g_hops = 0;
 uint64_t g_delivered = 0;
 int64_t g_lastArrivalNs = 0;
@@ -122,11 +176,23 @@ Forward(uint32_t rank, Ptr<Packet> packet, uint32_t destination)
     device->Send(packet, device->GetBroadcast(), kProtocol);
 }
 
+uint32_t
+DestinationOf(Ptr<const Packet> packet)
+{
+    if (g_ownHeader)
+    {
+        Destination header;
+        packet->PeekHeader(header);
+        return header.Rank();
+    }
+    return g_destination[(packet->GetUid() - g_firstUid) % g_pairs.size()];
+}
+
 bool
 Arrive(uint32_t rank, Ptr<NetDevice>, Ptr<const Packet> packet, uint16_t, const Address&)
 {
     ++g_hops;
-    const uint32_t destination = g_destination[(packet->GetUid() - g_firstUid) % g_pairs.size()];
+    const uint32_t destination = DestinationOf(packet);
     if (rank == destination)
     {
         ++g_delivered;
@@ -213,7 +279,14 @@ Burst()
 {
     for (const auto& [from, to] : g_pairs)
     {
-        Forward(from, Create<Packet>(kPacketSizeBytes - kPppHeaderBytes), to);
+        const Destination header(to);
+        const uint32_t ownBytes = g_ownHeader ? header.GetSerializedSize() : 0;
+        Ptr<Packet> packet = Create<Packet>(kPacketSizeBytes - kPppHeaderBytes - ownBytes);
+        if (g_ownHeader)
+        {
+            packet->AddHeader(header);
+        }
+        Forward(from, packet, to);
     }
 }
 
@@ -234,15 +307,16 @@ Seconds(std::chrono::steady_clock::duration duration)
 int
 main(int argc, char* argv[])
 {
-    if (argc < 4 || argc > 5 || std::atoi(argv[3]) < 1)
+    if (argc != 6 || std::atoi(argv[3]) < 1)
     {
-        std::cerr << "usage: storm_ns3 NETWORK PAIRS BURSTS [SCHEDULER], bursts at least 1" << std::endl;
+        std::cerr << "usage: storm_ns3 NETWORK PAIRS BURSTS SCHEDULER own|none, bursts at least 1" << std::endl;
         return 2;
     }
+    g_ownHeader = std::string(argv[5]) == "own";
     const auto setupBegan = std::chrono::steady_clock::now();
     const int bursts = std::atoi(argv[3]);
     ObjectFactory scheduler;
-    scheduler.SetTypeId(argc > 4 ? argv[4] : "ns3::PriorityQueueScheduler");
+    scheduler.SetTypeId(argv[4]);
     Simulator::SetScheduler(scheduler);
 
     const NodeContainer nodes = BuildNetwork(ReadCables(argv[1]));
