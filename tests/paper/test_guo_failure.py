@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cubecast.core.layers import DETECTOR, layers
+from cubecast.core.overlays import hypercube_dimension
 from cubecast.models.failure import k_fail, misses_allowed
 from cubecast.sim.faults import Fault
 from cubecast.sim.result import Result
@@ -35,7 +36,8 @@ def threshold_of(detector: str, members: int, p_mistake: float, arrival: float =
     if detector == "gossip":
         return k_fail(members=members, p_mistake=p_mistake, step_s=STEP_MS / 1e3, arrival=arrival).k_fail
     one_way = arrival**2 if detector == "polling" else arrival
-    return misses_allowed(members=members, p_mistake=p_mistake, arrival=one_way)
+    hops = hypercube_dimension(members) if detector == "live_array" else 0
+    return hops + misses_allowed(members=members, p_mistake=p_mistake, arrival=one_way)
 
 
 @pytest.mark.parametrize("detector", DETECTORS)

@@ -18,7 +18,7 @@ from cubecast.core.bound import bind
 from cubecast.core.broadcast import window
 from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.group import new_group
-from cubecast.core.layers import Layer, LayerSetup
+from cubecast.core.layers import DETECTOR, Layer, LayerSetup
 from cubecast.core.mail import new_mail
 from tests.transcripts.turn import SLOT, turn
 
@@ -74,8 +74,12 @@ class Exchange:
         """Everybody is up and holds nothing."""
         self.members = members
         self.group = new_group(members=members, senders=senders, ranks=np.arange(members))
-        self.state: Any = layer.build(self.group, LayerSetup(members=members, **({"seed": 0} | setup)))
-        self.mail = new_mail(slots=256, width=members, words=bits.words_for(members), room=256)
+        known = LayerSetup(members=members, **({"seed": 0} | setup))
+        self.layer = layer
+        self.state: Any = layer.build(self.group, known)
+        self.mail = new_mail(
+            slots=256, width=max(members, layer.numbers(known)), words=bits.words_for(members), room=256
+        )
         self.bound = bind((self.state,), self.mail)
         self.now_ns = 0
         self.under_way: list[Copy] = []
@@ -197,7 +201,7 @@ class Exchange:
     def _copy(self, slot: int, source: int, to: int) -> Copy:
         head = self.mail.heads[slot]
         kind = int(head.kind)
-        speaks = kind in (window.NAK, window.ACK, window.STATUS)
+        speaks = self.layer.family == DETECTOR or kind in (window.NAK, window.ACK, window.STATUS)
         return Copy(
             source=source,
             to=to,

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cubecast.core import bits
+from cubecast.core.failure.live_array import GOODBYE, GOSSIP, NEWS_STEPS
 from cubecast.core.layers import DETECTOR, Layer, detector_named, layers
 from tests.transcripts.exchange import Exchange
 
@@ -146,3 +148,71 @@ def test_a_poll_is_no_answer() -> None:
                 talk.receive(copy)
         talk.under_way.clear()
     assert (0, 1) in talk.suspected
+
+
+def heard_of(talk: Exchange, kind: int) -> list[tuple[int, int]]:
+    """Who told whom by a message of that kind that is under way."""
+    return [(copy.source, copy.to) for copy in talk.under_way if copy.kind == kind]
+
+
+def test_a_live_array_goes_to_the_neighbours_in_the_hypercube() -> None:
+    talk = exchange("live_array", members=8, threshold=100)
+    talk.start(5)
+    assert heard_of(talk, GOSSIP) == [(5, 1), (5, 4), (5, 7)]
+    talk.under_way.clear()
+    talk.leave(5, 4)
+    assert heard_of(talk, GOSSIP) == [(5, 1), (5, 7)]
+
+
+def test_a_suspicion_is_everybodys_and_is_passed_on_at_once() -> None:
+    talk = exchange("live_array", members=8, threshold=5)
+    talk.start()
+    talk.deliver_all()
+    talk.state.silent[0, 6] = 4
+    talk.pass_time(STEP_NS)
+    assert talk.suspected == [(0, 6)]
+    talk.deliver_all()
+    assert sorted(talk.suspected) == [(rank, 6) for rank in range(8)], "6 itself must stop"
+
+
+def test_a_goodbye_is_a_suspicion_and_brings_those_that_its_sender_knows() -> None:
+    talk = exchange("live_array", members=4, threshold=100)
+    talk.start()
+    talk.deliver_all()
+    talk.leave(1, 3)
+    talk.under_way.clear()
+    bits.add(talk.state.suspected[1], 3)
+    talk.publish(1)
+    assert heard_of(talk, GOODBYE) == [(1, 0)]
+    talk.deliver(1, 0)
+    assert talk.suspected == [(0, 1), (0, 3)]
+    talk.under_way.clear()
+    talk.pass_time(STEP_NS)
+    assert (1, 0) in heard_of(talk, GOODBYE), "it says so until it stops"
+
+
+def test_nobody_is_suspected_right_after_another_has_gone() -> None:
+    """News of 3 came through 1 and 2: it must have time to come another way."""
+    talk = exchange("live_array", members=4, threshold=10)
+    talk.start(0)
+    talk.state.silent[0] = [0, 9, 9, 9]
+    talk.leave(0, 1)
+    talk.leave(0, 2)
+    talk.pass_time((NEWS_STEPS - 1) * STEP_NS)
+    assert talk.suspected == []
+    talk.pass_time(STEP_NS)
+    assert talk.suspected == [(0, 3)]
+
+
+def test_whoever_has_not_appeared_yet_has_longer_than_whoever_fell_silent() -> None:
+    talk = exchange("live_array", members=2, threshold=3, grace_steps=4)
+    talk.start(0)
+    talk.pass_time(6 * STEP_NS)
+    assert talk.suspected == []
+    talk.pass_time(STEP_NS)
+    assert talk.suspected == [(0, 1)]
+    talk = exchange("live_array", members=2, threshold=3, grace_steps=4)
+    talk.start(0)
+    talk.hear(0, 1)
+    talk.pass_time(3 * STEP_NS)
+    assert talk.suspected == [(0, 1)]

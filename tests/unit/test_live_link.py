@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cubecast.core.failure import live_array
+from cubecast.core.failure.silence import STEP
 from cubecast.core.group import new_group
 from cubecast.core.overlays import hypercube, of_ranks
 from cubecast.errors import RemoteProtocolError
@@ -64,10 +65,10 @@ def test_a_new_connection_carries_what_the_old_one_did_not_bring() -> None:
 def test_a_neighbour_that_is_heard_is_not_suspected_though_its_gossip_is_late() -> None:
     group = new_group(members=4, senders=4, ranks=np.array([0]))
     cube = of_ranks(hypercube(4), group.rank)
-    state = live_array.new_state(group, cube, members=4, step_ns=1, steps_max=5, grace_steps=1)
+    state = live_array.new_state(group, cube, members=4, step_ns=1, threshold=5, grace_steps=1)
     detector = ControlCore(state, width=8, words=1, room=64)
     detector.start(0)
     for _ in range(10):
         detector.heard(0, 1)
-        detector.on_timer(0, live_array.STEP, 0)
+        detector.on_timer(0, STEP, 0)
     assert int(state.suspected[0, 0]) == 0b1100

@@ -158,7 +158,7 @@ OPTIONS: dict[str, ScenarioOption] = {
         ("--detector",),
         DETECTION,
         "model",
-        "model: failures are reported after --detect-ms; or heartbeat, polling, gossip.",
+        "model: failures are reported after --detect-ms; or heartbeat, polling, gossip, live_array.",
     ),
     "detect_ms": _O(float, ("--detect-ms",), DETECTION, "10.0", "Model: how long a member is down before a report."),
     "detect_spread_ms": _O(

@@ -12,8 +12,9 @@ from typing import Any
 
 from cubecast.core import dispatch
 from cubecast.core.broadcast import ack, hierarchical, hybrid, nak, nak_multicast, silent, srm
-from cubecast.core.failure import gossip, heartbeat, polling
+from cubecast.core.failure import gossip, heartbeat, live_array, polling
 from cubecast.core.group import Group
+from cubecast.core.overlays import hypercube, of_ranks
 from cubecast.errors import LocalProtocolError
 
 
@@ -34,6 +35,8 @@ class LayerSetup:
     step_ns: int = 1
     subset: int = 1
     threshold: int = 1
+    grace_steps: int = 0
+    """How many steps more members may take to appear at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,17 @@ def _build_gossip(group: Group, setup: LayerSetup) -> gossip.GossipDetectorState
         threshold=setup.threshold,
         subset=setup.subset,
         seed=setup.seed,
+    )
+
+
+def _build_live_array(group: Group, setup: LayerSetup) -> live_array.LiveArrayState:
+    return live_array.new_state(
+        group,
+        of_ranks(hypercube(setup.members), group.rank),
+        members=setup.members,
+        step_ns=setup.step_ns,
+        threshold=setup.threshold,
+        grace_steps=setup.grace_steps,
     )
 
 
@@ -285,5 +299,18 @@ add_layer(
         handlers=gossip,
         build=_build_gossip,
         numbers=lambda setup: setup.members,
+    )
+)
+add_layer(
+    Layer(
+        name="live_array",
+        title="Live array",
+        family=DETECTOR,
+        paper="guo §3.3",
+        summary="live arrays go to hypercube neighbours, and all drop the same members: what live groups run",
+        state=live_array.LiveArrayState,
+        handlers=live_array,
+        build=_build_live_array,
+        numbers=lambda setup: 2 * setup.members,
     )
 )

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core import bits, dispatch, drive, mail
+from cubecast.core import bits, drive, mail
 from cubecast.core.bound import bind
 from cubecast.core.causal import overlay
 from cubecast.core.causal.eager_tree import tree_overlay
 from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
-from cubecast.core.failure import live_array
+from cubecast.core.failure.survivors import survivors, with_neighbours
 from cubecast.core.group import Group, new_group
+from cubecast.core.layers import LayerSetup, detector_named
 from cubecast.core.mail import Mail
 from cubecast.core.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
 from cubecast.core.registry import Setup, paper_tree_degree, protocol_named
@@ -20,11 +21,12 @@ from cubecast.errors import LocalProtocolError
 from cubecast.live.settings import Settings
 from cubecast.wire.control import Control
 
-dispatch.register(live_array.LiveArrayState, live_array)
-
 LOG_MAX = 1 << 19
 """Messages of all senders together that may be unstable; bounds every array that grows with the windows."""
 BATCH_ROOM = 1 << 13
+REPEAT_STEPS = 2
+"""Steps of the failure detector after which a member repeats what it said in a round that does not end. Links lose
+nothing, but whoever became a neighbour in the middle of the round has not heard it."""
 
 
 def window_messages(settings: Settings, members: int) -> int:
@@ -74,6 +76,11 @@ class ControlCore:
     def publish(self, now_ns: int) -> list[Any]:
         """The core's own multicast."""
         return self._run(now_ns, PUBLISH, 0, 0)
+
+    def take_neighbours(self, overlay: Overlay) -> None:
+        """Talk to these members from now on."""
+        self.state = with_neighbours(self.state, overlay)
+        self._bound = bind((self.state,), self._mail)
 
     def drafted(self, slot: int) -> Control:
         """The message in a slot, for the wire."""
@@ -135,11 +142,12 @@ class Cores:
     def __init__(self, settings: Settings, members: int, rank: int) -> None:
         """Everybody is a member, nothing is sent."""
         self.group: Group = new_group(members=members, senders=members, ranks=np.array([rank]))
-        cube = of_ranks(hypercube(members), self.group.rank)
+        self._rank = rank
+        self._cube = cube = of_ranks(hypercube(members), self.group.rank)
         self.window = window_messages(settings, members)
         self.data = _data_core(settings, self.group, members, cube, self.window)
         self.stability = _stability_core(settings, self.group, members)
-        self.failure = _failure_core(settings, self.group, members, cube)
+        self.failure = _failure_core(settings, self.group, members)
         self.neighbours = {int(r) for r in cube.neighbours} | {int(r) for r in self.data.state.neighbours[0] if r >= 0}
 
     def members(self) -> list[int]:
@@ -153,11 +161,13 @@ class Cores:
     def remove(self, rank: int) -> None:
         """Take a rank out of the membership; the cores are told next."""
         bits.discard(self.group.members[0], rank)
+        left = survivors(self._cube, self._rank, self.members())
+        self.stability.take_neighbours(left)
+        self.failure.take_neighbours(left)
 
-    def suspected(self) -> list[int]:
-        """The members that the failure detector wants out."""
-        both = self.failure.state.suspected[0] & self.group.members[0]
-        return [rank for rank in range(self.group.received.shape[1]) if bits.contains(both, rank)] if both.any() else []
+    def listeners(self) -> set[int]:
+        """The members that the failure detector tells of this one."""
+        return {int(rank) for rank in self.failure.state.neighbours if self.is_member(rank)}
 
 
 def _data_core(settings: Settings, group: Group, members: int, cube: Overlay, window: int) -> DataCore:
@@ -176,7 +186,7 @@ def _stability_core(settings: Settings, group: Group, members: int) -> ControlCo
         members=members,
         senders=members,
         delta_ns=int(settings.round_every_s * 1e9),
-        repeat_ns=0,
+        repeat_ns=int(REPEAT_STEPS * settings.gossip_every_s * 1e9),
         tree_degree=paper_tree_degree(members),
         seed=0,
     )
@@ -184,14 +194,15 @@ def _stability_core(settings: Settings, group: Group, members: int) -> ControlCo
     return ControlCore(state, width=protocol.numbers(setup), words=bits.words_for(members), room=4 * members + 256)
 
 
-def _failure_core(settings: Settings, group: Group, members: int, cube: Overlay) -> ControlCore:
+def _failure_core(settings: Settings, group: Group, members: int) -> ControlCore:
+    detector = detector_named("live_array")
     step_s = settings.gossip_every_s
-    state = live_array.new_state(
-        group,
-        cube,
+    setup = LayerSetup(
         members=members,
+        seed=0,
         step_ns=int(step_s * 1e9),
-        steps_max=int(settings.suspect_after_s / step_s) + hypercube_dimension(members),
+        threshold=int(settings.suspect_after_s / step_s) + hypercube_dimension(members),
         grace_steps=int(settings.join_timeout_s / step_s),
     )
-    return ControlCore(state, width=2 * members, words=bits.words_for(members), room=4 * members + 256)
+    state = detector.build(group, setup)
+    return ControlCore(state, width=detector.numbers(setup), words=bits.words_for(members), room=4 * members + 256)

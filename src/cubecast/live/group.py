@@ -34,6 +34,9 @@ Buffer = bytes | bytearray | memoryview
 TURN_MESSAGES = 256
 """Messages an application may multicast before the loop gets a turn: others want to be heard, batches to be sent."""
 
+DRAIN_S = 5.0
+"""How long the own messages of a member that leaves may take to become stable when nobody crashes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
@@ -273,11 +276,16 @@ class LiveGroup:
 
     # Leaving.
 
-    async def leave(self, *, drain: bool = True, timeout: float = 10.0) -> None:
-        """Leave: wait until the own messages are stable (unless `drain=False`), say goodbye, close."""
+    async def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
+        """Leave: wait until the own messages are stable (unless `drain=False`), say goodbye, close.
+
+        Without a `timeout` the wait is long enough for members that crash meanwhile to be excluded.
+        """
         member = self._member
         if member is None or self._left:
             return
+        if timeout is None:
+            timeout = DRAIN_S + 2 * self.settings.suspect_after_s
         if drain and member.failure is None and member.published:
             try:
                 await self.wait_stable(member.published, timeout, hurry=True)
@@ -286,7 +294,7 @@ class LiveGroup:
         self._left = True
         if member.failure is None:
             member.flush()
-            member.say_goodbye()
+            await member.say_goodbye()
         await member.stop()
         self._changed()
 

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cubecast.live")
 
+GOODBYE_S = 1.0
+"""How long a member that leaves waits for a neighbour that does not answer: it may have crashed."""
 _SEQUENCE = 0xFFFFFFFF
 
 
@@ -106,6 +108,7 @@ class Member:
         self._parked: deque[tuple[int, bytes]] = deque()
         self._flush_asked = False
         self._timers: set[asyncio.TimerHandle] = set()
+        self._leaving = False
         self._stopped = False
 
     async def start(self) -> None:
@@ -131,9 +134,18 @@ class Member:
             self._recorder = None
         await self.transport.close()
 
-    def say_goodbye(self) -> None:
-        """Tell the neighbours that this member leaves."""
+    async def say_goodbye(self) -> None:
+        """Tell the neighbours that this member leaves, and stay until they know.
+
+        Whoever hears a goodbye tells its own neighbours and ends the link. A neighbour that leaves at the same time
+        tells nobody any more; whoever takes its place is told instead.
+        """
+        self._leaving = True
         self._carry_out(self.cores.failure, self.cores.failure.publish(time.monotonic_ns()), frame.FAILURE)
+        missing = await self.transport.wait_for_ends(self.cores.listeners, GOODBYE_S)
+        if missing:
+            named = ", ".join(map(str, sorted(missing)))
+            log.warning("leaving although rank %s did not hear the goodbye in %g s", named, GOODBYE_S)
 
     # From the application.
 
@@ -250,7 +262,8 @@ class Member:
     # Control cores.
 
     def _carry_out(self, core: ControlCore, actions: list[Any], kind: int) -> None:
-        """Do what a control core asked for."""
+        """Do what a control core asked for; suspects go last, because the cores are then called again."""
+        suspects = []
         for what, slot, a, b, delay_ns in actions:
             if what == mail.SEND:
                 self._send_control(core, kind, slot, [a])
@@ -260,11 +273,12 @@ class Member:
                 self.later(delay_ns / 1e9, self.fire, core, kind, a, b)
             elif what == mail.NEXT_ROUND:
                 self.rounds.rest(a, b, delay_ns)
+            elif what == mail.SUSPECT:
+                suspects.append(a)
             elif what in (mail.ROUND_BEGUN, mail.ROUND_DONE):
                 self._note_round(a, done=what == mail.ROUND_DONE)
-        if core is self.cores.failure:
-            for rank in self.cores.suspected():
-                self._exclude(rank)
+        for rank in suspects:
+            self._exclude(rank)
 
     def _send_control(self, core: ControlCore, kind: int, slot: int, ranks: list[int]) -> None:
         body = encode_control(core.drafted(slot))
@@ -345,10 +359,11 @@ class Member:
         self.cores.data.leave(now, rank)
         self._hand_over([])
         self._carry_out(self.cores.stability, self.cores.stability.leave(now, rank), frame.CONTROL)
+        self._carry_out(self.cores.failure, self.cores.failure.leave(now, rank), frame.FAILURE)
         self.on_change()
 
     def _excluded(self, reason: str) -> None:
-        if self.failure is None:
+        if self.failure is None and not self._leaving:
             self.failure = ExcludedError(f"rank {self.rank} ({self.addresses[self.rank]}) was excluded: {reason}")
             log.error("%s", self.failure)
             self.on_change()

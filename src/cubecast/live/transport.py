@@ -64,6 +64,7 @@ class Transport:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._changed = asyncio.Event()
+        self._leaving = False
         self._closed = False
 
     async def listen(self) -> None:
@@ -99,6 +100,16 @@ class Transport:
                     self._changed.clear()
                     await self._changed.wait()
         return self._down(peers)
+
+    async def wait_for_ends(self, peers: Callable[[], set[int]], timeout_s: float) -> set[int]:
+        """Make no ended link again; wait until those to these members have ended, and give those that are left."""
+        self._leaving = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while peers() - self._barred:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return peers() - self._barred
 
     def _down(self, peers: set[int]) -> set[int]:
         """Those of these members to whom no link is up, though one should be."""
@@ -162,6 +173,8 @@ class Transport:
                 await loop.create_connection(lambda: self._new_connection(peer), host, port, ssl=context)
         except (OSError, TimeoutError) as error:
             log.debug("rank %d does not answer at %s: %s", peer, self.addresses[peer], error)
+            if self._leaving and isinstance(error, ConnectionRefusedError):
+                self.bar(peer)  # nobody is there who could be told
 
     def _new_connection(self, dialled: int) -> Connection:
         def made(connection: Connection) -> None:
@@ -311,13 +324,15 @@ class Transport:
         if greeted is not None:
             greeted.cancel()
             self.refused += connection.peer < 0
-            level = logging.DEBUG if DUPLICATE in reason else logging.WARNING
+            level = logging.DEBUG if DUPLICATE in reason or self._leaving else logging.WARNING
             log.log(level, "a connection with %s was not made: %s", connection.address, reason)
         link = self.links.get(connection.peer)
         if link is None or not link.detach(connection) or self._closed:
             return
         log.info("the link to rank %d is down: %s", connection.peer, reason)
-        if self.rank < connection.peer or link.dialled_by == self.rank:
+        if self._leaving:
+            self.bar(connection.peer)
+        elif self.rank < connection.peer or link.dialled_by == self.rank:
             self._dial(connection.peer)
 
     async def _confirm_often(self) -> None:

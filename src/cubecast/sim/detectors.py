@@ -9,6 +9,7 @@ import numpy as np
 from cubecast.core.broadcast import silent
 from cubecast.core.group import Group
 from cubecast.core.layers import Layer, LayerSetup, detector_named
+from cubecast.core.overlays import hypercube_dimension
 from cubecast.models.failure import k_fail, misses_allowed
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes
@@ -50,6 +51,11 @@ def _threshold(scenario: Scenario, arrival: float) -> int:
             subset=scenario.detector_subset,
             arrival=arrival,
         ).k_fail
+    if scenario.detector == "live_array":
+        # The arrays of all neighbours are as good as one heartbeat, which takes a step for every hop.
+        return hypercube_dimension(scenario.members) + misses_allowed(
+            members=scenario.members, p_mistake=scenario.p_mistake, arrival=arrival
+        )
     one_answer = arrival**2 if scenario.detector == "polling" else arrival
     return misses_allowed(members=scenario.members, p_mistake=scenario.p_mistake, arrival=one_answer)
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.compiled import internal
-from cubecast.core.failure.silence import age, begin_steps, hear, new_silence, new_streams
+from cubecast.core.failure.silence import age, begin_steps, hear, merge, new_silence, new_streams
 from cubecast.core.group import Group, copy_numbers
 from cubecast.core.mail import HEADER_BYTES, draft, send
 from cubecast.core.random import below
@@ -69,10 +69,7 @@ def start(state, row, now_ns, mail):
 @internal
 def receive(state, row, now_ns, mail, slot):
     """L = ArrayMin(L, L')."""
-    told = mail.numbers[slot]
-    for rank in range(state.silent.shape[1]):
-        if told[rank] < state.silent[row, rank] and bits.contains(state.group.members[row], rank):
-            state.silent[row, rank] = told[rank]
+    merge(state, row, mail.numbers[slot])
 
 
 @internal

@@ -1,8 +1,8 @@
 """What the failure detectors share: how long each member has been silent, counted in steps of one's own.
 
 Every step a member adds one to the silence of each other member of its group, and suspects those whose silence has
-reached the threshold. News of a member sets its silence back. Steps are counted, not time: a member that was down
-itself does not wake up to suspect everybody else.
+reached the threshold. News of a member sets its silence back, its own or what others know of it. Steps are counted,
+not time: a member that was down itself does not wake up to suspect everybody else.
 
 A detector's state has these fields (and the group):
 
@@ -13,7 +13,8 @@ A detector's state has these fields (and the group):
 | silent    | rows × n | L: steps since there was news of each member; the member's own entry stays 0                |
 | random    | rows × 2 | a stream for each row                                                                       |
 
-Only members of the group age, so `silent ≤ threshold` always, and a newcomer starts from 0.
+Only members of the group age, so `silent ≤ threshold` always, and a newcomer starts from 0. A negative entry means that
+no news has come yet, and how many steps its member still has to appear; the first news, however old, replaces it.
 """
 
 import numpy as np
@@ -59,3 +60,20 @@ def age(state, row, mail):
 def hear(state, row, rank):
     """The member is alive."""
     state.silent[row, rank] = 0
+
+
+@internal
+def merge(state, row, told):
+    """L = ArrayMin(L, L'): whoever had news of a member later than this one is believed (guo Fig 3.1)."""
+    for rank in range(state.silent.shape[1]):
+        newest = _newest(state.silent[row, rank], told[rank])
+        if newest != state.silent[row, rank] and bits.contains(state.group.members[row], rank):
+            state.silent[row, rank] = newest
+
+
+@internal
+def _newest(mine, theirs):
+    """The shorter silence; of two members who never had news, the longer time to appear; any news before none."""
+    if (mine < 0) == (theirs < 0):
+        return min(mine, theirs)
+    return max(mine, theirs)
