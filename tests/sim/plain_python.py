@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -9,11 +10,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def told_by(module: str) -> Any:
-    """What `python -m module` prints as JSON, in a process where nothing is compiled."""
+def told_by(module: str, folders: pytest.TempPathFactory) -> Any:
+    """What `python -m module` prints as JSON, where nothing is compiled; run once for all test processes."""
+    base = folders.getbasetemp()
+    answer = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"{module}.json"
+    with answer.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not answer.exists():
+            answer.write_text(_output_of(module))
+    return json.loads(answer.read_text())
+
+
+def _output_of(module: str) -> str:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     ran = subprocess.run(
         [sys.executable, "-m", module],
@@ -24,4 +37,4 @@ def told_by(module: str) -> Any:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    return json.loads(ran.stdout)
+    return ran.stdout

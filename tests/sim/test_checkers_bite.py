@@ -13,8 +13,8 @@ from tests.sim.runs import traced
 
 
 @pytest.fixture(scope="module")
-def noticed() -> dict[str, list[str]]:
-    told: dict[str, list[str]] = told_by("tests.sim.broken_stability")
+def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    told: dict[str, list[str]] = told_by("tests.sim.broken_stability", tmp_path_factory)
     return told
 
 

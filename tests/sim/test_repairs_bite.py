@@ -31,8 +31,8 @@ WITHOUT = {
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, dict[str, list[str]]]:
-    told: dict[str, dict[str, list[str]]] = told_by("tests.sim.broken_repairs")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
+    told: dict[str, dict[str, list[str]]] = told_by("tests.sim.broken_repairs", tmp_path_factory)
     return told
 
 

@@ -225,8 +225,8 @@ def test_a_saving_that_would_not_work_is_refused(settings: dict[str, Any], said:
 
 
 @pytest.fixture(scope="module")
-def noticed() -> dict[str, list[str]]:
-    told: dict[str, list[str]] = told_by("tests.sim.broken_savings")
+def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    told: dict[str, list[str]] = told_by("tests.sim.broken_savings", tmp_path_factory)
     return told
 
 
