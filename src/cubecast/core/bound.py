@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from cubecast.core.compiled import COMPILED, address_of, arrays_in, call_at, compiled_for, internal
 from cubecast.core.dispatch import call_core
 from cubecast.core.mail import Mail
+from cubecast.errors import LocalProtocolError
 
 ACT, TABLE = range(2)
 
@@ -80,9 +81,11 @@ def _words_of(value: Any) -> Iterator[int]:
             yield from _words_of(field)
     elif isinstance(value, np.ndarray):
         yield from (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
-    elif isinstance(value, int | np.integer) and not isinstance(value, bool):
+    elif isinstance(value, int | np.int64) and not isinstance(value, bool):
         yield int(value)
+    elif isinstance(value, float):
+        yield int(np.float64(value).view(np.int64))
     else:
-        raise TypeError(
-            f"a state holds a {type(value).__name__}: only arrays, integers and tuples of these can be bound"
+        raise LocalProtocolError(
+            f"a state holds {value!r} of type {type(value).__name__}: use arrays, int, float and tuples of these"
         )

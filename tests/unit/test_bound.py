@@ -1,0 +1,88 @@
+"""Drivers and cores are compiled apart: what crosses the table between them arrives as it was."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pytest
+
+from cubecast.core import compiled, dispatch
+from cubecast.core.bound import bind, call_bound
+from cubecast.core.compiled import internal, jit
+from cubecast.core.dispatch import TIMER
+from cubecast.core.mail import Mail, new_mail
+from cubecast.errors import LocalProtocolError
+
+
+class Inner(NamedTuple):
+    matrix: np.ndarray
+    factor: float
+
+
+class NotedState(NamedTuple):
+    offset: int
+    inner: Inner
+    notes: np.ndarray
+    flags: np.ndarray
+
+
+@internal
+def _note(state, row, now_ns, mail, timer, tag):  # type: ignore[no-untyped-def]
+    state.notes[row, 0] = now_ns + state.offset
+    state.notes[row, 1] = state.inner.matrix[row, timer] * state.inner.factor
+    state.notes[row, 2] = state.notes.shape[0] * 100 + state.inner.matrix.shape[1]
+    state.flags[row] = tag
+    mail.counts[0] += 1
+
+
+@jit
+def call_twice(cores, which):  # type: ignore[no-untyped-def]
+    call_bound(cores, which, 1, 40, TIMER, 2, -5)
+    call_bound(cores, which, 0, 50, TIMER, 0, 7)
+
+
+def noted(offset: int) -> NotedState:
+    inner = Inner(matrix=np.arange(6, dtype=np.int32).reshape(2, 3), factor=2.5)
+    return NotedState(offset=offset, inner=inner, notes=np.zeros((2, 3)), flags=np.zeros(2, np.int8))
+
+
+def mail() -> Mail:
+    return new_mail(slots=4, width=2, words=1, room=4)
+
+
+dispatch.register(NotedState, SimpleNamespace(on_timer=_note))
+
+
+def test_a_bound_core_sees_its_own_arrays_and_numbers() -> None:
+    states = noted(1), noted(1000)
+    shared = mail()
+    bound = bind(states, shared)
+    cast(Any, call_twice)(bound.cores, 1)
+    assert states[0].notes.tolist() == [[0, 0, 0], [0, 0, 0]], "the other core was called"
+    assert states[1].notes.tolist() == [[1050, 0, 203], [1040, 12.5, 203]]
+    assert states[1].flags.tolist() == [7, -5]
+    assert shared.counts[0] == 2
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason="there are no tables with CUBECAST_JIT=off")
+@pytest.mark.parametrize("offset", [True, np.int32(3), "three", None])
+def test_what_has_no_place_in_a_table_is_refused_by_name(offset: Any) -> None:
+    with pytest.raises(LocalProtocolError, match=f"a state holds {offset!r}".replace("(", r"\(").replace(")", r"\)")):
+        bind((noted(offset),), mail())
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_a_function_is_compiled_once_whatever_integers_it_is_given() -> None:
+    @internal
+    def add(a, b):  # type: ignore[no-untyped-def]
+        return a + b
+
+    @jit
+    def sums(small):  # type: ignore[no-untyped-def]
+        return add(1, 2) + add(small[0], 3) + add(small.shape[0], 4)
+
+    total: Any = sums
+    assert total(np.array([10], np.int32)) == 21
+    assert len(cast(Any, add).overloads) == 1
