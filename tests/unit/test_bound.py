@@ -43,6 +43,16 @@ def call_twice(cores, which):  # type: ignore[no-untyped-def]
     call_bound(cores, which, 0, 50, TIMER, 0, 7)
 
 
+@internal
+def add(a, b):  # type: ignore[no-untyped-def]
+    return a + b
+
+
+@jit
+def sums(small):  # type: ignore[no-untyped-def]
+    return add(1, 2) + add(small[0], 3) + add(small.shape[0], 4)
+
+
 def noted(offset: int) -> NotedState:
     inner = Inner(matrix=np.arange(6, dtype=np.int32).reshape(2, 3), factor=2.5)
     return NotedState(offset=offset, inner=inner, notes=np.zeros((2, 3)), flags=np.zeros(2, np.int8))
@@ -59,7 +69,7 @@ def test_a_bound_core_sees_its_own_arrays_and_numbers() -> None:
     states = noted(1), noted(1000)
     shared = mail()
     bound = bind(states, shared)
-    cast(Any, call_twice)(bound.cores, 1)
+    call_twice(bound.cores, 1)
     assert states[0].notes.tolist() == [[0, 0, 0], [0, 0, 0]], "the other core was called"
     assert states[1].notes.tolist() == [[1050, 0, 203], [1040, 12.5, 203]]
     assert states[1].flags.tolist() == [7, -5]
@@ -75,14 +85,5 @@ def test_what_has_no_place_in_a_table_is_refused_by_name(offset: Any) -> None:
 
 @pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
 def test_a_function_is_compiled_once_whatever_integers_it_is_given() -> None:
-    @internal
-    def add(a, b):  # type: ignore[no-untyped-def]
-        return a + b
-
-    @jit
-    def sums(small):  # type: ignore[no-untyped-def]
-        return add(1, 2) + add(small[0], 3) + add(small.shape[0], 4)
-
-    total: Any = sums
-    assert total(np.array([10], np.int32)) == 21
+    assert sums(np.array([10], np.int32)) == 21
     assert len(cast(Any, add).overloads) == 1
