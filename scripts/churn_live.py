@@ -87,10 +87,9 @@ class Churn:
         self.happened["kill all"] += 1
 
     def bury(self) -> None:
-        """Processes that ended by themselves: nobody took them in, in time."""
+        """Processes that ended by themselves: they left, or nobody took them in, in time."""
         for place in list(self.cast.processes):
-            if not self.cast.is_alive(place):
-                self.cast.kill(place, keep_log=True)
+            if not self.cast.is_alive(place) and self.cast.reap(place):
                 self.happened["gave up"] += 1
 
     # What can happen.

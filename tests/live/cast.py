@@ -95,7 +95,7 @@ class Cast:
         for place in places:
             self.processes[place].send_signal(signal.SIGKILL)
         for place in places:
-            self._reap(place)
+            self.reap(place)
             self._note(place, "stop" if keep_log else "crash")
             if not keep_log:
                 self._file(place, "journal").unlink(missing_ok=True)
@@ -104,10 +104,11 @@ class Cast:
         """Ask a process to leave, and wait for its end."""
         self.tell(place, "leave")
         assert self.processes[place].wait(timeout_s) == 0, self.said(place)
-        self._reap(place)
+        self.reap(place)
         self._file(place, "journal").unlink(missing_ok=True)
 
-    def _reap(self, place: int) -> None:
+    def reap(self, place: int) -> int:
+        """A process has ended, or is about to; gives its exit code."""
         process = self.processes.pop(place)
         process.wait()
         self.frozen.discard(place)
@@ -115,6 +116,7 @@ class Cast:
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+        return process.returncode
 
     def freeze(self, place: int) -> None:
         """Stop a process; nobody tells the others."""
@@ -135,7 +137,7 @@ class Cast:
         for process in self.processes.values():
             process.kill()
         for place in list(self.processes):
-            self._reap(place)
+            self.reap(place)
         self._control.close()
 
     def _note(self, place: int, event: str) -> None:
@@ -187,7 +189,7 @@ class Cast:
         return {place: self.report(place) for place in sorted(self.processes)}
 
     def settle(self, timeout_s: float = 30.0) -> dict[int, dict[str, Any]]:
-        """Nobody writes any more; wait until all are in one view, and everything is stable everywhere."""
+        """Nobody writes any more; wait until all are in one view, and nobody has anything left to say."""
         for place in self.processes:
             self.tell(place, "quiet")
         deadline = time.monotonic() + timeout_s
@@ -206,6 +208,7 @@ class Cast:
             and one["phase"] == "member"
             and not one["blocked"]
             and not one["unstable"]
+            and not one["tombstones"]
             and one["delivered"] == first["delivered"]
             for one in found.values()
         )
@@ -213,8 +216,10 @@ class Cast:
     # Judging.
 
     def lines(self) -> list[Line]:
-        """What all processes recorded, and when they were killed."""
-        return read_lines([*self.folder.glob("*.rows")])
+        """What all processes recorded until now, and when they were killed."""
+        now_ns = time.monotonic_ns()
+        time.sleep(0.2)  # those who live write what they did a little later
+        return [line for line in read_lines([*self.folder.glob("*.rows")]) if line[0] <= now_ns]
 
     def judge(self, lines: list[Line], present: list[Any] | None = None) -> list[str]:
         """What was broken."""

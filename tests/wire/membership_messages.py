@@ -8,6 +8,7 @@ from typing import Any
 
 from cubecast.core.membership import MemberId, View
 from cubecast.core.membership import messages as said
+from cubecast.core.membership import records as r
 from cubecast.core.membership.messages import Message, Proposal
 
 HOSTS = ("127.0.0.1", "[::1]", "a.example", "very-long-host-name.of-a-department.example.org")
@@ -122,3 +123,63 @@ MESSAGES: dict[type, Callable[[random.Random], Message]] = {
 def draw_message(chance: random.Random) -> Message:
     """A message of any kind."""
     return chance.choice(list(MESSAGES.values()))(chance)
+
+
+def _draw_kept(chance: random.Random) -> r.Kept:
+    return r.Kept(chance.getrandbits(62), draw_octets(chance), draw_members(chance))
+
+
+def _draw_names(chance: random.Random) -> tuple[str, ...]:
+    return tuple(who.name for who in draw_members(chance))
+
+
+def _draw_decision(chance: random.Random) -> said.Decide | None:
+    return said.Decide(chance.getrandbits(62), draw_proposal(chance)) if _flag(chance) else None
+
+
+def _draw_end(chance: random.Random) -> said.Left | said.Excluded | None:
+    excluded = said.Excluded("they went on: ×", (draw_octets(chance), b""), _flag(chance))
+    return chance.choice([None, said.Left(), excluded])
+
+
+def _draw_whole(chance: random.Random) -> r.Whole:
+    return r.Whole(
+        draw_member(chance),
+        _draw_names(chance),
+        draw_view(chance),
+        _draw_decision(chance),
+        draw_ballot(chance),
+        draw_ballot(chance),
+        _perhaps(chance, draw_proposal),
+        draw_vector(chance),
+        draw_vector(chance),
+        tuple(draw_data(chance) for _ in range(3)),
+        (draw_octets(chance), draw_octets(chance)),
+        _flag(chance),
+        (_draw_kept(chance),),
+        draw_octets(chance),
+    )
+
+
+RECORDS: dict[type, Callable[[random.Random], r.Record]] = {
+    r.Life: lambda c: r.Life(draw_member(c)),
+    r.Asked: lambda c: r.Asked(_draw_names(c)),
+    r.Entered: lambda c: r.Entered(draw_view(c), _draw_decision(c), _flag(c)),
+    r.Promised: lambda c: r.Promised(draw_ballot(c)),
+    r.Adopted: lambda c: r.Adopted(draw_ballot(c), draw_proposal(c)),
+    said.Data: draw_data,
+    r.Delivered: lambda c: r.Delivered(c.getrandbits(16)),
+    r.Settled: lambda c: r.Settled(draw_vector(c)),
+    r.Waiting: lambda c: r.Waiting(draw_octets(c)),
+    r.Leaving: lambda _: r.Leaving(),
+    r.Knows: lambda c: r.Knows(draw_member(c).name),
+    said.Restore: lambda c: said.Restore(c.getrandbits(62), draw_octets(c)),
+    r.Kept: _draw_kept,
+    r.Over: lambda c: r.Over(_draw_decision(c), _draw_end(c)),
+    r.Whole: _draw_whole,
+}
+
+
+def draw_record(chance: random.Random, kind: type) -> r.Record:
+    """A record of that kind."""
+    return RECORDS[kind](chance)
