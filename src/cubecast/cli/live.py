@@ -69,13 +69,24 @@ def keys_revoke(
 def node(
     group: Annotated[str, typer.Argument(help="The group's name.")],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="This member's address, as all others name it.")],
-    peer: Annotated[list[str], typer.Option(metavar="HOST:PORT", help="Another member; once for each.")],
+    peer: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="Another member; once for each.")] = None,
+    found: Annotated[bool, typer.Option("--found", help="Found a group that others join later.")] = False,
+    contact: Annotated[
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="Join a founded group by this member of it.")
+    ] = None,
     credentials: Annotated[Path | None, typer.Option(metavar="FILE", help="This member's certificate and key.")] = None,
     ca: Annotated[Path | None, typer.Option(metavar="FILE", help="The group's certificate.")] = None,
     plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
     causal: Annotated[str, typer.Option(help="How messages travel: auto, tree or overlay.")] = "auto",
     stability: Annotated[str, typer.Option(help="The stability protocol.")] = "cube_full_dist",
     suspect_after: Annotated[float, typer.Option(metavar="SECONDS", help="Silence that excludes a member.")] = 5.0,
+    keep: Annotated[
+        str, typer.Option(metavar="none|all|N", help="Founded: messages of the past that a newcomer gets.")
+    ] = "none",
+    log: Annotated[Path | None, typer.Option(metavar="FILE", help="Founded: go on from this log after a stop.")] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Founded: write what this member did, for the checkers.")
+    ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write this member's events here.")] = None,
     status_at: Annotated[str | None, typer.Option("--status", metavar="HOST:PORT", help="Serve status here.")] = None,
     rate: Annotated[float, typer.Option(metavar="PER_SECOND", help="Send made-up messages, not lines.")] = 0.0,
@@ -89,12 +100,18 @@ def node(
       cubecast node chat --listen 127.0.0.1:7001 --peer 127.0.0.1:7002 --plaintext
 
       cubecast node chat --listen 127.0.0.1:7002 --peer 127.0.0.1:7001 --plaintext
+
+    A group that changes: one member founds it, others come and go.
+
+      cubecast node chat --listen 127.0.0.1:7001 --found --plaintext
+
+      cubecast node chat --listen 127.0.0.1:7002 --contact 127.0.0.1:7001 --plaintext
     """
     from cubecast.errors import LocalProtocolError
     from cubecast.live.credentials import Credentials
-    from cubecast.live.node import Node, run_node
-    from cubecast.live.settings import Settings
 
+    if bool(peer) + found + bool(contact) != 1:
+        raise LocalProtocolError("give --peer for every other member, or --found, or --contact of a founded group")
     if (credentials is None or ca is None) != plaintext:
         raise LocalProtocolError("give --credentials MEMBER.pem and --ca group.pem, or --plaintext to go without TLS")
     logging.basicConfig(
@@ -103,6 +120,31 @@ def node(
         stream=sys.stderr,
     )
     loaded = Credentials.load(credentials, ca=ca) if credentials and ca else None
+    if not peer:
+        from cubecast.live.changing.node import ChangingNode, run_changing_node
+        from cubecast.live.changing.settings import ChangingSettings
+
+        run_changing_node(
+            ChangingNode(
+                group=group,
+                listen=listen,
+                contacts=contact or [],
+                credentials=loaded,
+                settings=ChangingSettings(
+                    suspect_after_s=suspect_after,
+                    keep=int(keep) if keep.isdecimal() else keep,  # type: ignore[arg-type]
+                ),
+                log=log,
+                history=history,
+                status=status_at,
+                rate_per_s=rate,
+                quiet=quiet,
+            )
+        )
+        return
+    from cubecast.live.node import Node, run_node
+    from cubecast.live.settings import Settings
+
     settings = Settings(
         causal=causal,  # type: ignore[arg-type]
         stability=stability,
@@ -139,6 +181,7 @@ def status(
 
 def _status_table(found: dict[str, Any]) -> Table:
     title = f"{found['group']}: rank {found['rank']} at {found['address']}, view {found['view']}"
+    title += ", BLOCKED: too few members within reach" if found.get("blocked") else ""
     table = new_table("address", "link", "rank", "received", "stable", "lag", "behind", left=2, title=title)
     behind = {one["rank"]: one["behind"] for one in found["laggards"]}
     for one in found["members"]:

@@ -15,26 +15,34 @@ import time
 from collections import deque
 from contextlib import suppress
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from cubecast.errors import CubecastError, LocalProtocolError
-from cubecast.live.group import LiveGroup
 from cubecast.live.settings import parse_address
+
+if TYPE_CHECKING:
+    from cubecast.live.changing.group import ChangingGroup
+    from cubecast.live.group import LiveGroup
 
 SAMPLE_S = 1.0
 SAMPLES = 600
 REQUEST_BYTES_MAX = 8192
 REQUEST_TIMEOUT_S = 5.0
-_GAUGES = ("members", "unstable_messages", "unstable_bytes", "backlog_bytes", "round_ms")
+_GAUGES = ("members", "unstable_messages", "unstable_bytes", "backlog_bytes", "round_ms", "blocked", "view", "lives")
 _COUNTERS = ("published", "delivered", "rounds", "refused_connections")
 
 
+def look(group: LiveGroup | ChangingGroup) -> dict[str, Any]:
+    """What a member of either kind of group knows of itself and its group."""
+    return group.status() if hasattr(group, "status") else snapshot(group)
+
+
 def snapshot(group: LiveGroup) -> dict[str, Any]:
-    """What a member knows of itself and its group."""
+    """What a member of a group of fixed members knows."""
     stats = group.stats
     received = group.received
     return {
@@ -61,32 +69,33 @@ def snapshot(group: LiveGroup) -> dict[str, Any]:
 class _Collector(Collector):
     """Metrics read at the moment they are asked for."""
 
-    def __init__(self, group: LiveGroup) -> None:
+    def __init__(self, group: LiveGroup | ChangingGroup) -> None:
         self._group = group
 
     def collect(self) -> list[Metric]:
         """Part of prometheus_client."""
-        labels = {"group": self._group.name, "rank": str(self._group.rank)}
-        stats = self._group.stats
+        seen = look(self._group)
+        labels = {"group": seen["group"], "rank": str(seen["rank"])}
+        stats = {"view": seen["view"], **seen["stats"]}
         found: list[Metric] = []
-        for name in _GAUGES:
+        for name in [name for name in _GAUGES if name in stats]:
             gauge = GaugeMetricFamily(f"cubecast_{name}", name.replace("_", " "), labels=list(labels))
             gauge.add_metric(list(labels.values()), float(stats[name]))
             found.append(gauge)
-        for name in _COUNTERS:
+        for name in [name for name in _COUNTERS if name in stats]:
             counter = CounterMetricFamily(f"cubecast_{name}", name.replace("_", " "), labels=list(labels))
             counter.add_metric(list(labels.values()), float(stats[name]))
             found.append(counter)
         behind = GaugeMetricFamily("cubecast_behind", "messages behind the first member", labels=[*labels, "member"])
-        for one in self._group.laggards():
-            behind.add_metric([*labels.values(), str(one.rank)], float(one.behind))
+        for one in seen["laggards"]:
+            behind.add_metric([*labels.values(), str(one["rank"])], float(one["behind"]))
         return [*found, behind]
 
 
 class StatusServer:
     """Serves the status of one member: `async with StatusServer(group, "127.0.0.1:9001")`."""
 
-    def __init__(self, group: LiveGroup, listen: str) -> None:
+    def __init__(self, group: LiveGroup | ChangingGroup, listen: str) -> None:
         """Nothing is opened before `async with`."""
         self._group = group
         self._host, self._port = parse_address(listen)
@@ -144,7 +153,7 @@ class StatusServer:
             if path == "/":
                 return "200 OK", "text/html; charset=utf-8", _page()
             if path == "/status.json":
-                body = json.dumps(snapshot(self._group) | {"course": list(self._course)})
+                body = json.dumps(look(self._group) | {"course": list(self._course)})
                 return "200 OK", "application/json", body.encode()
             if path == "/metrics":
                 return "200 OK", "text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)

@@ -12,5 +12,7 @@
 | `recording`| what a member did, for the checkers                                                  |
 | `outbox`   | nothing leaves before what it tells of is written down                               |
 | `driver`   | messages and timers into the core, its actions out                                   |
+| `looking`  | what can be seen of a member                                                         |
+| `node`     | a member in a terminal                                                               |
 | `group`    | the programming interface                                                            |
 """

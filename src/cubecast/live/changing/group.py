@@ -15,7 +15,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +25,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.live.changing.driver import Driver
 from cubecast.live.changing.events import ChangingDelivery, Event, PutState, TakeSnapshot
 from cubecast.live.changing.journal import Journal
+from cubecast.live.changing.looking import ChangingLaggard, laggards_of, stats_of, status_of
 from cubecast.live.changing.recording import HistoryRecorder
 from cubecast.live.changing.settings import ChangingSettings
 from cubecast.live.changing.window import ChangingMessage
@@ -39,14 +39,6 @@ Snapshot = Callable[[], bytes | Awaitable[bytes]]
 Restore = Callable[[bytes], object]
 TURN_MESSAGES = 64
 """Messages an application may multicast before the loop gets a turn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangingLaggard:
-    """A member that keeps `behind` messages from becoming stable, as far as is known."""
-
-    who: MemberId
-    behind: int
 
 
 class ChangingGroup:
@@ -258,43 +250,17 @@ class ChangingGroup:
         return delivery.view < view.number or delivery.sequence <= self.frontier.get(delivery.sender, 0)
 
     def laggards(self) -> list[ChangingLaggard]:
-        """Who keeps messages from becoming stable, the slowest first."""
-        driver = self._running()
-        behind = driver.core.behind() if driver.phase == "member" else {}
-        found = [ChangingLaggard(who=who, behind=count) for who, count in behind.items() if count]
-        return sorted(found, key=lambda one: -one.behind)
+        """Who keeps messages from becoming stable, the slowest first; as far as is known, unless `slow="wait"`."""
+        return laggards_of(self._running())
 
     @property
     def stats(self) -> dict[str, Any]:
         """Counts and sizes of this member."""
-        driver = self._running()
-        core = driver.core
-        in_view = driver.phase in ("member", "fetching")
-        return {
-            "phase": driver.phase,
-            "blocked": driver.is_blocked,
-            "changing": in_view and core.acceptor.is_frozen,
-            "lives": driver.lives,
-            "members": len(driver.view.members) if driver.view else 0,
-            "published": driver.window.count,
-            "delivered": driver.delivered,
-            "unstable_messages": len(core.channel.store) if in_view else 0,
-            "own_unstable_messages": len(driver.window),
-            "unstable_bytes": driver.window.bytes,
-            "backlog_bytes": driver.inbox.bytes,
-            "refused_connections": driver.links.refused,
-            "links": {
-                peer.name: {
-                    "up": peer.is_up,
-                    "bytes_in": peer.bytes_in,
-                    "bytes_out": peer.bytes_out,
-                    "waiting_bytes": peer.waiting_bytes,
-                    "dropped": peer.dropped,
-                    "reconnections": max(0, peer.connections - 1),
-                }
-                for peer in driver.links.peers.values()
-            },
-        }
+        return stats_of(self._running())
+
+    def status(self) -> dict[str, Any]:
+        """What this member knows of itself and its group, for the status page."""
+        return status_of(self.name, self._running())
 
     # Leaving.
 
