@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,6 +17,7 @@ import cubecast
 from cubecast.core.membership import View
 from cubecast.errors import LocalProtocolError
 from cubecast.live.keys import init, issue
+from cubecast.live.status import StatusServer
 from tests.live.harness import free_addresses
 
 pytestmark = pytest.mark.live
@@ -177,7 +179,10 @@ def test_a_minority_is_blocked_says_so_and_multicast_waits_when_the_budget_is_us
             await vanish(two)
             await until(lambda: three.is_blocked)
             assert told == [True]
-            assert three.stats["blocked"]
+            assert three.status()["blocked"]
+            seen = await _ask(three, "/metrics")
+            assert 'cubecast_blocked{group="test",rank="2"} 1.0' in seen
+            assert json.loads(await _ask(three, "/status.json"))["members"][2]["address"] == three.me.name
             message = await three.multicast(bytes(1000))
             assert (message.view, message.is_stable) == (0, False)
             with pytest.raises(TimeoutError):
@@ -186,6 +191,16 @@ def test_a_minority_is_blocked_says_so_and_multicast_waits_when_the_budget_is_us
                 await message.stable(timeout=0.1)
 
     run(work)
+
+
+async def _ask(group: cubecast.ChangingGroup, path: str) -> str:
+    (address,) = free_addresses(1)
+    async with StatusServer(group, address):
+        reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
+        writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+    return answer.split("\r\n\r\n", 1)[1]
 
 
 def test_a_slow_application_holds_stability_back_and_is_named() -> None:

@@ -1,4 +1,4 @@
-"""What can be seen of a member of a changing group: counts and sizes, who is behind, and all of it for the status page."""
+"""What can be seen of a member of a changing group: counts, sizes, who is behind; all of it for the status page."""
 
 from __future__ import annotations
 
