@@ -18,8 +18,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.live.processes import free_addresses, run_commands
+from bench.live.processes import run_commands
 from cubecast.live.group import LiveGroup, join
+from cubecast.live.local import free_addresses
 from cubecast.live.loop import run
 from cubecast.live.settings import Settings
 

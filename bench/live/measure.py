@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.live.processes import ROOT, free_ports, run_commands, run_members
+from bench.live.processes import ROOT, run_commands, run_members
+from cubecast.live.local import free_ports
 
 SENDERS = 4
 WARM_S = 3.0

@@ -7,7 +7,6 @@ to leave.
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,45 +15,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cubecast.live.local import Spoken, credentials_in, free_addresses
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, in ascending order."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = sorted(one.getsockname()[1] for one in sockets)
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses of ports that are free now, in the order of the ranks they give."""
-    return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
 def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bool = False) -> list[dict[str, Any]]:
     """Start one member a command, `pause_s` after the first the others; let them run, and give their reports."""
-    processes: list[subprocess.Popen[str]] = []
+    members: list[Spoken] = []
     try:
         for command in commands:
-            processes.append(_start(command, quiet=quiet))
-            time.sleep(pause_s if len(processes) == 1 else 0)
-        for process in processes:
-            read_line(process, "ready")
-        for process in processes:
-            write_line(process, f"{time.time() + 1.0}")
-        reports = [json.loads(read_line(process, "{")) for process in processes]
-        for process in processes:
-            write_line(process, "leave")
-        for process in processes:
-            process.wait(60)
+            members.append(Spoken(command, folder=ROOT, errors=subprocess.DEVNULL if quiet else None))
+            time.sleep(pause_s if len(members) == 1 else 0)
+        for member in members:
+            _hear(member, "ready")
+        for member in members:
+            member.tell(f"{time.time() + 1.0}")
+        reports = [json.loads(_hear(member, "{")) for member in members]
+        for member in members:
+            member.tell("leave")
+        for member in members:
+            member.process.wait(60)
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        for member in members:
+            member.close()
     return reports
 
 
@@ -66,35 +50,14 @@ def run_members(members: int, task: dict[str, Any], *, tls: bool = False) -> lis
         for address in addresses:
             own = {**task, "listen": address, "peers": addresses}
             if tls:
-                own |= _credentials(Path(folder), address)
+                own |= credentials_in(Path(folder), address)
             commands.append([sys.executable, "-m", "bench.live.worker", json.dumps(own)])
         return run_commands(commands)
 
 
-def _start(command: list[str], *, quiet: bool) -> subprocess.Popen[str]:
-    errors = subprocess.DEVNULL if quiet else None
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
-
-
-def read_line(process: subprocess.Popen[str], beginning: str) -> str:
+def _hear(member: Spoken, beginning: str) -> str:
     """The next line of a member, which must begin so."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
+    line = member.hear()
     if not line.startswith(beginning):
         raise SystemExit(f"a member of the benchmark failed: {line!r}")
     return line
-
-
-def write_line(process: subprocess.Popen[str], line: str) -> None:
-    """Tell a member something."""
-    assert process.stdin is not None
-    process.stdin.write(line + "\n")
-    process.stdin.flush()
-
-
-def _credentials(folder: Path, address: str) -> dict[str, str]:
-    from cubecast.live.keys import init, issue
-
-    if not (folder / "group.pem").exists():
-        init(folder)
-    return {"certificate": str(issue(folder, address)), "ca": str(folder / "group.pem")}

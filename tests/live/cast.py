@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from cubecast.core.membership import MemberId
+from cubecast.live.local import credentials_in, free_addresses
 from cubecast.sim.churn.promises import Judge
 from cubecast.sim.churn.recorded import Converter, Line, read_lines
 from tests.live.bad_network import BadNetwork
-from tests.live.harness import ROOT, free_addresses
+from tests.live.harness import ROOT
 
 
 class Cast:
@@ -68,7 +69,7 @@ class Cast:
         if self._durable:
             task["log"] = str(self._file(place, "journal"))
         if self._tls:
-            task |= self._credentials(address)
+            task |= credentials_in(self.folder, address)
         words = [sys.executable, "-m", "tests.live.changing_actor", json.dumps(task)]
         with self._file(place, "log").open("ab") as said:
             self.processes[place] = subprocess.Popen(
@@ -82,13 +83,6 @@ class Cast:
 
     def _file(self, place: int, kind: str) -> Path:
         return self.folder / f"{place}.{kind}"
-
-    def _credentials(self, address: str) -> dict[str, str]:
-        from cubecast.live.keys import init, issue
-
-        if not (self.folder / "group.pem").exists():
-            init(self.folder)
-        return {"certificate": str(issue(self.folder, address)), "ca": str(self.folder / "group.pem")}
 
     def kill(self, *places: int, keep_log: bool = False) -> None:
         """kill -9, all at once; their logs stay or go."""

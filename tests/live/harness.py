@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from cubecast.live.local import Spoken, credentials_in, free_addresses
 from cubecast.live.recorder import merge
 from cubecast.sim.checkers import Report, check_all
 from cubecast.trace import read_trace
 from tests.live.bad_network import BadNetwork
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses of ports that are free now, in the order of the ranks they give."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = sorted(one.getsockname()[1] for one in sockets)
-    for one in sockets:
-        one.close()
-    return [f"127.0.0.1:{port}" for port in ports]
 
 
 class Troupe:
@@ -51,7 +38,7 @@ class Troupe:
         self.members = members
         self.addresses = network.addresses[:members] if network else free_addresses(members)
         self.crashes: dict[int, int] = {}
-        self.processes = []
+        self.actors: list[Spoken] = []
         for rank, address in enumerate(self.addresses):
             task: dict[str, Any] = {
                 "listen": address,
@@ -62,76 +49,47 @@ class Troupe:
                 "settings": settings,
             }
             if tls:
-                task |= self._credentials(address)
-            self.processes.append(
-                subprocess.Popen(
-                    [
-                        *(network.enter(rank) if network else ()),
-                        *(sys.executable, "-m", "tests.live.actor", json.dumps(task)),
-                    ],
-                    cwd=ROOT,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=(folder / f"{rank}.log").open("wb"),
-                    env={**os.environ, "CUBECAST_JIT": "off" if light else "on"},
-                    text=True,
-                )
-            )
-        for rank in range(members):
-            assert self._line(rank) == "ready\n", self.log(rank)
-
-    def _credentials(self, address: str) -> dict[str, str]:
-        from cubecast.live.keys import init, issue
-
-        if not (self.folder / "group.pem").exists():
-            init(self.folder)
-        return {"certificate": str(issue(self.folder, address)), "ca": str(self.folder / "group.pem")}
+                task |= credentials_in(folder, address)
+            command = [*(network.enter(rank) if network else ()), sys.executable, "-m", "tests.live.actor"]
+            with (folder / f"{rank}.log").open("wb") as errors:
+                self.actors.append(Spoken([*command, json.dumps(task)], folder=ROOT, errors=errors, light=light))
+        for rank, actor in enumerate(self.actors):
+            assert actor.hear() == "ready", self.log(rank)
 
     def log(self, rank: int) -> str:
         """What a member said on standard error."""
         return f"member {rank}: " + (self.folder / f"{rank}.log").read_text()[-2000:]
 
-    def _line(self, rank: int) -> str:
-        stdout = self.processes[rank].stdout
-        assert stdout is not None
-        return stdout.readline()
-
     def kill(self, *ranks: int) -> None:
         """kill -9."""
         for rank in ranks:
-            self.processes[rank].send_signal(signal.SIGKILL)
-            self.processes[rank].wait()
+            self.actors[rank].process.send_signal(signal.SIGKILL)
+            self.actors[rank].process.wait()
             self.crashes[rank] = time.monotonic_ns()
 
     def freeze(self, rank: int) -> None:
         """Stop a process; nobody tells the others."""
-        self.processes[rank].send_signal(signal.SIGSTOP)
+        self.actors[rank].process.send_signal(signal.SIGSTOP)
 
     def thaw(self, rank: int) -> None:
         """Let it go on."""
-        self.processes[rank].send_signal(signal.SIGCONT)
+        self.actors[rank].process.send_signal(signal.SIGCONT)
 
     def finish(self) -> dict[int, dict[str, Any]]:
         """End the conversation and give the reports of the members that live."""
         alive = [rank for rank in range(self.members) if rank not in self.crashes]
         for rank in alive:
-            self._tell(rank, "finish\n")
+            self.actors[rank].tell("finish")
         reports = {}
         for rank in alive:
-            line = self._line(rank)
+            line = self.actors[rank].hear()
             assert line, self.log(rank)
             reports[rank] = json.loads(line)
         for rank in alive:
-            self._tell(rank, "leave\n")
+            self.actors[rank].tell("leave")
         for rank in alive:
-            assert self.processes[rank].wait(120) == 0, self.log(rank)
+            assert self.actors[rank].process.wait(120) == 0, self.log(rank)
         return reports
-
-    def _tell(self, rank: int, line: str) -> None:
-        stdin = self.processes[rank].stdin
-        assert stdin is not None
-        stdin.write(line)
-        stdin.flush()
 
     def judge(self, **scenario: Any) -> Report:
         """Merge the traces, write them as one, and let every checker judge it."""
@@ -142,11 +100,5 @@ class Troupe:
 
     def close(self) -> None:
         """End every process that is left."""
-        for process in self.processes:
-            if process.poll() is None:
-                os.kill(process.pid, signal.SIGCONT)
-                process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
+        for actor in self.actors:
+            actor.close()

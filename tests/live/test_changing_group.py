@@ -17,8 +17,8 @@ import cubecast
 from cubecast.core.membership import View
 from cubecast.errors import LocalProtocolError
 from cubecast.live.keys import init, issue
+from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
-from tests.live.harness import free_addresses
 
 pytestmark = pytest.mark.live
 

@@ -12,9 +12,9 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.live.connection import Connection
 from cubecast.live.group import LiveGroup, join
+from cubecast.live.local import free_addresses
 from cubecast.live.member import Delivery
 from cubecast.live.settings import Settings
-from tests.live.harness import free_addresses
 
 pytestmark = pytest.mark.live
 

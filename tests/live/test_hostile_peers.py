@@ -15,10 +15,10 @@ import pytest
 from cubecast.live.credentials import Credentials
 from cubecast.live.group import LiveGroup, join
 from cubecast.live.keys import init, issue, revoke
+from cubecast.live.local import free_addresses
 from cubecast.live.settings import Settings
 from cubecast.wire import frame, greeting
 from cubecast.wire.greeting import Greeting
-from tests.live.harness import free_addresses
 
 pytestmark = pytest.mark.live
 

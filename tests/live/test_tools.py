@@ -16,9 +16,10 @@ from cubecast.cli.app import run as run_command
 from cubecast.live.credentials import Credentials
 from cubecast.live.demo import fetch_status
 from cubecast.live.group import LiveGroup
+from cubecast.live.local import Spoken, free_addresses
 from cubecast.live.status import StatusServer
 from cubecast.live.sync import join_sync
-from tests.live.harness import ROOT, free_addresses
+from tests.live.harness import ROOT
 from tests.live.test_group import groups_of
 
 pytestmark = pytest.mark.live
@@ -123,32 +124,21 @@ def test_a_light_member_loads_neither_compiler_nor_laboratory() -> None:
 def test_two_nodes_talk_over_the_command_line() -> None:
     first, second = free_addresses(2)
 
-    def node(listen: str, peer: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
-        return subprocess.Popen(
-            [*command, "--listen", listen, "--peer", peer],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "CUBECAST_JIT": "off"},
-            text=True,
-        )
-
-    nodes = [node(first, second), node(second, first)]
+    command = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
+    nodes = [
+        Spoken([*command, "--listen", listen, "--peer", peer], folder=ROOT, errors=subprocess.DEVNULL, light=True)
+        for listen, peer in ((first, second), (second, first))
+    ]
     try:
-        assert nodes[0].stdin is not None
-        assert nodes[1].stdout is not None
-        nodes[0].stdin.write("hello\nworld\n")
-        nodes[0].stdin.flush()
-        assert [nodes[1].stdout.readline() for _ in range(2)] == ["0:1 hello\n", "0:2 world\n"]
+        nodes[0].tell("hello\nworld")
+        assert [nodes[1].hear() for _ in range(2)] == ["0:1 hello", "0:2 world"]
         for one in nodes:
-            assert one.stdin is not None
-            one.stdin.close()
-        assert [one.wait(30) for one in nodes] == [0, 0]
+            assert one.process.stdin is not None
+            one.process.stdin.close()
+        assert [one.process.wait(30) for one in nodes] == [0, 0]
     finally:
         for one in nodes:
-            one.kill()
+            one.close()
 
 
 def test_a_group_is_used_inside_its_block_only() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,9 @@ import pytest
 from cubecast.lab.report import write_report
 from cubecast.lab.store import Store
 from cubecast.lab.study import Outcome
+from tests.browser import needs_browser, show
 
 pytestmark = [pytest.mark.spark, pytest.mark.browser]
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-OFFLINE = ["--headless", "--no-sandbox", "--disable-gpu", "--proxy-server=127.0.0.1:9", "--virtual-time-budget=30000"]
 
 
 def _store(folder: Path) -> Store:
@@ -25,21 +21,14 @@ def _store(folder: Path) -> Store:
     return store
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@needs_browser
 def test_every_chart_is_drawn_without_a_network(first: tuple[Outcome, Path], tmp_path: Path) -> None:
     page = write_report(first[0], _store(tmp_path))
-    assert CHROMIUM is not None
-    told = subprocess.run(
-        [CHROMIUM, *OFFLINE, f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert re.search(r'<body data-drawn="1"', told.stdout)
-    assert re.search(r'<p id="trouble" hidden=""', told.stdout)
-    assert "CubeFullDist sends more." in told.stdout
-    assert 'class="yes">confirmed' in told.stdout
+    told = show(page.as_uri(), tmp_path)
+    assert re.search(r'<body data-drawn="1"', told)
+    assert re.search(r'<p id="trouble" hidden=""', told)
+    assert "CubeFullDist sends more." in told
+    assert 'class="yes">confirmed' in told
     assert page.stat().st_size < 3_000_000
     for ending in ("png", "svg"):
         assert (tmp_path / "out" / "figures" / f"small-fig-1.{ending}").stat().st_size > 1000

@@ -165,6 +165,11 @@ class Cores:
         self.stability.take_neighbours(left)
         self.failure.take_neighbours(left)
 
+    def forwards_to(self, rank: int) -> bool:
+        """Do data messages go to this member as soon as they come, or only when it asks?"""
+        degree = int(self.data.state.degree[0])
+        return bool((self.data.state.neighbours[0, :degree] == rank).any())
+
     def listeners(self) -> set[int]:
         """The members that the failure detector tells of this one."""
         return {int(rank) for rank in self.failure.state.neighbours if self.is_member(rank)}

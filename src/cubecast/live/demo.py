@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cubecast.errors import LocalProtocolError
+from cubecast.live.local import free_addresses
 from cubecast.live.settings import Settings
 
 _COMMAND = [sys.executable, "-c", "from cubecast.cli import main; main()", "node"]
@@ -131,14 +131,3 @@ def fetch_status(address: str, *, timeout_s: float = 5.0) -> dict[str, Any]:
     if not isinstance(status, dict) or "members" not in status:
         raise LocalProtocolError(f"{address} does not serve a member's status")
     return status
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses of ports on this machine that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = sorted(one.getsockname()[1] for one in sockets)
-    for one in sockets:
-        one.close()
-    return [f"127.0.0.1:{port}" for port in ports]

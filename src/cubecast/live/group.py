@@ -265,6 +265,7 @@ class LiveGroup:
             "links": {
                 peer: {
                     "up": link.is_up,
+                    "eager": member.cores.forwards_to(peer),
                     "bytes_in": link.bytes_in,
                     "bytes_out": link.bytes_out,
                     "waiting_bytes": link.waiting_bytes,

@@ -14,13 +14,17 @@ import json
 import time
 from collections import deque
 from contextlib import suppress
+from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from cubecast.core.failure.survivors import survivors
+from cubecast.core.overlays import hypercube, of_ranks
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.live.settings import parse_address
 
@@ -61,9 +65,23 @@ def snapshot(group: LiveGroup) -> dict[str, Any]:
             }
             for rank, address in enumerate(group.addresses)
         ],
+        "overlay": _overlay(len(group.addresses), group.view.members),
         "laggards": [{"rank": one.rank, "address": one.address, "behind": one.behind} for one in group.laggards()],
         "stats": {name: value for name, value in stats.items() if name != "links"},
     }
+
+
+@lru_cache(maxsize=8)
+def _overlay(ranks: int, members: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Who is whose neighbour among these members, the lower rank first."""
+    cube = hypercube(ranks)
+    pairs = []
+    for rank in members:
+        near = of_ranks(cube, np.array([rank]))
+        if len(members) < ranks:
+            near = survivors(near, rank, members)
+        pairs += [(rank, other) for other in near.neighbours.tolist() if rank < other]
+    return pairs
 
 
 class _Collector(Collector):

@@ -1,0 +1,52 @@
+"""The status page of a member in a real browser: it draws the members and the links between them, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from cubecast.live.local import free_addresses
+from cubecast.live.status import StatusServer
+from tests.browser import needs_browser, show
+from tests.live.test_group import groups_of
+
+pytestmark = [pytest.mark.live, pytest.mark.browser, needs_browser]
+
+
+def links_of(page: str, kind: str) -> set[str]:
+    """The links that are drawn in that way."""
+    return set(re.findall(rf'<line [^>]*class="{kind}" data-link="([0-9-]+)"', page))
+
+
+def nodes_of(page: str, kind: str) -> set[int]:
+    """The members that are drawn in that way."""
+    return {int(rank) for rank in re.findall(rf'<g class="{kind}" data-rank="(\d+)"', page)}
+
+
+def test_the_page_draws_who_is_in_and_how_the_links_are(tmp_path: Path) -> None:
+    async def run() -> str:
+        (address,) = free_addresses(1)
+        async with groups_of(8, suspect_after_s=120) as groups, StatusServer(groups[1], address):
+            await (await groups[2].multicast(b"x")).stable(20)
+            await groups[6].leave()
+            gone = groups[5]._member
+            assert gone is not None
+            await gone.transport.close()
+            while groups[1].stats["links"][5]["up"]:
+                await asyncio.sleep(0.05)
+            return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
+
+    page = asyncio.run(run())
+    assert nodes_of(page, "me") == {1}
+    assert nodes_of(page, "out") == {6}
+    assert nodes_of(page, "in") | nodes_of(page, "behind") == {0, 2, 3, 4, 5, 7}
+    # Messages go along the tree 0–1, 1–3, 1–5 of the cube; 2 is beside 1 since somebody has gone.
+    assert links_of(page, "eager") == {"0-1", "1-3"}
+    assert links_of(page, "broken") == {"1-5"}
+    assert links_of(page, "lazy") == {"1-2"}
+    assert {"0-2", "0-4", "2-3", "3-7", "4-5", "5-7"} <= links_of(page, "other")
+    assert not any("6" in link.split("-") for link in re.findall(r'data-link="([0-9-]+)"', page))
+    assert "7 of 8 members" in page
