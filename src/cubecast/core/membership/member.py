@@ -378,7 +378,7 @@ class Member(Application):
             self._leave_view(proposal, now_ns)
             return
         self._deliver(proposal.cut)
-        assert self.frontier == proposal.cut, "a view is decided when all who stay hold everything up to the cut"
+        self._assert_complete(proposal)
         self.record(r.Entered(proposal.view, self.last_decision, is_newcomer=False))
         if proposal.view.joined and self.is_ready:
             self._snapshots.expect(proposal.view)
@@ -389,6 +389,9 @@ class Member(Application):
         if self.is_blocked:
             self.is_blocked = False
             self._out.append(Unblocked(self.view.number))
+
+    def _assert_complete(self, proposal: Proposal) -> None:
+        assert self.frontier == proposal.cut, "a view is decided when all who stay hold everything up to the cut"
 
     def _leave_view(self, proposal: Proposal, now_ns: int) -> None:
         """Decided without this member."""
