@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from cubecast.core.membership import MembershipSettings
-from cubecast.core.membership.messages import Accept, Accepted, Decide, Flush, Prepare, Refusal, Send
+from cubecast.core.membership.messages import Accept, Accepted, Decide, Flush, Prepare, Refusal, Send, State
 from cubecast.core.membership.views import MemberId
 from cubecast.sim.churn.promises import Judge
 from cubecast.sim.churn.random_histories import SETTLE_NS, is_lost
@@ -202,6 +202,30 @@ def run_lost_decision(_seed: int = 0) -> tuple[str, ...]:
     world.run_until(world.now_ns + 3000 * MS)
     stays = world.processes[MemberId(2, 1)].core
     return () if stays.view.members == (stays.me,) else ("progress: the member that stays is alone in the old view",)
+
+
+def run_late_holder(_seed: int = 0) -> tuple[str, ...]:
+    """Member 6 joins while member 5 still fetches the state; then all others leave, and 5 is the only one it can ask."""
+    world = Adversary()
+    world.found(range(2))
+    world.multicast(0)
+    world.run_until(50 * MS)
+    world.drop = lambda source, action: isinstance(action.message, State)
+    world.join(5, [0])
+    world.run_until(world.now_ns + 200 * MS)
+    world.join(6, [0])
+    world.run_until(world.now_ns + 200 * MS)
+    world.drop = lambda source, action: isinstance(action.message, State) and action.to.name == 6
+    late = world.processes[MemberId(5, 1)].core
+    world.run_while(lambda: not late.is_ready)
+    world.leave(0)
+    world.leave(1)
+    world.run_until(world.now_ns + 2000 * MS)
+    world.drop = lambda source, action: False
+    world.run_until(world.now_ns + 2000 * MS)
+    judge = Judge()
+    judge.read(world.history)
+    return (*judge.broken, *(() if world.is_settled() else ("progress: the last one never gets the state",)))
 
 
 def run_holder_dies(_seed: int = 0) -> tuple[str, ...]:

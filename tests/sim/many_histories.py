@@ -42,7 +42,7 @@ def run(log: Path, first: int, last: int) -> None:
                 print(json.dumps({"seed": seed, "broken": promise}), file=lines, flush=True)
             if totals["histories"] % STEP == 0 or seed == last:
                 totals["cpu_s"] = before_s + round(time.process_time() - began)
-                print(json.dumps({"through": seed, **totals}), file=lines, flush=True)
+                print(json.dumps({**totals, "through": seed}), file=lines, flush=True)
 
 
 if __name__ == "__main__":

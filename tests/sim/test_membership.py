@@ -23,6 +23,7 @@ from tests.sim.interrupted_changes import (
     run_forgotten_proposal,
     run_holder_dies,
     run_interrupted,
+    run_late_holder,
     run_lost_decision,
     run_old_ballot,
     run_restart_when_out,
@@ -69,6 +70,10 @@ def test_who_is_out_stays_out_after_a_restart() -> None:
 
 def test_those_who_leave_tell_the_decision_again() -> None:
     assert run_lost_decision() == ()
+
+
+def test_who_got_the_state_late_has_it_for_those_who_came_after() -> None:
+    assert run_late_holder() == ()
 
 
 def test_the_state_comes_from_one_member_at_a_time() -> None:

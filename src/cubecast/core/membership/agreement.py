@@ -158,8 +158,8 @@ class Agreement:
                 self.send(who, message)
 
     def _drive_proposer(self, proposer: Proposer, now_ns: int) -> None:
-        waited_ns = now_ns - proposer.began_ns
-        if proposer.phase == FLUSH and waited_ns > self.settings.patience_ns:
+        is_patient = now_ns - proposer.began_ns <= self.settings.patience_ns
+        if proposer.phase == FLUSH and not (is_patient and proposer.may_flush(self.watch.doomed(now_ns))):
             self._begin(now_ns)
         elif proposer.phase != GATHER or not self._close(now_ns):
             self._push()

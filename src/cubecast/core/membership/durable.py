@@ -66,7 +66,7 @@ class Durable:
         self.decision = record.decision
         if record.is_newcomer:
             self.joined = view
-        elif view.joined and self.joined is None:
+        elif view.joined:
             self.expected[view.number] = view.joined
             self.replay.append(WantSnapshot(view.number))
         self.replay.append(Install(view))

@@ -380,7 +380,7 @@ class Member(Application):
         self._deliver(proposal.cut)
         self._assert_complete(proposal)
         self.record(r.Entered(proposal.view, self.last_decision, is_newcomer=False))
-        if proposal.view.joined and self.is_ready:
+        if proposal.view.joined:
             self._snapshots.expect(proposal.view)
             self._tell(WantSnapshot(proposal.view.number))
         self._tell(Install(proposal.view, now_ns - self.frozen_ns if self.acceptor.is_frozen else 0))

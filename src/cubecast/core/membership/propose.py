@@ -122,6 +122,10 @@ class Proposer:
         if self.phase == FLUSH and self.flushed.issuperset(self._survivors):
             self._enter(ACCEPT, now_ns)
 
+    def may_flush(self, doomed: Collection[MemberId]) -> bool:
+        """Can all who are to stay still say that they hold everything?"""
+        return all(who in self.flushed or who not in doomed for who in self._survivors)
+
     def is_decided(self) -> bool:
         """Has a quorum of the old view accepted?"""
         return self.phase == ACCEPT and self.has_quorum(self.accepted)

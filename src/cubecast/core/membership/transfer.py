@@ -1,9 +1,10 @@
 """The state of the application for those who join late (guo §4.1): a snapshot at the beginning of a view, in pieces.
 
 All who install a view have delivered the same messages, so the moment of its installation is a causal cut. Each member
-that has the state takes a snapshot there when somebody joins. The newcomer asks one of them for piece after piece, and
-asks the next one, from the first piece on, when nothing comes. Meanwhile the newcomer takes part in everything but
-hands nothing to its application. A snapshot is kept until those who joined with its view have the state, or are gone.
+takes a snapshot there when somebody joins; one that is itself waiting for the state does so when it has got there. The
+newcomer asks one of them for piece after piece, and asks the next one, from the first piece on, when nothing comes.
+Meanwhile it takes part in everything but hands nothing to its application. A snapshot is kept until those who joined
+with its view have the state, or are gone.
 """
 
 from __future__ import annotations
