@@ -205,7 +205,7 @@ def run_lost_decision(_seed: int = 0) -> tuple[str, ...]:
 
 
 def run_late_holder(_seed: int = 0) -> tuple[str, ...]:
-    """Member 6 joins while member 5 still fetches the state; then all others leave, and 5 is the only one it can ask."""
+    """Member 6 joins while member 5 still fetches the state; then the others leave, and 5 is the only one to ask."""
     world = Adversary()
     world.found(range(2))
     world.multicast(0)
