@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from cubecast.sim.churn.world import World
 
 
+SHOWN = ("install", "blocked", "unblocked", "left", "crash", "excluded", "restore", "stop", "resume")
+
+
 def churn(
     histories: Annotated[int, typer.Option(min=1, help="How many histories to draw.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the first one; the others follow.")] = 0,
@@ -19,6 +23,8 @@ def churn(
     json: JsonOption = False,
 ) -> None:
     """Draw groups in which members join, leave, crash, come back and lose each other, and judge what they promise.
+
+    In half of them members write down what they do, stop, alone or all at once, and go on from their disks.
 
     Exit code 1 when a promise is broken; the seed replays it.
 
@@ -31,12 +37,14 @@ def churn(
 
     outcomes = []
     pauses_ns: list[int] = []
+    events: Counter[str] = Counter()
     with waiting("running histories") as step:
         for number in range(seed, seed + histories):
             step(number - seed, histories, f"seed {number}")
             outcome, world = run_history(number)
             outcomes.append(outcome)
             pauses_ns += [pause for pause in world.pauses_ns if pause > 0]
+            events.update(row.event for row in world.history)
             if show:
                 _print_history(world)
     broken = [(outcome.seed, promise) for outcome in outcomes for promise in outcome.broken]
@@ -44,6 +52,10 @@ def churn(
         "histories": len(outcomes),
         "broke a promise": len({number for number, _ in broken}),
         "lost their quorum": sum(outcome.is_lost for outcome in outcomes),
+        "crashes": events["crash"],
+        "stops": events["stop"],
+        "restarts from disk": events["resume"],
+        "exclusions": events["excluded"],
         "views": sum(outcome.views for outcome in outcomes),
         "deliveries": sum(outcome.deliveries for outcome in outcomes),
         "messages": sum(outcome.messages for outcome in outcomes),
@@ -70,7 +82,7 @@ def _quantile_ms(values_ns: list[int], share: float) -> float:
 
 def _print_history(world: World) -> None:
     for row in world.history:
-        if row.event in ("install", "blocked", "unblocked", "left", "crash", "excluded", "restore"):
+        if row.event in SHOWN:
             said = row.data
             if row.event == "install":
                 said = f"view {said.number}: " + " ".join(f"{who.name}.{who.incarnation}" for who in said.members)
