@@ -23,11 +23,11 @@ $(SETUP): requirements.lock pyproject.toml scripts/make-venv.sh
 	@touch $@
 
 .PHONY: run
-run: warm java ## Run every study in its quick size; the report is results/report/index.html
+run: java warm ## Run every study in its quick size; the report is results/report/index.html
 	$(RUN_COMMAND)
 
 .PHONY: test
-test: warm java ## Run all tests, those with Spark, a browser and real processes too
+test: java warm ## Run all tests, those with Spark, a browser and real processes too
 	@sh scripts/install-chromium.sh
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
@@ -51,7 +51,7 @@ java:
 	@sh scripts/install-java.sh
 
 .PHONY: study
-study: warm java ## Run every study in full; the report is results/report/index.html
+study: java warm ## Run every study in full; the report is results/report/index.html
 	$(BIN)/cubecast study run --full --all --out results
 
 .PHONY: compare

@@ -3,7 +3,9 @@
     python bench/spark_overhead.py [--runs 2000] [--milliseconds 50] [--cores 2]
 
 The ideal is the sum of the runs' own seconds divided by the cores. Both contenders do the same runs with the same
-function; start-up is counted, and shown apart.
+function. Spark's time is that of a whole study, as `cubecast study run` does it: start, runs, results committed to
+disk, statistics, stop. What is made once for all studies (compiled kernels, Java's archive of classes) is made
+beforehand.
 """
 
 from __future__ import annotations
@@ -17,25 +19,43 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from cubecast.lab.batch import run_row
-from cubecast.lab.runs import Run, canonical
-from cubecast.lab.spark.session import session
-from cubecast.lab.spark.studies import execute, take_stock
+from cubecast.lab.load_plan import load_plan
+from cubecast.lab.plan import Plan
+from cubecast.lab.runs import Run, canonical, runs_of
+from cubecast.lab.spark.warm import make_archive
 from cubecast.lab.store import Store
+from cubecast.lab.study import run_studies
 from cubecast.sim.warm import warm
 
 ROUNDS_TRIED = 50
-MEMBERS = 64
+PLAN = """\
+id = "overhead"
+paper = "own"
+title = "many short runs"
+protocols = ["cube_full_dist"]
+[fixed]
+network = "random:degree=5"
+rounds = {rounds}
+[sweep]
+members = [64]
+[quick]
+repeats = {runs}
+[full]
+repeats = {runs}
+[[figure]]
+id = "1"
+title = "RTT"
+x = "members"
+y = "rtt_last_ms"
+"""
 
 
-def settings(rounds: int, seed: int) -> dict[str, object]:
-    """A run whose length is set by its rounds."""
-    return {
-        "protocol": "cube_full_dist",
-        "members": MEMBERS,
-        "network": "random:degree=5",
-        "rounds": rounds,
-        "seed": seed,
-    }
+def plan_of(runs: int, rounds: int) -> Plan:
+    """A study of so many runs, whose length is set by their rounds."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "overhead.toml"
+        path.write_text(PLAN.format(runs=runs, rounds=rounds))
+        return load_plan(path)
 
 
 def row(run: Run) -> dict[str, object]:
@@ -45,41 +65,46 @@ def row(run: Run) -> dict[str, object]:
 
 def rounds_for(seconds: float) -> int:
     """So many rounds take about so long on this machine."""
-    tried = Run(study="bench", experiment="simulate", settings=settings(ROUNDS_TRIED, 0), point={})
+    [tried] = runs_of(plan_of(1, ROUNDS_TRIED), "quick")
     run_row(row(tried))
     # Processor time, because a busy machine would make the runs too short.
     took = min(float(run_row(row(tried))["cpu_seconds"]) for _ in range(3))
     return max(1, round(ROUNDS_TRIED * seconds / took))
 
 
-def on_spark(runs: list[Run], cores: int) -> tuple[float, float, float]:
-    """Wall seconds in all, of which to start, and the runs' own seconds."""
+def on_spark(plan: Plan, cores: int) -> tuple[float, float, float]:
+    """Wall seconds of the whole study, those before the first run began, and the runs' own seconds."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        store.make()
-        began = time.perf_counter()
-        with session(f"local[{cores}]") as spark:
-            pending = take_stock(spark, store, runs).pending
-            started = time.perf_counter()
-            execute(spark, store, pending, lambda _done, _total: None)
-            ended = time.perf_counter()
-        seconds = [value for path in store.runs.glob("*.parquet") for value in _seconds(path)]
-    assert len(seconds) == len(runs)
-    return ended - began, started - began, sum(seconds)
+        began, began_unix_s = time.perf_counter(), time.time()
+        run_studies(
+            [plan],
+            "quick",
+            store,
+            master=f"local[{cores}]",
+            progress=lambda _done, _total: None,
+            say=lambda _line: None,
+        )
+        wall = time.perf_counter() - began
+        columns = ["wall_seconds", "finished_unix_s"]
+        rows = [
+            one
+            for path in store.runs.glob("*.parquet")
+            for one in pq.read_table(path, columns=columns, partitioning=None).to_pylist()
+        ]
+    assert len(rows) == plan.sizes["quick"].repeats
+    first = min(one["finished_unix_s"] - one["wall_seconds"] for one in rows)
+    return wall, first - began_unix_s, sum(one["wall_seconds"] for one in rows)
 
 
-def _seconds(path: Path) -> list[float]:
-    table = pq.read_table(path, columns=["wall_seconds"], partitioning=None)
-    return [float(value) for value in table.column("wall_seconds").to_pylist()]
-
-
-def on_pool(runs: list[Run], cores: int) -> tuple[float, float, float]:
+def on_pool(plan: Plan, cores: int) -> tuple[float, float, float]:
     """The same with a process pool."""
+    runs = [row(run) for run in runs_of(plan, "quick")]
     began = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
-        pool.map(run_row, [row(run) for run in runs[:cores]], chunksize=1)
+        pool.map(run_row, runs[:cores], chunksize=1)
         started = time.perf_counter()
-        rows = pool.map(run_row, [row(run) for run in runs], chunksize=8)
+        rows = pool.map(run_row, runs, chunksize=8)
         ended = time.perf_counter()
     return ended - began, started - began, sum(one["wall_seconds"] for one in rows)
 
@@ -92,15 +117,13 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     asked = parser.parse_args()
     warm()
+    make_archive()
     rounds = rounds_for(asked.milliseconds / 1e3)
-    runs = [
-        Run(study="bench", experiment="simulate", settings=settings(rounds, seed), point={})
-        for seed in range(asked.runs)
-    ]
+    plan = plan_of(asked.runs, rounds)
     print(f"{asked.runs} runs of {rounds} rounds, about {asked.milliseconds:g} ms each, on {asked.cores} cores")
     print(f"{'':10}{'wall s':>9}{'start s':>9}{'own s/cores':>13}{'wall/ideal':>12}{'without start':>15}")
     for name, measure in (("Spark", on_spark), ("pool", on_pool)):
-        wall, start, own = measure(runs, asked.cores)
+        wall, start, own = measure(plan, asked.cores)
         ideal = own / asked.cores
         print(f"{name:10}{wall:9.1f}{start:9.1f}{ideal:13.1f}{wall / ideal:12.2f}{(wall - start) / ideal:15.2f}")
 

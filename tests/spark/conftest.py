@@ -137,12 +137,12 @@ def long_plans(folder: Path) -> Path:
 
 
 def start_study(plans: Path, out: Path, master: str, stderr: Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """A study in a process of its own, and in a process group of its own."""
+    """A study in a process group of its own."""
     words = ["study", "run", "--plans", str(plans), "--out", str(out), "--master", master, "--no-report"]
     return subprocess.Popen(
         [sys.executable, "-c", f"from cubecast.cli import main; main({words!r})"],
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        start_new_session=True,
+        process_group=0,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
     )

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from cubecast.lab.spark.archive import use_archive
+from cubecast.lab.spark.session import QUICK_START
 from tests.spark.conftest import LONG_RUNS, committed, long_plans, start_study
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -35,9 +37,15 @@ def _spark_class(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]
     folder.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
         [str(home / "bin" / "spark-class"), *words],
-        env={**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        env={
+            **os.environ,
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_START} {use_archive()}",
+            "PYSPARK_PYTHON": sys.executable,
+        },
         cwd=folder,
-        start_new_session=True,
+        process_group=0,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -16,6 +16,7 @@ from cubecast.trace import DELIVER, STABLE, blank_events
 pytestmark = [pytest.mark.spark]
 
 SECOND = 1_000_000_000
+SECONDS_MAX = 120.0
 
 
 def _append(path: Path, rows: list[tuple[float, int, int, int]], member: int) -> None:
@@ -52,16 +53,19 @@ def test_windows_follow_the_files_as_they_grow(tmp_path: Path, spark: Any) -> No
     with (folder / "0.rows").open("ab") as file:
         file.write(b"half a row")
     seen: list[list[dict[str, Any]]] = []
-    written = threading.Event()
+    written, enough = threading.Event(), threading.Event()
 
     def show(table: list[dict[str, Any]]) -> None:
         seen.append(table)
+        if len(table) == 3:
+            enough.set()
         if table and not written.is_set():
             (folder / "0.rows").write_bytes((folder / "0.rows").read_bytes()[: -len(b"half a row")])
             _write_late(folder)
             written.set()
 
-    last = follow(spark, folder, window_s=1.0, seconds=12.0, show=show, checkpoint=tmp_path / "place")
+    place = tmp_path / "place"
+    last = follow(spark, folder, window_s=1.0, seconds=SECONDS_MAX, show=show, checkpoint=place, enough=enough)
     assert written.is_set()
     assert seen[0] != last
     first, _, third = last

@@ -95,7 +95,7 @@ def _settings(outcome: object) -> list[dict[str, str]]:
 
 
 def test_results_of_other_code_are_not_used(again: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubecast.lab.spark.studies.source_hash", lambda _settings: "0123456789abcdef")
+    monkeypatch.setattr("cubecast.lab.runs.source_hash", lambda _settings: "0123456789abcdef")
     said: list[str] = []
     assert again(said=said).done_now == RUNS_IN_ALL
     assert any("made by other code" in line for line in said)

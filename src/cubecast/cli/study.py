@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cubecast.cli import study_traces
-from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 from cubecast.errors import PlanError
 
 if TYPE_CHECKING:
@@ -169,7 +169,9 @@ def _study(
     if report and outcome.values is not None and outcome.values.num_rows:
         from cubecast.lab.report import write_report
 
-        print(f"report: {write_report(outcome, Store(out))}")
+        with waiting("writing the report") as step:
+            page = write_report(outcome, Store(out), step=step)
+        print(f"report: {page}")
     elif report:
         raise PlanError(f"{out}: nothing of these studies is done yet; run them first (cubecast study run)")
 

@@ -1,12 +1,15 @@
-"""`cubecast warm`: compile everything once."""
+"""`cubecast warm`: compile everything once, and let Java start quickly."""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cubecast.cli.output import JsonOption, print_json, waiting
+from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.sim.compile_apart import Piece
@@ -17,21 +20,44 @@ def warm(json: JsonOption = False) -> None:
 
     Compiled code is kept in ~/.cache/cubecast, or in $CUBECAST_CACHE_DIR, and made
     again when its sources change. Warm the cache before several processes share it.
+    Where there are Spark and Java, an archive of Spark's classes is made too (190 MB):
+    studies then start in half the time.
     """
     from cubecast.core.compiled import cache_directory
     from cubecast.sim.warm import warm as run
 
     began = time.perf_counter()
-    with waiting("looking at what is compiled") as step:
+    with waiting("looking at what is compiled") as step, ThreadPoolExecutor(1) as beside:
+        archiving = beside.submit(_warm_spark)
         compiled = run(lambda done, total, what: step(done, total, f"compiling, once: {what}"), _live_pieces())
+        step(1, 1, "archiving, once: Spark's classes")
+        archive = archiving.result()
     seconds = time.perf_counter() - began
     place = cache_directory().parent
     if json:
-        print_json({"compiled": len(compiled), "seconds": seconds, "cache": str(place)})
-    elif compiled:
+        made = None if archive is None else str(archive)
+        print_json({"compiled": len(compiled), "archive": made, "seconds": seconds, "cache": str(place)})
+        return
+    if compiled:
         print(f"compiled {len(compiled)} functions in {seconds:.1f} s; they are kept in {place}")
     else:
         print(f"nothing to compile: all is in {place}")
+    if archive is not None:
+        print(f"Spark's classes are archived in {archive}")
+
+
+def _warm_spark() -> Path | None:
+    """The archive of Spark's classes, if it had to be made; nothing without PySpark or a Java that it can use."""
+    if find_spec("pyspark") is None:
+        return None
+    from cubecast.lab.java import require_java
+    from cubecast.lab.spark.warm import make_archive
+
+    try:
+        require_java()
+    except LocalProtocolError:
+        return None  # whoever runs a study is told what is wrong with Java
+    return make_archive()
 
 
 def _live_pieces() -> list[Piece]:

@@ -6,10 +6,11 @@ with its error; the others go on.
 
 from __future__ import annotations
 
+import gc
 import json
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -20,16 +21,25 @@ from cubecast.lab.schema import FAILED, OK, RUNS
 
 ERROR_CHARACTERS = 2000
 
-
-def run_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Do the runs of each batch of `PENDING` rows; give a batch of `RUNS` rows for each."""
-    for batch in batches:
-        rows = [run_row(row) for row in batch.to_pylist()]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=RUNS)
+Row = dict[str, Any]
+"""A run to be done (its name, its code, its experiment, its settings), or what came of it (`RUNS`)."""
 
 
-def run_row(row: dict[str, Any]) -> dict[str, Any]:
+def run_rows(rows: Iterable[Row]) -> pa.RecordBatch:
+    """Do the runs of these rows; give a batch of `RUNS` rows."""
+    return pa.RecordBatch.from_pylist([run_row(row) for row in rows], schema=RUNS)
+
+
+def keep_compiled() -> None:
+    """Take what is loaded by now out of the way of the garbage collector.
+
+    Spark's workers collect garbage after every task. Numba and the kernels are 200,000 objects that are there to stay.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def run_row(row: Row) -> Row:
     """Do one run; whatever goes wrong in it becomes part of its row."""
     settings = json.loads(row["settings"])
     began, cpu_began = time.perf_counter(), time.process_time()

@@ -1,8 +1,9 @@
 """Which runs one task does, and in which order tasks start.
 
 A task is committed as a whole, so it should be short enough to lose little and to show progress, and long enough to pay
-for its start. Long runs get a task each and start first, so that no straggler is left at the end; short ones share a
-task, next to the runs on the same network, which is then built once.
+for its start. Long runs get a task each and start first; short ones share a task, next to the runs on the same network,
+which is then built once. Shared tasks become smaller and smaller (guided self-scheduling), so that no straggler is left
+at the end although costs are only estimated.
 """
 
 from __future__ import annotations
@@ -13,24 +14,26 @@ from cubecast.lab.experiments import experiment_named
 from cubecast.lab.runs import Run, canonical
 
 TASK_SECONDS_MIN = 0.5
-TASK_SECONDS_MAX = 5.0
-TASKS_PER_CORE = 24
+"""A task costs Spark about 0.1 s: to start it, and to write and commit its file."""
+TASK_SECONDS_MAX = 10.0
+"""What a study that is killed may lose, a core, and how long its progress may stand still."""
+TASKS_LEFT = 3
+"""How many tasks of its size a core could still do when a task is made: it shrinks towards the end."""
 
 
 def pack(runs: list[Run], cores: int) -> list[list[Run]]:
     """Split the runs into tasks, the longest first."""
     costs = {run.id: experiment_named(run.experiment).cost(run.settings) for run in runs}
-    target = sum(costs.values()) / (max(cores, 1) * TASKS_PER_CORE)
-    target = min(max(target, TASK_SECONDS_MIN), TASK_SECONDS_MAX)
-    tasks: list[list[Run]] = [[run] for run in runs if costs[run.id] >= target]
-    light = sorted((run for run in runs if costs[run.id] < target), key=lambda run: (_network_of(run), run.id))
-    filled = target
-    for run in light:
-        if filled + costs[run.id] > target:
+    tasks: list[list[Run]] = []
+    left = sum(costs.values())
+    room = 0.0
+    for run in sorted(runs, key=lambda run: (_network_of(run), run.id)):
+        if not tasks or costs[run.id] > room:
             tasks.append([])
-            filled = 0.0
+            room = min(max(left / (max(cores, 1) * TASKS_LEFT), TASK_SECONDS_MIN), TASK_SECONDS_MAX)
         tasks[-1].append(run)
-        filled += costs[run.id]
+        room -= costs[run.id]
+        left -= costs[run.id]
     return sorted(tasks, key=lambda task: -sum(costs[run.id] for run in task))
 
 

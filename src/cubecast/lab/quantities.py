@@ -20,6 +20,7 @@ import pyarrow as pa
 from cubecast.lab.plan import Selection, Test
 from cubecast.lab.select import matches
 from cubecast.lab.stats import Estimate, mean_estimate, spread_ratio, variation
+from cubecast.lab.tables import rows_of
 from cubecast.lab.words import title_of
 
 Point = dict[str, Any]
@@ -34,9 +35,7 @@ class Measured:
     def __init__(self, values: pa.Table, study: str) -> None:
         self.points: dict[str, Point] = {}
         self._values: dict[str, dict[str, Seeds]] = defaultdict(dict)
-        for row in values.to_pylist():
-            if row["study"] != study:
-                continue
+        for row in rows_of(values, study):
             if row["point"] not in self.points:
                 self.points[row["point"]] = json.loads(row["point"])
             self._values[row["metric"]].setdefault(row["point"], {})[row["seed"]] = row["value"]

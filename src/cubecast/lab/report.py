@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from html import escape
 from importlib import metadata
@@ -41,22 +42,37 @@ _CLASSES = {CONFIRMED: "yes", REFUTED: "no", NOT_COMPARABLE: "open"}
 _TEMPLATE = Path(__file__).with_name("report.html")
 
 
-def write_report(outcome: Outcome, store: Store, *, pictures: bool = True) -> Path:
+Step = Callable[[int, int, str], None]
+"""Called with the figures done, the figures in all, and what comes next."""
+
+
+def write_report(
+    outcome: Outcome, store: Store, *, pictures: bool = True, step: Step = lambda _done, _total, _what: None
+) -> Path:
     """Write tables, pictures and the page; gives the path of the page."""
     assert outcome.values is not None
     assert outcome.summary is not None
-    specs: dict[str, Any] = {}
+    step(0, 1, "judging the claims")
     judgements = {plan.id: judge(plan, outcome.values) for plan in outcome.plans}
-    for plan in outcome.plans:
+    specs = _draw_all(outcome, store, step)
+    if pictures:
+        for done, (name, spec) in enumerate(specs.items()):
+            step(done, len(specs), f"drawing {name}")
+            _save_pictures(store, name, spec)
+    _write_claims(store, judgements)
+    return write_whole(store.report / "index.html", _page(outcome, judgements, specs))
+
+
+def _draw_all(outcome: Outcome, store: Store, step: Step) -> dict[str, Any]:
+    """The tables of all figures on disk, and the charts of those that have data, by name."""
+    specs: dict[str, Any] = {}
+    for place, plan in enumerate(outcome.plans):
+        step(place, len(outcome.plans), f"tables of {plan.id}")
         tables = write_tables(store, plan, outcome.summary)
         for figure in plan.figures:
             if tables[figure.id]:
-                name = file_name(plan, figure)
-                specs[name] = draw(plan, figure, tables[figure.id]).to_dict()
-                if pictures:
-                    _save_pictures(store, name, specs[name])
-    _write_claims(store, judgements)
-    return write_whole(store.report / "index.html", _page(outcome, judgements, specs))
+                specs[file_name(plan, figure)] = draw(plan, figure, tables[figure.id]).to_dict()
+    return specs
 
 
 def _save_pictures(store: Store, name: str, spec: dict[str, Any]) -> None:

@@ -12,10 +12,12 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cubecast.lab.plan import Plan
 from cubecast.lab.select import matches
+from cubecast.lab.source_hash import source_hash
 
 RUNS_MAX = 2_000_000
 
@@ -35,9 +37,14 @@ class Run:
     def seed(self) -> int:
         return int(self.settings["seed"])
 
-    @property
+    @cached_property
     def id(self) -> str:
         return run_id(self.experiment, self.settings)
+
+    @cached_property
+    def code(self) -> str:
+        """What computes it, so that results of other code are told apart."""
+        return source_hash(self.settings)
 
 
 def canonical(settings: dict[str, Any]) -> str:

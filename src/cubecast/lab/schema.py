@@ -1,9 +1,4 @@
-"""The tables of a study, one place for their columns.
-
-| table | one row a | where |
-|---|---|---|
-| `PENDING` | run to be done | from the driver to the workers |
-| `RUNS` | run that was done, or failed | Parquet files in `runs/` |
+"""The results of a study: one row a run that was done, or failed; Parquet files in `runs/`.
 
 Metrics are a map from name to number, because experiments measure different things and a Parquet file written by an
 older version must stay readable. What differs from one machine or one day to another (seconds, host) is kept out of it,
@@ -16,16 +11,6 @@ import pyarrow as pa
 
 OK = "ok"
 FAILED = "failed"
-
-PENDING = pa.schema(
-    [
-        pa.field("task", pa.int64(), nullable=False),
-        pa.field("run_id", pa.string(), nullable=False),
-        pa.field("code", pa.string(), nullable=False),
-        pa.field("experiment", pa.string(), nullable=False),
-        pa.field("settings", pa.string(), nullable=False),
-    ]
-)
 
 RUNS = pa.schema(
     [

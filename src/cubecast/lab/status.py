@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from cubecast.lab.plan import Plan
 from cubecast.lab.runs import runs_of
 from cubecast.lab.schema import OK
-from cubecast.lab.source_hash import source_hash
+from cubecast.lab.stock import results_on_disk
 from cubecast.lab.store import Store
 
 
 def status_of(plans: list[Plan], size: str, store: Store) -> list[dict[str, Any]]:
     """One row a study: its runs, how many are done or failed, and how many only have results of other code."""
     results: dict[str, dict[str, str]] = {}
-    for path in sorted(store.runs.glob("*.parquet")):
-        table = pq.read_table(path, columns=["run_id", "code", "status"], partitioning=None)
-        for row in table.to_pylist():
-            by_code = results.setdefault(row["run_id"], {})
-            if by_code.get(row["code"]) != OK:
-                by_code[row["code"]] = row["status"]
+    for run_id, code, status in results_on_disk(store):
+        by_code = results.setdefault(run_id, {})
+        if by_code.get(code) != OK:
+            by_code[code] = status
     rows = []
     for plan in plans:
         runs = runs_of(plan, size)
-        states = [_state(results.get(run.id, {}), source_hash(run.settings)) for run in runs]
+        states = [_state(results.get(run.id, {}), run.code) for run in runs]
         counts = {name: states.count(name) for name in ("done", "failed", "other_code")}
         rows.append({"study": plan.id, "runs": len(runs), **counts})
     return rows

@@ -17,6 +17,7 @@ from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plans
 from cubecast.lab.plan import Plan
 from cubecast.lab.runs import Run, runs_of
+from cubecast.lab.stock import failures, take_stock
 from cubecast.lab.store import Store
 
 Progress = Callable[[int, int], None]
@@ -80,37 +81,33 @@ def run_studies(
     """Do what is not done yet, then aggregate all of it. With `only_read` nothing is run."""
     spark = _spark()
     store.make()
-    runs = runs_of_all(plans, size)
-    outcome = Outcome(plans=plans, size=size, runs=runs)
+    outcome = Outcome(plans=plans, size=size, runs=runs_of_all(plans, size))
     began = time.perf_counter()
     with store.alone():
         for path in store.set_aside_unreadable():
             say(f"{path.name}: damaged, set aside; its runs are done again")
         store.clear_unfinished()
-        with _session(master) as session, spark.one_line(store):
+        missing = [] if only_read else _missing(store, outcome.runs, say, retry_failed=retry_failed)
+        with _session(master, meanwhile=lambda: rehearse(missing)) as session, spark.one_line(store):
             outcome.versions = spark.versions(session)
-            if not only_read:
-                outcome.done_now = _run_pending(spark, session, store, outcome, progress, say, retry_failed)
+            if missing:
+                spark.execute(session, store, missing, progress)
+            outcome.done_now = len(missing)
             _aggregate(spark, session, store, outcome)
             outcome.seconds = time.perf_counter() - began
     return outcome
 
 
-def _run_pending(
-    spark: ModuleType, session: Any, store: Store, outcome: Outcome, progress: Progress, say: Say, retry_failed: bool
-) -> int:
-    stock = spark.take_stock(session, store, outcome.runs, retry_failed=retry_failed)
+def _missing(store: Store, runs: list[Run], say: Say, *, retry_failed: bool) -> list[Run]:
+    """The runs that are not done yet; says how many are, and what else is on disk."""
+    stock = take_stock(store, runs, retry_failed=retry_failed)
     if stock.other_code:
         say(f"{stock.other_code} results on disk were made by other code than this: kept, not used, and run again")
     if stock.other_runs:
         say(f"{stock.other_runs} results on disk are of runs that these plans do not ask for: kept, not used")
-    missing = stock.pending
-    distinct = len({run.id for run in outcome.runs})
-    say(f"{distinct} runs, of which {distinct - len(missing)} are done already")
-    if missing:
-        rehearse(missing)
-        spark.execute(session, store, missing, progress)
-    return len(missing)
+    distinct = len({run.id for run in runs})
+    say(f"{distinct} runs, of which {distinct - len(stock.pending)} are done already")
+    return stock.pending
 
 
 def rehearse(runs: list[Run]) -> None:
@@ -128,19 +125,22 @@ def rehearse(runs: list[Run]) -> None:
             experiment_named(run.experiment).run(run.settings)
 
 
+_SUMMARY_ORDER = [(name, "ascending") for name in ("study", "point", "metric")]
+
+
 def _aggregate(spark: ModuleType, session: Any, store: Store, outcome: Outcome) -> None:
     if not outcome.runs:
         return
     values = spark.measured(session, store, outcome.runs).cache()
     outcome.values = spark.collect(values)
-    outcome.summary = spark.collect(spark.summarise(session, values))
-    outcome.failures = spark.failed(session, store, outcome.runs)
+    outcome.summary = spark.collect(spark.summarise(session, values)).sort_by(_SUMMARY_ORDER)
+    outcome.failures = failures(store, outcome.runs)
 
 
-def _session(master: str) -> AbstractContextManager[Any]:
+def _session(master: str, *, meanwhile: Callable[[], None]) -> AbstractContextManager[Any]:
     from cubecast.lab.spark.session import session
 
-    return session(master)
+    return session(master, meanwhile=meanwhile)
 
 
 def _spark() -> ModuleType:

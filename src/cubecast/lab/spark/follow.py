@@ -6,12 +6,15 @@ windows (`lab.windows`) whenever a batch is done, and hands the table to the cal
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
+from pyspark.sql.streaming.query import StreamingQuery
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.spark.live_source import LiveTraces
@@ -23,11 +26,19 @@ POLL_SECONDS = 0.2
 
 
 def follow(
-    spark: SparkSession, folder: Path, *, window_s: float, seconds: float | None, show: Show, checkpoint: Path
+    spark: SparkSession,
+    folder: Path,
+    *,
+    window_s: float,
+    seconds: float | None,
+    show: Show,
+    checkpoint: Path,
+    enough: threading.Event | None = None,
 ) -> list[Row]:
-    """Call `show` with the table after every batch; ends after `seconds`, or with Ctrl-C. Gives the last table.
+    """Call `show` with the table after every batch. Gives the last table.
 
-    With the `checkpoint` of an earlier time the stream goes on where it stopped.
+    It ends after `seconds`, when somebody has had `enough`, or with Ctrl-C. With the `checkpoint` of an earlier time
+    the stream goes on where it stopped.
     """
     if window_s <= 0:
         raise LocalProtocolError(f"window of {window_s:g} s: choose more than 0")
@@ -48,10 +59,18 @@ def follow(
         .foreachBatch(take)
         .start()
     )
-    until = None if seconds is None else time.monotonic() + seconds
+    failure = _wait_for(query, seconds, enough or threading.Event())
+    if failure is not None:
+        raise LocalProtocolError(f"{folder}: {first_line(failure)}")
+    return windows.table()
+
+
+def _wait_for(query: StreamingQuery, seconds: float | None, enough: threading.Event) -> Exception | None:
+    """Let the query run until its time is over, then end it; gives what went wrong in it."""
+    until = math.inf if seconds is None else time.monotonic() + seconds
     try:
-        while query.isActive and (until is None or time.monotonic() < until):
-            time.sleep(POLL_SECONDS)
+        while query.isActive and time.monotonic() < until and not enough.wait(POLL_SECONDS):
+            pass
         if query.isActive:
             query.processAllAvailable()
     except KeyboardInterrupt:
@@ -59,9 +78,7 @@ def follow(
     finally:
         failure = query.exception()
         query.stop()
-    if failure is not None:
-        raise LocalProtocolError(f"{folder}: {first_line(failure)}")
-    return windows.table()
+    return failure
 
 
 def furthest(events: DataFrame, window_s: float) -> DataFrame:

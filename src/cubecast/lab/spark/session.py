@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -16,34 +17,55 @@ from pyspark.sql import SparkSession
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.java import require_java
+from cubecast.lab.spark.archive import use_archive
 
 DRIVER_MEMORY = "2g"
 _LOG4J = Path(__file__).parents[1] / "log4j2.properties"
+_LOGGING = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
 # The heavy work is in Python: a quick start matters more than Java at its fastest.
-_JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
-_QUICK_START = " -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # The work is in Python and the tables are small: compiling SQL to Java costs more than it saves.
 _NO_CODE_GENERATION = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
-def session(master: str, *, heavy: bool = False) -> Iterator[SparkSession]:
+def session(
+    master: str,
+    *,
+    heavy: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+    archive: str | None = None,
+) -> Iterator[SparkSession]:
     """A Spark session on `master`, stopped at the end; `heavy` when Spark itself has much data to go through.
 
-    Inside another one it is that other one, whatever the master: a process has one Spark at a time.
+    While Java starts, `meanwhile` is done here. `archive` is what Java is told of the archive of Spark's classes, by
+    default to use it. Inside another session it is that other one, whatever the master: a process has one Spark at a
+    time.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_news)
     running = SparkSession.getActiveSession()
     if running is not None:
+        meanwhile()
         yield running
         return
     require_java()
+    beside = threading.Thread(target=meanwhile, name="cubecast-meanwhile", daemon=True)
+    beside.start()
+    spark = _start(master, heavy=heavy, archive=use_archive() if archive is None else archive)
+    try:
+        beside.join()
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _start(master: str, *, heavy: bool, archive: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("cubecast").master(_with_retries(master))
-    for key, value in _settings(heavy).items():
+    for key, value in _settings(heavy, archive if heavy else f"{QUICK_START} {archive}").items():
         builder = builder.config(key, value)
     with _stderr_in_file() as said:
         try:
@@ -51,10 +73,7 @@ def session(master: str, *, heavy: bool = False) -> Iterator[SparkSession]:
         except Exception as error:
             raise LocalProtocolError(f"Spark does not start on --master {master}: {_told(said, error)}") from error
     spark.sparkContext.setLogLevel("OFF")
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    return spark
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -88,10 +107,11 @@ def _with_retries(master: str) -> str:
     return master.replace("]", ",3]") if master.startswith("local[") and "," not in master else master
 
 
-def _settings(heavy: bool) -> dict[str, str]:
+def _settings(heavy: bool, java_options: str) -> dict[str, str]:
     settings = {
         "spark.driver.memory": os.environ.get("CUBECAST_SPARK_MEMORY", DRIVER_MEMORY),
-        "spark.driver.extraJavaOptions": _JAVA_OPTIONS + ("" if heavy else _QUICK_START),
+        "spark.driver.extraJavaOptions": f"{_LOGGING} {java_options}",
+        "spark.executor.extraJavaOptions": java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",

@@ -3,8 +3,8 @@
 *Commit.* Every task writes one file, which Spark's committer (algorithm 2) renames into `runs/` when the task ends.
 What was renamed is complete and stays, whatever happens to the study; a task that is tried again gives the same rows.
 
-*Placement.* `spark.range(k)` in k partitions joined with the broadcast rows of each task gives exactly one task a
-partition, started in order, longest first. A shuffle would skew or merge them.
+*Placement.* `spark.range(k)` in k partitions gives exactly one task a partition, started in order, longest first; a
+shuffle would skew or merge them. The rows of all tasks go to every worker once, by broadcast.
 
 *Workers* import the kernel themselves; nothing compiled is shipped. The driver warms the compiler's cache beforehand.
 """
@@ -14,22 +14,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import Accumulator
+from pyspark import Accumulator, Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast, explode, lit
+from pyspark.sql.functions import explode
 
 from cubecast.errors import LocalProtocolError
-from cubecast.lab.batch import run_batches
+from cubecast.lab.batch import Row, keep_compiled, run_rows
 from cubecast.lab.packing import pack
 from cubecast.lab.runs import Run, canonical
-from cubecast.lab.schema import PENDING, RUNS_DDL
-from cubecast.lab.source_hash import source_hash
+from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.spark.session import first_line
 from cubecast.lab.stats import student_table
 from cubecast.lab.store import Store
@@ -40,19 +37,10 @@ Progress = Callable[[int, int], None]
 """Called with the runs done and the runs in all."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stock:
-    """What is still to be done, and how many results on disk are of no use to these plans."""
-
-    pending: list[Run]
-    other_code: int
-    other_runs: int
-
-
 def read_runs(spark: SparkSession, store: Store) -> DataFrame:
     """All results of the store."""
     if not any(store.runs.glob("*.parquet")):
-        return spark.createDataFrame([], RUNS_DDL)
+        return spark.createDataFrame(RUNS.empty_table(), RUNS_DDL)
     return spark.read.schema(RUNS_DDL).option("pathGlobFilter", "*.parquet").parquet(str(store.runs))
 
 
@@ -62,35 +50,20 @@ def runs_table(runs: list[Run]) -> pa.Table:
         {
             "study": [run.study for run in runs],
             "run_id": [run.id for run in runs],
-            "code": [source_hash(run.settings) for run in runs],
+            "code": [run.code for run in runs],
             "point": [canonical(run.point) for run in runs],
             "seed": pa.array([run.seed for run in runs], pa.int64()),
         }
     )
 
 
-def take_stock(spark: SparkSession, store: Store, runs: list[Run], *, retry_failed: bool = False) -> Stock:
-    """Compare what the plans ask for with what is on disk: an anti-join to either side, in one pass."""
-    wanted = spark.createDataFrame(runs_table(runs)).select("run_id", "code").distinct().withColumn("asked", lit(True))
-    done = read_runs(spark, store)
-    if retry_failed:
-        done = done.where("status = 'ok'")
-    done = done.select("run_id", "code").distinct().withColumn("done", lit(True))
-    rows = wanted.join(done, ["run_id", "code"], "full_outer").toArrow().to_pylist()
-    missing = {row["run_id"] for row in rows if not row["done"]}
-    asked = {row["run_id"] for row in rows if row["asked"]}
-    unused = [row["run_id"] for row in rows if not row["asked"]]
-    other_code = sum(one in asked for one in unused)
-    pending = {run.id: run for run in runs if run.id in missing}
-    return Stock(pending=list(pending.values()), other_code=other_code, other_runs=len(unused) - other_code)
-
-
 def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progress) -> None:
     """Do the runs; results appear in the store task by task. Ctrl-C cancels the rest and keeps what is done."""
     context = spark.sparkContext
     tasks = pack(runs, context.defaultParallelism)
+    content = context.broadcast([[_pending_row(run) for run in task] for task in tasks])
     done = context.accumulator(0)
-    frame = _place(spark, tasks).mapInArrow(_counted(done), RUNS_DDL)
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_worker(content, done), RUNS_DDL)
     failures: list[Exception] = []
 
     def write() -> None:
@@ -122,30 +95,28 @@ def one_line(store: Store) -> Iterator[None]:
         raise LocalProtocolError(f"the study stopped: {_why(error)}; what was done is kept in {store.runs}") from error
 
 
-def _place(spark: SparkSession, tasks: list[list[Run]]) -> DataFrame:
-    rows = [
-        {
-            "task": number,
-            "run_id": run.id,
-            "code": source_hash(run.settings),
-            "experiment": run.experiment,
-            "settings": canonical(run.settings),
-        }
-        for number, task in enumerate(tasks)
-        for run in task
-    ]
-    content = broadcast(spark.createDataFrame(pa.Table.from_pylist(rows, schema=PENDING)))
-    places = spark.range(0, len(tasks), 1, len(tasks)).withColumnRenamed("id", "task")
-    return places.join(content, "task").select(*PENDING.names)
+def _pending_row(run: Run) -> Row:
+    return {
+        "run_id": run.id,
+        "code": run.code,
+        "experiment": run.experiment,
+        "settings": canonical(run.settings),
+    }
 
 
-def _counted(done: Accumulator[int]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in run_batches(batches):
-            done.add(batch.num_rows)
-            yield batch
+def _worker(
+    tasks: Broadcast[list[list[Row]]], done: Accumulator[int]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a worker does with the number of a task."""
 
-    return run
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield run_rows(tasks.value[number])
+                done.add(len(tasks.value[number]))
+        keep_compiled()
+
+    return work
 
 
 def measured(spark: SparkSession, store: Store, runs: list[Run]) -> DataFrame:
@@ -168,19 +139,8 @@ def summarise(spark: SparkSession, values: DataFrame) -> DataFrame:
                      min(value) AS smallest, max(value) AS largest
               FROM measured GROUP BY study, point, metric)
         LEFT JOIN student USING (n)
-        ORDER BY study, point, metric
         """
     )
-
-
-def failed(spark: SparkSession, store: Store, runs: list[Run]) -> list[dict[str, Any]]:
-    """The runs of these plans that failed, with their error and seed."""
-    wanted = spark.createDataFrame(runs_table(runs)).select("study", "run_id", "code")
-    rows = read_runs(spark, store).dropDuplicates(["run_id", "code", "status"])
-    good = rows.where("status = 'ok'").select("run_id", "code")
-    bad = rows.where("status = 'failed'").join(good, ["run_id", "code"], "left_anti")
-    found = wanted.join(bad, ["run_id", "code"]).select("study", "run_id", "settings", "seed", "error")
-    return [dict(row) for row in found.orderBy("study", "run_id").toArrow().to_pylist()]
 
 
 def versions(spark: SparkSession) -> dict[str, str]:

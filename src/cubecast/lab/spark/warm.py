@@ -1,0 +1,49 @@
+"""Make the archive of Spark's classes: a small study in a process of its own, whose Java writes what it has loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.runs import Run
+from cubecast.lab.spark.archive import archive_path, write_archive
+from cubecast.lab.spark.session import session
+from cubecast.lab.spark.studies import execute, measured, summarise
+from cubecast.lab.store import Store
+
+
+def make_archive() -> Path | None:
+    """Make the archive if there is none; where it is if it had to be made."""
+    path = archive_path()
+    if path is None or path.is_file():
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        program = f"from {__name__} import load_classes; load_classes({folder!r})"
+        # Java holds the other end of the pipes, so this waits for it too.
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        made = _archive_in(folder)
+        if not made.is_file():
+            said = (ended.stderr.strip() or "Java wrote none").splitlines()[-1]
+            raise LocalProtocolError(f"cannot make an archive of Spark's classes in {path.parent}: {said}")
+        made.replace(path)
+    return path
+
+
+def _archive_in(folder: str) -> Path:
+    return Path(folder) / "classes.jsa"
+
+
+def load_classes(folder: str) -> None:
+    """Do on Spark what a study does; Java writes the archive into the folder when this process ends."""
+    # A formula: nothing of it is compiled, so that this may run beside the compiler.
+    settings = {"protocol": "overlay", "members": 16, "payload_bytes": 0, "seed": 0}
+    runs = [Run(study="warm", experiment="causal_cost", settings=settings, point={})]
+    store = Store(Path(folder))
+    store.make()
+    with session("local[2]", archive=write_archive(_archive_in(folder))) as spark:
+        execute(spark, store, runs, lambda _done, _total: None)
+        summarise(spark, measured(spark, store, runs).cache()).toArrow()

@@ -1,0 +1,61 @@
+"""What of a study is still to be done: the runs of its plans less the results on disk (an anti-join, both ways).
+
+The driver holds the list of runs anyway, and of a result only its name, its code and its status matter. So this is
+known before Spark is up, and what the runs need can be made ready while Java starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from cubecast.lab.runs import Run
+from cubecast.lab.schema import OK
+from cubecast.lab.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stock:
+    """The runs that are still to be done, and how many results on disk are of no use to these plans."""
+
+    pending: list[Run]
+    other_code: int
+    other_runs: int
+
+
+def results_on_disk(store: Store, *more: str) -> Iterator[tuple[Any, ...]]:
+    """The run, the code and the status of every result, and more columns of it."""
+    for path in sorted(store.runs.glob("*.parquet")):
+        columns = pq.read_table(path, columns=["run_id", "code", "status", *more], partitioning=None).columns
+        yield from zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+def take_stock(store: Store, runs: list[Run], *, retry_failed: bool = False) -> Stock:
+    """Compare what the plans ask for with what is on disk."""
+    done = {(run_id, code) for run_id, code, status in results_on_disk(store) if status == OK or not retry_failed}
+    asked = {run.id: run for run in runs}
+    unused = [run_id for run_id, code in done if run_id not in asked or asked[run_id].code != code]
+    other_code = sum(run_id in asked for run_id in unused)
+    return Stock(
+        pending=[run for run in asked.values() if (run.id, run.code) not in done],
+        other_code=other_code,
+        other_runs=len(unused) - other_code,
+    )
+
+
+def failures(store: Store, runs: list[Run]) -> list[dict[str, Any]]:
+    """The runs of these plans that failed and did not succeed when tried again, with their error and seed."""
+    names = ("settings", "seed", "error")
+    good, bad = set(), {}
+    for run_id, code, status, *more in results_on_disk(store, *names):
+        if status == OK:
+            good.add((run_id, code))
+        else:
+            bad[run_id, code] = dict(zip(names, more, strict=True))
+    lasting = {key: one for key, one in bad.items() if key not in good}
+    asked = [(run, (run.id, run.code)) for run in runs]
+    found = [{"study": run.study, "run_id": run.id, **lasting[key]} for run, key in asked if key in lasting]
+    return sorted(found, key=lambda one: (one["study"], one["run_id"]))
