@@ -19,7 +19,8 @@ from cubecast.core.registry import protocol_named
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py")
-_SHARED = ("core/*.py", "core/broadcast/*.py", "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
+_LAYERS = ("core/broadcast/*.py", "core/failure/*.py")
+_SHARED = ("core/*.py", *_LAYERS, "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
 _NO_INFLUENCE = {
     "benchmark.py",
     "compare.py",
