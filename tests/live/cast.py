@@ -46,6 +46,7 @@ class Cast:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self._heard: dict[int, bytearray] = {}
         self.frozen: set[int] = set()
+        self._asked = 0
         self._network = network
         self._tls = tls
         self._durable = durable
@@ -170,27 +171,34 @@ class Cast:
 
     def report(self, place: int, timeout_s: float = 10.0) -> dict[str, Any]:
         """What a process says of itself."""
-        self.tell(place, "report")
-        line = self.read(place, timeout_s)
-        while line == "ready":
-            line = self.read(place, timeout_s)
-        assert line, self.said(place)
-        found: dict[str, Any] = json.loads(line)
+        found = self.ask(place, timeout_s)
+        assert found is not None, self.said(place)
         return found
 
-    def reports(self) -> dict[int, dict[str, Any]]:
+    def ask(self, place: int, timeout_s: float) -> dict[str, Any] | None:
+        """The same; None when it does not answer in time: it is not in the group yet."""
+        self._asked += 1
+        self.tell(place, f"report {self._asked}")
+        deadline = time.monotonic() + timeout_s
+        while line := self.read(place, max(0.0, deadline - time.monotonic())):
+            if line != "ready" and (found := json.loads(line))["answer"] == self._asked:
+                return dict(found)
+        return None
+
+    def reports(self) -> dict[int, dict[str, Any] | None]:
         """Of all that live."""
-        return {place: self.report(place) for place in sorted(self.processes)}
+        return {place: self.ask(place, 2.0) for place in sorted(self.processes) if self.is_alive(place)}
 
     def settle(self, timeout_s: float = 30.0) -> dict[int, dict[str, Any]]:
         """Nobody writes any more; wait until all are in one view, and nobody has anything left to say."""
-        for place in self.processes:
+        for place in filter(self.is_alive, self.processes):
             self.tell(place, "quiet")
         deadline = time.monotonic() + timeout_s
         while True:
             found = self.reports()
-            if self._is_settled(found):
-                return found
+            answers = {place: one for place, one in found.items() if one is not None}
+            if len(answers) == len(found) and self._is_settled(answers):
+                return answers
             assert time.monotonic() < deadline, f"not settled after {timeout_s} s: {found}"
             time.sleep(0.2)
 

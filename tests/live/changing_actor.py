@@ -1,7 +1,7 @@
 """A replica of the key–value store in a process of its own, for tests of groups that change.
 
-It writes now and then, records what happens to it, and obeys lines: `quiet` (write no more), `report` (one JSON line),
-`leave`. Its state also holds which messages were delivered, so that the promises can be judged.
+It writes now and then, records what happens to it, and obeys lines: `quiet` (write no more), `report N` (one JSON
+line), `leave`. Its state also holds which messages were delivered, so that the promises can be judged.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class Actor:
         while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
             if line == "quiet":
                 self.is_quiet = True
-            elif line == "report":
-                print(json.dumps(self._report()), flush=True)
+            elif line.startswith("report"):
+                print(json.dumps({"answer": int(line.split()[1]), **self._report()}), flush=True)
             elif line == "leave":
                 return
 

@@ -330,3 +330,40 @@ def test_what_cannot_be_is_one_clear_line(options: dict[str, Any], complaint: st
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(LocalProtocolError, match=complaint):
         cubecast.ChangingSettings(**wrong)
+
+
+def test_who_is_started_again_from_its_log_goes_on_wherever_it_was(tmp_path: Path) -> None:
+    """In the group; asking a contact that is gone to be taken in; on its way out; or out."""
+
+    async def work() -> None:
+        first, second, nobody = free_addresses(3)
+        common: dict[str, Any] = {"plaintext": True, "settings": settings(keep="all", sync="never", rejoin=True)}
+        log = tmp_path / "second.log"
+
+        def again(contact: str = first) -> cubecast.ChangingGroup:
+            return cubecast.join("test", listen=second, contact=contact, log=log, **common)
+
+        async with cubecast.found("test", listen=first, log=tmp_path / "first.log", **common) as one:
+            lost = again(nobody)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(lost.__aenter__(), 0.3)
+            two = await again().__aenter__()
+            await (await two.multicast(b"a")).stable(timeout=5)
+            life = two.me
+            await vanish(two)
+            two = await again().__aenter__()
+            assert two.me == life
+            assert [delivery.payload for delivery in await take(two, 1)] == [b"a"]
+            await (await two.multicast(b"b")).stable(timeout=5)
+            two._driver.leave()  # type: ignore[union-attr]
+            await vanish(two)
+            two = await again().__aenter__()
+            await (await two.multicast(b"c")).stable(timeout=5)
+            await two.leave()
+            two = await again().__aenter__()
+            assert two.me.incarnation > life.incarnation
+            await (await two.multicast(b"d")).stable(timeout=5)
+            assert [delivery.payload for delivery in await take(one, 4)] == [b"a", b"b", b"c", b"d"]
+            await vanish(two)
+
+    run(work)

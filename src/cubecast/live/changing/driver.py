@@ -128,13 +128,15 @@ class Driver:
         return Member(self.me, self.settings.core(is_durable=is_durable))
 
     def _resume(self, durable: Durable) -> None:
-        """Go on in the life of the log, or after it."""
+        """Go on in the life of the log, or after it: who is started again wants to be in, also if it was leaving."""
         self.me = durable.me
         self.core = self._new_core(is_durable=True)
         self.links.begin_life(self.me)
-        if durable.over is not None and isinstance(durable.over.end, Left):
+        if durable.over is not None and not isinstance(durable.over.end, Excluded):
             self._begin_life()
             return
+        durable.is_leaving = False
+        durable.contacts = tuple(dict.fromkeys([*self.contacts, *durable.contacts]))
         me, core = self.me, self.core
         self.window.base = time.time_ns()  # numbers of this run are not those of an earlier one
         self._note("resume")
