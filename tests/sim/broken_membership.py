@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cubecast.core.membership import member, propose
+from cubecast.core.membership import propose, talk
 from cubecast.core.membership.accept import Acceptor
 from cubecast.core.membership.agreement import Agreement
 from cubecast.core.membership.application import Application
@@ -16,6 +16,7 @@ from cubecast.core.membership.member import LINGER, Member
 from cubecast.core.membership.messages import Data, Flushed, Persist
 from cubecast.core.membership.propose import ACCEPT, FLUSH, Proposer
 from cubecast.core.membership.rounds import Rounds
+from cubecast.core.membership.talk import Talk
 from cubecast.core.membership.transfer import Fetch, Snapshots
 from cubecast.core.membership.views import View
 from cubecast.core.membership.watch import Watch
@@ -133,7 +134,7 @@ def _never(*_: Any) -> bool:
 
 
 BROKEN: dict[str, list[Change]] = {
-    "anybody decides alone": [(propose, "has_quorum", _always), (member, "has_quorum", _always)],
+    "anybody decides alone": [(propose, "has_quorum", _always), (talk, "has_quorum", _always)],
     "a promise does not freeze": [(Application, "may_deliver", property(_frozen_by_nothing))],
     "the cut is the coordinator's": [
         (Proposer, "cut", lambda self: self.promises[self.view.members[self.ballot[1]]].delivered)
@@ -148,7 +149,7 @@ BROKEN: dict[str, list[Change]] = {
     "a message is taken twice": [(Channel, "take", _take_again)],
     "the last rank does not count for stability": [(Rounds, "is_complete", _complete_without_last)],
     "a round does not ask for the minimum": [(Rounds, "hear", _hear_without_minimum)],
-    "what waits for the state counts for stability": [(Member, "_given", lambda self: self.frontier)],
+    "what waits for the state counts for stability": [(Talk, "_given", lambda self: self.frontier)],
     "only the sender sends a message again": [(Channel, "repairs", _repair_own)],
     "everything is delivered at the end of a view": [(Application, "_deliver", _install_all)],
     "messages of other views are taken": [(Member, "_handle_in_view", _take_data_of_any_view)],
