@@ -33,20 +33,21 @@ COMPILED = os.environ.get("CUBECAST_JIT", "on").lower() not in {"off", "0", "no"
 """Whether `jit` compiles. Read once, before the first decorator runs."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_BASE = ("trace.py", "core/*.py", "models/**/*.py", "networks/**/*.py", "sim/**/*.py")
-_NEVER_COMPILED = {
-    *("registry.py", "layers.py", "build.py", "choose_trigger.py", "detectors.py", "faults.py", "result.py"),
-    *("paths.py", "runner.py", "scenario.py", "settle.py", "simulate.py", "tune.py"),
-    *(
-        "benchmark.py",
-        "compare.py",
-        "compile_apart.py",
-        "estimate.py",
-        "page.py",
-        "plots.py",
-        "warm.py",
-        "whole_file.py",
-    ),
+_BASE = ("trace.py", "core/*.py", "models/*.py", "networks/*.py", "sim/*.py", "sim/checkers/*.py")
+TOOLS = {
+    "benchmark.py",
+    "compare.py",
+    "compile_apart.py",
+    "estimate.py",
+    "page.py",
+    "plots.py",
+    "warm.py",
+    "whole_file.py",
+}
+"""Files that no result of a run depends on."""
+_NEVER_COMPILED = TOOLS | {
+    *("from_setup.py", "layers.py", "registry.py", "build.py", "choose_trigger.py", "detectors.py", "faults.py"),
+    *("paths.py", "result.py", "runner.py", "scenario.py", "settle.py", "simulate.py", "tune.py"),
 }
 """Files of the base that no compiled code contains, so that a new protocol's line in the registry costs nothing."""
 _PROTOCOLS = _PACKAGE / "core"

@@ -13,6 +13,7 @@ from typing import Any
 from cubecast.core import dispatch
 from cubecast.core.broadcast import ack, hierarchical, hybrid, nak, nak_multicast, silent, srm
 from cubecast.core.failure import gossip, heartbeat, live_array, polling
+from cubecast.core.from_setup import from_setup
 from cubecast.core.group import Group
 from cubecast.core.overlays import hypercube, of_ranks
 from cubecast.errors import LocalProtocolError
@@ -90,29 +91,6 @@ def _named(family: str, what: str, name: str) -> Layer:
     return found
 
 
-def _build_heartbeat(group: Group, setup: LayerSetup) -> heartbeat.HeartbeatState:
-    return heartbeat.new_state(
-        group, members=setup.members, step_ns=setup.step_ns, threshold=setup.threshold, seed=setup.seed
-    )
-
-
-def _build_polling(group: Group, setup: LayerSetup) -> polling.PollingState:
-    return polling.new_state(
-        group, members=setup.members, step_ns=setup.step_ns, threshold=setup.threshold, seed=setup.seed
-    )
-
-
-def _build_gossip(group: Group, setup: LayerSetup) -> gossip.GossipDetectorState:
-    return gossip.new_state(
-        group,
-        members=setup.members,
-        step_ns=setup.step_ns,
-        threshold=setup.threshold,
-        subset=setup.subset,
-        seed=setup.seed,
-    )
-
-
 def _build_live_array(group: Group, setup: LayerSetup) -> live_array.LiveArrayState:
     return live_array.new_state(
         group,
@@ -121,60 +99,6 @@ def _build_live_array(group: Group, setup: LayerSetup) -> live_array.LiveArraySt
         step_ns=setup.step_ns,
         threshold=setup.threshold,
         grace_steps=setup.grace_steps,
-    )
-
-
-def _build_ack(group: Group, setup: LayerSetup) -> ack.AckState:
-    return ack.new_state(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        resend_ns=setup.repeat_ns,
-        again_all=setup.again_all,
-    )
-
-
-def _build_nak(group: Group, setup: LayerSetup) -> nak.NakState:
-    return nak.new_state(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        nak_ns=setup.repeat_ns,
-        wait_ns=setup.wait_ns,
-        again_all=setup.again_all,
-    )
-
-
-def _build_nak_multicast(group: Group, setup: LayerSetup) -> nak_multicast.NakMulticastState:
-    return nak_multicast.new_state(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        nak_ns=setup.repeat_ns,
-        wait_ns=setup.wait_ns,
-        seed=setup.seed,
-    )
-
-
-def _build_srm(group: Group, setup: LayerSetup) -> srm.SrmState:
-    return srm.new_state(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        nak_ns=setup.repeat_ns,
-        wait_ns=setup.wait_ns,
-        seed=setup.seed,
-    )
-
-
-def _build_hybrid(group: Group, setup: LayerSetup) -> hybrid.HybridState:
-    return hybrid.new_state(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        nak_ns=setup.repeat_ns,
-        wait_ns=setup.wait_ns,
-        again_all=setup.again_all,
     )
 
 
@@ -201,7 +125,7 @@ add_layer(
         summary="everybody acknowledges every message; the sender repeats what is not",
         state=ack.AckState,
         handlers=ack,
-        build=_build_ack,
+        build=from_setup(ack.new_state, resend_ns="repeat_ns"),
     )
 )
 add_layer(
@@ -213,7 +137,7 @@ add_layer(
         summary="who misses a message asks its sender for it",
         state=nak.NakState,
         handlers=nak,
-        build=_build_nak,
+        build=from_setup(nak.new_state, nak_ns="repeat_ns"),
     )
 )
 add_layer(
@@ -225,7 +149,7 @@ add_layer(
         summary="NAKs are multicast and speak for others; the sender answers",
         state=nak_multicast.NakMulticastState,
         handlers=nak_multicast,
-        build=_build_nak_multicast,
+        build=from_setup(nak_multicast.new_state, nak_ns="repeat_ns"),
     )
 )
 add_layer(
@@ -237,7 +161,7 @@ add_layer(
         summary="NAKs are multicast and speak for others; anyone who can answers",
         state=srm.SrmState,
         handlers=srm,
-        build=_build_srm,
+        build=from_setup(srm.new_state, nak_ns="repeat_ns"),
     )
 )
 add_layer(
@@ -249,7 +173,7 @@ add_layer(
         summary="NAKs for repair, ACKs for release",
         state=hybrid.HybridState,
         handlers=hybrid,
-        build=_build_hybrid,
+        build=from_setup(hybrid.new_state, nak_ns="repeat_ns"),
     )
 )
 add_layer(
@@ -273,7 +197,7 @@ add_layer(
         summary="everybody multicasts that it is alive",
         state=heartbeat.HeartbeatState,
         handlers=heartbeat,
-        build=_build_heartbeat,
+        build=from_setup(heartbeat.new_state),
     )
 )
 add_layer(
@@ -285,7 +209,7 @@ add_layer(
         summary="everybody asks everybody",
         state=polling.PollingState,
         handlers=polling,
-        build=_build_polling,
+        build=from_setup(polling.new_state),
     )
 )
 add_layer(
@@ -297,7 +221,7 @@ add_layer(
         summary="live arrays spread by gossip and merge by minimum",
         state=gossip.GossipDetectorState,
         handlers=gossip,
-        build=_build_gossip,
+        build=from_setup(gossip.new_state),
         numbers=lambda setup: setup.members,
     )
 )

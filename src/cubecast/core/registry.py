@@ -15,6 +15,7 @@ from cubecast.core import dispatch
 from cubecast.core.broadcast import plumtree, rasm
 from cubecast.core.causal import overlay, pc_overlay, timestamp
 from cubecast.core.causal.eager_tree import tree_overlay
+from cubecast.core.from_setup import from_setup
 from cubecast.core.group import Group
 from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
 from cubecast.core.random import below, new_stream
@@ -73,6 +74,7 @@ class Setup:
     """How likely a message does not get across each link of `overlay`, as far as its members know."""
     quota: bool = False
 
+    @property
     def logical_order(self) -> np.ndarray:
         """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
         order = np.arange(self.members)
@@ -83,9 +85,15 @@ class Setup:
                 order[[place, other]] = order[[other, place]]
         return order
 
+    @property
+    def logical_place(self) -> np.ndarray:
+        """Where every rank stands in the logical order."""
+        return np.argsort(self.logical_order)
+
+    @property
     def logical_tree(self) -> np.ndarray:
         """The parent of every rank."""
-        return tree_parents(self.logical_order(), degree=self.tree_degree, group_size=self.group_size)
+        return tree_parents(self.logical_order, degree=self.tree_degree, group_size=self.group_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,54 +156,8 @@ def paper_tree_degree(members: int) -> int:
     return max(2, math.ceil(math.log2(members)))
 
 
-def _build_coord(group: Group, setup: Setup) -> coord.CoordState:
-    return coord.new_state(group, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns, repeat_acks=setup.repeat_acks)
-
-
-def _build_full_dist(group: Group, setup: Setup) -> full_dist.FullDistState:
-    return full_dist.new_state(
-        group,
-        members=setup.members,
-        delta_ns=setup.delta_ns,
-        repeat_ns=setup.repeat_ns,
-        scatter_ns=setup.scatter_ns,
-        seed=setup.seed,
-    )
-
-
-def _build_train(group: Group, setup: Setup) -> train.TrainState:
-    return train.new_state(group, delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns)
-
-
-def _build_gossip(group: Group, setup: Setup) -> gossip.GossipState:
-    return gossip.new_state(
-        group,
-        members=setup.members,
-        delta_ns=setup.delta_ns,
-        repeat_ns=setup.repeat_ns,
-        step_ns=setup.step_ns,
-        subset=setup.subset,
-        piggyback=setup.piggyback,
-        seed=setup.seed,
-    )
-
-
-def _build_s_coord(group: Group, setup: Setup) -> s_coord.SCoordState:
-    return s_coord.new_state(group, parents=setup.logical_tree(), delta_ns=setup.delta_ns, repeat_ns=setup.repeat_ns)
-
-
-def _build_s_train(group: Group, setup: Setup) -> s_train.STrainState:
-    return s_train.new_state(
-        group,
-        parents=setup.logical_tree(),
-        place=np.argsort(setup.logical_order()),
-        delta_ns=setup.delta_ns,
-        repeat_ns=setup.repeat_ns,
-    )
-
-
 def _build_s_gossip(group: Group, setup: Setup) -> s_gossip.SGossipState:
-    order = setup.logical_order()
+    order = setup.logical_order
     if setup.near and not setup.shuffled:
         order = np.array(setup.near)
     return s_gossip.new_state(
@@ -281,7 +243,7 @@ add_protocol(
         summary="one coordinator collects every R and multicasts the minimum",
         state=coord.CoordState,
         handlers=coord,
-        build=_build_coord,
+        build=from_setup(coord.new_state),
     )
 )
 add_protocol(
@@ -293,7 +255,7 @@ add_protocol(
         summary="every member multicasts its R to every member",
         state=full_dist.FullDistState,
         handlers=full_dist,
-        build=_build_full_dist,
+        build=from_setup(full_dist.new_state),
     )
 )
 add_protocol(
@@ -305,7 +267,7 @@ add_protocol(
         summary="minima climb a tree, the root multicasts the result",
         state=s_coord.SCoordState,
         handlers=s_coord,
-        build=_build_s_coord,
+        build=from_setup(s_coord.new_state, parents="logical_tree"),
     )
 )
 add_protocol(
@@ -329,7 +291,7 @@ add_protocol(
         summary="the running minimum goes round the group, then the result",
         state=train.TrainState,
         handlers=train,
-        build=_build_train,
+        build=from_setup(train.new_state),
     )
 )
 add_protocol(
@@ -341,7 +303,7 @@ add_protocol(
         summary="minima spread to random members, step by step",
         state=gossip.GossipState,
         handlers=gossip,
-        build=_build_gossip,
+        build=from_setup(gossip.new_state),
         numbers=lambda setup: 2 * setup.senders if setup.piggyback else setup.senders,
     )
 )
@@ -354,7 +316,7 @@ add_protocol(
         summary="a train in every sub-group of a tree, the root multicasts the result",
         state=s_train.STrainState,
         handlers=s_train,
-        build=_build_s_train,
+        build=from_setup(s_train.new_state, parents="logical_tree", place="logical_place"),
     )
 )
 add_protocol(

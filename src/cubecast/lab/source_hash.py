@@ -14,23 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cubecast.core.compiled import protocol_sources
+from cubecast.core.compiled import TOOLS, protocol_sources
 from cubecast.core.registry import protocol_named
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py")
 _LAYERS = ("core/broadcast/*.py", "core/failure/*.py")
 _SHARED = ("core/*.py", *_LAYERS, "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
-_NO_INFLUENCE = {
-    "benchmark.py",
-    "compare.py",
-    "compile_apart.py",
-    "estimate.py",
-    "page.py",
-    "plots.py",
-    "warm.py",
-    "whole_file.py",
-}
 
 
 def source_hash(settings: Mapping[str, Any]) -> str:
@@ -48,7 +38,7 @@ def _protocol_hash(name: str) -> str:
 
 @cache
 def _hash(protocol_files: Iterable[Path]) -> str:
-    shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in _NO_INFLUENCE}
+    shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in TOOLS}
     digest = hashlib.sha256()
     for path in sorted(shared | set(protocol_files)):
         digest.update(path.name.encode())
