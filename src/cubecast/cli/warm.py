@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,12 +26,11 @@ def warm(json: JsonOption = False) -> None:
     from cubecast.sim.warm import warm as run
 
     began = time.perf_counter()
-    with waiting("looking at what is compiled") as step, ThreadPoolExecutor(1) as beside:
-        archiving = beside.submit(_warm_spark)
+    with waiting("looking at what is compiled") as step:
         compiled = run(lambda done, total, what: step(done, total, f"compiling, once: {what}"), _live_pieces())
+        seconds = time.perf_counter() - began
         step(1, 1, "archiving, once: Spark's classes")
-        archive = archiving.result()
-    seconds = time.perf_counter() - began
+        archive = _warm_spark()
     place = cache_directory().parent
     if json:
         made = None if archive is None else str(archive)
