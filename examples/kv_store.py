@@ -116,7 +116,7 @@ class KeyValueStore:
 async def _obey(store: KeyValueStore) -> None:
     """Commands from the terminal."""
     while line := await asyncio.to_thread(sys.stdin.readline):
-        match line.split(maxsplit=2):
+        match line.strip().split(maxsplit=2):
             case ["set", key, value]:
                 await store.set(key, value)
             case ["get", key]:

@@ -64,11 +64,12 @@ class Churn:
 
     def happen(self) -> str:
         """One thing, whatever is possible now."""
-        kind = self.chance.choice(KINDS)
-        done: str = getattr(self, "_" + kind.replace(" ", "_"))()
-        if done:
-            self.happened[kind] += 1
-        return done
+        for kind in self.chance.sample(KINDS, len(KINDS)):
+            done: str = getattr(self, "_" + kind.replace(" ", "_"))()
+            if done:
+                self.happened[kind] += 1
+                return done
+        return ""
 
     def end_what_is_over(self, *, all_of_it: bool = False) -> None:
         """Thaw and heal."""
