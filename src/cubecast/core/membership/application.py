@@ -82,10 +82,11 @@ class Application(Agreement):
 
     def _deliver_and_send(self) -> None:
         if self.may_deliver:
-            self._deliver(None)
+            if self.channel.received != self.channel.delivered:
+                self._deliver(None)
             while self.pending and self.is_ready:
                 self._send_data(self.pending.popleft())
-        if self.is_ready and self.channel.settle_own(self.frontier):
+        if self.channel.members == 1 and self.is_ready and self.channel.settle_own(self.frontier):
             self._tell_stable()
 
     def _deliver(self, limit: Vector | None) -> None:
@@ -110,8 +111,6 @@ class Application(Agreement):
 
     def _write_down(self) -> list[Action]:
         """The records of this call, to be written before anything else of it is carried out."""
-        if not self.settings.is_durable:
-            return []
         for payload in islice(self.pending, self._written, None):
             self._records.append(r.Waiting(payload))
         self._written = len(self.pending)

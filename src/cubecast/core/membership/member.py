@@ -56,6 +56,7 @@ from cubecast.core.membership.views import MemberId, Name, View
 from cubecast.errors import LocalProtocolError
 
 JOINING, MEMBER, LINGER, OUT = range(4)
+OFTEN = (Status, Data)
 
 
 class Member(Talk):
@@ -169,13 +170,15 @@ class Member(Talk):
             self._deliver_and_send()
             while self._to_self:
                 self._handle(self.me, self._to_self.pop(0), now_ns)
-        done, self._out = [*self._write_down(), *self._out], []
-        return done
+        done, self._out = self._out, []
+        return [*self._write_down(), *done] if self.settings.is_durable else done
 
     def _handle(self, source: MemberId, message: Message, now_ns: int) -> None:
-        if self.phase == OUT:
+        if self.phase == MEMBER and isinstance(message, OFTEN):
+            self._handle_in_view(source, message, now_ns)
+        elif self.phase == OUT:
             return
-        if isinstance(message, Join):
+        elif isinstance(message, Join):
             self._on_join(message.who, now_ns)
         elif isinstance(message, Decide):
             self._on_decide(message, now_ns)

@@ -37,6 +37,7 @@ class Rounds:
 
     def hear(self, said: Status, delivered: Vector) -> bool:
         """Put together what another member knows and what this one has delivered; True when more is stable."""
+        self.refresh(delivered)
         grown = self._raise(said.stable)
         if said.round < self.number:
             return grown

@@ -20,12 +20,14 @@ class Figure(NamedTuple):
     short: str
     digits: int
     scale: float = 1.0
+    of_view: bool = False
+    """Is it known only where the view changed?"""
 
 
 FIGURES = (
     Figure("views", "Views", "views", 1),
-    Figure("pause_median_ms", "Pause of a view change, median (ms)", "pause ms", 0),
-    Figure("pause_p99_ms", "Pause of a view change, p99 (ms)", "p99", 0),
+    Figure("pause_median_ms", "Pause of a view change, median (ms)", "pause ms", 0, of_view=True),
+    Figure("pause_p99_ms", "Pause of a view change, p99 (ms)", "p99", 0, of_view=True),
     Figure("paused_share", "Time in pauses (%)", "paused %", 2, 100.0),
     Figure("wait_p99_ms", "Messages wait before they are sent, p99 (ms)", "wait p99 ms", 0),
     Figure("returned", "Messages returned", "returned", 1),
@@ -34,8 +36,8 @@ FIGURES = (
     Figure("stable_p99_ms", "Time to stable, p99 (ms)", "p99", 0),
     Figure("control_bytes_per_member_s", "Control bytes a member sends (kB/s)", "control kB/s", 1, 0.001),
     Figure("control_messages_per_member_s", "Control messages a member sends (1/s)", "messages/s", 1),
-    Figure("links_changed_per_view", "Overlay links changed by a view", "links", 1),
-    Figure("links_changed_share", "Overlay links changed by a view (%)", "links %", 2, 100.0),
+    Figure("links_changed_per_view", "Overlay links changed by a view", "links", 1, of_view=True),
+    Figure("links_changed_share", "Overlay links changed by a view (%)", "links %", 2, 100.0, of_view=True),
 )
 
 
@@ -52,9 +54,8 @@ class ChurnStudy:
 
     def _row(self, members: int, churn: float) -> dict[str, float]:
         runs = [one for one in self.results if (one.scenario.members, one.scenario.churn) == (members, churn)]
-        means = {
-            figure.name: figure.scale * sum(getattr(run, figure.name) for run in runs) / len(runs) for figure in FIGURES
-        }
+        changed = [run for run in runs if run.views]
+        means = {figure.name: _mean(figure, changed if figure.of_view else runs) for figure in FIGURES}
         return {"members": members, "churn": churn, "runs": len(runs), **means}
 
     def broken(self) -> list[str]:
@@ -68,6 +69,10 @@ class ChurnStudy:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"rows": self.rows(), "runs": [asdict(one) for one in self.results], "broken": self.broken()}
+
+
+def _mean(figure: Figure, runs: Sequence[ChurnResult]) -> float:
+    return figure.scale * sum(float(getattr(run, figure.name)) for run in runs) / max(1, len(runs))
 
 
 def run_study(

@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cubecast.core.membership import Member, MemberId, MembershipSettings, fold, founding_view
@@ -202,30 +203,30 @@ class World:
         self._component = {}
         self._cut = set()
 
-    def _passes(self, one: int, other: int) -> bool:
-        if (one, other) in self._cut:
+    def _passes(self, source: MemberId, to: MemberId) -> bool:
+        if self._cut and (source.name, to.name) in self._cut:
             return False
-        return self._component.get(one, 0) == self._component.get(other, 0)
+        return not self._component or self._component.get(source.name, 0) == self._component.get(to.name, 0)
 
     def _send(self, source: MemberId, action: Send, late_ms: float = 0.0) -> None:
         self.messages += 1
         to = action.to
         weather = self.weather
         draw = self.random.random
-        if not self._passes(source.name, to.name) or draw() < weather.loss:
+        if not self._passes(source, to) or draw() < weather.loss:
             return
         for _ in range(2 if weather.double and draw() < weather.double else 1):
             low, high = weather.delay_ms
             delay_ms = low + draw() * (high - low) + late_ms
             if weather.stale and draw() < weather.stale:
                 delay_ms += draw() * weather.stale_ms
-            self.at(self.now_ns + round(delay_ms * MS), lambda: self._arrive(source, to, action.message))
+            self.at(self.now_ns + round(delay_ms * MS), partial(self._arrive, source, to, action.message))
 
     def _arrive(self, source: MemberId, to: MemberId, message: Any) -> None:
         if to.incarnation == ANY_LIFE:
             to = self.living.get(to.name, to)
         process = self.processes.get(to)
-        if process is not None and process.is_alive and self._passes(source.name, to.name):
+        if process is not None and process.is_alive and self._passes(source, to):
             self._carry_out(to, process.core.receive(source, message, self.now_ns))
 
     # The application.
