@@ -250,7 +250,7 @@ def main() -> None:
     chosen = parser.parse_args()
     network = BadNetwork(chosen.members) if is_possible() else None
     print("network:", "namespaces, with partitions" if network else "loopback, no partitions: that needs root")
-    settings = {"tick_s": 0.2, "suspect_after_s": 2.0, "patience_s": 1.0, "takeover_s": 1.5, "sync": "never"}
+    settings = {"tick_s": 0.25, "suspect_after_s": 3.0, "patience_s": 1.0, "takeover_s": 1.5, "sync": "never"}
     try:
         with tempfile.TemporaryDirectory() as scratch:
             folder = chosen.keep or Path(scratch)
