@@ -367,3 +367,32 @@ def test_who_is_started_again_from_its_log_goes_on_wherever_it_was(tmp_path: Pat
             await vanish(two)
 
     run(work)
+
+
+def test_what_waited_while_it_was_cut_off_is_multicast_in_the_next_life() -> None:
+    async def work() -> None:
+        async with group_of(3) as (one, two, three):
+            await (await three.multicast(b"before")).stable(timeout=5)
+            ends: list[Any] = []
+            three.on_excluded(ends.append)
+            await _cut_off(three, lambda: len(one.view.members) == 2 and three.is_blocked)
+            waiting = await three.multicast(b"waited")
+            assert waiting.view == 0
+            await until(lambda: len(two.view.members) == 3)
+            await waiting.stable(timeout=5)
+            assert [end.returned for end in ends] == [(b"waited",)]
+            assert waiting.view == one.view.number
+            assert [delivery.payload for delivery in await take(one, 2)] == [b"before", b"waited"]
+
+    run(work)
+
+
+async def _cut_off(group: cubecast.ChangingGroup, is_enough: Callable[[], bool]) -> None:
+    """Nothing leaves a member and nothing reaches it, for a while."""
+    driver = group._driver
+    assert driver is not None
+    links = driver.links
+    send, links.send = links.send, lambda *_, **__: None  # type: ignore[method-assign]
+    hear, links._on_batch = links._on_batch, lambda *_: None
+    await until(is_enough)
+    links.send, links._on_batch = send, hear  # type: ignore[method-assign]

@@ -28,6 +28,7 @@ from cubecast.core.membership.messages import (
     Deliver,
     Excluded,
     Install,
+    Join,
     Left,
     Persist,
     Progress,
@@ -38,7 +39,7 @@ from cubecast.core.membership.messages import (
     Unblocked,
     WantSnapshot,
 )
-from cubecast.errors import CubecastError, ExcludedError, LocalProtocolError
+from cubecast.errors import CubecastError, ExcludedError, LocalProtocolError, RemoteProtocolError
 from cubecast.live.changing.events import ChangingDelivery, Inbox, PutState, TakeSnapshot, ViewChange
 from cubecast.live.changing.journal import Journal
 from cubecast.live.changing.keeping import Keeping
@@ -234,7 +235,13 @@ class Driver:
             core = self.core
             if core.phase == MEMBER and getattr(message, "view", -1) == core.view.number:
                 require_fit(message, len(core.view.members))
-            self._do(core.receive(source, message, time.monotonic_ns()))
+            if isinstance(message, Join) and message.who != source:
+                raise RemoteProtocolError(f"it asks for {message.who.name} to be taken in, which is another")
+            try:
+                self._do(core.receive(source, message, time.monotonic_ns()))
+            except Exception as error:
+                self.fail(LocalProtocolError(f"a {type(message).__name__} of {source.name} cannot be: {error!r}"))
+                raise
 
     def _name_slow(self) -> None:
         if self.settings.slow == "wait" or self.core.phase != MEMBER:
@@ -351,9 +358,8 @@ class Driver:
         log.warning("%s is out of the group: %s; %d messages came back", self.me.name, action.reason, len(returned))
         self.is_blocked = False
         comes_back = self.settings.rejoin and not self.core.leaving
-        resend = self.settings.resend == "always" or (self.settings.resend == "certain" and action.certain)
         for outgoing in returned:
-            if comes_back and resend:
+            if comes_back and self._is_resent(outgoing, action):
                 self.window.again(outgoing)
             else:
                 self.window.lose(outgoing, f"excluded before it was stable: {action.reason}")
@@ -363,6 +369,12 @@ class Driver:
             self.is_ready = False
         else:
             self.fail(ExcludedError(f"{self.me.name} was excluded: {action.reason}"))
+
+    def _is_resent(self, outgoing: Outgoing, action: Excluded) -> bool:
+        """What was never sent is certain to be with nobody."""
+        if self.settings.resend == "certain":
+            return action.certain or not outgoing.was_sent
+        return self.settings.resend == "always"
 
     def _begin_life(self) -> None:
         """A new member of the same name asks those it knew to be taken in."""

@@ -47,8 +47,8 @@ class ChangingSettings:
     rejoin: bool = True
     """Come back in a new life after an exclusion."""
     resend: Resend = "certain"
-    """Multicast again, in the new life, what an exclusion returned: only if it is certain that nobody in the group
-    delivers it, always (others may get it twice), or never."""
+    """Multicast again, in the new life, what an exclusion returned: only what it is certain that nobody in the group
+    delivers (all that was never sent, at least), always (others may get it twice), or never."""
     keep: Keep = "none"
     """*all* Without a snapshot of the application: what a newcomer gets of the messages before it, none, all, or the
     last so many."""

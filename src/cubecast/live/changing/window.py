@@ -17,7 +17,7 @@ from cubecast.errors import CubecastError, ExcludedError
 class Outgoing:
     """One message that this member multicast."""
 
-    __slots__ = ("failure", "is_stable", "number", "payload", "serial", "view", "waiters")
+    __slots__ = ("failure", "is_stable", "number", "payload", "serial", "view", "waiters", "was_sent")
 
     def __init__(self, serial: int, payload: bytes) -> None:
         """Not sent yet."""
@@ -25,6 +25,7 @@ class Outgoing:
         self.payload = payload
         self.view = 0
         self.number = 0
+        self.was_sent = False
         self.is_stable = False
         self.failure: CubecastError | None = None
         self.waiters: list[asyncio.Future[None]] = []
@@ -71,7 +72,7 @@ class Window:
     def sent(self, view: int, number: int) -> Outgoing:
         """The oldest waiting message was sent."""
         outgoing = self.waiting.popleft()
-        outgoing.view, outgoing.number = view, number
+        outgoing.view, outgoing.number, outgoing.was_sent = view, number, True
         self._sent.append(outgoing)
         return outgoing
 
@@ -84,8 +85,9 @@ class Window:
     def returned(self, payloads: Sequence[bytes]) -> list[Outgoing]:
         """This life is over and these, the last ones, came back; the others were delivered."""
         everything = [*self._sent, *self.waiting]
-        before_restart = [self._new(payload) for payload in payloads[: len(payloads) - len(everything)]]
-        everything = [*before_restart, *everything]
+        for payload in reversed(payloads[: max(0, len(payloads) - len(everything))]):
+            everything.insert(0, self._new(payload))  # of the time before a restart
+            everything[0].was_sent = True
         self._sent.clear()
         self.waiting.clear()
         kept = len(everything) - len(payloads)
@@ -96,6 +98,7 @@ class Window:
     def again(self, outgoing: Outgoing) -> None:
         """A message that came back waits to be sent in the next life."""
         outgoing.view = outgoing.number = 0
+        outgoing.was_sent = False
         self.waiting.append(outgoing)
 
     def lose(self, outgoing: Outgoing, reason: str) -> None:
