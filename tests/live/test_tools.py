@@ -141,6 +141,39 @@ def test_two_nodes_talk_over_the_command_line() -> None:
             one.close()
 
 
+def test_nodes_found_and_join_a_group_on_the_command_line_and_their_histories_are_judged(tmp_path: Path) -> None:
+    first, second, status = free_addresses(3)
+    command = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
+    command += ["--keep", "all"]
+    nodes = [_node([*command, "--listen", first, "--found", "--status", status, "--history", str(tmp_path / "one")])]
+    try:
+        nodes[0].tell("hello")
+        assert nodes[0].hear() == f"{first} 1:1 hello"
+        nodes.append(_node([*command, "--listen", second, "--contact", first, "--history", str(tmp_path / "two")]))
+        assert nodes[1].hear() == f"{first} 1:1 hello"
+        nodes[1].tell("world")
+        assert [one.hear() for one in nodes] == [f"{second} 2:1 world"] * 2
+        found = fetch_status(status)
+        assert (found["view"], found["blocked"], len(found["members"])) == (2, False, 2)
+        assert run_command(["status", status]) == 0
+        for one in nodes:
+            assert one.process.stdin is not None
+            one.process.stdin.close()
+        assert [one.process.wait(30) for one in nodes] == [0, 0]
+    finally:
+        for one in nodes:
+            one.close()
+    recorded = ["--recorded", str(tmp_path / "one"), "--recorded", str(tmp_path / "two")]
+    assert run_command(["churn", *recorded]) == 0
+    (tmp_path / "two").write_text((tmp_path / "two").read_text().replace('"restore"', '"forgot"'))
+    assert run_command(["churn", *recorded]) == 1
+    assert run_command(["churn", "--recorded", str(tmp_path / "nothing")]) == 2
+
+
+def _node(command: list[str]) -> Spoken:
+    return Spoken(command, folder=ROOT, errors=subprocess.DEVNULL, light=True)
+
+
 def test_a_group_is_used_inside_its_block_only() -> None:
     group = LiveGroup.__new__(LiveGroup)
     group._member, group.name, group._left = None, "g", False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,9 @@ def churn(
     histories: Annotated[int, typer.Option(min=1, help="How many histories to draw.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the first one; the others follow.")] = 0,
     show: Annotated[bool, typer.Option(help="Print the views, faults and restored states of each history.")] = False,
+    recorded: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Judge what live members recorded; once for each member.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Draw groups in which members join, leave, crash, come back and lose each other, and judge what they promise.
@@ -32,7 +36,14 @@ def churn(
 
       cubecast churn --histories 1000
       cubecast churn --seed 17 --histories 1 --show
+
+    Real processes (`cubecast node --found --keep all --history one.rows`, …) are judged in the same way:
+
+      cubecast churn --recorded one.rows --recorded two.rows
     """
+    if recorded:
+        _judge_recorded(recorded, json)
+        return
     from cubecast.sim.churn.random_histories import run_history
 
     outcomes = []
@@ -65,13 +76,46 @@ def churn(
     if json:
         print_json({**report, "broken": [{"seed": number, "promise": promise} for number, promise in broken]})
     else:
-        table = new_table("", "", left=1)
-        for name, value in report.items():
-            table.add_row(name, f"{value:,}")
-        print_table(table)
-        for number, promise in broken:
-            print(f"seed {number}: {promise}")
+        _print_report(report, [f"seed {number}: {promise}" for number, promise in broken])
     if broken:
+        raise typer.Exit(1)
+
+
+def _print_report(report: dict[str, float], broken: list[str]) -> None:
+    table = new_table("", "", left=1)
+    for name, value in report.items():
+        table.add_row(name, f"{value:,}")
+    print_table(table)
+    for complaint in broken:
+        print(complaint)
+
+
+def _judge_recorded(paths: list[Path], as_json: bool) -> None:
+    from cubecast.errors import LocalProtocolError
+    from cubecast.sim.churn.promises import Judge
+    from cubecast.sim.churn.recorded import Converter, pauses_ns, read_lines
+
+    try:
+        lines = read_lines(paths)
+    except OSError as error:
+        raise LocalProtocolError(f"cannot read the history {error.filename}: {error.strerror}") from error
+    judge = Judge()
+    judge.read(Converter().history(lines))
+    events = Counter(line[3] for line in lines)
+    report = {
+        "views": len(judge.views),
+        "deliveries": events["deliver"],
+        "exclusions": events["excluded"],
+        "restarts from disk": events["resume"],
+        "pause median (ms)": _quantile_ms(pauses_ns(lines), 0.5),
+        "pause p99 (ms)": _quantile_ms(pauses_ns(lines), 0.99),
+        "broken promises": len(judge.broken),
+    }
+    if as_json:
+        print_json({**report, "broken": judge.broken})
+    else:
+        _print_report(report, judge.broken)
+    if judge.broken:
         raise typer.Exit(1)
 
 

@@ -338,8 +338,8 @@ class Driver:
             self.core.give_snapshot(view, self._keeping.dump())
 
     def _restore(self, octets: bytes) -> None:
-        if self._recorder is not None and self._recorder.contents is not None:
-            self._note("restore", self._recorder.contents(octets))
+        if self._recorder is not None:
+            self._recorder.restore(self.me, octets)
         if self._makes_snapshots:
             self.inbox.put(PutState(octets=octets))
             return

@@ -18,6 +18,7 @@ from typing import Any
 
 from cubecast.core.membership import MemberId, View
 from cubecast.errors import LocalProtocolError
+from cubecast.wire.kept import decode_kept
 
 _ENTRY = struct.Struct("<IHI")
 
@@ -53,8 +54,8 @@ class DeliveredLog:
 class HistoryRecorder:
     """Appends to a file: one that is there already is gone on with, for a process has several lives.
 
-    `contents` says which messages a state of the application holds (`DeliveredLog.dump`); without it, the state must be
-    the history that the group keeps.
+    `contents` says which messages a state of the application holds (`DeliveredLog.dump`). Without it the state must be
+    the history that the group keeps, and that must be all of it (`keep="all"`), or newcomers seem to lack something.
     """
 
     def __init__(self, path: str | Path, contents: Callable[[bytes], list[Any]] | None = None) -> None:
@@ -72,6 +73,14 @@ class HistoryRecorder:
         """One event at one life of this member."""
         self._last_ns = max(self._last_ns + 1, time.monotonic_ns())
         self._rows.append(json.dumps([self._last_ns, who.name, who.incarnation, event, data]))
+
+    def restore(self, who: MemberId, octets: bytes) -> None:
+        """The application begins with a state, or the history that the group keeps."""
+        if self.contents is not None:
+            self.note(who, "restore", self.contents(octets))
+        else:
+            kept = decode_kept(octets)
+            self.note(who, "restore", DeliveredLog((one.view, one.sender, one.number) for one in kept).dump())
 
     def install(self, who: MemberId, view: View, pause_ns: int) -> None:
         """A view was installed."""
