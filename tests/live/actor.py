@@ -42,7 +42,7 @@ async def settle(group: LiveGroup) -> None:
     quiet = 0
     last = None
     while quiet < 4:
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.15)
         now = (group.stats["delivered"], tuple(group.frontier))
         quiet = quiet + 1 if now == last and group.stats["unstable_messages"] == 0 else 0
         last = now

@@ -18,6 +18,14 @@ from tests.live.bad_network import BadNetwork
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def judge(folder: Path, members: int, *, crashes: dict[int, int] | None = None, **scenario: Any) -> Report:
+    """Merge the traces of all members in a folder, write them as one, and let every checker judge it."""
+    path = folder / "run.parquet"
+    rows = [folder / f"{rank}.rows" for rank in range(members)]
+    merge(rows, path, members=members, crashes=crashes, leaves=False, scenario=scenario)
+    return check_all(read_trace(path))
+
+
 class Troupe:
     """The processes of one group."""
 
@@ -91,12 +99,16 @@ class Troupe:
             assert self.actors[rank].process.wait(120) == 0, self.log(rank)
         return reports
 
+    def wait_for(self, rank: int, said: str, *, timeout_s: float = 60.0) -> None:
+        """Wait until a member says this on standard error."""
+        until = time.monotonic() + timeout_s
+        while said not in (self.folder / f"{rank}.log").read_text():
+            assert time.monotonic() < until, f"not {said!r} but {self.log(rank)}"
+            time.sleep(0.05)
+
     def judge(self, **scenario: Any) -> Report:
-        """Merge the traces, write them as one, and let every checker judge it."""
-        path = self.folder / "run.parquet"
-        rows = [self.folder / f"{rank}.rows" for rank in range(self.members)]
-        merge(rows, path, members=self.members, crashes=self.crashes, leaves=False, scenario=scenario)
-        return check_all(read_trace(path))
+        """Let every checker judge what the members recorded."""
+        return judge(self.folder, self.members, crashes=self.crashes, **scenario)
 
     def close(self) -> None:
         """End every process that is left."""

@@ -30,7 +30,7 @@ async def pair(folder: Path | None = None, *, missing: int = 0, **settings: floa
     own = addresses[:2]
     if folder is not None:
         init(folder)
-    chosen = Settings(join_timeout_s=0.5 if missing else 30.0, **settings)  # type: ignore[arg-type]
+    chosen = Settings(join_timeout_s=0.1 if missing else 30.0, **settings)  # type: ignore[arg-type]
     groups = [
         join(
             "pair",

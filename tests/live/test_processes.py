@@ -13,7 +13,7 @@ from tests.live.harness import Troupe
 pytestmark = pytest.mark.live
 
 Start = Callable[..., Troupe]
-SUSPECT = {"gossip_every_s": 0.2, "suspect_after_s": 6.0}
+SUSPECT = {"gossip_every_s": 0.2, "suspect_after_s": 5.0}
 
 
 def require_agreement(reports: dict[int, dict[str, Any]]) -> None:
@@ -30,7 +30,7 @@ def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
     troupe: Start, causal: str, light: bool
 ) -> None:
     group = troupe(5, tls=True, light=light, causal=causal)
-    time.sleep(2)
+    time.sleep(1)
     reports = group.finish()
     require_agreement(reports)
     assert {tuple(report["members"]) for report in reports.values()} == {(0, 1, 2, 3, 4)}
@@ -38,23 +38,14 @@ def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
     assert report.ok, report.violations[:5]
 
 
-@pytest.mark.parametrize("stability", ["coord", "full_dist", "s_coord"])
-def test_any_stability_protocol_serves(troupe: Start, stability: str) -> None:
-    group = troupe(3, stability=stability)
-    time.sleep(1)
-    require_agreement(group.finish())
-    report = group.judge()
-    assert report.ok, report.violations[:5]
-
-
-@pytest.mark.parametrize(("causal", "victims"), [("tree", (0, 1)), ("overlay", (2, 3)), ("tree", (4,))])
+@pytest.mark.parametrize(("causal", "victims"), [("tree", (0, 1)), ("overlay", (2, 3))])
 def test_the_survivors_of_killed_members_agree_and_stability_goes_on(
     troupe: Start, causal: str, victims: tuple[int, ...]
 ) -> None:
     group = troupe(8, causal=causal, **SUSPECT)
     time.sleep(1)
     group.kill(*victims)
-    time.sleep(1)
+    time.sleep(0.5)
     reports = group.finish()
     require_agreement(reports)
     survivors = tuple(rank for rank in range(8) if rank not in victims)
@@ -65,11 +56,11 @@ def test_the_survivors_of_killed_members_agree_and_stability_goes_on(
 
 def test_a_member_stopped_for_a_short_while_stays(troupe: Start) -> None:
     group = troupe(4, gossip_every_s=0.2, suspect_after_s=8.0)
-    time.sleep(1)
+    time.sleep(0.5)
     group.freeze(2)
-    time.sleep(2)
+    time.sleep(1.5)
     group.thaw(2)
-    time.sleep(1)
+    time.sleep(0.5)
     reports = group.finish()
     require_agreement(reports)
     assert {tuple(report["members"]) for report in reports.values()} == {(0, 1, 2, 3)}
@@ -78,13 +69,14 @@ def test_a_member_stopped_for_a_short_while_stays(troupe: Start) -> None:
 
 
 def test_a_member_stopped_for_too_long_is_excluded_and_learns_it(troupe: Start) -> None:
-    group = troupe(4, **SUSPECT)
-    time.sleep(1)
+    group = troupe(4, gossip_every_s=0.2, suspect_after_s=4.0)
+    time.sleep(0.5)
     group.freeze(1)
     frozen_ns = time.monotonic_ns()
-    time.sleep(12)
+    for rank in (0, 2, 3):
+        group.wait_for(rank, "is excluded")
     group.thaw(1)
-    time.sleep(1)
+    group.wait_for(1, "was excluded")
     reports = group.finish()
     assert reports.pop(1)["excluded"]
     require_agreement(reports)

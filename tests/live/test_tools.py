@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_a_group_without_asyncio() -> None:
 
     def second() -> None:
         with join_sync("sync", listen=addresses[1], peers=addresses, plaintext=True) as group:
-            taken.extend(delivery.payload for delivery in group.deliveries(timeout=3))
+            taken.extend(delivery.payload for delivery in islice(group.deliveries(timeout=20), 50))
 
     other = threading.Thread(target=second)
     other.start()
