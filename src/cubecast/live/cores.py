@@ -143,7 +143,8 @@ class Cores:
         """Everybody is a member, nothing is sent."""
         self.group: Group = new_group(members=members, senders=members, ranks=np.array([rank]))
         self._rank = rank
-        self._cube = cube = of_ranks(hypercube(members), self.group.rank)
+        self._cube = hypercube(members)
+        cube = of_ranks(self._cube, self.group.rank)
         self.window = window_messages(settings, members)
         self.data = _data_core(settings, self.group, members, cube, self.window)
         self.stability = _stability_core(settings, self.group, members)

@@ -18,13 +18,12 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from cubecast.core.failure.survivors import survivors
-from cubecast.core.overlays import hypercube, of_ranks
+from cubecast.core.overlays import hypercube
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.live.settings import parse_address
 
@@ -77,10 +76,8 @@ def _overlay(ranks: int, members: tuple[int, ...]) -> list[tuple[int, int]]:
     cube = hypercube(ranks)
     pairs = []
     for rank in members:
-        near = of_ranks(cube, np.array([rank]))
-        if len(members) < ranks:
-            near = survivors(near, rank, members)
-        pairs += [(rank, other) for other in near.neighbours.tolist() if rank < other]
+        near = survivors(cube, rank, members).neighbours.tolist()
+        pairs += [(rank, other) for other in near if rank < other]
     return pairs
 
 

@@ -13,17 +13,20 @@ from typing import TypeVar
 
 import numpy as np
 
-from cubecast.core.overlays import Overlay
+from cubecast.core.overlays import Overlay, of_ranks
 
 State = TypeVar("State")
 
 
 def survivors(cube: Overlay, rank: int, members: Sequence[int]) -> Overlay:
-    """The neighbours of `rank` among these members, itself one of them; `cube` has its neighbours from the start."""
+    """The neighbours of `rank` among these members, itself one of them; `cube` has those of all ranks at the start."""
+    own = of_ranks(cube, np.array([rank]))
+    if len(members) == len(cube.offsets) - 1:
+        return own
     ranks = sorted(members)
     place = ranks.index(rank)
     beside = {ranks[place - 1], ranks[(place + 1) % len(ranks)]}
-    found = sorted(({int(other) for other in cube.neighbours} & set(ranks)) | beside - {rank})
+    found = sorted((set(own.neighbours.tolist()) & set(ranks)) | beside - {rank})
     return Overlay(np.array([0, len(found)], np.int32), np.array(found, np.int32))
 
 
