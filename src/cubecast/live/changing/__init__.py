@@ -11,6 +11,7 @@
 | `journal`  | the log on disk, from which a member goes on after a stop                            |
 | `recording`| what a member did, for the checkers                                                  |
 | `outbox`   | nothing leaves before what it tells of is written down                               |
+| `told`     | what the core tells the application                                                  |
 | `driver`   | messages and timers into the core, its actions out                                   |
 | `looking`  | what can be seen of a member                                                         |
 | `node`     | a member in a terminal                                                               |

@@ -19,34 +19,25 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cubecast.core.membership import Durable, Member, MemberId, View, fold, founding_view
+from cubecast.core.membership import Durable, Member, MemberId, fold, founding_view
 from cubecast.core.membership.member import JOINING, MEMBER, OUT
 from cubecast.core.membership.messages import (
     Action,
     Behind,
-    Blocked,
-    Deliver,
     Excluded,
     Install,
     Join,
     Left,
     Persist,
-    Progress,
-    Restore,
     Send,
-    Sent,
-    Stable,
-    Unblocked,
-    WantSnapshot,
 )
 from cubecast.errors import CubecastError, ExcludedError, LocalProtocolError, RemoteProtocolError
-from cubecast.live.changing.events import ChangingDelivery, Inbox, PutState, TakeSnapshot, ViewChange
 from cubecast.live.changing.journal import Journal
-from cubecast.live.changing.keeping import Keeping
 from cubecast.live.changing.links import Links
 from cubecast.live.changing.outbox import Outbox
 from cubecast.live.changing.settings import ChangingSettings
-from cubecast.live.changing.window import Outgoing, Window
+from cubecast.live.changing.told import Told
+from cubecast.live.changing.window import Outgoing
 from cubecast.live.credentials import Credentials
 from cubecast.wire.membership import decode_batch, require_fit
 
@@ -78,35 +69,26 @@ class Driver:
         """Nothing is opened before `start`."""
         self.settings = settings
         self.contacts = list(contacts)
-        self.me = MemberId(listen, time.time_ns())
-        self.core = self._new_core(is_durable=journal is not None)
-        self.inbox = Inbox(settings.backlog_bytes)
-        self.window = Window(settings.window_bytes)
-        self.links = Links(
-            group=group,
-            me=self.me,
-            settings=settings,
-            credentials=credentials,
-            on_batch=self._arrived,
+        me = MemberId(listen, time.time_ns())
+        self.told = Told(
+            me,
+            settings,
+            recorder=recorder,
+            makes_snapshots=makes_snapshots,
+            give_snapshot=self.give_snapshot,
+            on_event=on_event,
         )
+        self.links = Links(group=group, me=me, settings=settings, credentials=credentials, on_batch=self._arrived)
         self.outbox = Outbox(self.links, journal, recorder, self.fail)
-        self.view: View | None = None
-        self.stable: tuple[int, ...] = ()
-        self.is_blocked = False
-        self.is_ready = False
-        self.has_left = False
-        self.delivered = 0
         self.lives = 1
+        self.has_left = False
         self.failure: CubecastError | None = None
-        self._keeping = Keeping(settings.keep)
-        self._makes_snapshots = makes_snapshots
-        self._recorder = recorder
         self._journal = journal
         self._checkpoint_above = settings.log_bytes
         self._on_event = on_event
         self._is_over = False
         """Is this life over, and the next one not begun?"""
-        self._is_replaying = False
+        self.core = self._new_core()
         self._named: set[MemberId] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -125,43 +107,47 @@ class Driver:
             self._do(self.core.found(founding_view([self.me]), time.monotonic_ns()))
         self._timer = self._loop.call_later(self.settings.tick_s, self._tick)
 
-    def _new_core(self, *, is_durable: bool) -> Member:
-        return Member(self.me, self.settings.core(is_durable=is_durable))
+    def _new_core(self) -> Member:
+        return Member(self.me, self.settings.core(is_durable=self._journal is not None))
+
+    @property
+    def me(self) -> MemberId:
+        """The present life."""
+        return self.told.me
 
     def _resume(self, durable: Durable) -> None:
         """Go on in the life of the log, or after it: who is started again wants to be in, also if it was leaving."""
-        self.me = durable.me
-        self.core = self._new_core(is_durable=True)
+        self.told.me = durable.me
+        self.core = self._new_core()
         self.links.begin_life(self.me)
         if durable.over is not None and not isinstance(durable.over.end, Excluded):
             self._begin_life()
             return
         durable.is_leaving = False
         durable.contacts = tuple(dict.fromkeys([*self.contacts, *durable.contacts]))
-        me, core = self.me, self.core
-        self.window.base = time.time_ns()  # numbers of this run are not those of an earlier one
-        self._note("resume")
+        core, told = self.core, self.told
+        told.window.base = time.time_ns()  # numbers of this run are not those of an earlier one
+        told.note("resume")
         actions = core.resume(durable, time.monotonic_ns())
         if core.phase == MEMBER and core.is_ready:
-            self.view = core.view
-            self.is_ready = True
-        self._is_replaying = True
-        self._do(actions)
-        self._is_replaying = False
-        if self.core is core:
-            for payload in core.pending:
-                self.window.add(payload)  # type: ignore[arg-type]
-        if self._recorder is not None:
-            self._recorder.note(me, "resumed")
+            told.view = core.view
+            told.is_ready = True
+        told.is_replay = True
+        self._do(actions, begins_life=False)
+        told.is_replay = False
+        for payload in core.pending:
+            told.window.add(payload)  # type: ignore[arg-type]
+        told.note("resumed")
+        self._do([])
 
     async def stop(self) -> None:
         """Close everything; nothing is called back afterwards."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.inbox.close()
+        self.told.inbox.close()
         await self.outbox.close()
-        self._journal = self._recorder = None
+        self._journal = None
         await self.links.close()
 
     def fail(self, failure: CubecastError) -> None:
@@ -173,21 +159,21 @@ class Driver:
 
     def _end(self) -> None:
         gone = self.failure or LocalProtocolError("this member has left the group")
-        self.window.end(gone)
-        self.inbox.close()
+        self.told.window.end(gone)
+        self.told.inbox.close()
         self._on_event("end", None)
 
     # From the application.
 
     def multicast(self, payload: bytes) -> Outgoing:
         """Send now, or as soon as the view allows."""
-        outgoing = self.window.add(payload)
+        outgoing = self.told.window.add(payload)
         if not self._is_over:
             self._multicast(outgoing)
         return outgoing
 
     def _multicast(self, outgoing: Outgoing) -> None:
-        self._note("multicast", outgoing.serial)
+        self.told.note("multicast", outgoing.serial)
         self._do(self.core.multicast(outgoing.payload, time.monotonic_ns()))
 
     def leave(self) -> None:
@@ -201,15 +187,16 @@ class Driver:
     @property
     def wants_checkpoint(self) -> bool:
         """Is the log long, and is this a moment to replace it by the application's state?"""
-        if self._journal is None or self._journal.bytes < self._checkpoint_above or self.inbox.entries:
+        if self._journal is None or self._journal.bytes < self._checkpoint_above or self.told.inbox.entries:
             return False
-        return self.is_ready and self.core.phase == MEMBER
+        return self.told.is_ready and self.core.phase == MEMBER
 
     def checkpoint(self, octets: bytes | None) -> None:
         """The application's state after all that it was given; None: the history that is kept is the state."""
         assert self._journal is not None
         try:
-            self._do(self.core.checkpoint(self._keeping.dump() if octets is None else octets, time.monotonic_ns()))
+            state = self.told.keeping.dump() if octets is None else octets
+            self._do(self.core.checkpoint(state, time.monotonic_ns()))
             self.outbox.turn()
         except CubecastError as error:
             log.warning("no checkpoint now: %s", error)
@@ -217,7 +204,7 @@ class Driver:
 
     def has_taken(self) -> None:
         """The application took from the inbox."""
-        if not self.core.takes and self.inbox.has_room and self._timer is not None:
+        if not self.core.takes and self.told.inbox.has_room and self._timer is not None:
             self.core.takes = True
             self._do(self.core.on_timer(time.monotonic_ns()))
 
@@ -253,147 +240,62 @@ class Driver:
 
     # Out of the core.
 
-    def _do(self, actions: list[Action]) -> None:
-        """Carry out what the core asks for, in its order."""
+    def _do(self, actions: list[Action], *, begins_life: bool = True) -> None:
+        """Carry out what the core asks for, in its order; begin another life if this one is over."""
         for action in actions:
             if isinstance(action, Send):
                 self.outbox.send(action.to, action.message)
             else:
                 self._tell(action)
-        if self.inbox.is_full:
+        if self.told.inbox.is_full:
             self.core.takes = False
-        if self._is_over and self.core.phase == OUT:
+        if actions:
+            self.outbox.ask_turn()
+        if begins_life and self._is_over and self.core.phase == OUT:
             self._begin_life()
 
     def _tell(self, action: Action) -> None:
-        if isinstance(action, Deliver):
-            self._deliver(action)
-        elif isinstance(action, Persist):
+        if isinstance(action, Persist):
             self.outbox.persist(action.records)
-        elif isinstance(action, Sent):
-            if self._is_replaying:
-                self.window.add(action.payload)  # type: ignore[arg-type]
-            outgoing = self.window.sent(action.view, action.number)
-            self._note("sent", [action.view, action.number, outgoing.serial])
-        elif isinstance(action, Stable):
-            self._settle(action)
-        elif isinstance(action, Install):
-            self._install(action)
-        elif isinstance(action, WantSnapshot):
-            self._want_snapshot(action.view)
-        elif isinstance(action, Restore):
-            self._restore(action.octets)
-        elif isinstance(action, Progress):
-            self._on_event("progress", (action.pieces, action.of))
-        elif isinstance(action, Blocked | Unblocked):
-            self.is_blocked = isinstance(action, Blocked)
-            self._note("blocked" if self.is_blocked else "unblocked", action.view)
-            log.warning("%s", "too few members within reach: blocked" if self.is_blocked else "not blocked any more")
-            self._on_event("blocked", self.is_blocked)
         elif isinstance(action, Behind):
             log.warning("%s keeps %d messages from becoming stable and is excluded", action.who.name, action.messages)
         elif isinstance(action, Left):
             self.has_left = True
-            self._note("left")
+            self.told.note("left")
             self._end()
         elif isinstance(action, Excluded):
             self._excluded(action)
-
-    def _note(self, event: str, data: Any = None) -> None:
-        if self._recorder is not None:
-            self._recorder.note(self.me, event, data)
-            self.outbox.ask_turn()
-
-    def _deliver(self, action: Deliver) -> None:
-        self.delivered += 1
-        payload: bytes = action.payload  # type: ignore[assignment]
-        self._note("deliver", [action.view, action.sender, action.number])
-        self._keeping.add(action)
-        self.inbox.put(
-            ChangingDelivery(sender=action.sender, view=action.view, sequence=action.number, payload=payload)
-        )
-
-    def _settle(self, action: Stable) -> None:
-        self._note("stable", [action.view, action.delivered])
-        if self.view is not None and action.view == self.view.number:
-            self.stable = action.delivered
-            self.window.stable(action.view, action.delivered[self.view.members.index(self.me)])
-            self._on_event("stable", action)
-
-    def _install(self, action: Install) -> None:
-        self.view = action.view
-        self.stable = (0,) * len(action.view.members)
-        self.is_ready = True
-        if self._recorder is not None:
-            self._recorder.install(self.me, action.view, action.pause_ns)
-        self.window.stable(action.view.number, 0)
-        self.inbox.put(ViewChange(view=action.view, pause_s=action.pause_ns / 1e9))
-        self.links.retain([who.name for who in action.view.members], IDLE_S)
-        self._on_event("view", action.view)
-
-    def _want_snapshot(self, view: int) -> None:
-        if self._makes_snapshots:
-            self.inbox.put(TakeSnapshot(view=view))
         else:
-            self.core.give_snapshot(view, self._keeping.dump())
-
-    def _restore(self, octets: bytes) -> None:
-        if self._recorder is not None:
-            self._recorder.restore(self.me, octets)
-        if self._makes_snapshots:
-            self.inbox.put(PutState(octets=octets))
-            return
-        for one in self._keeping.load(octets):
-            self.inbox.put(
-                ChangingDelivery(
-                    sender=one.sender, view=one.view, sequence=one.number, payload=one.payload, is_history=True
-                )
-            )
+            self.told.take(action)
+        if isinstance(action, Install):
+            self.links.retain([who.name for who in action.view.members], IDLE_S)
 
     # Exclusion, and another life.
 
     def _excluded(self, action: Excluded) -> None:
-        returned = self.window.returned(action.returned)  # type: ignore[arg-type]
-        self._note("excluded", [[outgoing.serial for outgoing in returned], action.certain])
-        log.warning("%s is out of the group: %s; %d messages came back", self.me.name, action.reason, len(returned))
-        self.is_blocked = False
-        comes_back = self.settings.rejoin and not self.core.leaving
-        for outgoing in returned:
-            if comes_back and self._is_resent(outgoing, action):
-                self.window.again(outgoing)
-            else:
-                self.window.lose(outgoing, f"excluded before it was stable: {action.reason}")
-        self._on_event("excluded", action)
-        if comes_back:
-            self._is_over = True
-            self.is_ready = False
-        else:
+        self._is_over = self.settings.rejoin and not self.core.leaving
+        self.told.excluded(action, comes_back=self._is_over)
+        if not self._is_over:
             self.fail(ExcludedError(f"{self.me.name} was excluded: {action.reason}"))
-
-    def _is_resent(self, outgoing: Outgoing, action: Excluded) -> bool:
-        """What was never sent is certain to be with nobody."""
-        if self.settings.resend == "certain":
-            return action.certain or not outgoing.was_sent
-        return self.settings.resend == "always"
 
     def _begin_life(self) -> None:
         """A new member of the same name asks those it knew to be taken in."""
         self._is_over = False
         last = self.core
-        known = [who.name for who in self.view.members] if self.view is not None else []
+        known = [who.name for who in self.told.view.members] if self.told.view is not None else []
         contacts = dict.fromkeys([*known, *sorted(last.acquaintances), *self.contacts])
         contacts.pop(self.me.name, None)
         if not contacts:
             self.fail(ExcludedError(f"{self.me.name} knows nobody who could take it in again: give it a contact"))
             return
-        self.me = MemberId(self.me.name, max(time.time_ns(), self.me.incarnation + 1))
+        self.told.me = MemberId(self.me.name, max(time.time_ns(), self.me.incarnation + 1))
         self.lives += 1
-        self.core = self._new_core(is_durable=self._journal is not None)
+        self.core = self._new_core()
         self.core.takes = last.takes
         self.outbox.forget()
         self.links.begin_life(self.me)
         self._do(self.core.join(list(contacts), time.monotonic_ns()))
-        for outgoing in list(self.window.waiting):
+        for outgoing in list(self.told.window.waiting):
             self._multicast(outgoing)
 
     @property

@@ -104,7 +104,7 @@ class ChangingGroup:
         """Until the state of the group is here, and handed to the application."""
         try:
             async with asyncio.timeout(self.settings.join_timeout_s):
-                while not driver.is_ready:
+                while not driver.told.is_ready:
                     self._running()
                     self._changed.clear()
                     await self._changed.wait()
@@ -113,7 +113,7 @@ class ChangingGroup:
             raise LocalProtocolError(
                 f"{where} within join_timeout_s={self.settings.join_timeout_s} s; contact {', '.join(self._contacts)}"
             ) from None
-        while driver.inbox.entries and isinstance(driver.inbox.entries[0], PutState):
+        while driver.told.inbox.entries and isinstance(driver.told.inbox.entries[0], PutState):
             await self._take(driver)
 
     async def __aexit__(
@@ -139,7 +139,7 @@ class ChangingGroup:
         if self._in_turn >= TURN_MESSAGES:
             self._in_turn = 0
             await asyncio.sleep(0)
-        await driver.window.wait_for_room()
+        await driver.told.window.wait_for_room()
         return ChangingMessage(self._running().multicast(octets))
 
     # Receiving.
@@ -170,7 +170,7 @@ class ChangingGroup:
             octets = await self._state() if self._snapshot is not None else None
             if driver.wants_checkpoint:
                 driver.checkpoint(octets)
-        return await driver.inbox.wait()
+        return await driver.told.inbox.wait()
 
     async def _state(self) -> bytes:
         assert self._snapshot is not None
@@ -179,7 +179,7 @@ class ChangingGroup:
 
     async def _take(self, driver: Driver) -> Event | None:
         """The next event, None when it was for the application's callbacks."""
-        entry = driver.inbox.take()
+        entry = driver.told.inbox.take()
         if isinstance(entry, TakeSnapshot):
             driver.give_snapshot(entry.view, await self._state())
             return None
@@ -194,7 +194,7 @@ class ChangingGroup:
     @property
     def has_more(self) -> bool:
         """Are there events that the application has not taken?"""
-        return self._driver is not None and bool(self._driver.inbox.entries)
+        return self._driver is not None and bool(self._driver.told.inbox.entries)
 
     # Being told at once.
 
@@ -228,7 +228,7 @@ class ChangingGroup:
     @property
     def view(self) -> View:
         """The members by rank."""
-        view = self._running().view
+        view = self._running().told.view
         if view is None:
             raise LocalProtocolError("this member is in no view yet")
         return view
@@ -236,13 +236,13 @@ class ChangingGroup:
     @property
     def is_blocked(self) -> bool:
         """Are too few members within reach?"""
-        return self._running().is_blocked
+        return self._running().told.is_blocked
 
     @property
     def frontier(self) -> dict[MemberId, int]:
         """How many messages of each member, in the present view, every member of the view has."""
         driver = self._running()
-        return dict(zip(self.view.members, driver.stable, strict=True))
+        return dict(zip(self.view.members, driver.told.stable, strict=True))
 
     def is_stable(self, delivery: ChangingDelivery) -> bool:
         """Does every member of the view have it? All of earlier views is stable."""

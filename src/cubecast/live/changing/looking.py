@@ -30,16 +30,16 @@ def stats_of(driver: Driver) -> dict[str, Any]:
     is_in_view = driver.phase in ("member", "fetching")
     return {
         "phase": driver.phase,
-        "blocked": driver.is_blocked,
+        "blocked": driver.told.is_blocked,
         "changing": is_in_view and core.acceptor.is_frozen,
         "lives": driver.lives,
-        "members": len(driver.view.members) if driver.view else 0,
-        "published": driver.window.count,
-        "delivered": driver.delivered,
+        "members": len(driver.told.view.members) if driver.told.view else 0,
+        "published": driver.told.window.count,
+        "delivered": driver.told.delivered,
         "unstable_messages": len(core.channel.store) if is_in_view else 0,
-        "own_unstable_messages": len(driver.window),
-        "unstable_bytes": driver.window.bytes,
-        "backlog_bytes": driver.inbox.bytes,
+        "own_unstable_messages": len(driver.told.window),
+        "unstable_bytes": driver.told.window.bytes,
+        "backlog_bytes": driver.told.inbox.bytes,
         "refused_connections": driver.links.refused,
         "links": {
             peer.name: {
@@ -59,15 +59,15 @@ def status_of(group: str, driver: Driver) -> dict[str, Any]:
     """What the status page shows; the same form as that of a group whose members are fixed."""
     stats = stats_of(driver)
     links = stats.pop("links")
-    members = driver.view.members if driver.view is not None else ()
-    is_there = driver.phase in ("member", "fetching") and driver.core.view == driver.view
+    members = driver.told.view.members if driver.told.view is not None else ()
+    is_there = driver.phase in ("member", "fetching") and driver.core.view == driver.told.view
     received = driver.core.channel.received if is_there else [0] * len(members)
     return {
         "group": group,
         "rank": members.index(driver.me) if driver.me in members else -1,
         "address": driver.me.name,
         "incarnation": driver.me.incarnation,
-        "view": driver.view.number if driver.view is not None else 0,
+        "view": driver.told.view.number if driver.told.view is not None else 0,
         "phase": stats["phase"],
         "blocked": stats["blocked"],
         "changing": stats["changing"],
@@ -78,7 +78,7 @@ def status_of(group: str, driver: Driver) -> dict[str, Any]:
                 "member": True,
                 "link": links.get(who.name),
                 "received": received[rank],
-                "stable": driver.stable[rank],
+                "stable": driver.told.stable[rank],
             }
             for rank, who in enumerate(members)
         ],
