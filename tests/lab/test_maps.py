@@ -33,4 +33,8 @@ def test_nothing_beats_zero_by_any_factor() -> None:
 def test_an_order_holds_fails_or_is_open() -> None:
     rows = [_row("a", 1.0), _row("b", 2.0)]
     rows += [_row("a", 3.0, n=16), _row("b", 2.0, n=16), _row("a", 2.05, n=32), _row("b", 2.0, n=32)]
-    assert [(cell["x"], cell["holds"]) for cell in orders(FIGURE, rows)] == [(8, "yes"), (16, "no"), (32, "open")]
+    assert [(cell["x"], cell["holds"]) for cell in orders(FIGURE, rows, NAMES)] == [
+        (8, "yes"),
+        (16, "no"),
+        (32, "open"),
+    ]

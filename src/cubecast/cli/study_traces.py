@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ def check(
     from cubecast.lab.spark.traces import check_traces
 
     found = find_traces(traces)
-    with session(master, heavy=True) as spark:
+    with waiting("starting Spark") as step, session(master, heavy=True) as spark:
+        step(0, 2, f"judging {sum(trace.events for trace in found):,} events")
         violations = check_traces(spark, found)
+        step(1, 2, "counting the metrics again")
         counted = recompute(spark, found) if metrics else []
     wrong = [row for row in counted if not row["agree"]]
     if json:

@@ -23,7 +23,7 @@ _TOP: dict[str, type | tuple[type, ...]] = {
 }
 _SIZE: dict[str, type | tuple[type, ...]] = {"repeats": int, "fixed": dict, "sweep": dict, "zip": list}
 _FIGURE: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("id", "title", "x", "series", "panel", "kind", "rows", "statistic", "note"), str),
+    **dict.fromkeys(("id", "title", "x", "series", "panel", "kind", "rows", "statistic"), str),
     **dict.fromkeys(("first", "second"), str),
     **dict.fromkeys(("x_scale", "y_scale"), str),
     "y": (str, list),

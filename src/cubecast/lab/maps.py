@@ -16,39 +16,43 @@ from cubecast.lab.words import title_of
 ORDER_COLOURS = {"yes": "#009E73", "open": "#BBBBBB", "no": "#D55E00"}
 
 
-def winner_map(figure: Figure, rows: list[Row], names: dict[Any, str]) -> alt.LayerChart:
+def winner_map(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt.Chart]:
     """Coloured by who has the smallest value; faint where the intervals of the first two overlap."""
-    base = _cells(figure, winners(figure, rows, names))
+    base = _cells(figure, values)
     field = base.mark_rect(stroke="white").encode(
         color=alt.Color("winner:N", scale=colours(names), legend=alt.Legend(title=None)),
         opacity=alt.condition("datum.clear", alt.value(0.95), alt.value(0.45)),
         tooltip=[
             *_places(figure),
-            "winner:N",
-            "second:N",
+            alt.Tooltip("winner:N"),
+            alt.Tooltip("second:N"),
             alt.Tooltip("margin:Q", format=".3~g", title="second / winner"),
             alt.Tooltip("least:Q", format=",.4~g", title="smallest value"),
         ],
     )
-    return alt.LayerChart(layer=[field, _numbers(base, "margin")])
+    return [field, _numbers(base, "margin")]
 
 
-def order_map(figure: Figure, rows: list[Row], names: dict[Any, str]) -> alt.LayerChart:
+def order_map(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt.Chart]:
     """Green where `first` is below `second`, red where it is above, grey where the intervals overlap."""
-    base = _cells(figure, orders(figure, rows))
+    base = _cells(figure, values)
     first, second = names[figure.first], names[figure.second]
     told = {"yes": f"{first} below {second}", "open": "intervals overlap", "no": f"{first} above {second}"}
     scale = alt.Scale(domain=[*told.values()], range=[*ORDER_COLOURS.values()])
     field = base.transform_calculate(told=f"{json_of(told)}[datum.holds]").mark_rect(stroke="white")
     field = field.encode(
         color=alt.Color("told:N", scale=scale, legend=alt.Legend(title=None)),
-        tooltip=[*_places(figure), alt.Tooltip("ratio:Q", format=".3~g", title=f"{first} / {second}"), "told:N"],
+        tooltip=[
+            *_places(figure),
+            alt.Tooltip("ratio:Q", format=".3~g", title=f"{first} / {second}"),
+            alt.Tooltip("told:N"),
+        ],
     )
-    return alt.LayerChart(layer=[field, _numbers(base, "ratio")])
+    return [field, _numbers(base, "ratio")]
 
 
 def _cells(figure: Figure, values: list[Row]) -> alt.Chart:
-    chart: alt.Chart = alt.Chart(alt.Data(values=values)).encode(
+    chart: alt.Chart = alt.Chart().encode(
         x=alt.X("x:O", title=title_of(figure.x), axis=alt.Axis(labelAngle=0)),
         y=alt.Y("row:O", title=title_of(figure.rows or ""), sort="descending", axis=_row_axis(values)),
     )
@@ -70,7 +74,7 @@ def _places(figure: Figure) -> list[alt.Tooltip]:
 def _numbers(base: alt.Chart, name: str) -> alt.Chart:
     shown = f"datum.{name} == null ? '∞' : format(datum.{name}, '.3~r')"
     numbers: alt.Chart = (
-        base.transform_calculate(shown=shown).mark_text(fontSize=11, color="#111").encode(text="shown:N")
+        base.transform_calculate(shown=shown).mark_text(fontSize=11, color="#111").encode(text=alt.Text("shown:N"))
     )
     return numbers
 
@@ -102,7 +106,7 @@ def winners(figure: Figure, rows: list[Row], names: dict[Any, str]) -> list[Row]
     return found
 
 
-def orders(figure: Figure, rows: list[Row]) -> list[Row]:
+def orders(figure: Figure, rows: list[Row], _: dict[Any, str]) -> list[Row]:
     """For each cell whether `first` is below `second`, and their ratio."""
     found = []
     for (x, other), entries in _by_cell(figure, rows).items():

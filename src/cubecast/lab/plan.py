@@ -63,7 +63,6 @@ class Figure:
     x_scale: Literal["linear", "log"] = "linear"
     y_scale: Literal["linear", "log"] = "linear"
     only: Selection = field(default_factory=dict)
-    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

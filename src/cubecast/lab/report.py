@@ -71,7 +71,7 @@ def _draw_all(outcome: Outcome, store: Store, step: Step) -> dict[str, Any]:
         tables = write_tables(store, plan, outcome.summary)
         for figure in plan.figures:
             if tables[figure.id]:
-                specs[file_name(plan, figure)] = draw(plan, figure, tables[figure.id]).to_dict()
+                specs[file_name(plan, figure)] = draw(plan, figure, tables[figure.id])
     return specs
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cubecast.errors import LocalProtocolError
 from cubecast.lab.runs import Run
 from cubecast.lab.schema import OK
 from cubecast.lab.store import Store
@@ -19,17 +21,24 @@ from cubecast.lab.store import Store
 
 @dataclass(frozen=True, kw_only=True)
 class Stock:
-    """The runs that are still to be done, and how many results on disk are of no use to these plans."""
+    """The runs that are still to be done, how many are done, and how many results are of no use to these plans."""
 
     pending: list[Run]
+    done: int
     other_code: int
     other_runs: int
 
 
 def results_on_disk(store: Store, *more: str) -> Iterator[tuple[Any, ...]]:
     """The run, the code and the status of every result, and more columns of it."""
+    names = ["run_id", "code", "status", *more]
     for path in sorted(store.runs.glob("*.parquet")):
-        columns = pq.read_table(path, columns=["run_id", "code", "status", *more], partitioning=None).columns
+        try:
+            columns = pq.read_table(path, columns=names, partitioning=None).columns
+        except (OSError, pa.ArrowException) as error:
+            raise LocalProtocolError(
+                f"{path} is damaged: `cubecast study run` sets it aside and does its runs again"
+            ) from error
         yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
 
@@ -39,8 +48,10 @@ def take_stock(store: Store, runs: list[Run], *, retry_failed: bool = False) -> 
     asked = {run.id: run for run in runs}
     unused = [run_id for run_id, code in done if run_id not in asked or asked[run_id].code != code]
     other_code = sum(run_id in asked for run_id in unused)
+    pending = [run for run in asked.values() if (run.id, run.code) not in done]
     return Stock(
-        pending=[run for run in asked.values() if (run.id, run.code) not in done],
+        pending=pending,
+        done=len(asked) - len(pending),
         other_code=other_code,
         other_runs=len(unused) - other_code,
     )

@@ -17,7 +17,7 @@ from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plans
 from cubecast.lab.plan import Plan
 from cubecast.lab.runs import Run, runs_of
-from cubecast.lab.stock import failures, take_stock
+from cubecast.lab.stock import Stock, failures, take_stock
 from cubecast.lab.store import Store
 
 Progress = Callable[[int, int], None]
@@ -87,7 +87,11 @@ def run_studies(
         for path in store.set_aside_unreadable():
             say(f"{path.name}: damaged, set aside; its runs are done again")
         store.clear_unfinished()
-        missing = [] if only_read else _missing(store, outcome.runs, say, retry_failed=retry_failed)
+        stock = take_stock(store, outcome.runs, retry_failed=retry_failed)
+        _say_stock(stock, say)
+        if only_read and not stock.done:
+            return outcome  # there is nothing to start Spark for
+        missing = [] if only_read else stock.pending
         with _session(master, meanwhile=lambda: rehearse(missing)) as session, spark.one_line(store):
             outcome.versions = spark.versions(session)
             if missing:
@@ -98,16 +102,12 @@ def run_studies(
     return outcome
 
 
-def _missing(store: Store, runs: list[Run], say: Say, *, retry_failed: bool) -> list[Run]:
-    """The runs that are not done yet; says how many are, and what else is on disk."""
-    stock = take_stock(store, runs, retry_failed=retry_failed)
+def _say_stock(stock: Stock, say: Say) -> None:
     if stock.other_code:
-        say(f"{stock.other_code} results on disk were made by other code than this: kept, not used, and run again")
+        say(f"{stock.other_code} results on disk were made by other code than this: kept, and not used")
     if stock.other_runs:
-        say(f"{stock.other_runs} results on disk are of runs that these plans do not ask for: kept, not used")
-    distinct = len({run.id for run in runs})
-    say(f"{distinct} runs, of which {distinct - len(stock.pending)} are done already")
-    return stock.pending
+        say(f"{stock.other_runs} results on disk are of runs that these plans do not ask for: kept, and not used")
+    say(f"{stock.done + len(stock.pending)} runs, of which {stock.done} are done already")
 
 
 def rehearse(runs: list[Run]) -> None:

@@ -1,0 +1,67 @@
+"""Figures as pictures: every value has its mark, in lines, in maps of the winner and in maps of an order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import vl_convert
+
+from cubecast.lab.figures import draw
+from cubecast.lab.plan import Figure, Plan
+
+PLAN = Plan(
+    id="x",
+    paper="own",
+    title="",
+    about="",
+    experiment="simulate",
+    protocols=("coord", "full_dist"),
+    skip=(),
+    sizes={},
+    figures=(),
+    claims=(),
+    path=Path("x.toml"),
+)
+SIZES, DEGREES = (8, 16, 24), (3, 5)
+
+
+def _rows() -> list[dict[str, Any]]:
+    return [
+        {"protocol": protocol, "members": members, "degree": degree, "metric": "hops", "value": mean, "n": 3}
+        | {"mean": mean, "sd": 1.0, "ci_low": mean - 1, "ci_high": mean + 1, "smallest": mean, "largest": mean}
+        for place, protocol in enumerate(PLAN.protocols)
+        for members in SIZES
+        for degree in DEGREES
+        for mean in [float(members * degree + 10 * place)]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("figure", "mark", "count"),
+    [
+        (Figure(id="1", title="", x="members", y=("hops",), panel="degree"), "point", 2 * 3 * 2),
+        (Figure(id="1", title="", x="members", y=("hops",), panel="degree", y_scale="log"), "point", 2 * 3 * 2),
+        (Figure(id="1", title="", x="members", y=("hops",), kind="winner", rows="degree"), "rect mark", 3 * 2),
+        (
+            Figure(
+                id="1",
+                title="",
+                x="members",
+                y=("hops",),
+                kind="order",
+                rows="degree",
+                first="coord",
+                second="full_dist",
+            ),
+            "rect mark",
+            3 * 2,
+        ),
+    ],
+)
+def test_every_value_has_its_mark(figure: Figure, mark: str, count: int) -> None:
+    spec = draw(PLAN, figure, _rows())
+    picture = vl_convert.vegalite_to_svg(spec)
+    assert picture.count(f'aria-roledescription="{mark}"') == count
+    assert all(text in picture for text in ("Coord" if figure.kind != "order" else "Coord below FullDist", "members"))
