@@ -59,7 +59,7 @@ def test_the_coordinator_is_killed_while_one_joins_and_another_dies_midway(folde
 
 
 def test_a_whole_group_that_was_killed_goes_on_from_its_logs_and_loses_nothing(folder: Path) -> None:
-    with closing(Cast(folder, 3, durable=True, log_bytes=20_000, **QUICK)) as cast:
+    with closing(Cast(folder, 3, durable=True, log_bytes=20_000, **QUICK | {"suspect_after_s": 5.0})) as cast:
         cast.start(0)
         cast.start(1, 0)
         cast.start(2, 0)

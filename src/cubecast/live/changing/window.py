@@ -127,7 +127,8 @@ class Window:
         except asyncio.CancelledError:
             if room in self._room:
                 self._room.remove(room)
-            self._make_room()
+            elif not room.cancelled():
+                self._make_room()  # it was this one's turn, and is the next one's now
             raise
 
     def _settle(self, outgoing: Outgoing, failure: CubecastError | None = None) -> None:
