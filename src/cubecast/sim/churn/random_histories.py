@@ -101,12 +101,17 @@ def _settle(world: World) -> int:
 
 
 def _rescue(world: World) -> None:
-    """A blocked member that knows nobody in the group cannot find it by itself: somebody starts it again."""
-    cores = [process.core for process in world.in_group() if process.core.phase == MEMBER]
-    last = max((core.view.number for core in cores), default=0)
-    reached = {core.me.name for core in cores if core.view.number == last}
+    """Who is blocked and knows nobody in the group, or asks only those who are gone, cannot find it by itself.
+
+    Somebody starts it again, with other contacts.
+    """
+    cores = [process.core for process in world.in_group()]
+    members = [core for core in cores if core.phase == MEMBER]
+    last = max((core.view.number for core in members), default=0)
+    reached = {core.me.name for core in members if core.view.number == last}
     for core in cores:
-        if core.is_blocked and not core.acquaintances & reached:
+        is_alone = core.is_blocked and not core.acquaintances & reached
+        if is_alone or (core.phase == JOINING and not reached.intersection(core._contacts)):
             world.come_back(core.me)
 
 
