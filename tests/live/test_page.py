@@ -11,6 +11,7 @@ import pytest
 from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
 from tests.browser import needs_browser, show
+from tests.live.test_changing_group import group_of, until, vanish
 from tests.live.test_group import groups_of
 
 pytestmark = [pytest.mark.live, pytest.mark.browser, needs_browser]
@@ -50,3 +51,18 @@ def test_the_page_draws_who_is_in_and_how_the_links_are(tmp_path: Path) -> None:
     assert {"0-2", "0-4", "2-3", "3-7", "4-5", "5-7"} <= links_of(page, "other")
     assert not any("6" in link.split("-") for link in re.findall(r'data-link="([0-9-]+)"', page))
     assert "7 of 8 members" in page
+
+
+def test_the_page_says_that_a_minority_is_blocked(tmp_path: Path) -> None:
+    async def run() -> str:
+        (address,) = free_addresses(1)
+        async with group_of(3) as (one, two, three), StatusServer(three, address):
+            await vanish(one)
+            await vanish(two)
+            await until(lambda: three.is_blocked)
+            return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
+
+    page = asyncio.run(run())
+    assert "BLOCKED, too few members within reach: view 3, 3 of 3 members" in page
+    assert nodes_of(page, "me") == {2}
+    assert links_of(page, "broken") == {"0-2", "1-2"}

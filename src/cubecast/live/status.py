@@ -22,8 +22,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cubecast.core.failure.survivors import survivors
-from cubecast.core.overlays import hypercube
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.live.settings import parse_address
 
@@ -73,6 +71,9 @@ def snapshot(group: LiveGroup) -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def _overlay(ranks: int, members: tuple[int, ...]) -> list[tuple[int, int]]:
     """Who is whose neighbour among these members, the lower rank first."""
+    from cubecast.core.failure.survivors import survivors  # a member of a changing group never loads the compiler
+    from cubecast.core.overlays import hypercube
+
     cube = hypercube(ranks)
     pairs = []
     for rank in members:
