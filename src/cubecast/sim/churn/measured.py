@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from cubecast.core.membership import MemberId, MembershipSettings, View
 from cubecast.core.membership.messages import Data, Send, State
@@ -119,12 +120,26 @@ def run_churn(scenario: ChurnScenario, progress: Callable[[float], None] = lambd
     while world.now_ns < end_ns:
         world.run_until(min(end_ns, world.now_ns + world.settings.tick_ns))
         progress(world.now_ns / end_ns)
-    counted = world.control_bytes, world.control_messages
+    counted = Counted(world.control_bytes, world.control_messages, _paused_ns(world))
     for _ in range(SETTLE_TICKS):
         world.run_until(world.now_ns + world.settings.tick_ns)
         if world.is_settled():
             break
     return _result(scenario, world, len(changes), counted)
+
+
+class Counted(NamedTuple):
+    """What had come together when the last change was made."""
+
+    control_bytes: int
+    control_messages: int
+    paused_ns: int
+
+
+def _paused_ns(world: World) -> int:
+    """All pauses until now, those that still last among them."""
+    frozen = [process.core for process in world.in_group() if process.core.acceptor.is_frozen]
+    return sum(world.pauses_ns) + sum(world.now_ns - core.frozen_ns for core in frozen)
 
 
 def _plan(world: World, draw: random.Random, scenario: ChurnScenario, end_ns: int) -> list[int]:
@@ -159,7 +174,7 @@ def _change(world: World, draw: random.Random, members: int, name: int) -> None:
         world.leave(draw.choice(staying))
 
 
-def _result(scenario: ChurnScenario, world: Measured, changes: int, counted: tuple[int, int]) -> ChurnResult:
+def _result(scenario: ChurnScenario, world: Measured, changes: int, counted: Counted) -> ChurnResult:
     judge = Judge()
     judge.read(world.history)
     settled = world.is_settled()
@@ -176,14 +191,14 @@ def _result(scenario: ChurnScenario, world: Measured, changes: int, counted: tup
         views=len(judge.views) - 1,
         pause_median_ms=quantile(pauses, 0.5) / MS,
         pause_p99_ms=quantile(pauses, 0.99) / MS,
-        paused_share=sum(pauses) / 1e9 / member_s,
+        paused_share=counted.paused_ns / 1e9 / member_s,
         wait_p99_ms=quantile(waits_ns(world.history), 0.99) / MS,
         returned=sum(len(payloads) for payloads, _ in excluded),
         excluded_living=len(excluded),
         stable_median_ms=quantile(stable, 0.5) / MS,
         stable_p99_ms=quantile(stable, 0.99) / MS,
-        control_bytes_per_member_s=counted[0] / member_s,
-        control_messages_per_member_s=counted[1] / member_s,
+        control_bytes_per_member_s=counted.control_bytes / member_s,
+        control_messages_per_member_s=counted.control_messages / member_s,
         links_changed_per_view=sum(changed for changed, _ in links) / max(1, len(links)),
         links_changed_share=sum(changed / of for changed, of in links) / max(1, len(links)),
         settled=settled,
