@@ -219,6 +219,8 @@ def is_lost(world: World) -> bool:
         if process.core.last_decision is not None:
             view = process.core.last_decision.proposal.view
             views[view.number] = view
+    if not views:
+        return True  # the only ones who ever were in it have gone, and those who asked them are left
     last = max(views)
     present = [process.core for process in world.in_group()]
     at = {
