@@ -349,7 +349,8 @@ class Member:
             return
         if not self.cores.is_member(rank):
             return
-        log.warning("rank %d (%s) is excluded from the group", rank, self.addresses[rank])
+        level = logging.INFO if self._leaving else logging.WARNING
+        log.log(level, "rank %d (%s) is excluded from the group", rank, self.addresses[rank])
         self.cores.remove(rank)
         self.view_id += 1
         if self._recorder is not None:
