@@ -62,12 +62,13 @@ if TYPE_CHECKING:
     from cubecast.live.changing.events import ChangingDelivery, ViewChange
     from cubecast.live.changing.group import ChangingGroup, found
     from cubecast.live.changing.settings import ChangingSettings
+    from cubecast.live.changing.sync import SyncChangingGroup, found_sync
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import LiveGroup
-    from cubecast.live.joining import join
+    from cubecast.live.joining import join, join_sync
     from cubecast.live.member import Delivery
     from cubecast.live.settings import Settings
-    from cubecast.live.sync import SyncGroup, join_sync
+    from cubecast.live.sync import SyncGroup
     from cubecast.networks.network import Network
     from cubecast.networks.spec import build_network
     from cubecast.sim.checkers import Report, check_all
@@ -103,6 +104,7 @@ __all__ = [
     "Settings",
     "Setup",
     "SimulationError",
+    "SyncChangingGroup",
     "SyncGroup",
     "Trace",
     "ViewChange",
@@ -113,6 +115,7 @@ __all__ = [
     "compare",
     "core",
     "found",
+    "found_sync",
     "internal",
     "jit",
     "join",
@@ -140,6 +143,7 @@ _HOMES = {
     "Scenario": "cubecast.sim.scenario",
     "Settings": "cubecast.live.settings",
     "Setup": "cubecast.core.registry",
+    "SyncChangingGroup": "cubecast.live.changing.sync",
     "SyncGroup": "cubecast.live.sync",
     "Trace": "cubecast.trace",
     "ViewChange": "cubecast.live.changing.events",
@@ -148,10 +152,11 @@ _HOMES = {
     "check_all": "cubecast.sim.checkers",
     "compare": "cubecast.sim.compare",
     "found": "cubecast.live.changing.group",
+    "found_sync": "cubecast.live.changing.sync",
     "internal": "cubecast.core.compiled",
     "jit": "cubecast.core.compiled",
     "join": "cubecast.live.joining",
-    "join_sync": "cubecast.live.sync",
+    "join_sync": "cubecast.live.joining",
     "parse_fault": "cubecast.sim.faults",
     "protocols": "cubecast.core.registry",
     "read_trace": "cubecast.trace",

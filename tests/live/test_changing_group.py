@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -396,3 +397,35 @@ async def _cut_off(group: cubecast.ChangingGroup, is_enough: Callable[[], bool])
     hear, links._on_batch = links._on_batch, lambda *_: None
     await until(is_enough)
     links.send, links._on_batch = send, hear  # type: ignore[method-assign]
+
+
+def test_a_changing_group_without_asyncio() -> None:
+    first, second = free_addresses(2)
+    state = {"one": b"", "two": b""}
+    common: dict[str, Any] = {"plaintext": True, "settings": settings()}
+
+    def own(name: str) -> dict[str, Any]:
+        def restore(octets: bytes) -> None:
+            state[name] = octets
+
+        return {"snapshot": lambda: state[name], "restore": restore, **common}
+
+    with cubecast.found_sync("sync", listen=first, **own("one")) as one:
+        one.multicast(b"a").stable(timeout=5)
+        joining = threading.Thread(target=lambda: entered.append(two.__enter__()))
+        two = cubecast.join_sync("sync", listen=second, contact=first, **own("two"))
+        entered: list[Any] = []
+        joining.start()
+        for event in one.events(timeout=3):
+            if isinstance(event, cubecast.ChangingDelivery):
+                state["one"] += event.payload
+            elif len(event.view.members) == 2:
+                break
+        next(one.events(timeout=0.3), None)  # the snapshot is taken while this one waits
+        joining.join(10)
+        assert state["two"] == b"a"
+        assert entered[0].view.members == one.view.members
+        message = two.multicast(b"b")
+        message.stable(timeout=5)
+        assert [event.payload for event in one.events(timeout=0.5)] == [b"b"]  # type: ignore[union-attr]
+        two.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""`cubecast.join`: one door to groups whose members are fixed and to groups that change; each is loaded when needed."""
+"""`cubecast.join` and `join_sync`: one door to groups of fixed members and to groups that change, loaded late."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from cubecast.live.changing.group import ChangingGroup, Restore, Snapshot
     from cubecast.live.changing.recording import HistoryRecorder
     from cubecast.live.changing.settings import ChangingSettings
+    from cubecast.live.changing.sync import SyncChangingGroup
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import LiveGroup
     from cubecast.live.settings import Settings
+    from cubecast.live.sync import SyncGroup
 
 
 @overload
@@ -55,12 +57,36 @@ def join(name: str, *, listen: str, **options: Any) -> LiveGroup | ChangingGroup
     this member's event trace; `snapshot`, `restore`, `log` and `history` (with `contact`) are those of
     `cubecast.found`.
     """
-    if ("peers" in options) == ("contact" in options):
-        raise LocalProtocolError("give peers= (all members) or contact= (one member of a group that was founded)")
-    if "contact" in options:
+    if _is_founded(options):
         from cubecast.live.changing.group import join_changing
 
         return join_changing(name, listen=listen, **options)
     from cubecast.live.group import join as join_fixed
 
     return join_fixed(name, listen=listen, **options)
+
+
+@overload
+def join_sync(name: str, *, listen: str, peers: Sequence[str], **options: Any) -> SyncGroup: ...
+
+
+@overload
+def join_sync(name: str, *, listen: str, contact: str | Sequence[str], **options: Any) -> SyncChangingGroup: ...
+
+
+def join_sync(name: str, *, listen: str, **options: Any) -> SyncGroup | SyncChangingGroup:
+    """Be a member of a group from a program without asyncio; the options are those of `join`."""
+    if _is_founded(options):
+        from cubecast.live.changing.sync import join_founded_sync
+
+        return join_founded_sync(name, listen=listen, **options)
+    from cubecast.live.sync import join_sync as join_fixed_sync
+
+    return join_fixed_sync(name, listen=listen, **options)
+
+
+def _is_founded(options: dict[str, Any]) -> bool:
+    """Is it a group that somebody founded, or one of fixed members?"""
+    if ("peers" in options) == ("contact" in options):
+        raise LocalProtocolError("give peers= (all members) or contact= (one member of a group that was founded)")
+    return "contact" in options

@@ -1,9 +1,11 @@
-"""The event loop of a member: uvloop's where it is installed, asyncio's own otherwise."""
+"""The event loop of a member: uvloop's where it is installed, asyncio's own otherwise; and a loop in a thread."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -22,3 +24,30 @@ def run(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a program on that loop."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)
+
+
+class LoopThread:
+    """A loop in a thread of its own, for programs without asyncio."""
+
+    def __init__(self) -> None:
+        """Not started."""
+        self._loop = new_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="cubecast", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def begin(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        """Have the loop do something, and do not wait."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Have the loop do something, and wait for its result."""
+        return self.begin(work).result()
+
+    def end(self) -> None:
+        """Stop the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()

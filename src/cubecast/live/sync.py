@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import threading
 from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cubecast.errors import CubecastError
 from cubecast.live.group import Buffer, Laggard, LiveGroup, Message, View, join
-from cubecast.live.loop import new_loop
+from cubecast.live.loop import LoopThread
 from cubecast.live.member import Delivery
 
 _Result = TypeVar("_Result")
@@ -50,19 +49,18 @@ class SyncGroup:
     def __init__(self, group: LiveGroup) -> None:
         """Nothing is opened before `with`."""
         self._group = group
-        self._loop = new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="cubecast", daemon=True)
+        self._loop = LoopThread()
         self._queue: queue.Queue[Delivery | CubecastError | None] = queue.Queue(_QUEUE_MESSAGES)
 
     def __enter__(self) -> Self:
         """Open the links and wait for the neighbours."""
-        self._thread.start()
+        self._loop.start()
         try:
             self._run(self._group.__aenter__())
         except BaseException:
-            self._end()
+            self._loop.end()
             raise
-        self._reading = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
+        self._reading = self._loop.begin(self._read())
         return self
 
     def __exit__(
@@ -73,7 +71,7 @@ class SyncGroup:
             self._run(self._group.leave(drain=kind is None))
         finally:
             self._reading.cancel()
-            self._end()
+            self._loop.end()
 
     def multicast(self, payload: Buffer) -> SyncMessage:
         """Send to every member; waits while too many own messages are not stable."""
@@ -130,12 +128,7 @@ class SyncGroup:
         self._queue.put_nowait(end)
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        return self._loop.run(work)
 
 
 def join_sync(name: str, **options: Any) -> SyncGroup:

@@ -149,14 +149,23 @@ class ChangingGroup:
 
         Ends when this member has left. `snapshot` and `restore` are called from here, between two events.
         """
-        driver = self._running()
-        while await self._wait(driver):
+        while (event := await self.next_event()) is not None:
+            yield event
+
+    async def next_event(self, timeout: float | None = None) -> Event | None:
+        """The next event; None when this member has left. The application has dealt with all events before it."""
+        driver = self._driver
+        if driver is None:
+            return None
+        driver.has_taken()
+        while await self._wait(driver, timeout):
             event = await self._take(driver)
             if event is not None:
-                yield event
+                return event
             driver.has_taken()
         if driver.failure is not None:
             raise driver.failure
+        return None
 
     async def __aiter__(self) -> AsyncIterator[ChangingDelivery]:
         """The deliveries among the events."""
@@ -164,13 +173,14 @@ class ChangingGroup:
             if isinstance(event, ChangingDelivery):
                 yield event
 
-    async def _wait(self, driver: Driver) -> bool:
-        """Wait for the next event; the application has dealt with all before it."""
+    async def _wait(self, driver: Driver, timeout: float | None) -> bool:
+        """Wait for the next entry of the inbox; this is also the moment for a checkpoint."""
         if driver.wants_checkpoint:
             octets = await self._state() if self._snapshot is not None else None
             if driver.wants_checkpoint:
                 driver.checkpoint(octets)
-        return await driver.told.inbox.wait()
+        async with asyncio.timeout(timeout):
+            return await driver.told.inbox.wait()
 
     async def _state(self) -> bytes:
         assert self._snapshot is not None
