@@ -16,6 +16,7 @@ from cubecast.lab.tables import Row
 from cubecast.lab.words import title_of
 
 WIDTH, HEIGHT = 330, 230
+COLUMNS_MAX = 3
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
 _STATISTICS = {"mean": "", "spread": "worst − best of ", "variation": "standard deviation / mean of "}
 
@@ -33,9 +34,14 @@ def draw(plan: Plan, figure: Figure, rows: list[Row]) -> dict[str, Any]:
         "$schema": alt.SCHEMA_URL,
         "config": _CONFIG.to_dict(),
         "concat": charts,
-        "columns": max(len(panels), 2),
+        "columns": _columns(len(panels)),
         "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}},
     }
+
+
+def _columns(panels: int) -> int:
+    """How many panels stand side by side: as many as a page is wide, and four as two and two."""
+    return 2 if panels == 4 else min(max(panels, 2), COLUMNS_MAX)
 
 
 def _panel(figure: Figure, rows: list[Row], names: dict[Any, str]) -> dict[str, Any]:
@@ -92,7 +98,8 @@ def _lines(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt
     # Low values of a logarithmic axis would vanish below it; the axis begins where the values do.
     y_scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
     x_scale = alt.Scale(type=figure.x_scale, zero=False, nice=False, padding=8)
-    y_axis = alt.Axis(format=_form("high", values), tickCount=6, values=_powers(values) if log else alt.Undefined)
+    drawn = "high" if figure.statistic == "mean" else "value"
+    y_axis = alt.Axis(format=_form(drawn, values), tickCount=6, values=_powers(values) if log else alt.Undefined)
     base = alt.Chart().encode(
         x=alt.X("x:Q", title=title_of(figure.x), scale=x_scale, axis=alt.Axis(format=_form("x", values), tickCount=6)),
         color=alt.Color("series:N", scale=colours(names), legend=_legend(figure)),
@@ -120,9 +127,9 @@ def _legend(figure: Figure) -> alt.Legend:
 
 
 def _form(name: str, values: list[Row]) -> str:
-    """Large numbers as k and M; smaller ones as they are, since 0.5k and 100m are harder to read than 500 and 0.1."""
+    """Large numbers as k and M; smaller ones as they are: 500 and 0.1, not 0.5k, 5e+2 or 100m."""
     largest = max((abs(float(row[name])) for row in values), default=0.0)
-    return "~s" if largest >= 20_000 else ",~g"
+    return "~s" if largest >= 20_000 else ",~f"
 
 
 def _shown(figure: Figure, row: Row, names: dict[Any, str], log: bool) -> Row | None:
