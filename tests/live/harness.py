@@ -18,11 +18,13 @@ from tests.live.bad_network import BadNetwork
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def judge(folder: Path, members: int, *, crashes: dict[int, int] | None = None, **scenario: Any) -> Report:
+def judge(
+    folder: Path, members: int, *, crashes: dict[int, int] | None = None, leaves: bool = False, **scenario: Any
+) -> Report:
     """Merge the traces of all members in a folder, write them as one, and let every checker judge it."""
     path = folder / "run.parquet"
     rows = [folder / f"{rank}.rows" for rank in range(members)]
-    merge(rows, path, members=members, crashes=crashes, leaves=False, scenario=scenario)
+    merge(rows, path, members=members, crashes=crashes, leaves=leaves, scenario=scenario)
     return check_all(read_trace(path))
 
 

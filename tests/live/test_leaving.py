@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cubecast.live.group import LiveGroup
+from cubecast.trace import CRASH, EVENT_DTYPE, EXCLUDE
+from tests.live.harness import judge
 from tests.live.test_group import groups_of
 
 pytestmark = pytest.mark.live
@@ -51,9 +55,9 @@ def test_goodbyes_said_at_once_are_all_heard() -> None:
     asyncio.run(run())
 
 
-def test_a_group_whose_members_all_leave_in_mid_stream_ends_without_a_suspicion() -> None:
+def test_a_group_whose_members_all_leave_in_mid_stream_ends_without_a_suspicion(tmp_path: Path) -> None:
     async def run() -> None:
-        async with groups_of(8, **NEVER) as groups:
+        async with groups_of(8, traces=tmp_path, **NEVER) as groups:
 
             async def talk_and_leave(group: LiveGroup) -> int:
                 for _ in range(20):
@@ -66,3 +70,22 @@ def test_a_group_whose_members_all_leave_in_mid_stream_ends_without_a_suspicion(
                 assert await asyncio.gather(*map(talk_and_leave, groups)) == [0] * 8
 
     asyncio.run(run())
+    report = judge(tmp_path, 8, leaves=True)
+    assert report.ok, report.violations[:5]
+
+
+def test_a_member_has_left_before_anybody_counts_it_out(tmp_path: Path) -> None:
+    """Else what it lacks while it waits to be heard would be called stable too early."""
+
+    async def run() -> None:
+        async with groups_of(4, traces=tmp_path, **NEVER) as groups:
+            await groups[0].leave()
+            while any(0 in group.view.members for group in groups[1:]):
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    rows = [np.fromfile(tmp_path / f"{rank}.rows", EVENT_DTYPE) for rank in range(4)]
+    (left_ns,) = rows[0][rows[0]["event"] == CRASH]["time_ns"]
+    for part in rows[1:]:
+        (excluded_ns,) = part[(part["event"] == EXCLUDE) & (part["peer"] == 0)]["time_ns"]
+        assert left_ns < excluded_ns

@@ -128,10 +128,7 @@ class Member:
         self._stopped = True
         for timer in self._timers:
             timer.cancel()
-        if self._recorder is not None:
-            self._recorder.leave()
-            self._recorder.close()
-            self._recorder = None
+        self._end_record()
         await self.transport.close()
 
     async def say_goodbye(self) -> None:
@@ -141,11 +138,19 @@ class Member:
         tells nobody any more; whoever takes its place is told instead.
         """
         self._leaving = True
+        self._end_record()
         self._carry_out(self.cores.failure, self.cores.failure.publish(time.monotonic_ns()), frame.FAILURE)
         missing = await self.transport.wait_for_ends(self.cores.listeners, GOODBYE_S)
         if missing:
             named = ", ".join(map(str, sorted(missing)))
             log.warning("leaving although rank %s did not hear the goodbye in %g s", named, GOODBYE_S)
+
+    def _end_record(self) -> None:
+        """What a member does once it has left is not held against the group: the others do not count it any more."""
+        if self._recorder is not None:
+            self._recorder.leave()
+            self._recorder.close()
+            self._recorder = None
 
     # From the application.
 
