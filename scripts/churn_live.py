@@ -227,7 +227,8 @@ def summary(cast: Cast, churn: Churn, reports: dict[int, dict[str, Any]]) -> boo
         middle, late = pauses[len(pauses) // 2], pauses[int(0.99 * len(pauses))]
         print(f"{len(pauses)} pauses: median {middle:.0f} ms, p99 {late:.0f} ms, most {pauses[-1]:.0f} ms")
     print(
-        f"replicas: {len(digests)} different; keys {[one['keys'] for one in reports.values()][:1]}; "
+        f"replicas: {'all the same' if len(digests) == 1 else f'{len(digests)} kinds'}, "
+        f"{max(one['keys'] for one in reports.values())} keys; "
         f"memory at most {max(one['mib'] for one in reports.values())} MiB"
     )
     print(f"promises broken: {len(broken)}")
