@@ -19,6 +19,8 @@ from cubecast.live.credentials import Credentials
 from cubecast.live.group import LiveGroup, join
 from cubecast.live.settings import Settings
 
+LOOK_S = 0.15
+
 
 async def converse(group: LiveGroup, task: dict[str, Any], finish: asyncio.Event) -> None:
     """Send at random moments until told to finish."""
@@ -37,14 +39,14 @@ async def answer(group: LiveGroup, task: dict[str, Any], finish: asyncio.Event) 
             await group.multicast(b"answer")
 
 
-async def settle(group: LiveGroup) -> None:
-    """Wait until nothing moves any more and everything is stable."""
-    quiet = 0
+async def settle(group: LiveGroup, quiet_s: float) -> None:
+    """Wait until nothing has moved for so long and everything is stable."""
+    quiet = 0.0
     last = None
-    while quiet < 4:
-        await asyncio.sleep(0.15)
+    while quiet < quiet_s:
+        await asyncio.sleep(LOOK_S)
         now = (group.stats["delivered"], tuple(group.frontier))
-        quiet = quiet + 1 if now == last and group.stats["unstable_messages"] == 0 else 0
+        quiet = quiet + LOOK_S if now == last and group.stats["unstable_messages"] == 0 else 0.0
         last = now
 
 
@@ -77,7 +79,7 @@ async def main() -> None:
             await asyncio.wait([told, *work], return_when=asyncio.FIRST_COMPLETED)
             finish.set()
             await work[0]
-            await asyncio.wait_for(settle(group), 60)
+            await asyncio.wait_for(settle(group, task["quiet_s"]), 60)
             report |= {
                 "delivered": group.stats["delivered"],
                 "published": group.stats["published"],

@@ -56,6 +56,9 @@ class Troupe:
                 "trace": str(folder / f"{rank}.rows"),
                 "seed": seed,
                 "pause_s": pause_s or (0.1 if light else 0.02),
+                "quiet_s": 4.0
+                if network
+                else 0.6,  # TCP may wait for seconds before it sends again what a bad link lost
                 "settings": settings,
             }
             if tls:
