@@ -180,3 +180,25 @@ def test_a_group_is_used_inside_its_block_only() -> None:
     group._member, group.name, group._left = None, "g", False
     with pytest.raises(Exception, match="async with"):
         _ = group.view
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--found", "--trace", "one.rows"], "--trace one.rows: it goes with --peer only"),
+        (["--contact", "127.0.0.1:2", "--causal", "tree"], "--causal tree: it goes with --peer only"),
+        (["--peer", "127.0.0.1:2", "--log", "one.log"], "--log one.log: it goes with --found or --contact only"),
+        (["--peer", "127.0.0.1:2", "--keep", "all"], "--keep all: it goes with --found or --contact only"),
+        (["--found", "--keep", "some"], "keep='some': choose none, all, or a number of messages"),
+        (["--found", "--peer", "127.0.0.1:2"], "give --peer for every other member, or --found, or --contact"),
+        ([], "give --peer for every other member, or --found, or --contact"),
+    ],
+)
+def test_a_node_refuses_what_its_kind_of_group_would_ignore(options: list[str], said: str) -> None:
+    command = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
+    ended = subprocess.run(
+        [*command, "--listen", "127.0.0.1:1", *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode != 0
+    assert said in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1

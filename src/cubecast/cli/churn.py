@@ -11,6 +11,7 @@ import typer
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 
 if TYPE_CHECKING:
+    from cubecast.sim.churn.random_histories import Outcome
     from cubecast.sim.churn.world import World
 
 
@@ -59,9 +60,19 @@ def churn(
             if show:
                 _print_history(world)
     broken = [(outcome.seed, promise) for outcome in outcomes for promise in outcome.broken]
-    report = {
+    report = _report_on(outcomes, events, pauses_ns)
+    if json:
+        print_json({**report, "broken": [{"seed": number, "promise": promise} for number, promise in broken]})
+    else:
+        _print_report(report, [f"seed {number}: {promise}" for number, promise in broken])
+    if broken:
+        raise typer.Exit(1)
+
+
+def _report_on(outcomes: list[Outcome], events: Counter[str], pauses_ns: list[int]) -> dict[str, float]:
+    return {
         "histories": len(outcomes),
-        "broke a promise": len({number for number, _ in broken}),
+        "broke a promise": sum(bool(outcome.broken) for outcome in outcomes),
         "lost their quorum": sum(outcome.is_lost for outcome in outcomes),
         "crashes": events["crash"],
         "stops": events["stop"],
@@ -73,12 +84,6 @@ def churn(
         "pause median (ms)": _quantile_ms(pauses_ns, 0.5),
         "pause p99 (ms)": _quantile_ms(pauses_ns, 0.99),
     }
-    if json:
-        print_json({**report, "broken": [{"seed": number, "promise": promise} for number, promise in broken]})
-    else:
-        _print_report(report, [f"seed {number}: {promise}" for number, promise in broken])
-    if broken:
-        raise typer.Exit(1)
 
 
 def _print_report(report: dict[str, float], broken: list[str]) -> None:

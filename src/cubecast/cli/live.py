@@ -77,17 +77,24 @@ def node(
     credentials: Annotated[Path | None, typer.Option(metavar="FILE", help="This member's certificate and key.")] = None,
     ca: Annotated[Path | None, typer.Option(metavar="FILE", help="The group's certificate.")] = None,
     plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
-    causal: Annotated[str, typer.Option(help="How messages travel: auto, tree or overlay.")] = "auto",
-    stability: Annotated[str, typer.Option(help="The stability protocol.")] = "cube_full_dist",
+    causal: Annotated[
+        str | None, typer.Option(help="With --peer: how messages travel: auto, tree or overlay.", show_default="auto")
+    ] = None,
+    stability: Annotated[
+        str | None, typer.Option(help="With --peer: the stability protocol.", show_default="cube_full_dist")
+    ] = None,
     suspect_after: Annotated[float, typer.Option(metavar="SECONDS", help="Silence that excludes a member.")] = 5.0,
     keep: Annotated[
-        str, typer.Option(metavar="none|all|N", help="Founded: messages of the past that a newcomer gets.")
-    ] = "none",
+        str | None,
+        typer.Option(
+            metavar="none|all|N", help="Founded: messages of the past that a newcomer gets.", show_default="none"
+        ),
+    ] = None,
     log: Annotated[Path | None, typer.Option(metavar="FILE", help="Founded: go on from this log after a stop.")] = None,
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Founded: write what this member did, for the checkers.")
     ] = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write this member's events here.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="With --peer: write its events here.")] = None,
     status_at: Annotated[str | None, typer.Option("--status", metavar="HOST:PORT", help="Serve status here.")] = None,
     rate: Annotated[float, typer.Option(metavar="PER_SECOND", help="Send made-up messages, not lines.")] = 0.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no deliveries.")] = False,
@@ -114,55 +121,64 @@ def node(
         raise LocalProtocolError("give --peer for every other member, or --found, or --contact of a founded group")
     if (credentials is None or ca is None) != plaintext:
         raise LocalProtocolError("give --credentials MEMBER.pem and --ca group.pem, or --plaintext to go without TLS")
+    _refuse_options_of_the_other_kind(
+        fixed=bool(peer),
+        only_fixed={"--causal": causal, "--stability": stability, "--trace": trace},
+        only_founded={"--keep": keep, "--log": log, "--history": history},
+    )
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
-    loaded = Credentials.load(credentials, ca=ca) if credentials and ca else None
-    if not peer:
-        from cubecast.live.changing.node import ChangingNode, run_changing_node
-        from cubecast.live.changing.settings import ChangingSettings
+    common: dict[str, Any] = {
+        "group": group,
+        "listen": listen,
+        "credentials": Credentials.load(credentials, ca=ca) if credentials and ca else None,
+        "status": status_at,
+        "rate_per_s": rate,
+        "quiet": quiet,
+    }
+    if peer:
+        _run_fixed(common, peer, trace, causal=causal, stability=stability, suspect_after_s=suspect_after)
+    else:
+        _run_changing(common, contact or [], log, history, keep=keep, suspect_after_s=suspect_after)
 
-        run_changing_node(
-            ChangingNode(
-                group=group,
-                listen=listen,
-                contacts=contact or [],
-                credentials=loaded,
-                settings=ChangingSettings(
-                    suspect_after_s=suspect_after,
-                    keep=int(keep) if keep.isdecimal() else keep,  # type: ignore[arg-type]
-                ),
-                log=log,
-                history=history,
-                status=status_at,
-                rate_per_s=rate,
-                quiet=quiet,
-            )
-        )
-        return
+
+def _refuse_options_of_the_other_kind(
+    *, fixed: bool, only_fixed: dict[str, object], only_founded: dict[str, object]
+) -> None:
+    from cubecast.errors import LocalProtocolError
+
+    for option, value in (only_founded if fixed else only_fixed).items():
+        if value is not None:
+            needs = "--found or --contact" if fixed else "--peer"
+            raise LocalProtocolError(f"{option} {value}: it goes with {needs} only")
+
+
+def _run_fixed(common: dict[str, Any], peers: list[str], trace: Path | None, **settings: Any) -> None:
     from cubecast.live.node import Node, run_node
     from cubecast.live.settings import Settings
 
-    settings = Settings(
-        causal=causal,  # type: ignore[arg-type]
-        stability=stability,
-        suspect_after_s=suspect_after,
-    )
-    run_node(
-        Node(
-            group=group,
-            listen=listen,
-            peers=peer,
-            credentials=loaded,
-            settings=settings,
-            trace=trace,
-            status=status_at,
-            rate_per_s=rate,
-            quiet=quiet,
-        )
-    )
+    run_node(Node(**common, peers=peers, trace=trace, settings=Settings(**_given(settings))))
+
+
+def _run_changing(
+    common: dict[str, Any], contacts: list[str], log: Path | None, history: Path | None, **settings: Any
+) -> None:
+    from cubecast.live.changing.node import ChangingNode, run_changing_node
+    from cubecast.live.changing.settings import ChangingSettings
+
+    keep = settings["keep"]
+    if keep is not None and keep.isdecimal():
+        settings["keep"] = int(keep)
+    chosen = ChangingSettings(**_given(settings))
+    run_changing_node(ChangingNode(**common, contacts=contacts, log=log, history=history, settings=chosen))
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """Without what was not given: the settings have their own defaults."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def status(

@@ -56,6 +56,14 @@ def _context(purpose: Any, member: Path, ca: Path, key: Path | None) -> ssl.SSLC
     return context
 
 
+def require_protection(credentials: Credentials | None, *, plaintext: bool) -> None:
+    """Refuse a member that does not say whether it goes with TLS or without."""
+    if (credentials is None) != plaintext:
+        raise LocalProtocolError(
+            "give credentials=Credentials.load(...), or plaintext=True to go without protection, not both or neither"
+        )
+
+
 def require_address(certificate: dict[str, Any] | None, address: str) -> None:
     """Refuse a peer whose certificate does not name this address."""
     named = [value for kind, value in (certificate or {}).get("subjectAltName", ()) if kind == "URI"]

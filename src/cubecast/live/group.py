@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cubecast.errors import CubecastError, LocalProtocolError
-from cubecast.live.credentials import Credentials
+from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.member import Delivery, Member
 from cubecast.live.settings import Settings, ranked
 from cubecast.wire.data import SEQUENCE_MAX
@@ -358,10 +358,7 @@ def join(
     `listen` is this member's address as all others name it, `peers` are all (other) members. TLS with `credentials`, or
     no protection at all when `plaintext=True` says so. `trace` names a file for this member's event trace.
     """
-    if (credentials is None) != plaintext:
-        raise LocalProtocolError(
-            "give credentials=Credentials.load(...), or plaintext=True to go without protection, not both or neither"
-        )
+    require_protection(credentials, plaintext=plaintext)
     return LiveGroup(
         name, listen=listen, peers=peers, credentials=credentials, settings=settings or Settings(), trace=trace
     )

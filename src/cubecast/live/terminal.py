@@ -1,4 +1,4 @@
-"""What a member in a terminal does: lines in are multicast; or it makes up messages at an even rate."""
+"""A member in a terminal, of either kind of group: lines in are multicast; or it makes up messages at an even rate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,26 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from cubecast.live.credentials import Credentials
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminalNode:
+    """What `cubecast node` was asked for, whatever the group."""
+
+    group: str
+    listen: str
+    credentials: Credentials | None
+    status: str | None = None
+    rate_per_s: float = 0.0
+    """Messages that it makes up and sends by itself."""
+    payload_bytes: int = 100
+    quiet: bool = False
+    """Print no deliveries."""
 
 
 class Talker(Protocol):
@@ -16,6 +35,34 @@ class Talker(Protocol):
 
     async def multicast(self, payload: bytes) -> Any:
         """Send to every member."""
+
+
+async def be_member(
+    node: TerminalNode,
+    group: Any,
+    *,
+    ready: Callable[[], str],
+    listening: Callable[[], Coroutine[Any, Any, None]],
+    settle: Callable[[Any], Awaitable[None]],
+) -> None:
+    """Be in the group until the input ends or a signal comes, then leave it."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(group)
+        if node.status is not None:
+            from cubecast.live.status import StatusServer
+
+            await stack.enter_async_context(StatusServer(group, node.status))
+        say(ready())
+        if node.rate_per_s > 0:
+            speaking = talk(group, node.rate_per_s, node.payload_bytes)
+        else:
+            speaking = send_lines(group, settle)
+        await until_one_ends(listening(), speaking)
+
+
+def say(words: str) -> None:
+    """Tell the person at the terminal, beside what is delivered."""
+    print(words, file=sys.stderr, flush=True)
 
 
 async def send_lines(group: Talker, settle: Callable[[Any], Awaitable[None]]) -> None:

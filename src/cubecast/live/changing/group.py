@@ -29,7 +29,7 @@ from cubecast.live.changing.looking import ChangingLaggard, laggards_of, stats_o
 from cubecast.live.changing.recording import HistoryRecorder
 from cubecast.live.changing.settings import ChangingSettings
 from cubecast.live.changing.window import ChangingMessage
-from cubecast.live.credentials import Credentials
+from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.settings import parse_address
 
 logger = logging.getLogger("cubecast.live")
@@ -329,10 +329,7 @@ def join_changing(
 ) -> ChangingGroup:
     """What `cubecast.join` does with a contact; without one, what `found` does."""
     contacts = [contact] if isinstance(contact, str) else list(contact)
-    if (credentials is None) != plaintext:
-        raise LocalProtocolError(
-            "give credentials=Credentials.load(...), or plaintext=True to go without protection, not both or neither"
-        )
+    require_protection(credentials, plaintext=plaintext)
     if (snapshot is None) != (restore is None):
         raise LocalProtocolError("give snapshot= and restore= together: what one member takes, another must put back")
     for address in (listen, *contacts):
