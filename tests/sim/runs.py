@@ -12,9 +12,11 @@ from cubecast.networks.network import Cables, Network, NodeCosts, every_node_hos
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
+from cubecast.sim.due import IDLE
 from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.simulate import trace_scenario
+from cubecast.sim.world import NO_PACKET
 from cubecast.trace import Trace
 
 
@@ -62,13 +64,13 @@ def leaks(simulation: Simulation) -> list[str]:
     free = mail.free[: int(mail.counts[mailbox.FREE])]
     packets: list[int] = []
     packet = int(scalars.packet_free)
-    while packet >= 0 and len(packets) <= int(scalars.packets_used):
+    while packet != NO_PACKET and len(packets) <= int(scalars.packets_used):
         packets.append(packet)
         packet = int(world.packets[packet].next)
     found = {
         "messages free": (sorted(free.tolist()), list(range(1, int(mail.counts[mailbox.USED])))),
-        "packets free": (sorted(packets), list(range(int(scalars.packets_used)))),
+        "packets free": (sorted(packets), list(range(NO_PACKET + 1, int(scalars.packets_used)))),
         "in network": (int(scalars.in_network), 0),
-        "links busy": (int(scalars.due_size), 0),
+        "links busy": (int((world.due < IDLE).sum()), 0),
     }
     return [f"{name}: {is_now}, not {wanted}" for name, (is_now, wanted) in found.items() if is_now != wanted]

@@ -142,6 +142,15 @@ def test_too_few_packets_end_the_run_with_a_clear_error() -> None:
         simulate.simulate("full_dist", packets_max=5, **SMALL)
 
 
+def test_a_copy_too_far_in_the_future_ends_the_run_also_when_it_waits_behind_another() -> None:
+    """Of the two STARTs on the one cable from node 0, the first arrives just within the clock."""
+    clock_ns = 1 << 59  # keys of the four directed links leave that much
+    slow = 8 * 32 * 1e9 / (0.6 * clock_ns)  # bit/s: 32 B take 0.6 of it
+    network = wired((0, 1, 1000, slow), (1, 2, 1000, 1e9))
+    with pytest.raises(SimulationError, match="simulated time overflows"):
+        traced(network=network, protocol="coord", members=3)
+
+
 def test_what_would_come_after_the_end_is_no_part_of_the_run() -> None:
     """A crash an hour later neither lengthens the run nor thins out its averages."""
     settings: dict[str, Any] = {"protocol": "coord", "messages": 20, "rate": 500, **SMALL}

@@ -22,6 +22,7 @@ from cubecast.networks.routes import Routes
 from cubecast.sim import events
 from cubecast.sim.books import Books, new_books
 from cubecast.sim.detectors import build_detector, detector_numbers
+from cubecast.sim.due import IDLE, leaves_for, new_due
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.neighbourhood import estimated_link_failure
@@ -35,6 +36,7 @@ from cubecast.sim.world import (
     LINK,
     LINK_PROCESSOR,
     LINKS_ONLY,
+    NO_PACKET,
     PACKET,
     SCALARS,
     World,
@@ -275,21 +277,21 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
     if network.one_hop is not None and scenario.multicast == "tree":
         raise LocalProtocolError(f"multicast = tree on network {network.name}: it has no links, choose copies")
     lines = network.links + (network.nodes if network.costs is not None else 0)
-    packets = scenario.packets_max
+    packets = _packets(scenario, lines)
     member_at = np.full(network.nodes, -1, np.int32)
     member_at[network.hosts] = np.arange(network.members)
     return World(
         links=_links(scenario, network),
-        packets=aligned(packets, PACKET),
-        entered_ns=np.empty(packets if tracing else 1, np.int64),
-        numbers=np.empty(packets if tracing else 1, np.int64),
+        packets=packets,
+        entered_ns=np.empty(packets.size if tracing else 1, np.int64),
+        numbers=np.empty(packets.size if tracing else 1, np.int64),
         first_link=routes.first_link,
         reverse=routes.reverse,
         port=routes.port,
         hosts=network.hosts,
         member_at=member_at,
         on_tree=tree_cover(network, by=scenario.routing) if scenario.multicast == "tree" else np.zeros((1, 1), bool),
-        due=np.empty(max(lines, 1), np.int64),
+        due=new_due(lines),
         events=np.empty(_event_room(scenario, network), EVENT).view(np.recarray),
         riders=np.zeros(1, np.int64),
         rides_to=np.zeros((1, 1), np.uint64),
@@ -300,11 +302,23 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
     )
 
 
+def _packets(scenario: Scenario, lines: int) -> np.recarray[Any, Any]:
+    packets = aligned(1 + scenario.packets_max, PACKET).view(np.recarray)
+    packets[NO_PACKET].start_ns = IDLE
+    packets[NO_PACKET].arrive_ns = IDLE >> _shift(lines)
+    return packets
+
+
+def _shift(lines: int) -> int:
+    """Room in a key for the number of any link."""
+    return max(lines, 1).bit_length()
+
+
 def _links(scenario: Scenario, network: Network) -> np.recarray[Any, Any]:
     processors = network.nodes if network.costs is not None else 0
-    links = aligned(network.links + processors, LINK)
+    links = aligned(network.links + processors, LINK).view(np.recarray)
     links.view(np.uint8)[:] = 0
-    links.head = links.tail = links.queue = -1
+    links.head = links.tail = links.queue = NO_PACKET
     wires = links[: network.links]
     wires["delay_ns"] = network.delay_ns
     wires["ns_per_byte"] = 8e9 / network.bandwidth_bps
@@ -340,7 +354,8 @@ def _trace_room(scenario: Scenario) -> int:
 def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool) -> np.recarray[Any, Any]:
     scalars = np.zeros(1, SCALARS).view(np.recarray)
     values: dict[str, Any] = {
-        "shift": max(lines, 1).bit_length(),
+        "shift": _shift(lines),
+        "leaves": leaves_for(lines),
         "queue_limit": scenario.queue_limit,
         "loss": max(scenario.loss, float(link_loss(scenario, network).max(initial=0.0))),
         "duplicate": scenario.duplicate,
@@ -353,7 +368,8 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
         "forced_losses": scenario.forced_losses,
         "forced_step_ns": round((scenario.step_s or 1) * 1e9),
         "forced_sends": scenario.members * scenario.subset,
-        "packet_free": -1,
+        "packet_free": NO_PACKET,
+        "packets_used": NO_PACKET + 1,
         "sampling": scenario.carries_data,  # without rounds, load is averaged over the whole run
     }
     if network.costs is not None:

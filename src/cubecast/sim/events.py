@@ -1,9 +1,6 @@
-"""The two queues of the event loop.
+"""Everything that happens apart from hops: timers, faults, sends, packets delayed on their own.
 
-`due` holds one packed key per busy link, `arrival << shift | link`, in a 4-ary heap of 64-bit integers: a node's four
-children share half a cache line, a comparison is one instruction, and ties fall to the lower link. `events` holds
-everything else (timers, faults, sends, packets delayed on their own) in a binary heap of records, ties in order of
-scheduling.
+They wait in a binary heap of records, ties in order of scheduling. Hops are in `cubecast.sim.due`.
 """
 
 from cubecast.core.compiled import internal, jit
@@ -15,48 +12,6 @@ ENTER, INCLUDE, COUNTS = range(11, 14)
 WAKE_FAILURE, LASTED, SAMPLE = range(14, 17)
 GOODBYE, CONFIRM = range(17, 19)
 FLUSH = 19
-
-
-@internal
-def sift_down(due, size, key):
-    """Put `key` into the hole at the root."""
-    place = 0
-    child = 1
-    while child + 3 < size:
-        best = child
-        smallest = due[child]
-        for other in range(child + 1, child + 4):
-            if due[other] < smallest:
-                smallest = due[other]
-                best = other
-        if key <= smallest:
-            due[place] = key
-            return
-        due[place] = smallest
-        place = best
-        child = 4 * place + 1
-    if child < size:
-        best = child
-        for other in range(child + 1, size):
-            if due[other] < due[best]:
-                best = other
-        if due[best] < key:
-            due[place] = due[best]
-            place = best
-    due[place] = key
-
-
-@internal
-def sift_up(due, size, key):
-    """Add `key` behind the last of `size` keys."""
-    place = size
-    while place > 0:
-        parent = (place - 1) >> 2
-        if due[parent] <= key:
-            break
-        due[place] = due[parent]
-        place = parent
-    due[place] = key
 
 
 @jit

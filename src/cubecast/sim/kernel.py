@@ -34,6 +34,7 @@ from cubecast.sim.comings_and_goings import (
     suspect,
     tell_all,
 )
+from cubecast.sim.due import IDLE, WINNER
 from cubecast.sim.events import (
     BEGIN,
     CONFIRM,
@@ -116,7 +117,7 @@ def step(world, books, mail, group, faults, call, until_ns, budget):
                 return CALL
         elif packet == -2:
             return FAILED if scalars[0].error != 0 else PAUSED
-        elif scalars[0].events_size == 0 and scalars[0].due_size == 0:
+        elif scalars[0].events_size == 0 and world.due[WINNER] >= IDLE:
             return FINISHED if books.totals[0].finished == 1 else STUCK
         elif _next_event_ns(world) > last_ns:
             return OUT_OF_TIME

@@ -12,10 +12,11 @@ from cubecast import trace as tracing
 from cubecast.core.compiled import internal
 from cubecast.core.mail import CONTROL, DATA, release
 from cubecast.core.random import uniform
-from cubecast.sim.events import PACKET_ARRIVES, schedule, sift_down, sift_up
+from cubecast.sim.due import IDLE, WINNER, play_again, challenge
+from cubecast.sim.events import PACKET_ARRIVES, schedule
 from cubecast.sim.record import record
 from cubecast.sim.riding import drop_riders
-from cubecast.sim.world import LINK_PROCESSOR, PACKETS_FULL, TIME_FULL
+from cubecast.sim.world import LINK_PROCESSOR, NO_PACKET, PACKETS_FULL, TIME_FULL
 
 
 @internal
@@ -23,7 +24,7 @@ def take_packet(world):
     """A free packet, or −1 when there is none left."""
     scalars = world.scalars
     packet = scalars[0].packet_free
-    if packet >= 0:
+    if packet != NO_PACKET:
         scalars[0].packet_free = world.packets[packet].next
         return packet
     packet = scalars[0].packets_used
@@ -49,16 +50,15 @@ def free_packet(world, mail, packet):
 
 
 @internal
-def settle(links, packets, link, now_ns):
+def settle(line, packets, now_ns):
     """Packets whose transmission has begun by now no longer wait; returns how many still do."""
-    waiting = np.int64(links[link].waiting)
-    if waiting > 0:
-        packet = links[link].queue
-        while waiting > 0 and packets[packet].start_ns <= now_ns:
-            packet = packets[packet].next
-            waiting -= 1
-        links[link].queue = packet
-        links[link].waiting = waiting
+    waiting = np.int64(line.waiting)
+    packet = line.queue
+    while packets[packet].start_ns <= now_ns:  # never true of NO_PACKET
+        packet = packets[packet].next
+        waiting -= 1
+    line.queue = packet
+    line.waiting = waiting
     return waiting
 
 
@@ -74,66 +74,52 @@ def sample_queue(scalars, waiting):
 @internal
 def enter_link(world, link, packet, now_ns, busy_ns):
     """Queue the packet on a link that needs `busy_ns` to transmit it; False when the queue has no room."""
-    links = world.links
+    line = world.links[np.uint64(link)]
     packets = world.packets
+    entering = packets[np.uint64(packet)]
     scalars = world.scalars
     limit = scalars[0].queue_limit
     measured = scalars[0].measure != 0
     waiting = np.int64(0)
     if measured or limit > 0:
-        waiting = settle(links, packets, link, now_ns)
+        waiting = settle(line, packets, now_ns)
         if limit > 0 and waiting >= limit:
             return False
-    start_ns = max(now_ns, links[link].free_ns)
+    start_ns = max(now_ns, line.free_ns)
     free_ns = start_ns + busy_ns
-    arrive_ns = free_ns + links[link].delay_ns
-    links[link].free_ns = free_ns
-    packets[packet].start_ns = start_ns
-    packets[packet].arrive_ns = arrive_ns
-    packets[packet].next = -1
+    arrive_ns = free_ns + line.delay_ns
+    line.free_ns = free_ns
+    entering.start_ns = start_ns
+    entering.arrive_ns = arrive_ns
+    entering.next = NO_PACKET
     if scalars[0].tracing != 0:
         world.entered_ns[packet] = now_ns
-    if links[link].head < 0:
-        links[link].head = packet
-        links[link].tail = packet
-        shift = scalars[0].shift
-        if arrive_ns >> (62 - shift) != 0:
-            scalars[0].error = TIME_FULL
-        size = scalars[0].due_size
-        scalars[0].due_size = size + 1
-        sift_up(world.due, size, arrive_ns << shift | link)
+    if arrive_ns >= IDLE >> scalars[0].shift:
+        scalars[0].error = TIME_FULL
+    if line.head == NO_PACKET:
+        line.head = packet
+        challenge(world.due, scalars[0].leaves, link, arrive_ns << scalars[0].shift | link)
     else:
-        packets[links[link].tail].next = packet
-        links[link].tail = packet
-    if measured:
-        if start_ns > now_ns:
-            if waiting == 0:
-                links[link].queue = packet
-            waiting += 1
-            links[link].waiting = waiting
-        sample_queue(scalars, waiting)
-    elif limit > 0 and start_ns > now_ns:
-        if waiting == 0:
-            links[link].queue = packet
-        links[link].waiting = waiting + 1
+        packets[line.tail].next = packet
+    line.tail = packet
+    if measured or limit > 0:
+        waits = start_ns > now_ns
+        line.queue = packet if waits and waiting == 0 else line.queue
+        waiting += waits
+        line.waiting = waiting
+        if measured:
+            sample_queue(scalars, waiting)
     return True
 
 
 @internal
 def leave_link(world, link, packet):
     """Take the first packet off a link; the next one on it, if any, is due instead."""
-    links = world.links
     scalars = world.scalars
-    following = world.packets[packet].next
-    links[link].head = following
-    size = scalars[0].due_size
-    if following >= 0:
-        sift_down(world.due, size, world.packets[following].arrive_ns << scalars[0].shift | link)
-    else:
-        size -= 1
-        scalars[0].due_size = size
-        if size > 0:
-            sift_down(world.due, size, world.due[size])
+    following = world.packets[np.uint64(packet)].next
+    world.links[np.uint64(link)].head = following
+    key = world.packets[following].arrive_ns << scalars[0].shift | link  # of NO_PACKET: idle
+    play_again(world.due, scalars[0].leaves, link, key)
 
 
 @internal
@@ -191,11 +177,12 @@ def copy_packet(world, mail, packet):
 @internal
 def enter_wire(world, mail, link, packet, now_ns):
     """Send a packet over a cable."""
-    busy_ns = np.int64(world.packets[packet].size_bytes * world.links[link].ns_per_byte + 0.5)
+    entering = world.packets[np.uint64(packet)]
+    busy_ns = np.int64(entering.size_bytes * world.links[np.uint64(link)].ns_per_byte + 0.5)
     if not enter_link(world, link, packet, now_ns, busy_ns):
         lose(world, mail, packet, link, now_ns)
         return
-    count_hop(world.scalars, mail.layers[world.packets[packet].message])
+    count_hop(world.scalars, mail.layers[np.uint64(entering.message)])
 
 
 @internal
@@ -247,11 +234,11 @@ def enter_processor(world, mail, node, packet, now_ns):
 @internal
 def pass_node(world, mail, node, packet, now_ns):
     """At a node: returns the packet when it has arrived for the member there, −1 when it was sent on."""
-    to = np.int64(world.packets[packet].to)
+    to = np.int64(world.packets[np.uint64(packet)].to)
     if to == node:
         return packet
     if to >= 0:
-        link = np.int64(world.first_link[node]) + np.int64(world.port[to, node])
+        link = np.int64(world.first_link[np.uint64(node)]) + np.int64(world.port[np.uint64(to), np.uint64(node)])
         enter_wire(world, mail, link, packet, now_ns)
         return np.int64(-1)
     root = -2 - to
@@ -293,25 +280,25 @@ def advance(world, mail, limit_ns, budget):
     traced = scalars[0].tracing != 0
     processors = scalars[0].processors != 0
     disturbed = scalars[0].loss > 0 or scalars[0].duplicate > 0 or scalars[0].reorder > 0
+    limit_ns = min(limit_ns, (IDLE >> shift) - 1)
     for _ in range(budget):
-        if scalars[0].due_size == 0:
-            return np.int64(-1)
-        key = due[0]
+        key = due[WINNER]
         now_ns = key >> shift
         if now_ns > limit_ns:
             return np.int64(-1)
         link = key & mask
-        packet = np.int64(links[link].head)
+        line = links[np.uint64(link)]
+        packet = np.int64(line.head)
         scalars[0].now_ns = now_ns
         if measured:
             if now_ns >= scalars[0].next_sample_ns:
                 sample_load(scalars, now_ns - 1)
-            sample_queue(scalars, settle(links, packets, link, now_ns))
+            sample_queue(scalars, settle(line, packets, now_ns))
         elif limited:
-            settle(links, packets, link, now_ns)
+            settle(line, packets, now_ns)
         leave_link(world, link, packet)
-        node = np.int64(links[link].to)
-        if links[link].kind == LINK_PROCESSOR:
+        node = np.int64(line.to)
+        if line.kind == LINK_PROCESSOR:
             arrived = pass_node(world, mail, node, packet, now_ns)
         else:
             if traced:

@@ -12,7 +12,7 @@
 | hosts      | n             | the node of each member                                                              |
 | member_at  | nodes         | the member of each node, or −1                                                       |
 | on_tree    | n × nodes     | is there a member at or below this node in the multicast tree of that member?        |
-| due        | links         | heap of the links that carry packets, keyed by the arrival of their first packet     |
+| due        | places        | which link is due next: see `sim.due`                                                |
 | events     | room          | heap of everything that is not a hop: timers, faults, sends, late packets            |
 | riders     | slots, or 1   | control messages inside data messages; see `sim.riding`                              |
 | rides_to   | slots × words | for whom each of those is; one row without                                           |
@@ -28,6 +28,7 @@ run.
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 CACHE_LINE = 64
 
@@ -36,9 +37,9 @@ LINK = np.dtype(
         ("free_ns", np.int64),  # when the transmitter is free again
         ("delay_ns", np.int64),
         ("ns_per_byte", np.float64),
-        ("head", np.int32),  # first packet on the link, −1 when it is idle
-        ("tail", np.int32),
-        ("queue", np.int32),  # first packet whose transmission has not begun
+        ("head", np.uint32),  # first packet on the link, or NO_PACKET
+        ("tail", np.uint32),
+        ("queue", np.uint32),  # first packet whose transmission has not begun, or NO_PACKET
         ("waiting", np.int32),  # how many such packets
         ("to", np.int32),  # the node at the far end
         ("kind", np.int32),  # LINK_WIRE or LINK_PROCESSOR
@@ -49,11 +50,13 @@ LINK = np.dtype(
 )
 LINK_WIRE, LINK_PROCESSOR = range(2)
 
+NO_PACKET = 0  # its record ends every list: it never begins, never arrives
+
 PACKET = np.dtype(
     [
         ("arrive_ns", np.int64),  # at the far end of its link
         ("start_ns", np.int64),  # when its transmission on this link begins
-        ("next", np.int32),  # behind it on the same link, or next free packet
+        ("next", np.uint32),  # behind it on the same link, or next free packet
         ("to", np.int32),  # destination node; −2 − root for a multicast along the tree of `root`
         ("message", np.int32),  # slot in the mail
         ("size_bytes", np.int32),
@@ -69,6 +72,7 @@ SCALARS = np.dtype(
         ("now_ns", np.int64),
         # fixed for the run
         ("shift", np.int64),  # a key of `due` is arrival << shift | link
+        ("leaves", np.int64),  # the place of the first link in `due`
         ("queue_limit", np.int64),  # packets that may wait on a link, 0 = any number
         ("loss", np.float64),  # per link crossed
         ("duplicate", np.float64),
@@ -90,10 +94,9 @@ SCALARS = np.dtype(
         ("forced_step_ns", np.int64),
         ("forced_sends", np.int64),  # control messages expected in a step
         # moving
-        ("due_size", np.int64),
         ("events_size", np.int64),
         ("events_order", np.int64),
-        ("packet_free", np.int64),  # head of the list of free packets, −1 when empty
+        ("packet_free", np.int64),  # head of the list of free packets, or NO_PACKET
         ("packets_used", np.int64),
         ("packet_number", np.int64),
         ("in_network", np.int64),
@@ -127,11 +130,11 @@ FINE, PACKETS_FULL, EVENTS_FULL, MAIL_FULL, TIME_FULL, ROUNDS_FULL, TRACE_FULL, 
 LINKS_ONLY, DELAY_UNIFORM, DELAY_EXPONENTIAL = range(3)
 
 
-def aligned(count: int, dtype: np.dtype[Any]) -> np.recarray[Any, Any]:
-    """Uninitialised records that begin on a cache line: a record of 64 (32) bytes never takes two."""
+def aligned(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An uninitialised array that begins on a cache line: a record of 64 (32) bytes never takes two."""
     memory = np.empty(count * dtype.itemsize + CACHE_LINE, np.uint8)
     skip = -memory.ctypes.data % CACHE_LINE
-    return memory[skip : skip + count * dtype.itemsize].view(dtype).view(np.recarray)
+    return memory[skip : skip + count * dtype.itemsize].view(dtype)
 
 
 class World(NamedTuple):

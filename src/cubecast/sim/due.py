@@ -1,0 +1,61 @@
+"""Which link is due next: a tournament of all links.
+
+A link that carries packets plays with the key `arrival << shift | link` of its first packet, an idle link with a key
+from `IDLE` up. Eight places that stand together in a cache line play each other, and the smallest key goes one place
+up: the eight below place i are 8i … 8i + 7, the winner of all stands in place `WINNER`, and link l begins in place
+`leaves + l`. Ties fall to the lower link.
+
+A heap would move fewer keys, but each of its comparisons is a branch that nobody can foresee. Here every step is the
+minimum of eight numbers, without a branch, and the number of steps is the same for all links.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cubecast.core.compiled import internal
+from cubecast.sim.world import aligned
+
+WINNER = 1
+IDLE = np.int64(1) << 62
+_PLAYERS = 8
+_LEVEL = 3  # 8 = 1 << 3
+
+
+def leaves_for(links: int) -> int:
+    """The place of the first link: a power of eight, at least as large as the number of links."""
+    leaves = _PLAYERS
+    while leaves < links:
+        leaves *= _PLAYERS
+    return leaves
+
+
+def new_due(links: int) -> NDArray[np.int64]:
+    """The tournament of so many links, all of them idle."""
+    places = leaves_for(links) + -(-links // _PLAYERS) * _PLAYERS
+    due = aligned(places, np.dtype(np.int64))
+    due[:] = IDLE
+    return due
+
+
+@internal
+def play_again(due, leaves, link, key):
+    """The link is due at another time, or idle: whom it beat before plays again, up to the top."""
+    place = np.uint64(leaves + link)
+    due[place] = key
+    while place > np.uint64(WINNER):
+        first = place & ~np.uint64(_PLAYERS - 1)
+        one = min(due[first], due[first | np.uint64(1)])
+        two = min(due[first | np.uint64(2)], due[first | np.uint64(3)])
+        three = min(due[first | np.uint64(4)], due[first | np.uint64(5)])
+        four = min(due[first | np.uint64(6)], due[first | np.uint64(7)])
+        place >>= np.uint64(_LEVEL)
+        due[place] = min(min(one, two), min(three, four))
+
+
+@internal
+def challenge(due, leaves, link, key):
+    """An idle link is due: it goes up for as long as it wins."""
+    place = np.uint64(leaves + link)
+    while place >= np.uint64(WINNER) and key < due[place]:
+        due[place] = key
+        place >>= np.uint64(_LEVEL)
