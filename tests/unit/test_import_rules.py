@@ -40,7 +40,7 @@ FORBIDDEN: dict[str, set[str]] = {
 
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "asyncio": ("live",),
-    "numba": ("core/compiled.py", "core/linking.py"),
+    "numba": ("core/compiled.py", "core/linking.py", "core/fetch.py"),
     "pyspark": ("lab/spark.py", "lab/spark"),
     "tests": (),
 }

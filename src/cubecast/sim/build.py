@@ -22,7 +22,7 @@ from cubecast.networks.routes import Routes
 from cubecast.sim import events
 from cubecast.sim.books import Books, new_books
 from cubecast.sim.detectors import build_detector, detector_numbers
-from cubecast.sim.due import IDLE, leaves_for, new_due
+from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.neighbourhood import estimated_link_failure
@@ -356,6 +356,7 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
     values: dict[str, Any] = {
         "shift": _shift(lines),
         "leaves": leaves_for(lines),
+        "part_shift": part_shift_for(lines),
         "queue_limit": scenario.queue_limit,
         "loss": max(scenario.loss, float(link_loss(scenario, network).max(initial=0.0))),
         "duplicate": scenario.duplicate,

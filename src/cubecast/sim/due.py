@@ -29,6 +29,12 @@ def leaves_for(links: int) -> int:
     return leaves
 
 
+def part_shift_for(links: int) -> int:
+    """How far to shift the place of a link to come to the winner of its part of 512, or −1 when parts are tiny."""
+    up = leaves_for(links).bit_length() - (512).bit_length()
+    return up if up > _LEVEL else -1
+
+
 def new_due(links: int) -> NDArray[np.int64]:
     """The tournament of so many links, all of them idle."""
     places = leaves_for(links) + -(-links // _PLAYERS) * _PLAYERS

@@ -10,9 +10,10 @@ import numpy as np
 
 from cubecast import trace as tracing
 from cubecast.core.compiled import internal
+from cubecast.core.fetch import fetch
 from cubecast.core.mail import CONTROL, DATA, release
 from cubecast.core.random import uniform
-from cubecast.sim.due import IDLE, WINNER, play_again, challenge
+from cubecast.sim.due import IDLE, WINNER, challenge, play_again
 from cubecast.sim.events import PACKET_ARRIVES, schedule
 from cubecast.sim.record import record
 from cubecast.sim.riding import drop_riders
@@ -120,6 +121,31 @@ def leave_link(world, link, packet):
     world.links[np.uint64(link)].head = following
     key = world.packets[following].arrive_ns << scalars[0].shift | link  # of NO_PACKET: idle
     play_again(world.due, scalars[0].leaves, link, key)
+    if scalars[0].part_shift >= 0:
+        fetch_ahead(world, link)
+
+
+@internal
+def fetch_ahead(world, link):
+    """Bring near what the next hops need: a large network does not fit into the fast caches.
+
+    The winner of a part of the tournament is due after about as many hops as there are such parts. So the link that
+    is first of its part of 512 is fetched; its packets, when it is first of a part of 64; and what they lead to, when
+    it is first of a part of 8.
+    """
+    scalars = world.scalars
+    links = world.links
+    packets = world.packets
+    mask = (np.int64(1) << scalars[0].shift) - 1
+    part = np.uint64((scalars[0].leaves + link) >> scalars[0].part_shift)
+    fetch(links, world.due[part] & mask)
+    line = links[np.uint64(world.due[part >> np.uint64(3)] & mask)]
+    fetch(packets, line.head)
+    fetch(packets, line.queue)
+    line = links[np.uint64(world.due[part >> np.uint64(6)] & mask)]
+    ahead = packets[line.head]
+    fetch(packets, ahead.next)
+    fetch(world.port, (max(ahead.to, np.int32(0)), line.to))
 
 
 @internal

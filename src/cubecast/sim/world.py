@@ -73,6 +73,7 @@ SCALARS = np.dtype(
         # fixed for the run
         ("shift", np.int64),  # a key of `due` is arrival << shift | link
         ("leaves", np.int64),  # the place of the first link in `due`
+        ("part_shift", np.int64),  # from a link's place in `due` to its part of 512; −1 in a small network
         ("queue_limit", np.int64),  # packets that may wait on a link, 0 = any number
         ("loss", np.float64),  # per link crossed
         ("duplicate", np.float64),
