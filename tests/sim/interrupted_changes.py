@@ -228,6 +228,30 @@ def run_late_holder(_seed: int = 0) -> tuple[str, ...]:
     return (*judge.broken, *(() if world.is_settled() else ("progress: the last one never gets the state",)))
 
 
+def run_state_after_promise(_seed: int = 0) -> tuple[str, ...]:
+    """A newcomer gets the state when the one who sent it has crashed, and it began to go on without it and the state.
+
+    It promised to itself without the state; that it has the state now must count, for there is nobody else.
+    """
+    world = Adversary()
+    world.found(range(2))
+    world.multicast(0)
+    world.run_until(50 * MS)
+    world.hold = lambda source, action: isinstance(action.message, State)
+    world.leave(0)
+    world.join(5, [1])
+    world.run_while(lambda: not world.held)
+    newcomer = world.processes[MemberId(5, 1)].core
+    assert [who.name for who in newcomer.view.members] == [5, 1], "the newcomer has the rank of the one who left"
+    world.crash(1)
+    world.run_while(lambda: newcomer.proposer is None)
+    world.release()
+    world.run_until(world.now_ns + 2000 * MS)
+    judge = Judge()
+    judge.read(world.history)
+    return (*judge.broken, *(() if world.is_settled() else ("progress: the newcomer does not go on alone",)))
+
+
 def run_holder_dies(_seed: int = 0) -> tuple[str, ...]:
     """The member that hands the state to a newcomer dies in the midst of it; another one has it in another order."""
     world = World(0, MembershipSettings(chunk_bytes=4), Weather(delay_ms=(1.0, 1.0)))

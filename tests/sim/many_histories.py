@@ -36,7 +36,7 @@ def run(log: Path, first: int, last: int) -> None:
             totals["views"] += outcome.views
             totals["deliveries"] += outcome.deliveries
             totals["messages"] += outcome.messages
-            for event in ("crash", "stop", "resume", "excluded", "left", "restore", "blocked"):
+            for event in ("stroke", "crash", "stop", "resume", "excluded", "left", "restore", "blocked"):
                 totals[event] += sum(row.event == event for row in world.history)
             for promise in outcome.broken:
                 print(json.dumps({"seed": seed, "broken": promise}), file=lines, flush=True)

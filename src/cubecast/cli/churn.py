@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cubecast.sim.churn.world import World
 
 
-SHOWN = ("install", "blocked", "unblocked", "left", "crash", "excluded", "restore", "stop", "resume")
+SHOWN = ("install", "blocked", "unblocked", "left", "crash", "excluded", "restore", "stop", "resume", "stroke")
 
 
 def churn(
@@ -29,9 +29,10 @@ def churn(
 ) -> None:
     """Draw groups in which members join, leave, crash, come back and lose each other, and judge what they promise.
 
-    In half of them members write down what they do, stop, alone or all at once, and go on from their disks.
+    In half of them members write down what they do, stop, alone or all at once, and go on from their disks. With even
+    seeds faults come by the clock, with odd ones they strike at moments of the protocol, such as the second decision.
 
-    Exit code 1 when a promise is broken; the seed replays it.
+    Exit code 1 when a promise is broken; the command that replays it is printed.
 
     Examples:
 
@@ -65,6 +66,8 @@ def churn(
         print_json({**report, "broken": [{"seed": number, "promise": promise} for number, promise in broken]})
     else:
         _print_report(report, [f"seed {number}: {promise}" for number, promise in broken])
+        for number in sorted({number for number, _ in broken}):
+            print(f"replay: cubecast churn --seed {number} --histories 1 --show")
     if broken:
         raise typer.Exit(1)
 

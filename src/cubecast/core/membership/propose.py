@@ -1,7 +1,8 @@
 """A coordinator's part in agreeing on the next view: gather promises, flush, have it accepted, decide.
 
 1. *Gather.* PREPARE to all members of the view. It goes on when every member has promised that is not doomed (watch);
-   after `patience_ns` a quorum is enough.
+   after `patience_ns` a quorum is enough. Who had not the state of the application when it promised is asked again: the
+   state may have come since.
 2. If a promise names a proposal that was accepted before, the newest one of these is proposed again, as it is: it may
    have been decided (Paxos). Otherwise the next view is made of those who promised and want to stay, and of those who
    join. The *cut* is the largest `delivered` of each rank among the promises: everything a survivor delivered.
@@ -52,13 +53,16 @@ class Proposer:
         """What is still to be said in this phase, to those who have not answered; repeated every tick."""
         if self.phase == GATHER:
             prepare = Prepare(self.view.number, self.ballot)
-            return [(who, prepare) for who in self.view.members if who not in self.promises]
+            return [(who, prepare) for who in self.view.members if not self._is_answered(who)]
         assert self.proposal is not None
         if self.phase == FLUSH:
             assert self._flush is not None
             return [(who, self._flush) for who in self._survivors if who not in self.flushed]
         accept = Accept(self.view.number, self.ballot, self.proposal)
         return [(who, accept) for who in self.view.members if who not in self.accepted]
+
+    def _is_answered(self, who: MemberId) -> bool:
+        return who in self.promises and self.promises[who].ready
 
     def may_close(self, doomed: Collection[MemberId], is_patient: bool) -> bool:
         """Are there promises enough to go on?"""

@@ -13,6 +13,7 @@
 | stop      | nothing; a crash that leaves the disk                                                    |
 | resume    | nothing; what was told after the last checkpoint is told again                           |
 | resumed   | nothing; from here on it is new                                                          |
+| stroke    | what strikes there, at a moment of the protocol                                          |
 | excluded  | (payloads that were returned, whether it is certain that nobody delivers them)           |
 """
 

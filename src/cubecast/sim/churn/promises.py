@@ -155,6 +155,9 @@ class Judge:
     def _stable(self, row: Row) -> None:
         number, delivered = row.data
         view = self.views[number]
+        if len(delivered) != len(view.members):
+            self._complain(row, "stability", f"{len(delivered)} numbers in a view of {len(view.members)} members")
+            return
         for sender, count in zip(view.members, delivered, strict=True):
             if count <= self.stable_count.get((number, sender), 0):
                 continue  # judged before, and nobody delivers less later

@@ -1,7 +1,8 @@
 """Random histories of a changing group: everything that can go wrong, several things at once.
 
 `run_history(seed)` draws a group, a network and a plan of joins, leaves, crashes, returns, partitions and bursts of
-messages; then all faults end and the group is given time to settle. The promises are judged throughout.
+messages; then all faults end and the group is given time to settle. The promises are judged throughout. In histories of
+even seeds all happens by the clock; in those of odd seeds faults strike at moments of the protocol (`strokes`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from functools import partial
 
 from cubecast.core.membership import Member, MembershipSettings, View, has_quorum
 from cubecast.core.membership.member import JOINING, MEMBER
+from cubecast.sim.churn.changes import CHANGES, DURABLE, MEMBERS_MAX, STRUCK, burst, happen, restart, talk
 from cubecast.sim.churn.promises import Judge
+from cubecast.sim.churn.strokes import Struck, draw_rows
 from cubecast.sim.churn.world import MS, Weather, World
 
-MEMBERS_MAX = 16
 SETTLE_NS = 12_000 * MS
-CHANGES = ("crash", "crash", "join", "join", "leave", "return", "divide", "cut", "heal")
-DURABLE = ("crash", "join", "join", "leave", "return", "divide", "cut", "heal", *("stop", "stop", "stop all") * 2)
-"""What may happen; only those who write down what they do can stop and go on."""
+FOUNDERS = (1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7)
+STRUCK_FOUNDERS = (2, 3, 3, 3, 4, 4, 5, 6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +43,18 @@ def run_history(
 ) -> tuple[Outcome, World]:
     """Draw a history, run it, judge it."""
     draw = random.Random(seed)
-    world = World(seed, settings or _draw_settings(draw), _draw_weather(draw), make)
-    founders = draw.choice([1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, draw.randint(8, 12)])
+    is_struck = seed % 2 == 1
+    drawn = settings or _draw_settings(draw)
+    world = Struck(seed, drawn, _draw_mild(draw), make) if is_struck else World(seed, drawn, _draw_weather(draw), make)
+    founders = draw.choice(STRUCK_FOUNDERS if is_struck else [*FOUNDERS, draw.randint(8, 12)])
     world.found(range(founders))
     end_ns = draw.randint(150, 900) * MS
-    _plan(world, draw, founders, end_ns)
+    if isinstance(world, Struck):
+        _plan_strokes(world, draw, founders, end_ns)
+    else:
+        _plan(world, draw, founders, end_ns)
     world.run_until(end_ns)
-    world.heal()
-    world.weather = Weather()
+    world.calm()
     _start_again(world, draw)
     settle_ns = _settle(world)
     judge = Judge()
@@ -78,14 +83,9 @@ def _start_again(world: World, draw: random.Random) -> None:
     """Most of those who stopped go on from their disks, one after another."""
     stopped = [name for name in world.stopped() if draw.random() < 0.85]
     for name in stopped:
-        world.at(world.now_ns + draw.randrange(300) * MS, partial(_restart, world, name))
+        world.at(world.now_ns + draw.randrange(300) * MS, partial(restart, world, name))
     if stopped:
         world.run_until(world.now_ns + 300 * MS)
-
-
-def _restart(world: World, name: int) -> None:
-    if name in world.stopped():
-        world.restart(name)
 
 
 def _settle(world: World) -> int:
@@ -140,79 +140,43 @@ def _draw_weather(draw: random.Random) -> Weather:
     )
 
 
+def _draw_mild(draw: random.Random) -> Weather:
+    return Weather(
+        loss=draw.choice([0, 0, 0, 0.02, 0.1]),
+        double=draw.choice([0, 0, 0.1]),
+        stale=draw.choice([0, 0, 0, 0.05]),
+        delay_ms=draw.choice([(0.2, 3.0), (0.1, 25.0), (1.0, 1.0)]),
+    )
+
+
 def _plan(world: World, draw: random.Random, founders: int, end_ns: int) -> None:
     """Things to happen at random times; whom they hit is drawn when they happen."""
     names = iter(range(founders, MEMBERS_MAX))
     for _ in range(draw.randint(0, 25)):
         at_ns = draw.randrange(end_ns)
-        world.at(at_ns, lambda: _burst(world, draw))
+        world.at(at_ns, lambda: burst(world, draw))
     for _ in range(draw.choice([0, 1, 2, 4, 8])):
         what = draw.choice(DURABLE if world.settings.is_durable else CHANGES)
         moments = 2 if draw.random() < 0.2 else 1  # several at once
         at_ns = draw.randrange(end_ns)
         for _ in range(moments):
             then_ns = min(at_ns + draw.randint(0, 5) * MS, end_ns - 1)
-            world.at(then_ns, partial(_happen, world, draw, what, names))
+            world.at(then_ns, partial(happen, world, draw, what, names))
 
 
-def _happen(world: World, draw: random.Random, what: str, names: object) -> None:
-    living = sorted(world.living)
-    if what == "crash" and len(living) > 1:
-        world.crash(draw.choice(living))
-    elif what == "join":
-        name = next(names, None)  # type: ignore[call-overload]
-        if name is not None and living:
-            world.join(name, _contacts(draw, living))
-    elif what == "return" and living:
-        dead = sorted({who.name for who in world.processes} - set(living))
-        if dead:
-            world.join(draw.choice(dead), _contacts(draw, living))
-    elif what == "leave" and len(living) > 1:
-        world.leave(draw.choice(living))
-    elif what.startswith("stop"):
-        _stop(world, draw, living if what == "stop all" else draw.sample(living, min(1, len(living))))
-    elif what == "divide":
-        everybody = list(range(MEMBERS_MAX))
-        draw.shuffle(everybody)
-        place = draw.randint(1, MEMBERS_MAX - 1)
-        world.divide([everybody[:place], everybody[place:]])
-    elif what == "cut" and len(living) > 1:
-        world.cut(*draw.sample(living, 2))
-    elif what == "heal":
-        world.heal()
-
-
-def _stop(world: World, draw: random.Random, names: list[int]) -> None:
-    """At once, or in the midst of what they do next, and perhaps with a torn record; most go on after a while."""
-    for name in names:
-        if draw.random() < 0.3:
-            world.checkpoint(name)
-        if name not in world.living:
-            continue
-        if draw.random() < 0.3:
-            world.stop(name)
-        else:
-            world.processes[world.living[name]].fuse = draw.choice([1, 2, 3, draw.randint(1, 40)])
-        if draw.random() < 0.7:
-            world.at(world.now_ns + draw.randint(1, 300) * MS, partial(_restart, world, name))
-
-
-def _contacts(draw: random.Random, living: list[int]) -> list[int]:
-    """Those who live come first; the others may come back, and live when these do not."""
-    return [*draw.sample(living, len(living)), *(name for name in range(MEMBERS_MAX) if name not in living)]
-
-
-def _burst(world: World, draw: random.Random) -> None:
-    if not world.living:
-        return
-    name = draw.choice(sorted(world.living))
-    for _ in range(draw.choice([1, 1, 2, 5])):
-        world.multicast(name)
+def _plan_strokes(world: Struck, draw: random.Random, founders: int, end_ns: int) -> None:
+    """A change or two early on, so that there are moments to strike at."""
+    names = iter(range(founders, MEMBERS_MAX))
+    world.rows.extend(draw_rows(draw, world.settings.is_durable))
+    for _ in range(draw.randint(0, 15)):
+        world.at(draw.randrange(end_ns), lambda: talk(world, draw))
+    for _ in range(draw.choice([1, 2, 2, 3])):
+        world.at(draw.randrange(end_ns // 2), partial(happen, world, draw, draw.choice(STRUCK), names))
 
 
 def is_lost(world: World) -> bool:
     """Can the group go on no more: are too few left of its last view, or nobody who has the state?"""
-    views: dict[int, View] = {}
+    views: dict[int, View] = dict(world.decided)
     for process in world.processes.values():
         if hasattr(process.core, "view"):
             views[process.core.view.number] = process.core.view
@@ -228,7 +192,18 @@ def is_lost(world: World) -> bool:
         for number in (last - 1, last)
     }
     if not at[last] and (last - 1 not in views or not has_quorum(views[last - 1], at[last - 1])):
-        return True  # nobody knows the last view, and those before it are too few to find out
+        return not _was_told(world, last)  # those who know it crashed, and those before it are too few to find out
     near = at[last] | at[last - 1] | {core.me for core in present if core.phase == JOINING}
     has_state = any(core.is_ready for core in present if core.phase == MEMBER and core.me in views[last].members)
     return not has_state or not has_quorum(views[last], near)
+
+
+def _was_told(world: World, view: int) -> bool:
+    """Did somebody who went with this view tell one that is still there?"""
+    present = world.in_group()
+    return any(
+        process in present and world.lost_ns.get((who, process.core.me), -1) < time_ns
+        for time_ns, who, before, told in world.goodbyes
+        if before == view - 1
+        for process in told
+    )

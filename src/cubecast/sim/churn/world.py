@@ -12,14 +12,15 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from cubecast.core.membership import Member, MemberId, MembershipSettings, fold, founding_view
-from cubecast.core.membership.member import MEMBER, OUT
+from cubecast.core.membership import Member, MemberId, MembershipSettings, View, fold, founding_view
+from cubecast.core.membership.member import LINGER, MEMBER, OUT
 from cubecast.core.membership.messages import (
     ANY_LIFE,
     Action,
     Blocked,
+    Decide,
     Deliver,
     Excluded,
     Install,
@@ -67,6 +68,15 @@ class Process:
         return self.is_alive and not self.is_out
 
 
+class Goodbye(NamedTuple):
+    """A member that is out has told the decision for the last time, to these members of its view."""
+
+    time_ns: int
+    who: MemberId
+    view: int
+    told: tuple[Process, ...]
+
+
 class World:
     """The processes, what is on its way to them, and what has happened."""
 
@@ -84,6 +94,11 @@ class World:
         self.messages = 0
         self.pauses_ns: list[int] = []
         self.rejoin_ms = 60.0
+        self.decided: dict[int, View] = {}
+        """The views of which somebody said that they were decided."""
+        self.goodbyes: list[Goodbye] = []
+        self.lost_ns: dict[tuple[MemberId, MemberId], int] = {}
+        """When the network last lost a message from one member to another."""
         self._lives: dict[int, int] = {}
         self._disks: dict[int, list[Record]] = {}
         self._component: dict[int, int] = {}
@@ -167,9 +182,10 @@ class World:
         if process is None or process.is_out or process.core.leaving:
             return
         self._payload += 1
-        if process.fuse != 1:  # otherwise it is torn before it is written
-            self._note(process.core.me, "multicast", self._payload)
-        self._carry_out(process.core.me, process.core.multicast(self._payload, self.now_ns))
+        place = len(self.history)
+        self._note(process.core.me, "multicast", self._payload)
+        if not self._carry_out(process.core.me, process.core.multicast(self._payload, self.now_ns)):
+            del self.history[place]  # it was torn before it was written
 
     def _new_life(self, name: int) -> MemberId:
         self._lives[name] = self._lives.get(name, 0) + 1
@@ -185,8 +201,17 @@ class World:
 
     def _tick(self, process: Process) -> None:
         if process.is_alive and process.core.phase != OUT:
+            lingered = process.core.phase == LINGER
             self._carry_out(process.core.me, process.core.on_timer(self.now_ns))
             self.at(self.now_ns + self.settings.tick_ns, lambda: self._tick(process))
+            if lingered:
+                self._note_goodbye(process)
+
+    def _note_goodbye(self, process: Process) -> None:
+        if process.is_alive and process.core.phase == OUT:
+            view = process.core.view.number
+            told = tuple(one for one in self.in_group() if one.core.phase == MEMBER and one.core.view.number == view)
+            self.goodbyes.append(Goodbye(self.now_ns, process.core.me, view, told))
 
     # The network.
 
@@ -198,10 +223,19 @@ class World:
         """What `one` sends does not reach `other`."""
         self._cut.add((one, other))
 
+    def mend(self, links: Iterable[tuple[int, int]]) -> None:
+        """What was cut between these passes again."""
+        self._cut.difference_update(links)
+
     def heal(self) -> None:
         """Everybody hears everybody."""
         self._component = {}
         self._cut = set()
+
+    def calm(self) -> None:
+        """All faults of the network end."""
+        self.heal()
+        self.weather = Weather()
 
     def _passes(self, source: MemberId, to: MemberId) -> bool:
         if self._cut and (source.name, to.name) in self._cut:
@@ -213,7 +247,10 @@ class World:
         to = action.to
         weather = self.weather
         draw = self.random.random
+        if type(action.message) is Decide:
+            self.decided[action.message.proposal.view.number] = action.message.proposal.view
         if not self._passes(source, to) or draw() < weather.loss:
+            self.lost_ns[source, to] = self.now_ns
             return
         for _ in range(2 if weather.double and draw() < weather.double else 1):
             low, high = weather.delay_ms
@@ -223,10 +260,16 @@ class World:
             self.at(self.now_ns + round(delay_ms * MS), partial(self._arrive, source, to, action.message))
 
     def _arrive(self, source: MemberId, to: MemberId, message: Any) -> None:
+        if self._passes(source, to):
+            self._hand_over(source, to, message)
+        else:
+            self.lost_ns[source, to] = self.now_ns
+
+    def _hand_over(self, source: MemberId, to: MemberId, message: Any) -> None:
         if to.incarnation == ANY_LIFE:
             to = self.living.get(to.name, to)
         process = self.processes.get(to)
-        if process is not None and process.is_alive and self._passes(source, to):
+        if process is not None and process.is_alive:
             self._carry_out(to, process.core.receive(source, message, self.now_ns))
 
     # The application.
@@ -234,27 +277,31 @@ class World:
     def _note(self, who: MemberId, event: str, data: Any) -> None:
         self.history.append(Row(self.now_ns, who, event, data))
 
-    def _carry_out(self, who: MemberId, actions: list[Action]) -> None:
-        """Do all of it, unless the process crashes in the midst."""
+    def _carry_out(self, who: MemberId, actions: list[Action]) -> bool:
+        """Do all of it, unless the process crashes in the midst; False when it does so before anything is done."""
         process = self.processes[who]
-        for action in actions:
+        for place, action in enumerate(actions):
             if process.fuse:
                 process.fuse -= 1
                 if not process.fuse and process.is_alive:
                     self.stop(who.name)
             if not process.is_alive:
-                return
+                return place > 0
             if isinstance(action, Send):
                 self._send(who, action)
             elif isinstance(action, Persist):
-                self._write(who.name, action.records)
+                if not self._write(who.name, action.records):
+                    return False
             else:
                 self._tell(process, action)
+        return True
 
-    def _write(self, name: int, records: tuple[Record, ...]) -> None:
+    def _write(self, name: int, records: tuple[Record, ...]) -> bool:
+        """To the disk; False when it is torn."""
         if isinstance(records[0], Whole) and self.random.random() < 0.5:
             self._disks[name] = []  # what was written before may be deleted, or not
         self._disks[name] += records
+        return True
 
     def _tell(self, process: Process, action: Action) -> None:
         who = process.core.me
