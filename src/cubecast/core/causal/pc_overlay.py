@@ -1,15 +1,7 @@
 """Overlay on a changing overlay: causal flooding while members join and leave (causal §7's open problem).
 
-PC-broadcast (Nédelec, Molli and Mostéfaoui 2018): flooding over FIFO links keeps causal order as long as links never
-change, and a *new* link is the only danger, since a message may run over it ahead of its causes that are still on their
-way over the old ones. So a link i → j is not used at once. Member i floods a *ping* for j over its old links; j answers
-it with a *pong*, directly. Whatever i delivered before the ping reaches j before the ping does; what i delivers after
-it is kept, and goes over the new link first. Then the link is *safe*. Nothing is flushed, nobody stops sending, and no
-message carries data that grows with the group.
-
-**Whom to link to**: in every dimension s the first member of i ⊕ 2^s, i ⊕ 2^s ⊕ 1, … (VCube order, as in `overlay`),
-among those that are known to take part. A link is opened both ways. The membership service tells of joins and leaves,
-each member in its own time.
+Causal flooding over links that are opened and closed as the group changes (`pc_links`): nothing is flushed, nobody
+stops sending, and no message carries data that grows with the group.
 
 **Joining**: the newcomer says HELLO to a member. The answer, WELCOME, carries R of that host; the newcomer starts from
 there, and the link between the two is safe both ways at once, as neither has delivered anything that the other lacks.
@@ -48,28 +40,29 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.core import bits
+from cubecast.core.causal.pc_links import (
+    LINK,
+    LINKS_MAX,
+    PING,
+    PONG,
+    READY,
+    add_link,
+    announce,
+    drop_link,
+    find_link,
+    first_peers,
+    flood,
+    make_safe,
+    open_wanted,
+    pass_ping,
+    tell,
+)
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
-from cubecast.core.mail import (
-    BUFFER_FULL,
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    OVERFLOW,
-    adopt,
-    deliver,
-    depart,
-    draft,
-    send,
-)
+from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, adopt, deliver, depart, draft, send
 from cubecast.core.overlays import hypercube_dimension
 
-DATA, PING, PONG, READY, CAN_GO, GONE, HELLO, NOT_YET, WELCOME = range(9)
-CONFIRMED = -1  # a timer of the driver: the member `tag` is gone for good
-# safe: may this member use the link? ready: may the peer, by its own word?
-# heard: was a ping of the peer answered, so that what comes over the link is in order? told: was the peer told CAN_GO?
-# approved: did the peer say so?
-LINK = np.dtype([(name, np.int64) for name in ("peer", "safe", "ready", "heard", "told", "approved", "ping", "begin")])
-LINKS_MAX = 256
+CAN_GO, GONE, HELLO, NOT_YET, WELCOME = range(4, 9)
 
 
 class PcOverlayState(NamedTuple):
@@ -126,19 +119,6 @@ def new_state(group: Group, *, members: int, payload_bytes: int, room: int) -> P
     return state
 
 
-def first_peers(present: set[int], dimension: int) -> dict[int, set[int]]:
-    """The links between the first members: each with the nearest member of every dimension, both ways."""
-    peers: dict[int, set[int]] = {rank: set() for rank in present}
-    for rank in present:
-        for place in range(dimension):
-            half = (rank ^ 1 << place ^ step for step in range(1 << place))
-            stand_in = next((other for other in half if other in present), None)
-            if stand_in is not None:
-                peers[rank].add(stand_in)
-                peers[stand_in].add(rank)
-    return peers
-
-
 @internal
 def start(state, row, now_ns, mail):
     """A newcomer asks to be let in."""
@@ -169,9 +149,9 @@ def receive(state, row, now_ns, mail, slot):
         _enter(state, row, mail, slot, source)
     elif kind == GONE:
         bits.discard(state.present[row], source)
-        _drop(state, row, source)
+        drop_link(state, row, source)
     else:
-        place = _find(state, row, source)
+        place = find_link(state, row, source)
         if place >= 0:
             _receive_over(state, row, mail, slot, place)
     _let_go(state, row, mail)
@@ -185,7 +165,7 @@ def _receive_over(state, row, mail, slot, place):
     sequence = mail.heads[slot].sequence
     link = state.links[row, place]
     if kind == PONG:
-        _make_safe(state, row, mail, place, sequence)
+        make_safe(state, row, mail, place, sequence)
     elif kind == READY:
         link.ready = 1
     elif kind == CAN_GO:
@@ -193,30 +173,30 @@ def _receive_over(state, row, mail, slot, place):
     elif link.heard == 0:
         return
     elif kind == PING:
-        _pass_ping(state, row, mail, sender, sequence, mail.heads[slot].iteration, link.peer)
+        pass_ping(state, row, mail, sender, sequence, mail.heads[slot].iteration, link.peer)
     elif sequence > state.group.received[row, sender]:
         _deliver(state, row, mail, sender, sequence, link.peer)
 
 
 @internal
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A member is gone for good. If it never heard of a link to it, no GONE will come over that link."""
+    """The driver says that a member, `tag`, is gone for good. If it never heard of a link to it, no GONE will come over that link."""
     if state.joined[row] == 0:
         if state.host[row] == tag:
             _ask_next(state, row, mail)
         return
     bits.discard(state.present[row], tag)
-    place = _find(state, row, tag)
+    place = find_link(state, row, tag)
     if place >= 0 and state.links[row, place].safe == 0 and state.links[row, place].heard == 0:
-        _drop(state, row, tag)
-    _open_wanted(state, row, mail)
+        drop_link(state, row, tag)
+    open_wanted(state, row, mail)
     _let_go(state, row, mail)
 
 
 @internal
 def on_join(state, row, now_ns, mail, rank):
     """A newcomer may be nearer than a stand-in."""
-    _open_wanted(state, row, mail)
+    open_wanted(state, row, mail)
 
 
 @internal
@@ -225,7 +205,7 @@ def on_leave(state, row, now_ns, mail, rank):
     bits.add(state.going[row], rank)
     if rank == state.group.rank[row]:
         state.leaving[row] = 1
-    _open_wanted(state, row, mail)
+    open_wanted(state, row, mail)
     _let_go(state, row, mail)
 
 
@@ -238,154 +218,8 @@ def _publish(state, row, mail):
 @internal
 def _deliver(state, row, mail, sender, sequence, source):
     state.group.received[row, sender] = sequence
-    _flood(state, row, mail, sender, sequence, source)
+    flood(state, row, mail, sender, sequence, source)
     deliver(mail, sender, sequence)
-
-
-@internal
-def _flood(state, row, mail, a, b, source):
-    """Log it, for the links that are opening, and send it over the safe ones."""
-    room = state.log.shape[1]
-    state.log[row, state.logged[row] % room, 0] = a
-    state.log[row, state.logged[row] % room, 1] = b
-    state.logged[row] += 1
-    slot = _draft_logged(state, mail, a, b)
-    for place in range(state.degree[row]):
-        if state.links[row, place].safe == 1 and state.links[row, place].peer != source:
-            send(mail, slot, state.links[row, place].peer)
-
-
-@internal
-def _draft_logged(state, mail, a, b):
-    if a >= 0:
-        slot = draft(mail, DATA, -1, state.message_bytes)
-        mail.heads[slot].sender = a
-        mail.heads[slot].sequence = b
-    else:
-        slot = draft(mail, PING, -1, HEADER_BYTES + 2 * NUMBER_BYTES)
-        mail.heads[slot].sender = -1 - a
-        mail.heads[slot].sequence = b >> 32
-        mail.heads[slot].iteration = b & 0xFFFFFFFF
-    return slot
-
-
-@internal
-def _tell(state, mail, kind, number, rank):
-    slot = draft(mail, kind, -1, HEADER_BYTES + NUMBER_BYTES)
-    mail.heads[slot].sequence = number
-    send(mail, slot, rank)
-
-
-@internal
-def _find(state, row, rank):
-    """The place of the link to `rank`, or −1."""
-    for place in range(state.degree[row]):
-        if state.links[row, place].peer == rank:
-            return np.int64(place)
-    return np.int64(-1)
-
-
-@internal
-def _add_link(state, row, mail, rank, safe):
-    """The place of a new link to `rank`, safe both ways or not at all."""
-    place = state.degree[row]
-    if place >= state.links.shape[1]:
-        mail.counts[OVERFLOW] = BUFFER_FULL
-        return np.int64(0)
-    state.degree[row] = place + 1
-    state.links[row, place].peer = rank
-    state.links[row, place].safe = safe
-    state.links[row, place].ready = safe
-    state.links[row, place].heard = safe
-    state.links[row, place].told = 0
-    state.links[row, place].approved = 0
-    return place
-
-
-@internal
-def _drop(state, row, rank):
-    place = _find(state, row, rank)
-    if place >= 0:
-        state.degree[row] -= 1
-        state.links[row, place] = state.links[row, state.degree[row]]
-
-
-@internal
-def _ping(state, row, mail, place):
-    """Flood a ping for the peer over the safe links; what is flooded from now on is kept for it."""
-    me = state.group.rank[row]
-    number = state.pinged[row] + 1
-    state.pinged[row] = number
-    state.pings[row, me] = number
-    _flood(state, row, mail, -1 - me, number << 32 | state.links[row, place].peer, np.int64(-1))
-    state.links[row, place].ping = number
-    state.links[row, place].begin = state.logged[row]
-
-
-@internal
-def _open(state, row, mail, rank):
-    _ping(state, row, mail, _add_link(state, row, mail, rank, 0))
-
-
-@internal
-def _pass_ping(state, row, mail, origin, number, target, source):
-    """Answer a ping that is for this member, and open the other direction; pass on any other, once."""
-    if number <= state.pings[row, origin]:
-        return
-    state.pings[row, origin] = number
-    if target != state.group.rank[row]:
-        _flood(state, row, mail, -1 - origin, number << 32 | target, source)
-        if target == origin:
-            bits.add(state.present[row], origin)
-            _open_wanted(state, row, mail)
-        return
-    if not bits.contains(state.present[row], origin):
-        return  # it is gone: its ping came after its GONE
-    place = _find(state, row, origin)
-    if place < 0:
-        _open(state, row, mail, origin)
-        place = state.degree[row] - 1
-    state.links[row, place].heard = 1
-    _tell(state, mail, PONG, number, origin)
-
-
-@internal
-def _make_safe(state, row, mail, place, number):
-    """The ping has arrived: send what was kept, and from now on use the link."""
-    if state.links[row, place].safe == 1 or state.links[row, place].ping != number:
-        return
-    room = state.log.shape[1]
-    begin = state.links[row, place].begin
-    if state.logged[row] - begin > room:
-        mail.counts[OVERFLOW] = BUFFER_FULL
-        return
-    for entry in range(begin, state.logged[row]):
-        slot = _draft_logged(state, mail, state.log[row, entry % room, 0], state.log[row, entry % room, 1])
-        send(mail, slot, state.links[row, place].peer)
-    state.links[row, place].safe = 1
-    _tell(state, mail, READY, 0, state.links[row, place].peer)
-
-
-@internal
-def _open_wanted(state, row, mail):
-    """In every dimension a link to the first member there is."""
-    if state.joined[row] == 0:
-        return
-    for dimension in range(state.dimension):
-        rank = _first_member(state, row, dimension)
-        if rank >= 0 and _find(state, row, rank) < 0:
-            _open(state, row, mail, rank)
-
-
-@internal
-def _first_member(state, row, dimension):
-    partner = state.group.rank[row] ^ (np.int64(1) << dimension)
-    for step in range(np.int64(1) << dimension):
-        rank = partner ^ step
-        if rank < state.members and bits.contains(state.group.members[row], rank):
-            if bits.contains(state.present[row], rank):
-                return rank
-    return np.int64(-1)
 
 
 @internal
@@ -399,10 +233,10 @@ def _let_go(state, row, mail):
             # Before a ping or a pong of the peer has come, it may not know of the link, and would miss the word.
             if link.told == 0 and link.safe + link.heard > 0 and bits.contains(state.going[row], link.peer):
                 link.told = 1
-                _tell(state, mail, CAN_GO, 0, link.peer)
+                tell(state, mail, CAN_GO, 0, link.peer)
     if state.leaving[row] == 1 and _is_released(state, row):
         for place in range(state.degree[row]):
-            _tell(state, mail, GONE, 0, state.links[row, place].peer)
+            tell(state, mail, GONE, 0, state.links[row, place].peer)
         state.degree[row] = 0
         state.joined[row] = 0
         depart(mail)
@@ -435,7 +269,7 @@ def _ask_next(state, row, mail):
         rank = (last + step) % state.members
         if rank != me and bits.contains(state.group.members[row], rank):
             state.host[row] = rank
-            _tell(state, mail, HELLO, 0, rank)
+            tell(state, mail, HELLO, 0, rank)
             return
 
 
@@ -443,14 +277,14 @@ def _ask_next(state, row, mail):
 def _welcome(state, row, mail, source):
     """Let a newcomer in: it starts from R of this member, and neither lacks what the other has."""
     if state.joined[row] == 0:
-        _tell(state, mail, NOT_YET, 0, source)
+        tell(state, mail, NOT_YET, 0, source)
         return
     senders = state.group.received.shape[1]
     slot = draft(mail, WELCOME, -1, HEADER_BYTES + NUMBER_BYTES * senders + (state.members + 7) // 8)
     copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
     bits.copy(mail.bits[slot], state.present[row])
     send(mail, slot, source)
-    _add_link(state, row, mail, source, 1)
+    add_link(state, row, mail, source, 1)
 
 
 @internal
@@ -463,18 +297,9 @@ def _enter(state, row, mail, slot, source):
             adopt(mail, sender, np.int64(state.group.received[row, sender]), source)
     bits.copy(state.present[row], mail.bits[slot])
     bits.add(state.present[row], state.group.rank[row])
-    _add_link(state, row, mail, source, 1)
-    _announce(state, row, mail)
+    add_link(state, row, mail, source, 1)
+    announce(state, row, mail)
     for _ in range(state.unsent[row]):
         _publish(state, row, mail)
     state.unsent[row] = 0
-    _open_wanted(state, row, mail)
-
-
-@internal
-def _announce(state, row, mail):
-    """A ping for oneself: everybody learns that this member takes part."""
-    me = state.group.rank[row]
-    state.pinged[row] += 1
-    state.pings[row, me] = state.pinged[row]
-    _flood(state, row, mail, -1 - me, state.pinged[row] << 32 | me, np.int64(-1))
+    open_wanted(state, row, mail)
