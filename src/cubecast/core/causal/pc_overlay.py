@@ -180,7 +180,7 @@ def _receive_over(state, row, mail, slot, place):
 
 @internal
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """The driver says that a member, `tag`, is gone for good. If it never heard of a link to it, no GONE will come over that link."""
+    """A member, `tag`, is gone for good. If it never heard of a link to it, no GONE will come over that link."""
     if state.joined[row] == 0:
         if state.host[row] == tag:
             _ask_next(state, row, mail)
