@@ -124,7 +124,7 @@ def test_damage_before_the_end_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "letter"
     path.write_bytes(b"Dear reader, this is not a log.")
-    with pytest.raises(LocalProtocolError, match="not a log of format 1"):
+    with pytest.raises(LocalProtocolError, match="not a log of format 2"):
         journal(path).read()
     assert path.read_bytes().startswith(b"Dear")
 

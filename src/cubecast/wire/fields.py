@@ -11,7 +11,7 @@
 | name      | 1 length, then printable ASCII                                                       |
 | member    | a name, 8 incarnation                                                                |
 | bits      | 2 length, then as many bytes: the lowest bit first                                   |
-| vector    | 2 length, then 4 for each entry                                                      |
+| vector    | `vectors` says how                                                                   |
 | several   | 2 length, then one field after another; `many` has 4                                 |
 | perhaps   | a flag, then the field if the flag is 1                                              |
 
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from cubecast.core.membership.messages import Proposal
 from cubecast.core.membership.views import MemberId, View
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
+from cubecast.wire.vectors import read_vector, write_vector
 
 _FLAG = struct.Struct("<B")
 _NUMBER = struct.Struct("<q")
@@ -144,19 +145,7 @@ def _read_member(cursor: Cursor) -> MemberId:
 MEMBER = Field(lambda value: _write_name(value[0]) + _NUMBER.pack(value[1]), _read_member)
 
 
-def _write_vector(value: Any) -> bytes:
-    try:
-        return struct.pack(f"<H{len(value)}I", len(value), *value)
-    except struct.error as error:
-        raise LocalProtocolError(f"a vector of {len(value)} entries does not fit into a message: {error}") from error
-
-
-def _read_vector(cursor: Cursor) -> tuple[int, ...]:
-    (length,) = cursor.unpack(_RANK)
-    return struct.unpack(f"<{length}I", cursor.take(4 * length))
-
-
-VECTOR = Field(_write_vector, _read_vector)
+VECTOR = Field(write_vector, read_vector)
 
 
 def _write_bits(value: int) -> bytes:

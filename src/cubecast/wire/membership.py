@@ -35,7 +35,7 @@ from cubecast.wire.fields import (
     record,
 )
 
-FORMAT = 1
+FORMAT = 2
 _LENGTH = struct.Struct("<I")
 LENGTH_BYTES = _LENGTH.size
 

@@ -34,7 +34,7 @@ from cubecast.wire.fields import (
 )
 from cubecast.wire.membership import KINDS as MESSAGES
 
-FORMAT = 1
+FORMAT = 2
 _LENGTH = struct.Struct("<I")
 _TEXT = Field(lambda value: OCTETS.write(value.encode()), lambda cursor: OCTETS.read(cursor).decode("utf-8", "replace"))
 _EXCLUDED = record(Excluded, _TEXT, many(OCTETS), FLAG)
