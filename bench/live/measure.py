@@ -73,17 +73,18 @@ def nats(members: int, *, payload: int, seconds: float) -> dict[str, float]:
     return found
 
 
-def latency(members: int, *, hurry: bool, messages: int) -> dict[str, float]:
-    """Milliseconds from a send to the last delivery, and to `stable()`."""
-    seconds = messages * (0.06 if hurry else 0.2) + 2
-    task = {"what": "latency", "messages": messages, "pause_s": 0.02, "hurry": hurry, "seconds": seconds}
+def latency(members: int, *, sender: int, hurry: bool, messages: int, pause_s: float) -> dict[str, float]:
+    """Milliseconds from a send to the last delivery, and to `stable()`; the next send is `pause_s` after that."""
+    seconds = messages * (pause_s + (0.04 if hurry else 0.18)) + 2
+    load = {"messages": messages, "pause_s": pause_s, "hurry": hurry, "seconds": seconds}
+    task = {"what": "latency", "sender": sender, **load}
     reports = run_members(members, task)
     last: dict[int, float] = {}
     for report in reports:
         for sequence, age in report["ages"]:
             last[sequence] = max(age, last.get(sequence, 0.0))
     ages = sorted(last.values())
-    stable = sorted(reports[0]["stable"])
+    stable = sorted(reports[sender]["stable"])
     return {
         "delivery_p50_ms": 1e3 * ages[len(ages) // 2],
         "delivery_p99_ms": 1e3 * ages[int(0.99 * len(ages))],

@@ -2,7 +2,7 @@
 
 python -m bench.live.run                                   # rate at n = 8 and 16
 python -m bench.live.run --members 8 --payload 1000 --tls
-python -m bench.live.run --members 8 --latency
+python -m bench.live.run --members 8 --latency            # --sender 7: from the member farthest from the others
 python -m bench.live.run --peers --repeat 3                # beside JGroups and NATS, turn by turn
 """
 
@@ -57,14 +57,17 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="measure JGroups and NATS too")
     parser.add_argument("--causal", default="auto")
     parser.add_argument("--latency", action="store_true", help="measure latency in place of the rate")
+    parser.add_argument("--sender", type=int, default=0, help="of the messages whose latency is measured")
+    parser.add_argument("--pause", type=float, default=0.02, help="seconds between two such messages")
+    parser.add_argument("--messages", type=int, default=200, help="how many such messages")
     chosen = parser.parse_args()
     if not chosen.latency:
         compare(chosen)
         return
     for members in chosen.members:
         for hurry in (True, False):
-            found = measure.latency(members, hurry=hurry, messages=200)
-            print(json.dumps({"members": members, "hurry": hurry, **found}), flush=True)
+            load = {"sender": chosen.sender, "hurry": hurry, "messages": chosen.messages, "pause_s": chosen.pause}
+            print(json.dumps({"members": members, **load, **measure.latency(members, **load)}), flush=True)
 
 
 if __name__ == "__main__":

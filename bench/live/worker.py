@@ -59,7 +59,7 @@ async def throughput(group: LiveGroup, task: dict[str, Any]) -> dict[str, float]
 
 
 async def latency(group: LiveGroup, task: dict[str, Any]) -> dict[str, Any]:
-    """Rank 0 multicasts now and then its clock; everybody notes how old each message is at delivery."""
+    """One member multicasts now and then its clock; everybody notes how old each message is at delivery."""
     ages: list[tuple[int, float]] = []
     stable: list[float] = []
 
@@ -69,7 +69,7 @@ async def latency(group: LiveGroup, task: dict[str, Any]) -> dict[str, Any]:
 
     reading = asyncio.create_task(read())
     await asyncio.sleep(max(0.0, task["start"] - time.time()))
-    if group.rank == 0:
+    if group.rank == task["sender"]:
         for _ in range(task["messages"]):
             sent = time.time()
             message = await group.multicast(repr(sent).encode())

@@ -107,6 +107,10 @@ def _build(kind: type) -> Any:
     return build
 
 
+def _build_early_star(group: Group, setup: Setup) -> Any:
+    return EarlyLinkState(*protocol_named("star").build(group, setup))
+
+
 def register_broken_overlays() -> None:
     """Add them to the protocols, as ones that promise nothing of delivery, so that every run of theirs ends."""
     true = protocol_named("overlay")
@@ -133,6 +137,7 @@ def register_broken_overlays() -> None:
             build=_build(EarlyLinkState),
         )
     )
+    add_protocol(replace(protocol_named("overlay_early_link"), name="star_early_link", build=_build_early_star))
     rash = SimpleNamespace(
         start=pc_overlay.start,
         publish=pc_overlay.publish,

@@ -108,6 +108,14 @@ def test_a_new_link_used_too_early_is_caught() -> None:
     assert agreement.NAME in caught
 
 
+def test_a_star_whose_centre_dies_in_mid_multicast_is_mended_and_one_that_forgets_what_was_lost_is_caught() -> None:
+    """Two centres die one after the other while everybody sends through them; some had a message and some had not."""
+    crashes = tuple(Fault(members=(rank,), at_ns=(2 + 3 * rank) * MS // 4) for rank in (0, 1))
+    faults = {**BUSY, "members": 8, "crashes": crashes, "detect_ms": 1.0, "detect_spread_ms": 1.0}
+    assert accusations("star", **faults) == set()
+    assert agreement.NAME in accusations("star_early_link", **faults)
+
+
 def test_survivors_of_most_of_the_cube_go_on() -> None:
     """All members but two antipodes crash, one by one; the two still hear each other (VCube order of stand-ins)."""
     crashes = tuple(Fault(members=(rank,), at_ns=rank * MS // 4) for rank in range(1, 31))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cubecast.core import compiled, dispatch
-from cubecast.core.bound import bind, call_bound
-from cubecast.core.compiled import internal, jit
+from cubecast.core.bound import bind, call_bound, hold
+from cubecast.core.compiled import held_at, internal, jit
 from cubecast.core.dispatch import TIMER
 from cubecast.core.mail import Mail, new_mail
 from cubecast.errors import LocalProtocolError
@@ -41,6 +41,14 @@ def _note(state, row, now_ns, mail, timer, tag):  # type: ignore[no-untyped-def]
 def call_twice(cores, which):  # type: ignore[no-untyped-def]
     call_bound(cores, which, 1, 40, TIMER, 2, -5)
     call_bound(cores, which, 0, 50, TIMER, 0, 7)
+
+
+@jit
+def note_by_handle(handle, now_ns):  # type: ignore[no-untyped-def]
+    state = held_at(handle, NotedState)
+    state.notes[1, 0] = now_ns + state.offset
+    state.notes[1, 1] = state.inner.matrix[1, 2] * state.inner.factor
+    return state.flags.shape[0]
 
 
 @internal
@@ -74,6 +82,14 @@ def test_a_bound_core_sees_its_own_arrays_and_numbers() -> None:
     assert states[1].notes.tolist() == [[1050, 0, 203], [1040, 12.5, 203]]
     assert states[1].flags.tolist() == [7, -5]
     assert shared.counts[0] == 2
+
+
+def test_a_handle_stands_for_the_arrays_and_numbers_of_one_tuple() -> None:
+    first, second = hold(noted(1)), hold(noted(1000))
+    assert note_by_handle(second.handle, 40) == 2
+    assert note_by_handle(first.handle, 50) == 2
+    assert cast(NotedState, first.value).notes.tolist() == [[0, 0, 0], [51, 12.5, 0]]
+    assert cast(NotedState, second.value).notes.tolist() == [[0, 0, 0], [1040, 12.5, 0]]
 
 
 @pytest.mark.skipif(not compiled.COMPILED, reason="there are no tables with CUBECAST_JIT=off")

@@ -78,7 +78,8 @@ def node(
     ca: Annotated[Path | None, typer.Option(metavar="FILE", help="The group's certificate.")] = None,
     plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
     causal: Annotated[
-        str | None, typer.Option(help="With --peer: how messages travel: auto, tree or overlay.", show_default="auto")
+        str | None,
+        typer.Option(help="With --peer: how messages travel: auto, star, tree or overlay.", show_default="auto"),
     ] = None,
     stability: Annotated[
         str | None, typer.Option(help="With --peer: the stability protocol.", show_default="cube_full_dist")

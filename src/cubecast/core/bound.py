@@ -1,4 +1,4 @@
-"""A core as its driver calls it: an address and a table, whatever the protocol.
+"""A core as its driver calls it, and a driver as Python calls it: by integers, whatever the protocol.
 
 `bind(state, mail)` makes both, and `call_bound` calls the core. Compiled, the code at the address takes the arrays of
 the state and of the mail out of the table; the driver needs not know their types, so a driver is compiled once for all
@@ -8,7 +8,12 @@ The table is a row of 64-bit words, for every array in the order of the fields: 
 elements, the size of one, the address of the first, the shape and the strides, as Numba lays an array out; for a
 number the number itself.
 
-Invariant: arrays and table live as long as the `Bound` that holds them.
+`hold` makes a handle of a tuple of arrays, for functions that Python calls often. Compiled, the handle is the address
+of such a table, and `held_at` is the tuple again. Handing over the arrays themselves has Numba look at each, which is
+little work in a loop, but not for a member that sleeps between two messages: every object it looks at is then out of
+the processor's caches.
+
+Invariant: arrays and table live as long as the `Bound` or `Held` that holds them.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.compiled import COMPILED, address_of, arrays_in, call_at, compiled_for, internal
+from cubecast.core.compiled import COMPILED, address_of, arrays_in, call_at, compiled_for, internal, lay_out
 from cubecast.core.dispatch import call_core
 from cubecast.core.mail import Mail
 from cubecast.errors import LocalProtocolError
@@ -42,6 +47,21 @@ def bind(states: tuple[Any, ...], mail: Mail) -> Bound:
     acts = [_act_at(state, mail) if COMPILED else _plain(state, mail) for state in states]
     rows = [[act, table.ctypes.data] for act, table in zip(acts, tables, strict=True)]
     return Bound(np.array(rows, np.int64 if COMPILED else object), tables, (*states, mail))
+
+
+class Held(NamedTuple):
+    """A tuple of arrays as compiled functions take it from Python."""
+
+    handle: Any
+    table: NDArray[np.int64]
+    value: tuple[Any, ...]
+
+
+def hold(value: tuple[Any, ...]) -> Held:
+    """A handle for `held_at`."""
+    lay_out(value)
+    table = np.array(list(_words_of(value)) if COMPILED else [], np.int64)
+    return Held(table.ctypes.data if COMPILED else value, table, value)
 
 
 def nothing_bound(count: int) -> Bound:

@@ -231,8 +231,26 @@ if COMPILED:
 
         return held(table), load
 
+    _LAYOUTS: dict[type, Any] = {}
+
+    def lay_out(sample: tuple[Any, ...]) -> None:
+        """Tell `held_at` what the fields of a class of tuples are."""
+        _LAYOUTS[type(sample)] = numba.typeof(sample)
+
+    def _held_at(typing: Any, address: Any, kind: Any) -> Any:
+        """The tuple of class `kind` whose table is at an address; its layout was told by `lay_out`."""
+        held = _LAYOUTS[kind.instance_class]
+
+        def load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            model = context.data_model_manager[held]
+            table = builder.inttoptr(arguments[0], model.get_data_type().as_pointer())
+            return model.load_from_data_pointer(builder, table)
+
+        return held(types.int64, kind), load
+
     call_at: Callable[..., None] = intrinsic(_call_at)
     arrays_in: Callable[..., Any] = intrinsic(_arrays_in)
+    held_at: Callable[..., Any] = intrinsic(_held_at)
 
     def compiler() -> str:
         """What makes machine code here and for which processor; another one cannot use what this one compiled."""
@@ -284,6 +302,13 @@ else:
         act(*arguments)
 
     arrays_in, call_at = address_of, _call
+
+    def lay_out(sample: tuple[Any, ...]) -> None:
+        """Plain Python sees for itself."""
+
+    def held_at(handle: Any, kind: type) -> Any:
+        """The tuple itself: it is its own handle."""
+        return handle
 
     def compiler() -> str:
         """None."""

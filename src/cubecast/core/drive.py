@@ -6,16 +6,17 @@ the border must be little: `call` leaves the actions of one event in the outbox 
 
 | field      | shape    | meaning                                                                              |
 |------------|----------|--------------------------------------------------------------------------------------|
-| deliveries | room     | messages for the application in order, sender << 32 | sequence                      |
+| deliveries | room × 3 | messages for the application in order: sender << 32 | sequence, START, END         |
 | sends      | room × 4 | destination (−1: every other member), kind, sender << 32 | sequence, numbers row or −1 |
 | numbers    | room × m | the arrays that some sends carry                                                    |
 | counts     | 4        | deliveries, sends, rows of `numbers`, trouble                                       |
 
-A core is given as `bind` makes it, alone and with its one member in row 0. The message being received stands in the
-slot `INCOMING` of the pool, which is never handed out.
+All three take a `Driver` by its handle (`hold`). Its core is given as `bind` makes it, alone and with its one member in
+row 0. The message being received stands in the slot `INCOMING` of the pool, which is never handed out.
 
 Invariants: the caller makes `room` so large that the actions of one message always fit; a batch stops before a
-message for which that is not sure, and says how many it took.
+message for which that is not sure, and says how many it took. What a core delivers while it receives a record is that
+record: a live member keeps no message that its core holds back.
 """
 
 from typing import NamedTuple
@@ -24,7 +25,7 @@ import numpy as np
 
 from cubecast.core import dispatch, mail
 from cubecast.core.bound import call_bound
-from cubecast.core.compiled import internal, jit
+from cubecast.core.compiled import held_at, internal, jit
 from cubecast.core.dispatch import PUBLISH, RECEIVE
 from cubecast.core.mail import Mail, clear_outbox
 
@@ -32,7 +33,9 @@ INCOMING = 1
 DELIVERIES, SENDS, ROWS, TROUBLE = range(4)
 EVERYONE = -1
 UNEXPECTED = 9
-"""Trouble: the data core asked for something that a live member does not do for data (a timer, a round)."""
+"""Trouble: the data core asked for something that a live member does not do for data (a timer, a round, delivering
+what came earlier)."""
+NO_RECORD = -1
 
 # Columns of a table of records, as the wire decodes them.
 KIND, SENDER, SEQUENCE, START, NUMBERS, PAYLOAD, END = range(7)
@@ -48,6 +51,14 @@ class Sorted(NamedTuple):
     counts: np.ndarray
 
 
+class Driver(NamedTuple):
+    """What a call works on: one core as it is bound, its mail, and its actions sorted (empty for a control core)."""
+
+    cores: np.ndarray
+    mail: Mail
+    sorted_actions: Sorted
+
+
 def new_member_mail(*, width: int, words: int, room: int) -> Mail:
     """A pool for one live member; the slot of the incoming message is set apart."""
     made = mail.new_mail(slots=room + 2, width=width, words=words, room=room)
@@ -58,7 +69,7 @@ def new_member_mail(*, width: int, words: int, room: int) -> Mail:
 def new_sorted(*, width: int, room: int) -> Sorted:
     """Room for the actions of several messages."""
     return Sorted(
-        deliveries=np.zeros(room, np.int64),
+        deliveries=np.zeros((room, 3), np.int64),
         sends=np.zeros((room, 4), np.int64),
         numbers=np.zeros((room, max(width, 1)), np.int32),
         counts=np.zeros(4, np.int64),
@@ -66,45 +77,55 @@ def new_sorted(*, width: int, room: int) -> Sorted:
 
 
 @jit
-def call(cores, now_ns, mail, what, a, b):
+def call(handle, now_ns, what, a, b):
     """Call a core for one thing; its actions are then in the outbox, those of the last call are gone."""
-    clear_outbox(mail)
-    call_bound(cores, 0, 0, now_ns, what, a, b)
+    driver = held_at(handle, Driver)
+    clear_outbox(driver.mail)
+    call_bound(driver.cores, 0, 0, now_ns, what, a, b)
 
 
 @jit
-def receive_batch(cores, now_ns, mail, sorted_actions, body, table, source, first, last):
+def receive_batch(handle, now_ns, source, body, table, first, last):
     """Receive the records first … last−1 of a batch; returns one past the last that was taken."""
-    _reset(sorted_actions)
-    room = sorted_actions.deliveries.shape[0] - mail.actions.shape[0]
+    driver = held_at(handle, Driver)
+    _reset(driver.sorted_actions)
     k = first
-    while k < last and max(sorted_actions.counts[DELIVERIES], sorted_actions.counts[SENDS]) <= room:
-        _put_incoming(mail, body, table, source, k)
-        call_bound(cores, 0, 0, now_ns, RECEIVE, INCOMING, 0)
-        _sort_actions(mail, sorted_actions)
+    while k < last and _has_room(driver):
+        _put_incoming(driver.mail, body, table, source, k)
+        call_bound(driver.cores, 0, 0, now_ns, RECEIVE, INCOMING, 0)
+        _sort_actions(driver.mail, driver.sorted_actions, table[k, START], table[k, END])
         k += 1
     return k
 
 
 @jit
-def publish_batch(cores, now_ns, mail, sorted_actions, count):
+def publish_batch(handle, now_ns, count):
     """Publish up to `count` messages of this member; returns how many were taken."""
-    _reset(sorted_actions)
-    room = sorted_actions.deliveries.shape[0] - mail.actions.shape[0]
+    driver = held_at(handle, Driver)
+    _reset(driver.sorted_actions)
     k = 0
-    while k < count and max(sorted_actions.counts[DELIVERIES], sorted_actions.counts[SENDS]) <= room:
-        call_bound(cores, 0, 0, now_ns, PUBLISH, 0, 0)
-        _sort_actions(mail, sorted_actions)
+    while k < count and _has_room(driver):
+        call_bound(driver.cores, 0, 0, now_ns, PUBLISH, 0, 0)
+        _sort_actions(driver.mail, driver.sorted_actions, NO_RECORD, NO_RECORD)
         k += 1
     return k
 
 
 @jit
-def leave_batch(cores, now_ns, mail, sorted_actions, rank):
+def leave_batch(handle, now_ns, rank):
     """Tell a data core that a rank left the membership."""
-    _reset(sorted_actions)
-    call_bound(cores, 0, 0, now_ns, dispatch.LEAVE, rank, 0)
-    _sort_actions(mail, sorted_actions)
+    driver = held_at(handle, Driver)
+    _reset(driver.sorted_actions)
+    call_bound(driver.cores, 0, 0, now_ns, dispatch.LEAVE, rank, 0)
+    _sort_actions(driver.mail, driver.sorted_actions, NO_RECORD, NO_RECORD)
+
+
+@internal
+def _has_room(driver):
+    """Is there room for the actions of one more message?"""
+    counts = driver.sorted_actions.counts
+    room = driver.sorted_actions.deliveries.shape[0] - driver.mail.actions.shape[0]
+    return max(counts[DELIVERIES], counts[SENDS]) <= room
 
 
 @internal
@@ -134,14 +155,13 @@ def _put_incoming(mail, body, table, source, k):
 
 
 @internal
-def _sort_actions(mail_, sorted_actions):
-    """Take the actions out of the outbox, in order."""
+def _sort_actions(mail_, sorted_actions, start, end):
+    """Take the actions out of the outbox, in order. The record being received stands at start … end−1."""
     counts = sorted_actions.counts
     for place in range(mail_.counts[mail.WAITING]):
         action = mail_.actions[place]
         if action.what == mail.DELIVER:
-            sorted_actions.deliveries[counts[DELIVERIES]] = action.a << 32 | action.b
-            counts[DELIVERIES] += 1
+            _sort_delivery(mail_, sorted_actions, action.a, action.b, start, end)
         elif action.what == mail.SEND:
             _sort_send(mail_, sorted_actions, action.slot, action.a)
         elif action.what == mail.MULTICAST:
@@ -151,6 +171,19 @@ def _sort_actions(mail_, sorted_actions):
     if mail_.counts[mail.OVERFLOW] != 0:
         counts[TROUBLE] = mail_.counts[mail.OVERFLOW]
     clear_outbox(mail_)
+
+
+@internal
+def _sort_delivery(mail_, sorted_actions, sender, sequence, start, end):
+    counts = sorted_actions.counts
+    head = mail_.heads[INCOMING]
+    if start != NO_RECORD and (head.sender != sender or head.sequence != sequence):
+        counts[TROUBLE] = UNEXPECTED
+    delivery = counts[DELIVERIES]
+    sorted_actions.deliveries[delivery, 0] = sender << 32 | sequence
+    sorted_actions.deliveries[delivery, 1] = start
+    sorted_actions.deliveries[delivery, 2] = end
+    counts[DELIVERIES] += 1
 
 
 @internal

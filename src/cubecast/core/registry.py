@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cubecast.core import dispatch
 from cubecast.core.broadcast import plumtree, rasm
 from cubecast.core.causal import overlay, pc_overlay, timestamp
-from cubecast.core.causal.eager_tree import tree_overlay
+from cubecast.core.causal.eager_tree import BINOMIAL, STAR, tree_overlay
 from cubecast.core.from_setup import from_setup
 from cubecast.core.group import Group
 from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
@@ -201,13 +201,21 @@ def _build_overlay(group: Group, setup: Setup) -> overlay.OverlayState:
 
 
 def _build_tree(group: Group, setup: Setup) -> overlay.OverlayState:
+    return _build_eager_tree(group, setup, BINOMIAL)
+
+
+def _build_star(group: Group, setup: Setup) -> overlay.OverlayState:
+    return _build_eager_tree(group, setup, STAR)
+
+
+def _build_eager_tree(group: Group, setup: Setup, shape: int) -> overlay.OverlayState:
     return overlay.new_state(
         group,
-        of_ranks(tree_overlay(setup.members), group.rank),
+        of_ranks(tree_overlay(setup.members, shape), group.rank),
         members=setup.members,
         payload_bytes=setup.payload_bytes,
         room=setup.room,
-        eager_tree=True,
+        eager_tree=shape,
     )
 
 
@@ -367,6 +375,19 @@ add_protocol(
         state=overlay.OverlayState,
         handlers=overlay,
         build=_build_tree,
+        links="fifo",
+    )
+)
+add_protocol(
+    Protocol(
+        name="star",
+        title="Overlay star",
+        family="causal",
+        paper="causal §3.2 over a star",
+        summary="causal order by one member that forwards everything, two hops and one copy a delivery",
+        state=overlay.OverlayState,
+        handlers=overlay,
+        build=_build_star,
         links="fifo",
     )
 )

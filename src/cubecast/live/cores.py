@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from cubecast.core import bits, drive, mail
-from cubecast.core.bound import bind
+from cubecast.core.bound import bind, hold
 from cubecast.core.causal import overlay
-from cubecast.core.causal.eager_tree import tree_overlay
+from cubecast.core.causal.eager_tree import BINOMIAL, NO_TREE, STAR, tree_overlay
 from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.failure.survivors import survivors, with_neighbours
 from cubecast.core.group import Group, new_group
@@ -29,6 +29,9 @@ REPEAT_STEPS = 2
 nothing, but whoever became a neighbour in the middle of the round has not heard it."""
 
 
+_TREES = {"overlay": NO_TREE, "tree": BINOMIAL, "star": STAR}
+
+
 def window_messages(settings: Settings, members: int) -> int:
     """How many own messages may be unstable in a group of this size."""
     return max(1, min(settings.window_messages, LOG_MAX // members))
@@ -45,7 +48,7 @@ class ControlCore:
         self._mail = drive.new_member_mail(width=width, words=words, room=room)
         self._heads = self._mail.heads.view(np.ndarray)
         self._actions = self._mail.actions.view(np.ndarray)
-        self._bound = bind((state,), self._mail)
+        self._bind()
 
     def start(self, now_ns: int) -> list[Any]:
         """The member begins."""
@@ -80,7 +83,7 @@ class ControlCore:
     def take_neighbours(self, overlay: Overlay) -> None:
         """Talk to these members from now on."""
         self.state = with_neighbours(self.state, overlay)
-        self._bound = bind((self.state,), self._mail)
+        self._bind()
 
     def drafted(self, slot: int) -> Control:
         """The message in a slot, for the wire."""
@@ -95,8 +98,12 @@ class ControlCore:
             bits=self._mail.bits[slot],
         )
 
+    def _bind(self) -> None:
+        self._bound = bind((self.state,), self._mail)
+        self._held = hold(drive.Driver(self._bound.cores, self._mail, drive.new_sorted(width=1, room=1)))
+
     def _run(self, now_ns: int, what: int, a: int, b: int) -> list[Any]:
-        drive.call(self._bound.cores, now_ns, self._mail, what, a, b)
+        drive.call(self._held.handle, now_ns, what, a, b)
         assert self._mail.counts[mail.OVERFLOW] == 0, "the outbox of a live core is too small"
         return list(self._actions[: int(self._mail.counts[mail.WAITING])].tolist())
 
@@ -110,26 +117,27 @@ class DataCore:
         self._mail: Mail = drive.new_member_mail(width=width, words=words, room=room)
         self._sorted = drive.new_sorted(width=width, room=room + BATCH_ROOM)
         self._bound = bind((state,), self._mail)
+        self._held = hold(drive.Driver(self._bound.cores, self._mail, self._sorted))
+        self._handle = self._held.handle
 
-    def receive(self, now_ns: int, source: int, body: Any, table: Any, first: int, last: int) -> int:
+    def receive(self, now_ns: int, source: int, body: bytes, table: Any, first: int, last: int) -> int:
         """Receive records first … last−1; gives one past the last taken."""
-        cores = self._bound.cores
-        return int(drive.receive_batch(cores, now_ns, self._mail, self._sorted, body, table, source, first, last))
+        return int(drive.receive_batch(self._handle, now_ns, source, body, table, first, last))
 
     def publish(self, now_ns: int, count: int) -> int:
         """Publish up to `count` messages; gives how many were taken."""
-        return int(drive.publish_batch(self._bound.cores, now_ns, self._mail, self._sorted, count))
+        return int(drive.publish_batch(self._handle, now_ns, count))
 
     def leave(self, now_ns: int, rank: int) -> None:
         """A rank was taken out of the membership."""
-        drive.leave_batch(self._bound.cores, now_ns, self._mail, self._sorted, rank)
+        drive.leave_batch(self._handle, now_ns, rank)
 
-    def results(self) -> tuple[list[int], list[list[int]]]:
-        """The deliveries and the sends of the last call."""
+    def results(self) -> tuple[list[list[int]], list[list[int]]]:
+        """The deliveries (message, where its record starts and ends) and the sends of the last call."""
         deliveries, sends, _, trouble = self._sorted.counts.tolist()
         if trouble:
             raise AssertionError(f"the data core could not go on (trouble {trouble})")
-        return self._sorted.deliveries[:deliveries].tolist(), self._sorted.sends[:sends].tolist()
+        return self._sorted.deliveries[:deliveries].tolist(), self._sorted.sends[:sends].tolist() if sends else []
 
     def numbers(self, row: int) -> bytes:
         """The numbers of a send, as the wire wants them."""
@@ -177,8 +185,8 @@ class Cores:
 
 
 def _data_core(settings: Settings, group: Group, members: int, cube: Overlay, window: int) -> DataCore:
-    tree = settings.causal in ("auto", "tree")
-    first = of_ranks(tree_overlay(members), group.rank) if tree else cube
+    tree = _TREES[settings.causal_for(members)]
+    first = cube if tree == NO_TREE else of_ranks(tree_overlay(members, tree), group.rank)
     room = members * window
     state = overlay.new_state(group, first, members=members, payload_bytes=0, room=room, eager_tree=tree)
     return DataCore(state, width=members, words=bits.words_for(members), room=room + overlay.LINKS_MAX + 64)

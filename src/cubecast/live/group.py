@@ -119,6 +119,7 @@ class LiveGroup:
             credentials=self._credentials,
             recorder=recorder,
         )
+        self._member.on_delivery = self._wake
         self._member.on_change = self._changed
         try:
             await self._member.start()
@@ -308,13 +309,18 @@ class LiveGroup:
             raise self._member.failure
         return self._member
 
+    def _wake(self) -> None:
+        """Let the application look: deliveries came, or this is the end."""
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
     def _changed(self) -> None:
-        """Deliveries came, stability moved, the members changed, or this is the end."""
+        """Stability moved, the members changed, or this is the end."""
         member = self._member
         assert member is not None
         ended = self._left or member.failure is not None
-        if self._more is not None and not self._more.done() and (member.queue or ended):
-            self._more.set_result(None)
+        if ended:
+            self._wake()
         frontier = self.frontier[self.rank]
         while self._waiting_stable and (ended or self._waiting_stable[0][0] <= frontier):
             _resolve(heapq.heappop(self._waiting_stable)[2], member.failure if ended else None, ended=ended)

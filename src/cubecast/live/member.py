@@ -22,11 +22,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from cubecast.core import mail
 from cubecast.core.causal.overlay import DATA as DATA_RECORD
-from cubecast.core.drive import END, EVERYONE, SENDER, SEQUENCE, START
+from cubecast.core.drive import EVERYONE
 from cubecast.errors import CubecastError, ExcludedError
 from cubecast.live.cores import ControlCore, Cores
 from cubecast.live.credentials import Credentials
@@ -88,8 +87,10 @@ class Member:
         self.delivered = 0
         self.view_id = 1
         self.failure: CubecastError | None = None
+        self.on_delivery: Callable[[], None] = lambda: None
+        """Called when the queue has more."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called after deliveries, progress of stability, a change of members, or the end."""
+        """Called after progress of stability, a change of members, or the end."""
         self.transport = Transport(
             group=group,
             addresses=addresses,
@@ -107,12 +108,15 @@ class Member:
         self._outgoing: list[bytes] = []
         self._parked: deque[tuple[int, bytes]] = deque()
         self._flush_asked = False
+        self._is_calm = True
+        """Did the application multicast at most one message in the last turn of the loop?"""
         self._timers: set[asyncio.TimerHandle] = set()
         self._leaving = False
         self._stopped = False
 
     async def start(self) -> None:
         """Open the links and wait for the neighbours."""
+        self._load()
         await self.transport.listen()
         for rank in sorted(self.cores.neighbours):
             self.transport.open_link(rank)
@@ -122,6 +126,12 @@ class Member:
             named = ", ".join(f"{rank} ({self.addresses[rank]})" for rank in sorted(missing))
             log.warning("no link to rank %s after %g s; going on without", named, self.settings.join_timeout_s)
         self.rounds.start()
+
+    def _load(self) -> None:
+        """Have the compiled code loaded: neither the first message nor the group's clock should wait for that."""
+        self._take_in(self.rank, b"")
+        self.cores.data.receive(0, self.rank, b"", self._table, 0, 0)
+        self.cores.data.publish(0, 0)
 
     async def stop(self) -> None:
         """Close everything; nothing is called back afterwards."""
@@ -161,12 +171,18 @@ class Member:
         return unstable >= self.cores.window or self.own_bytes >= self.settings.window_bytes
 
     def publish(self, payload: bytes) -> int:
-        """Multicast a message at the end of this turn of the loop; gives its sequence number."""
+        """Multicast a message; gives its sequence number.
+
+        It goes at once when messages come one by one; of many in one turn of the loop, all go at the end of the turn.
+        """
         self.published += 1
         record = data.encode_record(DATA_RECORD, self.rank, self.published, payload)
         self.own_bytes += len(record)
         self._outgoing.append(record)
-        self._ask_flush()
+        if not self._flush_asked:
+            self._ask_flush()
+            if self._is_calm:
+                self._send_out()
         return self.published
 
     def taken(self, size: int) -> None:
@@ -183,18 +199,22 @@ class Member:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Publish what the application gave, and send what waits on the links."""
+        """The end of a turn: publish what the application gave, and send what waits on the links."""
         self._flush_asked = False
-        if self._stopped:
-            return
+        if not self._stopped:
+            self._is_calm = len(self._outgoing) <= 1
+            self._send_out()
+            self.rounds.watch()
+
+    def _send_out(self) -> None:
         while self._outgoing:
             count = self.cores.data.publish(time.monotonic_ns(), len(self._outgoing))
+            deliveries, sends = self.cores.data.results()
             records, self._outgoing = self._outgoing[:count], self._outgoing[count:]
-            self._hand_over(records)
+            self._hand_over([(key, record) for (key, *_), record in zip(deliveries, records, strict=True)], sends)
         if self._recorder is not None:
             self._recorder.flush()
         self.transport.flush()
-        self.rounds.watch()
 
     # Frames.
 
@@ -212,41 +232,31 @@ class Member:
             self._carry_out(core, core.receive(time.monotonic_ns(), peer, message), arrived.kind)
 
     def _take_in(self, peer: int, body: bytes) -> None:
-        """A batch of data messages."""
+        """A batch of data messages. What is forwarded leaves before the application wakes up."""
+        self._ask_flush()
         count = data.decode_batch(body, self._table, len(self.addresses), self.settings.payload_bytes_max)
-        octets = np.frombuffer(body, np.uint8)
         first = 0
         while first < count:
-            last = self.cores.data.receive(time.monotonic_ns(), peer, octets, self._table, first, count)
-            rows = self._table[first:last]
-            keys = ((rows[:, SENDER] << 32) | rows[:, SEQUENCE]).tolist()
-            places = zip(rows[:, START].tolist(), rows[:, END].tolist(), strict=True)
-            delivered, _ = self.cores.data.results()
-            if len(delivered) == len(keys):
-                self._hand_over([body[start:end] for start, end in places])
-            else:
-                found = dict(zip(keys, places, strict=True))
-                self._hand_over([body[slice(*found[key])] for key in delivered])
-            first = last
+            first = self.cores.data.receive(time.monotonic_ns(), peer, body, self._table, first, count)
+            deliveries, sends = self.cores.data.results()
+            self._hand_over([(key, body[start:end]) for key, start, end in deliveries], sends)
 
-    def _hand_over(self, records: list[bytes]) -> None:
-        """Carry out what the data core asked for; `records` are the messages it delivered, in order."""
-        delivered, sends = self.cores.data.results()
+    def _hand_over(self, delivered: list[tuple[int, bytes]], sends: list[list[int]]) -> None:
+        """Carry out what the data core asked for: messages and their records to the application, sends to links."""
         add, append = self.store.add, self.queue.append
         size = 0
-        for key, record in zip(delivered, records, strict=True):
+        for key, record in delivered:
             add(key >> 32, record)
             append(Delivery(key >> 32, key & _SEQUENCE, record))
             size += len(record)
         self.backlog_bytes += size
         self.delivered += len(delivered)
         if self._recorder is not None:
-            self._recorder.deliveries(delivered)
+            self._recorder.deliveries([key for key, _ in delivered])
         for rank, kind, key, row in sends:
             self._send(rank, kind, key, row)
-        self._ask_flush()
         if delivered:
-            self.on_change()
+            self.on_delivery()
 
     def _send(self, rank: int, kind: int, key: int, row: int) -> None:
         if row >= 0:
@@ -363,7 +373,8 @@ class Member:
         self.transport.bar(rank)
         now = time.monotonic_ns()
         self.cores.data.leave(now, rank)
-        self._hand_over([])
+        self._hand_over([], self.cores.data.results()[1])
+        self._ask_flush()
         self._carry_out(self.cores.stability, self.cores.stability.leave(now, rank), frame.CONTROL)
         self._carry_out(self.cores.failure, self.cores.failure.leave(now, rank), frame.FAILURE)
         self.on_change()

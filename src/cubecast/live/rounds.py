@@ -1,7 +1,9 @@
 """When stability rounds begin: Δ after the last one while something is unstable, or at once when the buffer says so.
 
 A stability core that ended a round rests until it is woken for the next one: after Δ, earlier when the sender's buffer
-reaches the level of guo ch. 6 or somebody asks for a round, and not at all while everything is stable.
+reaches the level of guo ch. 6 or somebody asks for a round, and not at all while everything is stable. A message that
+ends a quiet time is given the time of a few rounds before one begins: a round at once would be in vain, and would
+compete with the message.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _SMOOTH = 0.2
 _HEAD_START = 0.3
 _HEAD_START_MAX_S = 0.01
+_AFTER_QUIET_ROUNDS = 2
 
 
 class Rounds:
@@ -63,9 +66,17 @@ class Rounds:
         if self._next is None:
             return
         member = self._member
-        if self._wanted > member.store.freed[member.rank] or self._buffer_calls() or (self._due and self._unstable()):
-            member.later(0, self._begin, *self._next)
-            self._next = None
+        if self._wanted > member.store.freed[member.rank] or self._buffer_calls():
+            self._wake_core()
+        elif self._due and self._unstable():
+            self._due = False
+            pause_s = min(_AFTER_QUIET_ROUNDS * self.round_s, member.settings.round_every_s)
+            member.later(pause_s, self._delay_is_over, self._next[1])
+
+    def _wake_core(self) -> None:
+        assert self._next is not None
+        self._member.later(0, self._begin, *self._next)
+        self._next = None
 
     def note(self, *, done: bool) -> None:
         """A round began or ended."""
@@ -86,8 +97,10 @@ class Rounds:
 
     def _delay_is_over(self, tag: int) -> None:
         if self._next is not None and self._next[1] == tag:
-            self._due = True
-            self.watch()
+            if self._unstable():
+                self._wake_core()
+            else:
+                self._due = True
 
     def _unstable(self) -> bool:
         return self._member.store.bytes > 0

@@ -7,8 +7,10 @@ from typing import Literal
 
 from cubecast.errors import LocalProtocolError
 
-Causal = Literal["auto", "tree", "overlay"]
-CAUSAL = ("auto", "tree", "overlay")
+Causal = Literal["auto", "star", "tree", "overlay"]
+CAUSAL = ("auto", "star", "tree", "overlay")
+STAR_MEMBERS_MAX = 8
+"""In a larger group the one member in the middle of a star is slower than a tree."""
 MEMBERS_MAX = 4096
 
 
@@ -17,7 +19,8 @@ class Settings:
     """How a member runs. Those marked *all* must be the same at every member of a group."""
 
     causal: Causal = "auto"
-    """*all* How messages travel: `tree` (one copy a delivery), `overlay` (flood the hypercube), `auto` chooses."""
+    """*all* How messages travel: `star` (one member forwards) and `tree` (one copy a delivery), `overlay` (flood the
+    hypercube); `auto` chooses `star` for small groups and `tree` for others."""
     stability: str = "cube_full_dist"
     """*all* The stability protocol by name."""
     round_every_s: float = 0.1
@@ -61,6 +64,12 @@ class Settings:
             raise LocalProtocolError(
                 f"suspect_after_s={self.suspect_after_s}: at least three steps of gossip_every_s={self.gossip_every_s}"
             )
+
+    def causal_for(self, members: int) -> Causal:
+        """How messages travel in a group of this size."""
+        if self.causal == "auto":
+            return "star" if members <= STAR_MEMBERS_MAX else "tree"
+        return self.causal
 
     @property
     def agreed(self) -> tuple[object, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cubecast.live.cores import Cores
 from cubecast.live.settings import Settings
 from cubecast.wire import data
@@ -32,6 +30,6 @@ def warm(settings: Settings | None = None) -> None:
     body = data.encode_record(0, 1, 1, b"warm")
     table = data.new_table()
     count = data.decode_batch(body, table, 4, 1 << 20)
-    cores.data.receive(0, 1, np.frombuffer(body, np.uint8), table, 0, count)
+    cores.data.receive(0, 1, body, table, 0, count)
     cores.remove(1)
     cores.data.leave(0, 1)

@@ -62,7 +62,7 @@ def payload_of(record: bytes) -> bytes:
 
 def decode_batch(body: bytes, table: np.ndarray, members: int, payload_bytes_max: int) -> int:
     """Fill the table and give the number of records, or say what is wrong with the batch."""
-    count = _walk(np.frombuffer(body, np.uint8), table, members, payload_bytes_max)
+    count = _walk(body, table, members, payload_bytes_max)
     if count < 0:
         raise RemoteProtocolError(_REASONS[count])
     return int(count)
@@ -71,7 +71,7 @@ def decode_batch(body: bytes, table: np.ndarray, members: int, payload_bytes_max
 @jit
 def _walk(body: Any, table: Any, members: int, payload_bytes_max: int) -> Any:
     """Every length is compared with what is left before it is used: compiled code checks no bounds by itself."""
-    at, end, count = np.int64(0), np.int64(body.shape[0]), np.int64(0)
+    at, end, count = np.int64(0), np.int64(len(body)), np.int64(0)
     while at < end:
         if end - at < HEAD_BYTES:
             return _TRUNCATED

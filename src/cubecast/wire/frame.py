@@ -73,7 +73,8 @@ class FrameReader:
                 break
             yield Frame(kind, number, data[at + HEADER_BYTES : stop])
             at = stop
-        self._rest += memoryview(data)[at:]
+        if at < end:
+            self._rest += memoryview(data)[at:]
 
     def _wanted(self) -> int:
         """How many bytes the first frame takes, as far as that is known."""

@@ -17,9 +17,9 @@ Every cause of a message on the link is then in R, or before it on the link. One
 message.
 
 **Eager tree.** All this holds for any connected overlay, and a tree spends one copy a delivery where the cube spends
-log2 n. `eager_tree=True` floods a spanning tree of the cube (`core/causal/eager_tree.py`); the other links of the cube
-stay lazy, opened when a death calls for a new parent. The price is waiting: what goes through a dead member rests
-until its death is reported, while the whole cube would have brought it another way.
+log2 n. `eager_tree` names a spanning tree to flood (`core/causal/eager_tree.py`); all other links stay lazy, opened
+when a death calls for a new parent. The price is waiting: what goes through a dead member rests until its death is
+reported, while the whole cube would have brought it another way.
 
 | field      | shape        | meaning                                                                            |
 |------------|--------------|------------------------------------------------------------------------------------|
@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.core import bits
-from cubecast.core.causal.eager_tree import first_live, live_parent
+from cubecast.core.causal.eager_tree import NO_TREE, first_live, live_parent
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
 from cubecast.core.mail import BUFFER_FULL, HEADER_BYTES, NUMBER_BYTES, OVERFLOW, deliver, draft, send
@@ -65,7 +65,7 @@ class OverlayState(NamedTuple):
 
 
 def new_state(
-    group: Group, overlay: Overlay, *, members: int, payload_bytes: int, room: int, eager_tree: bool = False
+    group: Group, overlay: Overlay, *, members: int, payload_bytes: int, room: int, eager_tree: int = NO_TREE
 ) -> OverlayState:
     """Nothing sent; `overlay` holds the first neighbours of the local rows, the log takes `room` deliveries."""
     rows = len(group.rank)
@@ -81,7 +81,7 @@ def new_state(
         group=group,
         members=members,
         dimension=hypercube_dimension(members),
-        eager_tree=int(eager_tree),
+        eager_tree=eager_tree,
         message_bytes=HEADER_BYTES + payload_bytes,
         neighbours=neighbours,
         degree=degree,
@@ -116,8 +116,8 @@ def on_leave(state, row, now_ns, mail, rank):
     """Stop forwarding to the dead; in every dimension whose partner is dead, link to the next best live rank."""
     _unlink(state, row, rank)
     me = state.group.rank[row]
-    if state.eager_tree == 1:
-        parent = live_parent(state.group.members[row], state.members, me, state.dimension)
+    if state.eager_tree != NO_TREE:
+        parent = live_parent(state.group.members[row], state.members, me, state.dimension, state.eager_tree)
         if parent >= 0 and not bits.contains(state.asked[row], parent):
             _ask(state, row, mail, parent)
         return
