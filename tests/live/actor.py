@@ -1,7 +1,8 @@
 """A member of a live test in a process of its own.
 
 It multicasts now and then, and answers some of what is delivered to it, so that messages depend on messages of others.
-When told to finish it waits until everything is stable, reports one JSON line and leaves when told to.
+When told to finish, and who crashed, it waits until those are excluded and everything is stable, reports one JSON line
+and leaves when told to.
 """
 
 from __future__ import annotations
@@ -39,8 +40,13 @@ async def answer(group: LiveGroup, task: dict[str, Any], finish: asyncio.Event) 
             await group.multicast(b"answer")
 
 
-async def settle(group: LiveGroup, quiet_s: float) -> None:
-    """Wait until nothing has moved for so long and everything is stable."""
+async def settle(group: LiveGroup, crashed: set[int], quiet_s: float) -> None:
+    """Wait until the crashed are excluded, nothing has moved for so long and everything is stable.
+
+    Before, messages of others may wait behind a dead member, and this one would think that all is said.
+    """
+    while crashed & {*group.view.members}:
+        await asyncio.sleep(LOOK_S)
     quiet = 0.0
     last = None
     while quiet < quiet_s:
@@ -79,7 +85,8 @@ async def main() -> None:
             await asyncio.wait([told, *work], return_when=asyncio.FIRST_COMPLETED)
             finish.set()
             await work[0]
-            await asyncio.wait_for(settle(group, task["quiet_s"]), 60)
+            crashed = {int(rank) for rank in told.result().split()[1:]} if told.done() else set()
+            await asyncio.wait_for(settle(group, crashed, task["quiet_s"]), 60)
             report |= {
                 "delivered": group.stats["delivered"],
                 "published": group.stats["published"],

@@ -92,7 +92,7 @@ class Troupe:
         """End the conversation and give the reports of the members that live."""
         alive = [rank for rank in range(self.members) if rank not in self.crashes]
         for rank in alive:
-            self.actors[rank].tell("finish")
+            self.actors[rank].tell(" ".join(map(str, ["finish", *self.crashes])))
         reports = {}
         for rank in alive:
             line = self.actors[rank].hear()
