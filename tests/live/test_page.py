@@ -30,7 +30,7 @@ def nodes_of(page: str, kind: str) -> set[int]:
 def test_the_page_draws_who_is_in_and_how_the_links_are(tmp_path: Path) -> None:
     async def run() -> str:
         (address,) = free_addresses(1)
-        async with groups_of(8, suspect_after_s=120) as groups, StatusServer(groups[1], address):
+        async with groups_of(8, suspect_after_s=120, causal="tree") as groups, StatusServer(groups[1], address):
             await (await groups[2].multicast(b"x")).stable(20)
             await groups[6].leave()
             gone = groups[5]._member
@@ -51,6 +51,20 @@ def test_the_page_draws_who_is_in_and_how_the_links_are(tmp_path: Path) -> None:
     assert {"0-2", "0-4", "2-3", "3-7", "4-5", "5-7"} <= links_of(page, "other")
     assert not any("6" in link.split("-") for link in re.findall(r'data-link="([0-9-]+)"', page))
     assert "7 of 8 members" in page
+
+
+def test_the_page_draws_the_star_of_a_small_group(tmp_path: Path) -> None:
+    async def run() -> str:
+        (address,) = free_addresses(1)
+        async with groups_of(8) as groups, StatusServer(groups[3], address):
+            await (await groups[2].multicast(b"x")).stable(20)
+            return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
+
+    page = asyncio.run(run())
+    # Messages go through 0; the other links are those of the cube, for stability and failure detection.
+    assert links_of(page, "eager") == {"0-3"}
+    assert links_of(page, "lazy") == {"1-3", "2-3", "3-7"}
+    assert {"0-5", "0-6", "0-7", "0-1", "4-5"} <= links_of(page, "other")
 
 
 def test_the_page_says_that_a_minority_is_blocked(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from cubecast.errors import CubecastError, LocalProtocolError
-from cubecast.live.settings import parse_address
+from cubecast.live.settings import Settings, parse_address
 
 if TYPE_CHECKING:
     from cubecast.live.changing.group import ChangingGroup
@@ -62,24 +62,27 @@ def snapshot(group: LiveGroup) -> dict[str, Any]:
             }
             for rank, address in enumerate(group.addresses)
         ],
-        "overlay": _overlay(len(group.addresses), group.view.members),
+        "overlay": _overlay(len(group.addresses), group.view.members, group.settings),
         "laggards": [{"rank": one.rank, "address": one.address, "behind": one.behind} for one in group.laggards()],
         "stats": {name: value for name, value in stats.items() if name != "links"},
     }
 
 
 @lru_cache(maxsize=8)
-def _overlay(ranks: int, members: tuple[int, ...]) -> list[tuple[int, int]]:
+def _overlay(ranks: int, members: tuple[int, ...], settings: Settings) -> list[tuple[int, int]]:
     """Who is whose neighbour among these members, the lower rank first."""
     from cubecast.core.failure.survivors import survivors  # a member of a changing group never loads the compiler
     from cubecast.core.overlays import hypercube
 
     cube = hypercube(ranks)
-    pairs = []
+    pairs: set[tuple[int, int]] = set()
     for rank in members:
         near = survivors(cube, rank, members).neighbours.tolist()
-        pairs += [(rank, other) for other in near if rank < other]
-    return pairs
+        pairs.update((rank, other) for other in near if rank < other)
+    if settings.causal_for(ranks) == "star":
+        centre, *others = sorted(members)
+        pairs.update((centre, other) for other in others)
+    return sorted(pairs)
 
 
 class _Collector(Collector):
