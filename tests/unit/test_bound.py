@@ -93,6 +93,15 @@ def test_a_handle_stands_for_the_arrays_and_numbers_of_one_tuple() -> None:
 
 
 @pytest.mark.skipif(not compiled.COMPILED, reason="there are no tables with CUBECAST_JIT=off")
+def test_a_tuple_whose_arrays_are_of_other_types_gets_no_handle() -> None:
+    """Compiled code reads the table as that of the first tuple of the class."""
+    state = noted(1)
+    hold(state)
+    with pytest.raises(LocalProtocolError, match="a NotedState with arrays of other types"):
+        hold(state._replace(notes=state.notes.astype(np.float32)))
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason="there are no tables with CUBECAST_JIT=off")
 @pytest.mark.parametrize("offset", [True, np.int32(3), "three", None])
 def test_what_has_no_place_in_a_table_is_refused_by_name(offset: Any) -> None:
     with pytest.raises(LocalProtocolError, match=f"a state holds {offset!r}".replace("(", r"\(").replace(")", r"\)")):

@@ -27,6 +27,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from cubecast.errors import LocalProtocolError
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 COMPILED = os.environ.get("CUBECAST_JIT", "on").lower() not in {"off", "0", "no", "false"}
@@ -234,8 +236,10 @@ if COMPILED:
     _LAYOUTS: dict[type, Any] = {}
 
     def lay_out(sample: tuple[Any, ...]) -> None:
-        """Tell `held_at` what the fields of a class of tuples are."""
-        _LAYOUTS[type(sample)] = numba.typeof(sample)
+        """Tell `held_at` what the fields of a class of tuples are: the same for every tuple of that class."""
+        layout = numba.typeof(sample)
+        if _LAYOUTS.setdefault(type(sample), layout) != layout:
+            raise LocalProtocolError(f"a {type(sample).__name__} with arrays of other types than the one before it")
 
     def _held_at(typing: Any, address: Any, kind: Any) -> Any:
         """The tuple of class `kind` whose table is at an address; its layout was told by `lay_out`."""
