@@ -304,6 +304,7 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
 
 def _packets(scenario: Scenario, lines: int) -> np.recarray[Any, Any]:
     packets = aligned(1 + scenario.packets_max, PACKET).view(np.recarray)
+    packets[NO_PACKET] = 0
     packets[NO_PACKET].start_ns = IDLE
     packets[NO_PACKET].arrive_ns = IDLE >> _shift(lines)
     return packets
