@@ -2,7 +2,7 @@
 
 python -m bench.live.run                                   # rate at n = 8 and 16
 python -m bench.live.run --members 8 --payload 1000 --tls
-python -m bench.live.run --members 8 --latency            # --sender 7: from the member farthest from the others
+python -m bench.live.run --members 8 --latency            # --sender 7: from one that is not in the middle
 python -m bench.live.run --peers --repeat 3                # beside JGroups and NATS, turn by turn
 """
 
