@@ -56,9 +56,8 @@ class Troupe:
                 "trace": str(folder / f"{rank}.rows"),
                 "seed": seed,
                 "pause_s": pause_s or (0.1 if light else 0.02),
-                "quiet_s": 4.0
-                if network
-                else 0.6,  # TCP may wait for seconds before it sends again what a bad link lost
+                # TCP may wait for seconds before it sends again what a bad link lost.
+                "quiet_s": 4.0 if network else 0.6,
                 "settings": settings,
             }
             if tls:
