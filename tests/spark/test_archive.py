@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -34,6 +35,27 @@ def test_java_starts_from_the_archive(spark: Any) -> None:
     )
     assert started.returncode == 0, started.stderr
     assert _start_java("-Xshare:on", *shlex.split(use_archive()), "-cp", "elsewhere.jar").returncode != 0
+
+
+def test_pyspark_installed_again_wants_a_new_archive_in_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java refuses an archive when one file has another time, even if its bytes are the same."""
+    archive = pytest.importorskip("cubecast.lab.spark.archive")
+    jar = tmp_path / "jars" / "spark.jar"
+    jar.parent.mkdir()
+    jar.write_bytes(b"classes")
+    monkeypatch.setattr(archive.pyspark, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(archive, "cache_directory", lambda: tmp_path / "compiled" / "version")
+    first = archive.archive_path()
+    assert archive.archive_path() == first
+    os.utime(jar, (1, 1))
+    second = archive.archive_path()
+    assert second != first
+    second.parent.mkdir()
+    for path in (first, second):
+        path.touch()
+    assert archive.older_archives(second) == [first]
 
 
 def test_an_archive_that_does_not_fit_is_not_used_and_not_mentioned(

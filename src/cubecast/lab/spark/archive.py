@@ -1,8 +1,9 @@
 """An archive of the Java classes that Spark loads, so that Java starts in half the time.
 
 Spark loads 15,000 classes out of 280 files, and Java checks each of them. With a class-data archive (JDK 13 and later)
-they are mapped into memory, checked already. The archive belongs to one Java and one PySpark; Java itself looks whether
-it fits, and does without it when it does not. `cubecast warm` makes it, once.
+they are mapped into memory, checked already. The archive belongs to one Java and one installation of PySpark: Java
+compares the size and the time of every file with those it was made from, and does without the archive when one differs.
+So both are part of its name, and `cubecast warm` makes a new one after PySpark was installed again.
 """
 
 from __future__ import annotations
@@ -25,8 +26,24 @@ def archive_path() -> Path | None:
     if found is None:
         return None
     java = found.resolve()
-    told = f"{java} {java.stat().st_mtime_ns} {pyspark.__file__} {pyspark.__version__}"
-    return cache_directory().parents[1] / "java" / f"{hashlib.sha256(told.encode()).hexdigest()[:16]}.jsa"
+    jars = Path(pyspark.__file__).parent / "jars"
+    told = [_stamp(java), *sorted(_stamp(jar) for jar in jars.iterdir())]
+    return cache_directory().parents[1] / "java" / f"{_digest(str(jars))}-{_digest(*told)}.jsa"
+
+
+def older_archives(path: Path) -> list[Path]:
+    """Archives of the same place that fit no more."""
+    place, _ = path.name.split("-")
+    return [other for other in path.parent.glob(f"{place}-*.jsa") if other != path]
+
+
+def _stamp(file: Path) -> str:
+    status = file.stat()
+    return f"{file} {status.st_size} {status.st_mtime_ns}"
+
+
+def _digest(*told: str) -> str:
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
 
 
 def use_archive() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.runs import Run
-from cubecast.lab.spark.archive import archive_path, write_archive
+from cubecast.lab.spark.archive import archive_path, older_archives, write_archive
 from cubecast.lab.spark.session import session
 from cubecast.lab.spark.studies import execute, measured, summarise
 from cubecast.lab.store import Store
@@ -30,6 +30,8 @@ def make_archive() -> Path | None:
             said = (ended.stderr.strip() or "Java wrote none").splitlines()[-1]
             raise LocalProtocolError(f"cannot make an archive of Spark's classes in {path.parent}: {said}")
         made.replace(path)
+    for outdated in older_archives(path):
+        outdated.unlink(missing_ok=True)
     return path
 
 
