@@ -20,6 +20,7 @@ from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.group import new_group
 from cubecast.core.layers import DETECTOR, Layer, LayerSetup
 from cubecast.core.mail import new_mail
+from cubecast.core.registry import Protocol, Setup
 from tests.transcripts.turn import SLOT, turn
 
 _KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
@@ -67,14 +68,22 @@ class Alarm:
     tag: int
 
 
+def _known(layer: Layer | Protocol, members: int, senders: int, setup: dict[str, Any]) -> Any:
+    """What the core is told before it starts."""
+    if isinstance(layer, Protocol):
+        usual = {"delta_ns": 0, "repeat_ns": 0, "tree_degree": 2, "seed": 0}
+        return Setup(members=members, senders=senders, **(usual | setup))
+    return LayerSetup(members=members, **({"seed": 0} | setup))
+
+
 class Exchange:
     """A small group of one layer; see the module."""
 
-    def __init__(self, layer: Layer, *, members: int, senders: int = 1, **setup: Any) -> None:
+    def __init__(self, layer: Layer | Protocol, *, members: int, senders: int = 1, **setup: Any) -> None:
         """Everybody is up and holds nothing."""
         self.members = members
         self.group = new_group(members=members, senders=senders, ranks=np.arange(members))
-        known = LayerSetup(members=members, **({"seed": 0} | setup))
+        known = _known(layer, members, senders, setup)
         self.layer = layer
         self.state: Any = layer.build(self.group, known)
         self.mail = new_mail(

@@ -1,0 +1,223 @@
+"""An adversary schedules a causal core, and a slow oracle that knows the whole history judges every delivery.
+
+The adversary has one FIFO queue for every ordered pair of members, which loses nothing; any interleaving of the queues
+is its own to choose, and timers ring at any moment after they are due. It may kill a member: of what that one had
+under way to each other member an arbitrary beginning still arrives, for that is what a killed process leaves behind.
+Each survivor is told of the death at a moment of its own, and takes nothing from the dead afterwards. A member may also
+be told what is stable: it frees that, and cannot send it any more.
+
+`python -m tests.property.causal_adversary overlay 1000` plays so many random schedules and prints the seed of each
+that breaks a promise.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+
+from cubecast.core import bits
+from cubecast.core import mail as mailbox
+from cubecast.core.registry import protocol_named
+from tests.transcripts.exchange import Copy, Exchange
+
+Move = tuple[str, int]
+Message = tuple[int, int]
+"""Sender and sequence number."""
+
+MOVES = ("publish",) * 8 + ("arrive",) * 16 + ("wait",) * 4 + ("tell",) * 3 + ("drain", "settle", "crash")
+"""What the adversary may do next, the likely ones several times. Each takes a number, and makes of it what it can."""
+NUMBERS = 1 << 30
+WAIT_NS = 1 << 26
+STEPS_MAX = 20_000
+ROOM = 1 << 10
+
+
+class BrokenPromiseError(AssertionError):
+    """The core broke a promise, and this is which."""
+
+
+def require(holds: bool, promise: str) -> None:
+    if not holds:
+        raise BrokenPromiseError(promise)
+
+
+class Oracle:
+    """What happened, as it happened: who delivered what after what."""
+
+    def __init__(self, members: int) -> None:
+        self.delivered: list[list[Message]] = [[] for _ in range(members)]
+        self.past: dict[Message, set[Message]] = {}
+
+    def publish(self, rank: int) -> Message:
+        """A member's next message happens after everything that member delivered."""
+        message = (rank, 1 + sum(sender == rank for sender, _ in self.past))
+        self.past[message] = set(self.delivered[rank])
+        return message
+
+    def deliver(self, rank: int, message: Message) -> None:
+        before = set(self.delivered[rank])
+        told = f"{rank} delivers {message[0]}.{message[1]}"
+        require(message in self.past, f"{told}, which nobody sent")
+        require(message not in before, f"{told} twice")
+        require(message[1] == 1 or (message[0], message[1] - 1) in before, f"{told} with a gap before it")
+        require(self.past[message] <= before, f"{told} before its causes {sorted(self.past[message] - before)}")
+        self.delivered[rank].append(message)
+
+
+class Adversary(Exchange):
+    """A group of one causal core in the hands of the adversary."""
+
+    def __init__(self, protocol: str, *, members: int, senders: int) -> None:
+        super().__init__(protocol_named(protocol), members=members, senders=senders, room=ROOM)
+        self.oracle = Oracle(members)
+        self.senders = senders
+        self.live = list(range(members))
+        self.untold: list[tuple[int, int]] = []
+        """Survivors, and the dead they have not been told of."""
+
+    # What it may do.
+
+    def play(self, moves: list[Move]) -> None:
+        """Do all this, then let everything arrive, and judge."""
+        self.start()
+        for move, number in moves:
+            getattr(self, f"let_{move}")(number)
+        self.let_everything_arrive()
+        self.judge_the_end()
+
+    def let_publish(self, number: int) -> None:
+        ready = [rank for rank in self.live if rank < self.senders]
+        if ready:
+            rank = ready[number % len(ready)]
+            message = self.oracle.publish(rank)
+            self.publish(rank)
+            require(message in self.oracle.delivered[rank], f"{rank} does not deliver its own {message[1]} at once")
+
+    def let_arrive(self, number: int) -> None:
+        """The head of one of the queues arrives."""
+        pairs = list(dict.fromkeys((copy.source, copy.to) for copy in self.under_way))
+        if pairs:
+            self.deliver(*pairs[number % len(pairs)])
+
+    def let_drain(self, number: int) -> None:
+        """All that is on its way to one member arrives there."""
+        self._drain(self.live[number % len(self.live)])
+
+    def let_wait(self, number: int) -> None:
+        """Time passes, and of the timers that are due some ring: any of them may be late."""
+        self.now_ns += number % WAIT_NS
+        for alarm in sorted(alarm for alarm in self.alarms if alarm.time_ns <= self.now_ns):
+            number = number * 0x5DEECE66D + 11 & NUMBERS - 1
+            if number >> 20 & 3:
+                self.alarms.remove(alarm)
+                self.ring(alarm)
+
+    def let_crash(self, number: int) -> None:
+        """Kill a member; an arbitrary beginning of each of its queues survives it."""
+        if len(self.live) < 2:
+            return
+        dead = self.live.pop(number % len(self.live))
+        draw = random.Random(number)
+        for to in self.live:
+            queue = [copy for copy in self.under_way if (copy.source, copy.to) == (dead, to)]
+            self._throw(queue[draw.randint(0, len(queue)) :])
+        self._throw([copy for copy in self.under_way if copy.to == dead])
+        self.alarms = [alarm for alarm in self.alarms if alarm.rank != dead]
+        self.untold = [pair for pair in self.untold if pair[0] != dead] + [(rank, dead) for rank in self.live]
+
+    def let_tell(self, number: int) -> None:
+        """A survivor is told of a death; what the dead had under way to it never arrives."""
+        if self.untold:
+            survivor, dead = self.untold.pop(number % len(self.untold))
+            self._throw([copy for copy in self.under_way if (copy.source, copy.to) == (dead, survivor)])
+            self.leave(survivor, dead)
+
+    def let_settle(self, number: int) -> None:
+        """A member learns what every member it counts on has delivered, and frees it."""
+        rank = self.live[number % len(self.live)]
+        counted = [other for other in range(self.members) if bits.contains(self.group.members[rank], other)]
+        self.group.stable[rank] = self.group.received[counted].min(axis=0)
+
+    def let_everything_arrive(self) -> None:
+        """Nothing is lost any more, every death is told, every timer rings: it must come to an end."""
+        for _ in range(STEPS_MAX):
+            if self.under_way:
+                self._drain(self.under_way[0].to)
+            elif self.untold:
+                self.let_tell(0)
+            elif self.alarms:
+                self.pass_time(max(min(self.alarms).time_ns - self.now_ns, 0))
+            else:
+                return
+        raise BrokenPromiseError("messages and timers never end")
+
+    # What must hold.
+
+    def judge_the_end(self) -> None:
+        """Survivors delivered the same, among it all that a survivor sent."""
+        everything = set().union(*(self.oracle.delivered[rank] for rank in self.live))
+        for rank in self.live:
+            missing = sorted(everything - set(self.oracle.delivered[rank]))
+            require(not missing, f"{rank} never delivers {missing}, which another survivor did")
+
+    def _call(self, rank: int, what: int, a: int, b: int) -> None:
+        super()._call(rank, what, a, b)
+        counts = [0] * self.senders
+        for sender, _ in self.oracle.delivered[rank]:
+            counts[sender] += 1
+        require(self.received()[rank] == counts, f"R of {rank} is {self.received()[rank]}, it delivered {counts}")
+
+    def _carry_out(self, rank: int, what: int, slot: int, a: int, b: int, delay_ns: int) -> None:
+        if what == mailbox.DELIVER:
+            self.oracle.deliver(rank, (a, b))
+        elif what in (mailbox.SEND, mailbox.MULTICAST):
+            sender, sequence = int(self.mail.heads[slot].sender), int(self.mail.heads[slot].sequence)
+            freed = sequence > 0 and sequence <= self.group.stable[rank, sender]
+            require(not freed, f"{rank} sends {sender}.{sequence}, which it has freed")
+        super()._carry_out(rank, what, slot, a, b, delay_ns)
+        if what in (mailbox.SEND, mailbox.MULTICAST):
+            self._throw([copy for copy in self.under_way if copy.to not in self.live])
+
+    def _drain(self, to: int) -> None:
+        for copy in [copy for copy in self.under_way if copy.to == to]:
+            self.under_way.remove(copy)
+            self.receive(copy)
+
+    def _throw(self, copies: list[Copy]) -> None:
+        thrown = {id(copy) for copy in copies}
+        self.under_way = [copy for copy in self.under_way if id(copy) not in thrown]
+
+
+def random_schedule(seed: int, *, moves: int = 200) -> tuple[int, int, list[Move]]:
+    """Members, senders and moves, drawn from a seed."""
+    draw = random.Random(seed)
+    members = draw.randint(2, 9)
+    senders = draw.randint(1, members)
+    return members, senders, [(draw.choice(MOVES), draw.randrange(NUMBERS)) for _ in range(draw.randint(1, moves))]
+
+
+def broken_promise(protocol: str, seed: int) -> str:
+    """What a random schedule makes the protocol break, if anything."""
+    members, senders, moves = random_schedule(seed)
+    try:
+        Adversary(protocol, members=members, senders=senders).play(moves)
+    except BrokenPromiseError as broken:
+        return str(broken)
+    return ""
+
+
+def main(protocol: str, runs: int, begin: int = 0) -> int:
+    """Play them all; the exit status says whether one broke a promise."""
+    began = time.perf_counter()
+    broken = 0
+    for seed in range(begin, begin + runs):
+        told = broken_promise(protocol, seed)
+        broken += bool(told)
+        print(f"seed {seed}: {told}" if told else "", end="\n" if told else "")
+    print(f"{runs} schedules of {protocol}: {broken} broke a promise ({time.perf_counter() - began:.0f} s)")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))

@@ -1,0 +1,34 @@
+"""Causal cores in the hands of an adversary that orders, delays and kills as it likes: no promise is broken."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.property.causal_adversary import MOVES, NUMBERS, Adversary, Move, broken_promise
+from tests.sim.broken_overlays import register_broken_overlays
+
+PROTOCOLS = ["overlay", "tree", "star"]
+SCHEDULES = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, NUMBERS - 1)), max_size=80)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(members=st.integers(2, 9), senders=st.integers(1, 9), moves=SCHEDULES)
+def test_every_schedule_keeps_every_promise(protocol: str, members: int, senders: int, moves: list[Move]) -> None:
+    Adversary(protocol, members=members, senders=min(senders, members)).play(moves)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_long_random_schedules_keep_every_promise(protocol: str) -> None:
+    assert {seed: told for seed in range(40) if (told := broken_promise(protocol, seed))} == {}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "promise"),
+    [("star_early_link", "before its causes"), ("star_early_link", "never delivers"), ("overlay_early_link", "gap")],
+)
+def test_a_broken_protocol_is_caught(protocol: str, promise: str) -> None:
+    register_broken_overlays()
+    assert any(promise in broken_promise(protocol, seed) for seed in range(100))
