@@ -138,7 +138,7 @@ def test_survivors_of_most_of_the_cube_go_on() -> None:
 
 def test_a_full_delivery_buffer_ends_the_run_with_a_clear_error() -> None:
     def build(group: Group, setup: Setup) -> timestamp.TimestampState:
-        return timestamp.new_state(group, members=setup.members, payload_bytes=0, room=1)
+        return timestamp.new_state(group, members=setup.members, payload_bytes=0, room=1, window=10)
 
     add_protocol(replace(protocol_named("timestamp"), name="tiny_timestamp", build=build))
     with pytest.raises(SimulationError, match=r"seed 0: a buffer or log of tiny_timestamp is full.*replay: "):

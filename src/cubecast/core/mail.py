@@ -207,9 +207,12 @@ def deliver(mail, sender, sequence):
 
 
 @internal
-def hold_back(mail, count):
-    """Say how many messages this member has received and not yet delivered: its delivery queue (MODELS §9)."""
-    act(mail, HELD_BACK, 0, count, 0, 0)
+def hold_back(mail, count, waits):
+    """Say how many messages this member has received and not yet delivered, its delivery queue (MODELS §9).
+
+    Is the message just received one of them? Whoever drives the core then keeps its payload.
+    """
+    act(mail, HELD_BACK, 0, count, 1 if waits else 0, 0)
 
 
 @internal

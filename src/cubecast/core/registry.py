@@ -68,6 +68,8 @@ class Setup:
     """Application data in a message, for protocols that carry it themselves."""
     room: int = 1 << 16
     """How many messages the buffers and logs of such a protocol hold."""
+    window: int = 1 << 10
+    """How many messages of one sender are under way at a time, at most."""
     overlay: Overlay | None = None
     """Neighbours, for protocols that follow the network's own links."""
     link_failure: NDArray[np.float64] | None = None
@@ -186,7 +188,11 @@ def _build_cube_full_dist(group: Group, setup: Setup) -> cube_full_dist.CubeFull
 
 def _build_timestamp(group: Group, setup: Setup) -> timestamp.TimestampState:
     return timestamp.new_state(
-        group, members=setup.members, payload_bytes=setup.payload_bytes, room=len(group.rank) * setup.room
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        room=len(group.rank) * setup.room,
+        window=setup.window,
     )
 
 

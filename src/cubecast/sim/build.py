@@ -114,6 +114,7 @@ def _setup(scenario: Scenario, network: Network, protocol: Protocol) -> Setup:
         controllers=scenario.controllers,
         payload_bytes=scenario.payload_bytes,
         room=max(1, scenario.sequence_count * scenario.messages),
+        window=max(1, scenario.messages),
         overlay=_neighbours(network),
         link_failure=_known_link_failure(scenario, network),
         quota=scenario.quota,

@@ -2,8 +2,8 @@
 
 What a member that stays delivered, its own messages included, every member that stays must deliver by the end of the
 run. With fewer crashes than the smallest degree of the hypercube this holds even for what only members that crashed
-have delivered: whoever delivers a message has passed it on (causal §4). Not so on a tree or a star, where one dead
-member is enough to lose what only the dead had, nor live, where a process may be killed between a delivery and the
+have delivered, when messages flood the hypercube: whoever delivers one has passed it on to several (causal §4). Not so
+where nobody passes it on, or along one path only, nor live, where a process may be killed between a delivery and the
 sending.
 
 *Stays* means up at the end. A member that comes later (its trace begins with a crash, and it recovers when it joins)
@@ -57,7 +57,7 @@ def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
 
 def _passes_on(trace: Trace) -> bool:
     """Has whoever delivered a message sent it to several members already?"""
-    return not trace.scenario.get("live") and trace.scenario.get("protocol") not in ("tree", "star")
+    return not trace.scenario.get("live") and trace.scenario.get("protocol") in ("overlay", "pc_overlay")
 
 
 def _few_crashes(stays: npt.NDArray[np.bool_]) -> bool:
