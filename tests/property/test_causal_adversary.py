@@ -32,3 +32,18 @@ def test_long_random_schedules_keep_every_promise(protocol: str) -> None:
 def test_a_broken_protocol_is_caught(protocol: str, promise: str) -> None:
     register_broken_overlays()
     assert any(promise in broken_promise(protocol, seed) for seed in range(100))
+
+
+def test_what_was_freed_since_a_link_was_asked_for_is_not_sent_over_it() -> None:
+    """3 asks 0 for a link when 1 has died; before 0 hears of it, 3 gets the message by way of 2, and 0 frees it."""
+    talk = Adversary("overlay", members=4, senders=1)
+    talk.let_crash(1)
+    for _ in range(3):
+        talk.let_tell(0)
+    talk.let_publish(0)
+    talk.deliver(0, 2)
+    talk.deliver(2, 3)
+    talk.let_settle(0)
+    talk.deliver(3, 0)
+    talk.let_everything_arrive()
+    talk.judge_the_end()

@@ -41,7 +41,7 @@ import numpy as np
 from cubecast.core import bits
 from cubecast.core.causal.eager_tree import NO_TREE, first_live, live_parent
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers
+from cubecast.core.group import Group, copy_numbers, raise_numbers
 from cubecast.core.mail import BUFFER_FULL, HEADER_BYTES, NUMBER_BYTES, OVERFLOW, deliver, draft, send
 from cubecast.core.overlays import Overlay, hypercube_dimension
 
@@ -189,6 +189,8 @@ def _open_towards(state, row, mail, slot, source):
 
 @internal
 def _send_log_beyond(state, row, mail, slot, source):
+    """What is stable the other side has got since it asked, and nobody keeps it any more."""
+    raise_numbers(mail.numbers[slot, : state.group.stable.shape[1]], state.group.stable[row])
     lacking = np.int64(0)
     for sender in range(state.group.received.shape[1]):
         lacking += max(np.int64(state.group.received[row, sender]) - mail.numbers[slot, sender], 0)
