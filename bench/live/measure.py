@@ -73,11 +73,13 @@ def nats(members: int, *, payload: int, seconds: float) -> dict[str, float]:
     return found
 
 
-def latency(members: int, *, sender: int, hurry: bool, messages: int, pause_s: float) -> dict[str, float]:
+def latency(
+    members: int, *, sender: int, hurry: bool, messages: int, pause_s: float, settings: dict[str, Any]
+) -> dict[str, float]:
     """Milliseconds from a send to the last delivery, and to `stable()`; the next send is `pause_s` after that."""
     seconds = messages * (pause_s + (0.04 if hurry else 0.18)) + 2
     load = {"messages": messages, "pause_s": pause_s, "hurry": hurry, "seconds": seconds}
-    task = {"what": "latency", "sender": sender, **load}
+    task = {"what": "latency", "sender": sender, **load, "settings": settings}
     reports = run_members(members, task)
     last: dict[int, float] = {}
     for report in reports:

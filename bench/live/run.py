@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--tls", action="store_true", help="measure with TLS too")
     parser.add_argument("--peers", action="store_true", help="measure JGroups and NATS too")
-    parser.add_argument("--causal", default="auto")
+    parser.add_argument("--causal", default="auto", help="how messages travel (default: auto)")
     parser.add_argument("--latency", action="store_true", help="measure latency in place of the rate")
     parser.add_argument("--sender", type=int, default=0, help="of the messages whose latency is measured")
     parser.add_argument("--pause", type=float, default=0.02, help="seconds between two such messages")
@@ -67,7 +67,8 @@ def main() -> None:
     for members in chosen.members:
         for hurry in (True, False):
             load = {"sender": chosen.sender, "hurry": hurry, "messages": chosen.messages, "pause_s": chosen.pause}
-            print(json.dumps({"members": members, **load, **measure.latency(members, **load)}), flush=True)
+            found = measure.latency(members, **load, settings={"causal": chosen.causal})
+            print(json.dumps({"members": members, "causal": chosen.causal, **load, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def require_agreement(reports: dict[int, dict[str, Any]]) -> None:
     assert first["delivered"] == sum(first["frontier"]) > 0
 
 
-@pytest.mark.parametrize(("causal", "light"), [("tree", False), ("overlay", True)])
+@pytest.mark.parametrize(("causal", "light"), [("tree", False), ("overlay", True), ("timestamp", False)])
 def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
     troupe: Start, causal: str, light: bool
 ) -> None:
@@ -38,7 +38,9 @@ def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
     assert report.ok, report.violations[:5]
 
 
-@pytest.mark.parametrize(("causal", "victims"), [("star", (0, 1)), ("tree", (0, 1)), ("overlay", (2, 3))])
+@pytest.mark.parametrize(
+    ("causal", "victims"), [("star", (0, 1)), ("tree", (0, 1)), ("overlay", (2, 3)), ("timestamp", (0, 5))]
+)
 def test_the_survivors_of_killed_members_agree_and_stability_goes_on(
     troupe: Start, causal: str, victims: tuple[int, ...]
 ) -> None:

@@ -17,6 +17,8 @@ from tests.wire.membership_messages import draw_message
 
 MEMBERS = 8
 PAYLOAD_MAX = 512
+PLAIN = data.Form(members=MEMBERS, stamp_numbers=0, own_numbers=MEMBERS, payload_bytes_max=PAYLOAD_MAX)
+STAMPED = PLAIN._replace(stamp_numbers=MEMBERS)
 BODY_MAX = 4096
 
 
@@ -24,12 +26,14 @@ def honest_body(chance: random.Random, kind: int) -> bytes:
     """A body that an honest member may send."""
     if kind == frame.DATA:
         records = []
+        stamp = bytes(4 * MEMBERS) if chance.random() < 0.5 else b""
         for _ in range(chance.randrange(6)):
             if chance.random() < 0.2:
                 records.append(data.encode_record(1, -1, 0, b"", bytes(4 * MEMBERS)))
             else:
                 payload = chance.randbytes(chance.randrange(60))
-                records.append(data.encode_record(0, chance.randrange(MEMBERS), chance.randrange(1, 1 << 31), payload))
+                name = chance.randrange(MEMBERS), chance.randrange(1, 1 << 31)
+                records.append(data.encode_record(0, *name, payload, stamp))
         return b"".join(records)
     if kind in (frame.CONTROL, frame.FAILURE):
         numbers = np.array([chance.randrange(1 << 30) for _ in range(MEMBERS)], np.int32)
@@ -95,13 +99,19 @@ class Decoder:
             return False
         return True
 
+    def _batch(self, body: bytes, form: data.Form) -> None:
+        count = data.decode_batch(body, self.table, form)
+        ends = self.table[:count, 6]
+        assert count == 0 or (ends[-1] == len(body) and (np.diff(ends) >= data.HEAD_BYTES).all())
+
     def body(self, kind: int, body: bytes) -> None:
         """Decode one body by its kind."""
         self.bodies += 1
         if kind == frame.DATA:
-            count = data.decode_batch(body, self.table, MEMBERS, PAYLOAD_MAX)
-            ends = self.table[:count, 6]
-            assert count == 0 or (ends[-1] == len(body) and (np.diff(ends) >= data.HEAD_BYTES).all())
+            try:
+                self._batch(body, STAMPED)
+            except RemoteProtocolError:
+                self._batch(body, PLAIN)
         elif kind in (frame.CONTROL, frame.FAILURE):
             control.decode_control(body, numbers=MEMBERS, words=1)
         elif kind == frame.ACK:

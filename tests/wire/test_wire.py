@@ -17,6 +17,7 @@ from cubecast.wire.frame import FrameReader
 from cubecast.wire.greeting import Greeting
 from tests.wire.frames import BODY_MAX, Decoder, damage, honest_frame
 
+FORM = data.Form(members=8, stamp_numbers=0, own_numbers=8, payload_bytes_max=200)
 RECORDS = st.lists(
     st.tuples(st.integers(0, 7), st.integers(1, (1 << 31) - 1), st.binary(max_size=200)), min_size=0, max_size=50
 )
@@ -27,7 +28,7 @@ RECORDS = st.lists(
 def test_a_batch_comes_back_as_it_was_written(records: list[tuple[int, int, bytes]]) -> None:
     body = b"".join(data.encode_record(0, *record) for record in records)
     table = data.new_table()
-    count = data.decode_batch(body, table, 8, 200)
+    count = data.decode_batch(body, table, FORM)
     read = [(int(row[1]), int(row[2]), data.payload_of(body[row[3] : row[6]])) for row in table[:count]]
     assert read == records
 
@@ -102,17 +103,34 @@ def test_a_bad_header_is_refused_before_its_body_comes(octets: bytes, reason: st
         (data.encode_record(0, 0, 1, b"abc")[:-1], "beyond its frame"),
         (b"\0" * 15, "beyond its frame"),
         (data.encode_record(0, 8, 1, b""), "sender"),
-        (data.encode_record(0, 0, 0, b""), "sequence"),
+        (data.encode_record(0, -1, 1, b""), "sequence"),
         (data.encode_record(0, 0, 1 << 31, b""), "sequence"),
         (data.encode_record(0, 0, 1, bytes(201)), "above the limit"),
         (data.encode_record(0, 0, 1, b"", bytes(12)), "count of numbers"),
+        (data.encode_record(0, 0, 1, b"", bytes(32)), "count of numbers"),
+        (data.encode_record(1, -1, 0, b"", bytes(28)), "count of numbers"),
         (data.encode_record(16, 0, 1, b""), "kind"),
         (data.encode_record(0, 0, 1, b"") * (data.RECORDS_MAX + 1), "more than"),
     ],
 )
 def test_a_bad_batch_is_refused(body: bytes, reason: str) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):
-        data.decode_batch(body, data.new_table(), 8, 200)
+        data.decode_batch(body, data.new_table(), FORM)
+
+
+def test_a_message_without_its_stamp_is_refused() -> None:
+    form = FORM._replace(stamp_numbers=8)
+    stamped = data.encode_record(0, 0, 1, b"abc", bytes(range(32)))
+    own = data.encode_record(1, -1, 0, b"", bytes(32)) + data.encode_record(2, 5, 0, b"")
+    assert data.decode_batch(stamped + own, data.new_table(), form) == 3
+    with pytest.raises(RemoteProtocolError, match="count of numbers"):
+        data.decode_batch(data.encode_record(0, 0, 1, b"abc"), data.new_table(), form)
+
+
+def test_other_numbers_leave_the_rest_of_a_record_as_it_was() -> None:
+    other = data.with_numbers(data.encode_record(0, 3, 7, b"abc", bytes(8)), bytes(range(8)))
+    assert other == data.encode_record(0, 3, 7, b"abc", bytes(range(8)))
+    assert data.payload_of(other) == b"abc"
 
 
 def test_a_control_message_of_another_size_is_refused() -> None:

@@ -8,33 +8,20 @@ import numpy as np
 
 from cubecast.core import bits, drive, mail
 from cubecast.core.bound import bind, hold
-from cubecast.core.causal import overlay
-from cubecast.core.causal.eager_tree import BINOMIAL, NO_TREE, STAR, tree_overlay
 from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.failure.survivors import survivors, with_neighbours
 from cubecast.core.group import Group, new_group
 from cubecast.core.layers import LayerSetup, detector_named
-from cubecast.core.mail import Mail
 from cubecast.core.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
 from cubecast.core.registry import Setup, paper_tree_degree, protocol_named
 from cubecast.errors import LocalProtocolError
+from cubecast.live.data_core import data_core, window_messages
 from cubecast.live.settings import Settings
 from cubecast.wire.control import Control
 
-LOG_MAX = 1 << 19
-"""Messages of all senders together that may be unstable; bounds every array that grows with the windows."""
-BATCH_ROOM = 1 << 13
 REPEAT_STEPS = 2
 """Steps of the failure detector after which a member repeats what it said in a round that does not end. Links lose
 nothing, but whoever became a neighbour in the middle of the round has not heard it."""
-
-
-_TREES = {"overlay": NO_TREE, "tree": BINOMIAL, "star": STAR}
-
-
-def window_messages(settings: Settings, members: int) -> int:
-    """How many own messages may be unstable in a group of this size."""
-    return max(1, min(settings.window_messages, LOG_MAX // members))
 
 
 class ControlCore:
@@ -108,42 +95,6 @@ class ControlCore:
         return list(self._actions[: int(self._mail.counts[mail.WAITING])].tolist())
 
 
-class DataCore:
-    """A causal core: batches in; deliveries and sends out."""
-
-    def __init__(self, state: Any, *, width: int, words: int, room: int) -> None:
-        """A core before its first message."""
-        self.state = state
-        self._mail: Mail = drive.new_member_mail(width=width, words=words, room=room)
-        self._sorted = drive.new_sorted(width=width, room=room + BATCH_ROOM)
-        self._bound = bind((state,), self._mail)
-        self._held = hold(drive.Driver(self._bound.cores, self._mail, self._sorted))
-        self._handle = self._held.handle
-
-    def receive(self, now_ns: int, source: int, body: bytes, table: Any, first: int, last: int) -> int:
-        """Receive records first … last−1; gives one past the last taken."""
-        return int(drive.receive_batch(self._handle, now_ns, source, body, table, first, last))
-
-    def publish(self, now_ns: int, count: int) -> int:
-        """Publish up to `count` messages; gives how many were taken."""
-        return int(drive.publish_batch(self._handle, now_ns, count))
-
-    def leave(self, now_ns: int, rank: int) -> None:
-        """A rank was taken out of the membership."""
-        drive.leave_batch(self._handle, now_ns, rank)
-
-    def results(self) -> tuple[list[list[int]], list[list[int]]]:
-        """The deliveries (message, where its record starts and ends) and the sends of the last call."""
-        deliveries, sends, _, trouble = self._sorted.counts.tolist()
-        if trouble:
-            raise AssertionError(f"the data core could not go on (trouble {trouble})")
-        return self._sorted.deliveries[:deliveries].tolist(), self._sorted.sends[:sends].tolist() if sends else []
-
-    def numbers(self, row: int) -> bytes:
-        """The numbers of a send, as the wire wants them."""
-        return bytes(self._sorted.numbers[row].astype("<i4", copy=False).tobytes())
-
-
 class Cores:
     """The stack of one member."""
 
@@ -154,10 +105,10 @@ class Cores:
         self._cube = hypercube(members)
         cube = of_ranks(self._cube, self.group.rank)
         self.window = window_messages(settings, members)
-        self.data = _data_core(settings, self.group, members, cube, self.window)
+        self.data = data_core(settings.causal_for(members), self.group, members, self.window)
         self.stability = _stability_core(settings, self.group, members)
         self.failure = _failure_core(settings, self.group, members)
-        self.neighbours = {int(r) for r in cube.neighbours} | {int(r) for r in self.data.state.neighbours[0] if r >= 0}
+        self.neighbours = {int(r) for r in cube.neighbours} | set(self.data.linked())
 
     def members(self) -> list[int]:
         """The ranks that are members now."""
@@ -174,22 +125,9 @@ class Cores:
         self.stability.take_neighbours(left)
         self.failure.take_neighbours(left)
 
-    def forwards_to(self, rank: int) -> bool:
-        """Do data messages go to this member as soon as they come, or only when it asks?"""
-        degree = int(self.data.state.degree[0])
-        return bool((self.data.state.neighbours[0, :degree] == rank).any())
-
     def listeners(self) -> set[int]:
         """The members that the failure detector tells of this one."""
         return {int(rank) for rank in self.failure.state.neighbours if self.is_member(rank)}
-
-
-def _data_core(settings: Settings, group: Group, members: int, cube: Overlay, window: int) -> DataCore:
-    tree = _TREES[settings.causal_for(members)]
-    first = cube if tree == NO_TREE else of_ranks(tree_overlay(members, tree), group.rank)
-    room = members * window
-    state = overlay.new_state(group, first, members=members, payload_bytes=0, room=room, eager_tree=tree)
-    return DataCore(state, width=members, words=bits.words_for(members), room=room + overlay.LINKS_MAX + 64)
 
 
 def _stability_core(settings: Settings, group: Group, members: int) -> ControlCore:

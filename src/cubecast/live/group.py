@@ -252,6 +252,7 @@ class LiveGroup:
         """Counts and sizes of this member."""
         member = self._running()
         links = member.transport.links
+        linked = set(member.cores.data.linked())
         return {
             "rank": self.rank,
             "members": len(member.cores.members()),
@@ -259,6 +260,7 @@ class LiveGroup:
             "delivered": member.delivered,
             "unstable_messages": sum(member.store.held(rank) for rank in range(len(self.addresses))),
             "unstable_bytes": member.store.bytes,
+            "waiting_messages": member.store.waiting,
             "backlog_bytes": member.backlog_bytes,
             "rounds": member.rounds.count,
             "round_ms": member.rounds.round_s * 1e3,
@@ -266,7 +268,7 @@ class LiveGroup:
             "links": {
                 peer: {
                     "up": link.is_up,
-                    "eager": member.cores.forwards_to(peer),
+                    "eager": peer in linked,
                     "bytes_in": link.bytes_in,
                     "bytes_out": link.bytes_out,
                     "waiting_bytes": link.waiting_bytes,

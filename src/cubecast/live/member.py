@@ -29,6 +29,8 @@ from cubecast.core.drive import EVERYONE
 from cubecast.errors import CubecastError, ExcludedError
 from cubecast.live.cores import ControlCore, Cores
 from cubecast.live.credentials import Credentials
+from cubecast.live.data_core import Asked
+from cubecast.live.link import Link
 from cubecast.live.rounds import Rounds
 from cubecast.live.settings import Settings
 from cubecast.live.store import Store
@@ -105,11 +107,21 @@ class Member:
         self._recorder = recorder
         self._loop = asyncio.get_running_loop()
         self._table = data.new_table()
+        self._form = data.Form(
+            members=len(addresses),
+            stamp_numbers=self.cores.data.stamp_numbers,
+            own_numbers=self.cores.data.own_numbers,
+            payload_bytes_max=settings.payload_bytes_max,
+        )
+        self._record_bytes = data.HEAD_BYTES + 4 * self.cores.data.stamp_numbers
+        """Of a message besides its payload."""
         self._outgoing: list[bytes] = []
         self._parked: deque[tuple[int, bytes]] = deque()
         self._flush_asked = False
         self._is_calm = True
         """Did the application multicast at most one message in the last turn of the loop?"""
+        self._to_all: list[Link] = []
+        """The links to all other members, once they were asked for."""
         self._timers: set[asyncio.TimerHandle] = set()
         self._leaving = False
         self._stopped = False
@@ -125,6 +137,8 @@ class Member:
         if missing:
             named = ", ".join(f"{rank} ({self.addresses[rank]})" for rank in sorted(missing))
             log.warning("no link to rank %s after %g s; going on without", named, self.settings.join_timeout_s)
+        self.cores.data.start(time.monotonic_ns())
+        self._hand_over([], self.cores.data.results())
         self.rounds.start()
 
     def _load(self) -> None:
@@ -176,9 +190,8 @@ class Member:
         It goes at once when messages come one by one; of many in one turn of the loop, all go at the end of the turn.
         """
         self.published += 1
-        record = data.encode_record(DATA_RECORD, self.rank, self.published, payload)
-        self.own_bytes += len(record)
-        self._outgoing.append(record)
+        self.own_bytes += self._record_bytes + len(payload)
+        self._outgoing.append(payload)
         if not self._flush_asked:
             self._ask_flush()
             if self._is_calm:
@@ -209,12 +222,18 @@ class Member:
     def _send_out(self) -> None:
         while self._outgoing:
             count = self.cores.data.publish(time.monotonic_ns(), len(self._outgoing))
-            deliveries, sends = self.cores.data.results()
-            records, self._outgoing = self._outgoing[:count], self._outgoing[count:]
-            self._hand_over([(key, record) for (key, *_), record in zip(deliveries, records, strict=True)], sends)
+            asked = self.cores.data.results()
+            payloads, self._outgoing = self._outgoing[:count], self._outgoing[count:]
+            self._hand_over([self._own(*one) for one in zip(asked.deliveries, payloads, strict=True)], asked)
         if self._recorder is not None:
             self._recorder.flush()
         self.transport.flush()
+
+    def _own(self, published: list[int], payload: bytes) -> tuple[int, bytes]:
+        """The record of a message that this member publishes, with the numbers that the core gave it."""
+        key, row, _ = published
+        numbers = self.cores.data.numbers(row) if row >= 0 else b""
+        return key, data.encode_record(DATA_RECORD, self.rank, key & _SEQUENCE, payload, numbers)
 
     # Frames.
 
@@ -234,14 +253,20 @@ class Member:
     def _take_in(self, peer: int, body: bytes) -> None:
         """A batch of data messages. What is forwarded leaves before the application wakes up."""
         self._ask_flush()
-        count = data.decode_batch(body, self._table, len(self.addresses), self.settings.payload_bytes_max)
+        count = data.decode_batch(body, self._table, self._form)
         first = 0
         while first < count:
             first = self.cores.data.receive(time.monotonic_ns(), peer, body, self._table, first, count)
-            deliveries, sends = self.cores.data.results()
-            self._hand_over([(key, body[start:end]) for key, start, end in deliveries], sends)
+            asked = self.cores.data.results()
+            for key, start, end in asked.kept:
+                self.store.wait(key, body[start:end])
+            delivered = [
+                (key, body[start:end] if start >= 0 else self.store.end_wait(key))
+                for key, start, end in asked.deliveries
+            ]
+            self._hand_over(delivered, asked)
 
-    def _hand_over(self, delivered: list[tuple[int, bytes]], sends: list[list[int]]) -> None:
+    def _hand_over(self, delivered: list[tuple[int, bytes]], asked: Asked) -> None:
         """Carry out what the data core asked for: messages and their records to the application, sends to links."""
         add, append = self.store.add, self.queue.append
         size = 0
@@ -253,24 +278,39 @@ class Member:
         self.delivered += len(delivered)
         if self._recorder is not None:
             self._recorder.deliveries([key for key, _ in delivered])
-        for rank, kind, key, row in sends:
+        for rank, kind, key, row in asked.sends:
             self._send(rank, kind, key, row)
+        for timer, tag, delay_ns in asked.timers:
+            self.later(delay_ns / 1e9, self._wake_data, timer, tag)
         if delivered:
             self.on_delivery()
 
     def _send(self, rank: int, kind: int, key: int, row: int) -> None:
-        if row >= 0:
-            record = data.encode_record(kind, -1, 0, b"", self.cores.data.numbers(row))
+        if key & _SEQUENCE == 0:
+            record = data.encode_record(kind, key >> 32, 0, b"", self.cores.data.numbers(row))
         else:
             record = self.store.get(key >> 32, key & _SEQUENCE)
-        if rank == EVERYONE:
-            for other in self.cores.members():
-                if other != self.rank:
-                    self._link(other).add_record(record)
-        else:
+            if row >= 0:
+                record = data.with_numbers(record, self.cores.data.numbers(row))
+        if rank != EVERYONE:
             self._link(rank).add_record(record)
+            return
+        for link in self._links_to_all():
+            link.add_record(record)
 
-    def _link(self, rank: int) -> Any:
+    def _wake_data(self, timer: int, tag: int) -> None:
+        """A timer of the data core is due."""
+        if self.failure is None:
+            self.cores.data.on_timer(time.monotonic_ns(), timer, tag)
+            self._hand_over([], self.cores.data.results())
+            self._ask_flush()
+
+    def _links_to_all(self) -> list[Link]:
+        if not self._to_all:
+            self._to_all = [self._link(rank) for rank in self.cores.members() if rank != self.rank]
+        return self._to_all
+
+    def _link(self, rank: int) -> Link:
         link = self.transport.links.get(rank)
         return link if link is not None else self.transport.open_link(rank, dial=True)
 
@@ -367,13 +407,14 @@ class Member:
         level = logging.INFO if self._leaving else logging.WARNING
         log.log(level, "rank %d (%s) is excluded from the group", rank, self.addresses[rank])
         self.cores.remove(rank)
+        self._to_all.clear()
         self.view_id += 1
         if self._recorder is not None:
             self._recorder.exclude(rank)
         self.transport.bar(rank)
         now = time.monotonic_ns()
         self.cores.data.leave(now, rank)
-        self._hand_over([], self.cores.data.results()[1])
+        self._hand_over([], self.cores.data.results())
         self._ask_flush()
         self._carry_out(self.cores.stability, self.cores.stability.leave(now, rank), frame.CONTROL)
         self._carry_out(self.cores.failure, self.cores.failure.leave(now, rank), frame.FAILURE)

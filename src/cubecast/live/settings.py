@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, get_args
 
 from cubecast.errors import LocalProtocolError
 
-Causal = Literal["auto", "star", "tree", "overlay"]
-CAUSAL = ("auto", "star", "tree", "overlay")
+Causal = Literal["auto", "timestamp", "star", "tree", "overlay"]
+CAUSAL: tuple[Causal, ...] = get_args(Causal)
 STAR_MEMBERS_MAX = 8
 """In a larger group the one member in the middle of a star is slower than a tree."""
 MEMBERS_MAX = 4096
@@ -19,8 +19,8 @@ class Settings:
     """How a member runs. Those marked *all* must be the same at every member of a group."""
 
     causal: Causal = "auto"
-    """*all* How messages travel: `star` (one member forwards) and `tree` (one copy a delivery), `overlay` (flood the
-    hypercube); `auto` chooses `star` for small groups and `tree` for others."""
+    """*all* How messages travel: `timestamp` (straight to everybody, with a vector stamp), `star` (one member
+    forwards), `tree` (a tree of the hypercube), `overlay` (flood the hypercube); `auto` chooses by the group's size."""
     stability: str = "cube_full_dist"
     """*all* The stability protocol by name."""
     round_every_s: float = 0.1

@@ -16,6 +16,7 @@ from collections import deque
 from contextlib import suppress
 from functools import lru_cache
 from importlib import resources
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -33,7 +34,10 @@ SAMPLE_S = 1.0
 SAMPLES = 600
 REQUEST_BYTES_MAX = 8192
 REQUEST_TIMEOUT_S = 5.0
-_GAUGES = ("members", "unstable_messages", "unstable_bytes", "backlog_bytes", "round_ms", "blocked", "view", "lives")
+_GAUGES = (
+    *("members", "unstable_messages", "unstable_bytes", "waiting_messages", "backlog_bytes", "round_ms"),
+    *("blocked", "view", "lives"),
+)
 _COUNTERS = ("published", "delivered", "rounds", "refused_connections")
 
 
@@ -79,9 +83,12 @@ def _overlay(ranks: int, members: tuple[int, ...], settings: Settings) -> list[t
     for rank in members:
         near = survivors(cube, rank, members).neighbours.tolist()
         pairs.update((rank, other) for other in near if rank < other)
-    if settings.causal_for(ranks) == "star":
+    way = settings.causal_for(ranks)
+    if way == "star":
         centre, *others = sorted(members)
         pairs.update((centre, other) for other in others)
+    elif way == "timestamp":
+        pairs.update(combinations(sorted(members), 2))
     return sorted(pairs)
 
 

@@ -29,7 +29,7 @@ def warm(settings: Settings | None = None) -> None:
     cores.data.publish(0, 1)
     body = data.encode_record(0, 1, 1, b"warm")
     table = data.new_table()
-    count = data.decode_batch(body, table, 4, 1 << 20)
+    count = data.decode_batch(body, table, data.Form(4, 0, 4, 1 << 20))
     cores.data.receive(0, 1, body, table, 0, count)
     cores.remove(1)
     cores.data.leave(0, 1)

@@ -5,18 +5,19 @@
 | 1           | kind     | the data core's kind of message                                                  |
 | 1           | spare    | 0                                                                                |
 | 2           | numbers  | how many numbers follow the head (an array R, a vector stamp)                    |
-| 4           | sender   | whose message it is; 2^32 − 1 for a message of the core's own                    |
+| 4           | sender   | whose message it is; of the core's own: whose it is about, or 2^32 − 1           |
 | 4           | sequence | its sequence number; 0 for a message of the core's own                           |
 | 4           | length   | bytes of the payload                                                             |
 | 4 · numbers |          | the numbers                                                                      |
 | length      |          | the payload                                                                      |
 
-A record is the same on every link, so whoever forwards a message copies bytes. `decode_batch` fills a table with one
-row a record (columns of `core.drive`), in compiled code because it runs for every message that arrives.
+A record is the same on every link, so whoever forwards a message copies bytes (but for numbers that change at each
+hop: `with_numbers`). `decode_batch` fills a table with one row a record (columns of `core.drive`), in compiled code
+because it runs for every message that arrives.
 """
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,17 @@ _REASONS = {
 }
 
 
+class Form(NamedTuple):
+    """What the records of a group look like."""
+
+    members: int
+    stamp_numbers: int
+    """How many numbers a message of the application carries."""
+    own_numbers: int
+    """How many a message of the core's own carries, if any."""
+    payload_bytes_max: int
+
+
 def new_table() -> np.ndarray:
     """A table for the records of one batch."""
     return np.zeros((RECORDS_MAX, COLUMNS), np.int64)
@@ -60,16 +72,21 @@ def payload_of(record: bytes) -> bytes:
     return record[HEAD_BYTES + 4 * (record[2] | record[3] << 8) :]
 
 
-def decode_batch(body: bytes, table: np.ndarray, members: int, payload_bytes_max: int) -> int:
+def with_numbers(record: bytes, numbers: bytes) -> bytes:
+    """The record with other numbers, as many as before."""
+    return b"".join((record[:HEAD_BYTES], numbers, record[HEAD_BYTES + len(numbers) :]))
+
+
+def decode_batch(body: bytes, table: np.ndarray, form: Form) -> int:
     """Fill the table and give the number of records, or say what is wrong with the batch."""
-    count = _walk(body, table, members, payload_bytes_max)
+    count = _walk(body, table, *form)
     if count < 0:
         raise RemoteProtocolError(_REASONS[count])
     return int(count)
 
 
 @jit
-def _walk(body: Any, table: Any, members: int, payload_bytes_max: int) -> Any:
+def _walk(body: Any, table: Any, members: int, stamp_numbers: int, own_numbers: int, payload_bytes_max: int) -> Any:
     """Every length is compared with what is left before it is used: compiled code checks no bounds by itself."""
     at, end, count = np.int64(0), np.int64(len(body)), np.int64(0)
     while at < end:
@@ -77,7 +94,7 @@ def _walk(body: Any, table: Any, members: int, payload_bytes_max: int) -> Any:
             return _TRUNCATED
         if count >= table.shape[0]:
             return _TOO_MANY
-        fault = _read_head(body, at, table, count, members, payload_bytes_max)
+        fault = _read_head(body, at, table, count, members, stamp_numbers, own_numbers, payload_bytes_max)
         if fault != 0:
             return fault
         if table[count, END] > end:
@@ -88,22 +105,34 @@ def _walk(body: Any, table: Any, members: int, payload_bytes_max: int) -> Any:
 
 
 @jit
-def _read_head(body: Any, at: Any, table: Any, count: Any, members: int, payload_bytes_max: int) -> Any:
+def _read_head(
+    body: Any,
+    at: Any,
+    table: Any,
+    count: Any,
+    members: int,
+    stamp_numbers: int,
+    own_numbers: int,
+    payload_bytes_max: int,
+) -> Any:
     kind, numbers = np.int64(body[at]), np.int64(body[at + 2]) | np.int64(body[at + 3]) << 8
     sender, sequence, length = _number(body, at + 4), _number(body, at + 8), _number(body, at + 12)
     if kind >= KINDS_MAX or body[at + 1] != 0:
         return _MALFORMED
-    if numbers != 0 and numbers != members:
+    own = sequence == 0
+    if numbers != stamp_numbers and not (own and (numbers == 0 or numbers == own_numbers)):
         return _NUMBERS
-    own = sender == NO_SENDER
-    if not own and sender >= members:
+    if sender == NO_SENDER:
+        if not own:
+            return _SEQUENCE
+    elif sender >= members:
         return _SENDER
-    if sequence > SEQUENCE_MAX or own != (sequence == 0):
+    if sequence > SEQUENCE_MAX:
         return _SEQUENCE
     if length > payload_bytes_max:
         return _PAYLOAD
     table[count, KIND] = kind
-    table[count, SENDER] = -1 if own else sender
+    table[count, SENDER] = -1 if sender == NO_SENDER else sender
     table[count, SEQUENCE] = sequence
     table[count, START] = at
     table[count, NUMBERS] = numbers
