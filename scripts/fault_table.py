@@ -159,6 +159,8 @@ def end(group: Troupe, stopped: dict[int, int] | None = None) -> Row:
 def faults() -> dict[str, Callable[[Path], Row]]:
     """Everything that is tried, by name."""
     table: dict[str, Callable[[Path], Row]] = {
+        "kill -9, 2 of 8, timestamp": lambda folder: kill(folder, 8, (1, 5), "timestamp"),
+        "kill -9, 3 of 16, timestamp": lambda folder: kill(folder, 16, (0, 6, 9), "timestamp"),
         "kill -9, 2 of 8, star": lambda folder: kill(folder, 8, (1, 5), "star"),
         "kill -9, 2 of 8 with the centre, star": lambda folder: kill(folder, 8, (0, 1), "star"),
         "kill -9, 2 of 8, tree": lambda folder: kill(folder, 8, (1, 5), "tree"),

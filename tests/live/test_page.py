@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,18 +54,31 @@ def test_the_page_draws_who_is_in_and_how_the_links_are(tmp_path: Path) -> None:
     assert "7 of 8 members" in page
 
 
-def test_the_page_draws_the_star_of_a_small_group(tmp_path: Path) -> None:
+def page_of_rank_3(tmp_path: Path, **settings: Any) -> str:
+    """What a member of eight shows after a message."""
+
     async def run() -> str:
         (address,) = free_addresses(1)
-        async with groups_of(8) as groups, StatusServer(groups[3], address):
+        async with groups_of(8, **settings) as groups, StatusServer(groups[3], address):
             await (await groups[2].multicast(b"x")).stable(20)
             return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
 
-    page = asyncio.run(run())
+    return asyncio.run(run())
+
+
+def test_the_page_draws_a_star(tmp_path: Path) -> None:
+    page = page_of_rank_3(tmp_path, causal="star")
     # Messages go through 0; the other links are those of the cube, for stability and failure detection.
     assert links_of(page, "eager") == {"0-3"}
     assert links_of(page, "lazy") == {"1-3", "2-3", "3-7"}
     assert {"0-5", "0-6", "0-7", "0-1", "4-5"} <= links_of(page, "other")
+
+
+def test_the_page_draws_the_mesh_of_a_small_group(tmp_path: Path) -> None:
+    page = page_of_rank_3(tmp_path)
+    assert links_of(page, "eager") == {"0-3", "1-3", "2-3", "3-4", "3-5", "3-6", "3-7"}
+    assert links_of(page, "lazy") == set()
+    assert len(links_of(page, "other")) == 21
 
 
 def test_the_page_says_that_a_minority_is_blocked(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from cubecast.core import compiled
 from cubecast.live.member import Member
 from cubecast.live.rounds import Rounds
-from cubecast.live.settings import Settings
+from cubecast.live.settings import Causal, Settings
 from cubecast.live.store import Store
 from cubecast.wire import frame
 from tests.unit.test_live_link import Pipe
@@ -23,9 +23,10 @@ ROUND_7 = (None, frame.CONTROL, 0, 7)
 ADDRESSES = [f"127.0.0.1:{7001 + rank}" for rank in range(8)]
 
 
-def connected(rank: int) -> tuple[Member, dict[int, Pipe]]:
+def connected(rank: int, causal: Causal = "auto") -> tuple[Member, dict[int, Pipe]]:
     """A member whose links end in pipes."""
-    member = Member(group="g", addresses=ADDRESSES, rank=rank, settings=Settings(), credentials=None, recorder=None)
+    settings = Settings(causal=causal)
+    member = Member(group="g", addresses=ADDRESSES, rank=rank, settings=settings, credentials=None, recorder=None)
     pipes = {}
     for peer in member.cores.neighbours:
         pipes[peer] = Pipe()
@@ -49,19 +50,41 @@ def test_a_message_that_comes_alone_leaves_at_once_and_many_of_one_turn_leave_to
     asyncio.run(run())
 
 
-def test_in_a_small_group_one_member_forwards_and_the_others_do_not() -> None:
+def test_in_a_star_one_member_forwards_and_the_others_do_not() -> None:
     async def run() -> None:
-        source, out = connected(5)
+        source, out = connected(5, "star")
         source.publish(b"hello")
         assert {peer for peer, pipe in out.items() if pipe.written} == {0}
         arrived = out[0].frames()[0]
         for rank, others in ((0, {1, 2, 3, 4, 6, 7}), (6, set())):
-            member, pipes = connected(rank)
+            member, pipes = connected(rank, "star")
             member._arrived(5 if rank == 0 else 0, arrived)
             assert [delivery.payload for delivery in member.queue] == [b"hello"]
             await asyncio.sleep(0)
             assert {peer for peer, pipe in pipes.items() if pipe.written} == others
             assert all(pipes[peer].frames()[0].body == arrived.body for peer in others)
+
+    asyncio.run(run())
+
+
+def test_in_a_small_group_nobody_forwards_and_what_comes_too_early_waits() -> None:
+    async def run() -> None:
+        (first, one), (second, two), (last, out) = (connected(rank) for rank in (5, 6, 7))
+        first.publish(b"cause")
+        cause = one[7].frames()[0]
+        assert all(pipe.frames()[0].body == cause.body for pipe in one.values())
+        second._arrived(5, cause)
+        second.publish(b"effect")
+        await asyncio.sleep(0)
+        effect = two[7].frames()[0]
+        last._arrived(6, effect)
+        assert not last.queue
+        assert last.store.waiting == 1
+        last._arrived(5, cause)
+        assert [delivery.payload for delivery in last.queue] == [b"cause", b"effect"]
+        assert last.store.waiting == 0
+        await asyncio.sleep(0)
+        assert not any(pipe.written for pipe in out.values())
 
     asyncio.run(run())
 

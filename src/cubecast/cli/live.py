@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.live.settings import CAUSAL
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,7 +80,9 @@ def node(
     plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
     causal: Annotated[
         str | None,
-        typer.Option(help="With --peer: how messages travel: auto, star, tree or overlay.", show_default="auto"),
+        typer.Option(
+            metavar="NAME", help=f"With --peer: how messages travel: {', '.join(CAUSAL)}.", show_default="auto"
+        ),
     ] = None,
     stability: Annotated[
         str | None, typer.Option(help="With --peer: the stability protocol.", show_default="cube_full_dist")

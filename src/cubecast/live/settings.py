@@ -9,8 +9,8 @@ from cubecast.errors import LocalProtocolError
 
 Causal = Literal["auto", "timestamp", "star", "tree", "overlay"]
 CAUSAL: tuple[Causal, ...] = get_args(Causal)
-STAR_MEMBERS_MAX = 8
-"""In a larger group the one member in the middle of a star is slower than a tree."""
+MESH_MEMBERS_MAX = 32
+"""In a group of so many a member can hold a connection to every other, and a stamp is as long as a short message."""
 MEMBERS_MAX = 4096
 
 
@@ -68,7 +68,7 @@ class Settings:
     def causal_for(self, members: int) -> Causal:
         """How messages travel in a group of this size."""
         if self.causal == "auto":
-            return "star" if members <= STAR_MEMBERS_MAX else "tree"
+            return "timestamp" if members <= MESH_MEMBERS_MAX else "tree"
         return self.causal
 
     @property

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from cubecast.live.cores import Cores
-from cubecast.live.settings import Settings
+from cubecast.live.settings import MESH_MEMBERS_MAX, Settings
 from cubecast.wire import data
 
 MEMBER = "live member"
+MEMBERS = (4, MESH_MEMBERS_MAX + 1)
+"""A small group and a larger one: messages travel differently."""
 
 
-def states(settings: Settings | None = None) -> list[type]:
+def states() -> set[type]:
     """The classes of the states of a member's cores."""
-    cores = Cores(settings or Settings(), 4, 0)
-    return [type(core.state) for core in (cores.data, cores.stability, cores.failure)]
+    stacks = [Cores(Settings(), members, 0) for members in MEMBERS]
+    return {type(core.state) for cores in stacks for core in (cores.data, cores.stability, cores.failure)}
 
 
 def compile_piece(name: str) -> None:
@@ -21,15 +23,21 @@ def compile_piece(name: str) -> None:
     warm()
 
 
-def warm(settings: Settings | None = None) -> None:
+def warm() -> None:
     """Call every compiled function of a member once."""
-    cores = Cores(settings or Settings(), 4, 0)
+    for members in MEMBERS:
+        _warm(Cores(Settings(), members, 0), members)
+
+
+def _warm(cores: Cores, members: int) -> None:
     cores.stability.start(0)
     cores.failure.start(0)
+    cores.data.start(0)
     cores.data.publish(0, 1)
-    body = data.encode_record(0, 1, 1, b"warm")
+    numbers = cores.data.stamp_numbers
+    body = data.encode_record(0, 1, 1, b"warm", bytes(4 * numbers))
     table = data.new_table()
-    count = data.decode_batch(body, table, data.Form(4, 0, 4, 1 << 20))
+    count = data.decode_batch(body, table, data.Form(members, numbers, cores.data.own_numbers, 1 << 20))
     cores.data.receive(0, 1, body, table, 0, count)
     cores.remove(1)
     cores.data.leave(0, 1)
