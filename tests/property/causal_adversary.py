@@ -127,10 +127,11 @@ class Adversary(Exchange):
         self.untold = [pair for pair in self.untold if pair[0] != dead] + [(rank, dead) for rank in self.live]
 
     def let_tell(self, number: int) -> None:
-        """A survivor is told of a death; what the dead had under way to it never arrives."""
+        """A survivor is told of a death; what the dead had under way to it never arrives, or was there but not read."""
         if self.untold:
             survivor, dead = self.untold.pop(number % len(self.untold))
-            self._throw([copy for copy in self.under_way if (copy.source, copy.to) == (dead, survivor)])
+            if number >> 10 & 1:
+                self._throw([copy for copy in self.under_way if (copy.source, copy.to) == (dead, survivor)])
             self.leave(survivor, dead)
 
     def let_settle(self, number: int) -> None:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.property.causal_adversary import MOVES, NUMBERS, Adversary, Move, broken_promise
 from tests.sim.broken_overlays import register_broken_overlays
+from tests.sim.broken_timestamps import register_broken_timestamps
 
-PROTOCOLS = ["overlay", "tree", "star"]
+PROTOCOLS = ["timestamp", "overlay", "tree", "star"]
 SCHEDULES = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, NUMBERS - 1)), max_size=80)
 
 
@@ -32,6 +33,23 @@ def test_long_random_schedules_keep_every_promise(protocol: str) -> None:
 def test_a_broken_protocol_is_caught(protocol: str, promise: str) -> None:
     register_broken_overlays()
     assert any(promise in broken_promise(protocol, seed) for seed in range(100))
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        ("silent", "never delivers"),
+        ("gullible", "never delivers"),
+        ("modest", "never delivers"),
+        ("trusting", "never delivers"),
+        ("hoarding", "freed"),
+        ("hasty", "before its causes"),
+    ],
+)
+def test_each_safeguard_of_timestamp_is_missed(broken: str, promise: str) -> None:
+    register_broken_timestamps()
+    told = (broken_promise(f"{broken}_timestamp", seed) for seed in range(400))
+    assert any(promise in one for one in told)
 
 
 def test_what_was_freed_since_a_link_was_asked_for_is_not_sent_over_it() -> None:

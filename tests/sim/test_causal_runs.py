@@ -17,6 +17,7 @@ from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
 from cubecast.trace import Event
 from tests.sim.broken_overlays import register_broken_overlays
+from tests.sim.broken_timestamps import register_broken_timestamps
 from tests.sim.causal_runs import broken_promises, changing_scenario, crashing_scenario
 
 MS = 1_000_000
@@ -114,6 +115,18 @@ def test_a_star_whose_centre_dies_in_mid_multicast_is_mended_and_one_that_forget
     faults = {**BUSY, "members": 8, "crashes": crashes, "detect_ms": 1.0, "detect_spread_ms": 1.0}
     assert accusations("star", **faults) == set()
     assert agreement.NAME in accusations("star_early_link", **faults)
+
+
+def test_an_answer_that_closes_a_gap_and_is_not_told_is_caught() -> None:
+    """Links reorder, so a message of the dead may be here whose predecessor is not."""
+    register_broken_timestamps()
+    caught = set()
+    for seed in range(60):
+        scenario, network = crashing_scenario(seed, "timestamp")
+        if scenario.crashes and scenario.reorder:
+            report = check_all(trace_scenario(replace(scenario, protocol="discreet_timestamp"), network))
+            caught |= {verdict.checker for verdict in report.verdicts if verdict.violations}
+    assert caught == {agreement.NAME}
 
 
 def test_survivors_of_most_of_the_cube_go_on() -> None:

@@ -1,0 +1,121 @@
+"""Timestamp, broken on purpose: each lacks one thing that makes it survive crashes. Somebody must notice."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cubecast.core import bits
+from cubecast.core.causal import timestamp
+from cubecast.core.causal.hold_back import accept, stamp_again
+from cubecast.core.causal.timestamp import ASK, DATA, TimestampState
+from cubecast.core.compiled import internal
+from cubecast.core.group import Group
+from cubecast.core.mail import deliver, draft, hold_back, multicast, send
+from cubecast.core.registry import Setup, add_protocol, protocol_named
+
+_FIELDS: list[tuple[str, Any]] = list(TimestampState.__annotations__.items())
+
+
+@internal
+def silent_on_leave(state, row, now_ns, mail, rank):
+    """Nobody is told what has arrived here."""
+
+
+@internal
+def gullible_receive(state, row, now_ns, mail, slot):
+    """Takes from the dead what the others will never hear of."""
+    if mail.heads[slot].kind == DATA:
+        accept(state.order, state.group, row, mail, slot)
+    else:
+        timestamp.receive(state, row, now_ns, mail, slot)
+
+
+@internal
+def modest_receive(state, row, now_ns, mail, slot):
+    """Never says that it has more than the one who told it what it has."""
+    kind = mail.heads[slot].kind
+    if kind in (DATA, ASK):
+        timestamp.receive(state, row, now_ns, mail, slot)
+        return
+    for sender in range(state.asked.shape[1]):
+        told = mail.numbers[slot, sender]
+        if not bits.contains(state.group.members[row], sender) and timestamp._is_wanted(state, row, sender, told):
+            timestamp._ask(state, row, mail, slot, mail.heads[slot].source)
+            return
+
+
+@internal
+def trusting_on_leave(state, row, now_ns, mail, rank):
+    """Still counts on the answer of one that has died."""
+    multicast(mail, timestamp._draft_have(state, row, mail, timestamp.HAVE))
+
+
+@internal
+def hoarding_receive(state, row, now_ns, mail, slot):
+    """Sends again what is stable, though its record was freed."""
+    if mail.heads[slot].kind != ASK:
+        timestamp.receive(state, row, now_ns, mail, slot)
+        return
+    for sender in range(state.asked.shape[1]):
+        has = np.int64(mail.numbers[slot, sender])
+        for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):
+            again = draft(mail, DATA, -1, state.message_bytes)
+            stamp_again(state.order, mail, again, sender, sequence)
+            send(mail, again, mail.heads[slot].source)
+
+
+@internal
+def discreet_receive(state, row, now_ns, mail, slot):
+    """Does not tell that an answer closed a gap."""
+    if mail.heads[slot].kind != DATA:
+        timestamp.receive(state, row, now_ns, mail, slot)
+    elif bits.contains(state.group.members[row], mail.heads[slot].source):
+        accept(state.order, state.group, row, mail, slot)
+        hold_back(mail, state.order.waiting[row], False)
+
+
+@internal
+def hasty_receive(state, row, now_ns, mail, slot):
+    """Delivers without a look at the stamp."""
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    if mail.heads[slot].kind != DATA:
+        timestamp.receive(state, row, now_ns, mail, slot)
+    elif sequence == state.group.received[row, sender] + 1:
+        state.group.received[row, sender] = sequence
+        state.order.have[row, sender] = sequence
+        deliver(mail, sender, sequence)
+
+
+BROKEN = {
+    "silent": {"on_leave": silent_on_leave},
+    "gullible": {"receive": gullible_receive},
+    "modest": {"receive": modest_receive},
+    "trusting": {"on_leave": trusting_on_leave},
+    "hoarding": {"receive": hoarding_receive},
+    "discreet": {"receive": discreet_receive},
+    "hasty": {"receive": hasty_receive},
+}
+
+
+def register_broken_timestamps() -> None:
+    """Add them to the protocols, as ones that promise nothing of delivery, so that every run of theirs ends."""
+    for name, changed in BROKEN.items():
+        kind = NamedTuple(f"{name.title()}TimestampState", _FIELDS)  # type: ignore[misc]
+        handlers = {one: getattr(timestamp, one) for one in ("publish", "receive", "on_leave")} | changed
+
+        def build(group: Group, setup: Setup, kind: Any = kind) -> Any:
+            return kind(*protocol_named("timestamp").build(group, setup))
+
+        add_protocol(
+            replace(
+                protocol_named("timestamp"),
+                name=f"{name}_timestamp",
+                links="lossy",
+                state=kind,
+                handlers=SimpleNamespace(**handlers),
+                build=build,
+            )
+        )
