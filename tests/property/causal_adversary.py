@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections.abc import Callable
 
 from cubecast.core import bits
 from cubecast.core import mail as mailbox
@@ -69,7 +70,7 @@ class Adversary(Exchange):
     """A group of one causal core in the hands of the adversary."""
 
     def __init__(self, protocol: str, *, members: int, senders: int) -> None:
-        super().__init__(protocol_named(protocol), members=members, senders=senders, room=ROOM)
+        super().__init__(protocol_named(protocol), members=members, senders=senders, room=ROOM, window=ROOM)
         self.oracle = Oracle(members)
         self.senders = senders
         self.live = list(range(members))
@@ -104,6 +105,11 @@ class Adversary(Exchange):
         """All that is on its way to one member arrives there."""
         self._drain(self.live[number % len(self.live)])
 
+    def flow(self, source: int, to: int) -> None:
+        """All that is on its way from one member to another arrives."""
+        for _ in [copy for copy in self.under_way if (copy.source, copy.to) == (source, to)]:
+            self.deliver(source, to)
+
     def let_wait(self, number: int) -> None:
         """Time passes, and of the timers that are due some ring: any of them may be late."""
         self.now_ns += number % WAIT_NS
@@ -115,13 +121,16 @@ class Adversary(Exchange):
 
     def let_crash(self, number: int) -> None:
         """Kill a member; an arbitrary beginning of each of its queues survives it."""
-        if len(self.live) < 2:
-            return
-        dead = self.live.pop(number % len(self.live))
-        draw = random.Random(number)
+        if len(self.live) > 1:
+            draw = random.Random(number)
+            self.kill(self.live[number % len(self.live)], lambda waiting: draw.randint(0, waiting))
+
+    def kill(self, dead: int, kept: Callable[[int], int] = lambda _waiting: 0) -> None:
+        """Kill a member; `kept` says how many of the messages of a queue of its arrive all the same."""
+        self.live.remove(dead)
         for to in self.live:
             queue = [copy for copy in self.under_way if (copy.source, copy.to) == (dead, to)]
-            self._throw(queue[draw.randint(0, len(queue)) :])
+            self._throw(queue[kept(len(queue)) :])
         self._throw([copy for copy in self.under_way if copy.to == dead])
         self.alarms = [alarm for alarm in self.alarms if alarm.rank != dead]
         self.untold = [pair for pair in self.untold if pair[0] != dead] + [(rank, dead) for rank in self.live]
@@ -152,6 +161,9 @@ class Adversary(Exchange):
             else:
                 return
         raise BrokenPromiseError("messages and timers never end")
+
+    def describe(self, copy: Copy) -> str:
+        return f"kind {copy.kind}, {copy.sender}.{copy.sequence} {copy.numbers}"
 
     # What must hold.
 

@@ -34,6 +34,12 @@ def test_random_runs_with_crashes_keep_every_promise(protocol: str) -> None:
         assert broken_promises(*crashing_scenario(seed, protocol)) == []
 
 
+@pytest.mark.parametrize("protocol", ["causal_plumtree", "causal_rasm"])
+def test_stamped_trees_keep_every_promise_in_random_runs_with_crashes(protocol: str) -> None:
+    for seed in range(30):
+        assert broken_promises(*crashing_scenario(seed, protocol)) == []
+
+
 def test_random_runs_with_joins_and_leaves_keep_every_promise() -> None:
     for seed in range(150):
         assert broken_promises(*changing_scenario(seed)) == []

@@ -165,6 +165,10 @@ class Exchange:
         lines, self.lines = self.lines, []
         assert "\n".join(lines) == dedent(expected).strip()
 
+    def describe(self, copy: Copy) -> str:
+        """What a message says."""
+        return str(copy)
+
     def stable(self) -> list[list[int]]:
         return [[int(number) for number in row] for row in self.group.stable]
 
@@ -192,9 +196,9 @@ class Exchange:
     def _carry_out(self, rank: int, what: int, slot: int, a: int, b: int, delay_ns: int) -> None:
         if what == mailbox.SEND:
             self.under_way.append(self._copy(slot, rank, a))
-            self.lines.append(f"{rank} → {a}: {self.under_way[-1]}")
+            self.lines.append(f"{rank} → {a}: {self.describe(self.under_way[-1])}")
         elif what == mailbox.MULTICAST:
-            self.lines.append(f"{rank} → all: {self._copy(slot, rank, -1)}")
+            self.lines.append(f"{rank} → all: {self.describe(self._copy(slot, rank, -1))}")
             self.under_way += [self._copy(slot, rank, to) for to in range(self.members) if to != rank]
         elif what == mailbox.TIMER:
             self.set += 1

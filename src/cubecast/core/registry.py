@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cubecast.core import dispatch
 from cubecast.core.broadcast import plumtree, rasm
-from cubecast.core.causal import overlay, pc_overlay, timestamp
+from cubecast.core.causal import overlay, pc_overlay, stamped_tree, timestamp
 from cubecast.core.causal.eager_tree import BINOMIAL, STAR, tree_overlay
 from cubecast.core.from_setup import from_setup
 from cubecast.core.group import Group
@@ -70,6 +70,8 @@ class Setup:
     """How many messages the buffers and logs of such a protocol hold."""
     window: int = 1 << 10
     """How many messages of one sender are under way at a time, at most."""
+    announce_ns: int = 20_000_000
+    """Stamped trees: how long a member gathers news before it tells its neighbours what has arrived."""
     overlay: Overlay | None = None
     """Neighbours, for protocols that follow the network's own links."""
     link_failure: NDArray[np.float64] | None = None
@@ -193,6 +195,28 @@ def _build_timestamp(group: Group, setup: Setup) -> timestamp.TimestampState:
         payload_bytes=setup.payload_bytes,
         room=len(group.rank) * setup.room,
         window=setup.window,
+    )
+
+
+def _build_causal_plumtree(group: Group, setup: Setup) -> stamped_tree.CausalPlumtreeState:
+    return stamped_tree.new_plumtree(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        room=len(group.rank) * setup.room,
+        window=setup.window,
+        announce_ns=setup.announce_ns,
+    )
+
+
+def _build_causal_rasm(group: Group, setup: Setup) -> stamped_tree.CausalRasmState:
+    return stamped_tree.new_rasm(
+        group,
+        members=setup.members,
+        payload_bytes=setup.payload_bytes,
+        room=len(group.rank) * setup.room,
+        window=setup.window,
+        announce_ns=setup.announce_ns,
     )
 
 
@@ -394,6 +418,33 @@ add_protocol(
         state=overlay.OverlayState,
         handlers=overlay,
         build=_build_star,
+        links="fifo",
+    )
+)
+add_protocol(
+    Protocol(
+        name="causal_plumtree",
+        title="Causal Plumtree",
+        family="causal",
+        paper="causal §3.1 along the trees of rasm §3.2",
+        summary="causal order by vector clocks along the fastest paths, one copy a delivery",
+        state=stamped_tree.CausalPlumtreeState,
+        handlers=stamped_tree,
+        build=_build_causal_plumtree,
+        links="fifo",
+    )
+)
+add_protocol(
+    Protocol(
+        name="causal_rasm",
+        title="Causal RASM",
+        family="causal",
+        paper="causal §3.1 along the trees of rasm §3",
+        summary="causal order by vector clocks along the most reliable paths, one copy a delivery",
+        state=stamped_tree.CausalRasmState,
+        handlers=stamped_tree,
+        build=_build_causal_rasm,
+        numbers=lambda setup: setup.senders + 1,
         links="fifo",
     )
 )

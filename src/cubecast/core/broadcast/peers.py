@@ -3,7 +3,7 @@
 | field      | shape          | meaning                                                                             |
 |------------|----------------|-------------------------------------------------------------------------------------|
 | offsets    | rows + 1       | the links of a row are offsets[row] … offsets[row + 1] − 1                          |
-| neighbours | links          | the rank at the other end                                                           |
+| neighbours | links          | the rank at the other end; −1: a spare place for a link that may come               |
 | failure    | links          | the probability that a message does not get across (known, or estimated)            |
 | quota      | 1              | messages a member may send for one multicast; 0: one to each peer                   |
 | eager      | links × m      | is the link in the tree of that sender (eagerPushPeers)?                            |
@@ -14,6 +14,8 @@
 | scratch    | degree         | room for the shares of a quota                                                      |
 
 W, the window, bounds how far messages of one sender may overtake each other; an older one is taken for a duplicate.
+
+Invariants: a spare place is eager for no sender; a provider is a neighbour, or was one when it gave.
 """
 
 from typing import NamedTuple
@@ -23,7 +25,7 @@ import numpy as np
 from cubecast.core.broadcast.quota import share_quota
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group
-from cubecast.core.mail import send
+from cubecast.core.mail import BUFFER_FULL, OVERFLOW, deliver, send
 from cubecast.core.overlays import Overlay
 
 WINDOW = 32
@@ -46,7 +48,19 @@ class Peers(NamedTuple):
     scratch_failure: np.ndarray
 
 
-def new_peers(group: Group, overlay: Overlay, failure: np.ndarray, *, quota: bool, kinds: int) -> Peers:
+def with_spare_links(overlay: Overlay, links: int) -> Overlay:
+    """The same neighbours, with room for `links` at every row."""
+    rows = len(overlay.offsets) - 1
+    neighbours = np.full((rows, links), -1, np.int32)
+    for row in range(rows):
+        first = overlay.neighbours[overlay.offsets[row] : overlay.offsets[row + 1]]
+        neighbours[row, : len(first)] = first
+    return Overlay(np.arange(rows + 1, dtype=np.int32) * np.int32(links), neighbours.reshape(-1))
+
+
+def new_peers(
+    group: Group, overlay: Overlay, failure: np.ndarray, *, quota: bool, kinds: int, window: int = WINDOW
+) -> Peers:
     """Every neighbour is an eager peer (rasm Algorithm 1, line 4); with `quota` a member may send `degree` messages."""
     rows, senders = group.received.shape
     degree = int(np.diff(overlay.offsets).max())
@@ -55,9 +69,9 @@ def new_peers(group: Group, overlay: Overlay, failure: np.ndarray, *, quota: boo
         neighbours=overlay.neighbours,
         failure=np.ascontiguousarray(failure, np.float64),
         quota=np.array([degree if quota else 0], np.int64),
-        eager=np.ones((len(overlay.neighbours), senders), np.int8),
+        eager=np.repeat((overlay.neighbours >= 0).astype(np.int8)[:, None], senders, axis=1),
         provider=np.full((rows, senders), -1, np.int64),
-        seen=np.zeros((rows, senders, WINDOW), np.int32),
+        seen=np.zeros((rows, senders, window), np.int32),
         sent=np.zeros(kinds, np.int64),
         changed_ns=np.zeros(1, np.int64),
         scratch=np.zeros(degree, np.int64),
@@ -68,7 +82,7 @@ def new_peers(group: Group, overlay: Overlay, failure: np.ndarray, *, quota: boo
 @internal
 def look(peers, row, sender, sequence):
     """Is this message new here, one seen before, or too old to tell? A new one is noted."""
-    place = sequence % WINDOW
+    place = sequence % peers.seen.shape[2]
     if peers.seen[row, sender, place] == sequence:
         return AGAIN
     if peers.seen[row, sender, place] > sequence:
@@ -78,12 +92,48 @@ def look(peers, row, sender, sequence):
 
 
 @internal
+def take(state, row, mail, slot):
+    """Deliver a message that is new here. R is the highest number seen: messages may be missing before it."""
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    state.group.received[row, sender] = max(np.int64(state.group.received[row, sender]), sequence)
+    deliver(mail, sender, sequence)
+
+
+@internal
 def link_to(peers, row, rank):
-    """The link of this row that leads to `rank`."""
+    """The link of this row that leads to `rank`, or −1."""
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
-        if peers.neighbours[link] == rank:
+        if rank >= 0 and peers.neighbours[link] == rank:
             return np.int64(link)
     return np.int64(-1)
+
+
+@internal
+def add_link(peers, row, mail, rank):
+    """A new neighbour: as at the beginning it is an eager peer for every sender. Gives the link, or −1."""
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        if peers.neighbours[link] < 0:
+            peers.neighbours[link] = rank
+            peers.failure[link] = 0.0
+            for sender in range(peers.eager.shape[1]):
+                peers.eager[link, sender] = 1
+            return np.int64(link)
+    mail.counts[OVERFLOW] = BUFFER_FULL
+    return np.int64(-1)
+
+
+@internal
+def drop_link(peers, row, rank):
+    """A neighbour is gone: nothing is pushed to it, and it provides nothing."""
+    link = link_to(peers, row, rank)
+    for sender in range(peers.eager.shape[1]):
+        if link >= 0:
+            peers.eager[link, sender] = 0
+        if peers.provider[row, sender] == rank:
+            peers.provider[row, sender] = -1
+    if link >= 0:
+        peers.neighbours[link] = -1
 
 
 @internal

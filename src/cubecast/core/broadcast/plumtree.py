@@ -8,6 +8,7 @@ lowest latency. A member that was told of a message and does not get it in time 
 | field     | shape         | meaning                                                                                |
 |-----------|---------------|----------------------------------------------------------------------------------------|
 | peers     | –             | neighbours, trees and what was seen: `core.broadcast.peers`                            |
+| carried   | –             | numbers that a message carries from hop to hop as they are                             |
 | graft_ns  | 1             | how long to wait for an announced message; half of it between two GRAFTs               |
 | announced | links × m × W | the message announced over this link and not asked for yet, at place sequence mod W    |
 | asking    | rows × m × W  | the message for which a timer runs                                                     |
@@ -32,10 +33,11 @@ from cubecast.core.broadcast.peers import (
     set_eager,
     set_provider,
     share_out,
+    take,
 )
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group
-from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, deliver, draft, set_timer
+from cubecast.core.group import Group, copy_numbers
+from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, draft, set_timer
 from cubecast.core.overlays import Overlay
 
 GOSSIP, PRUNE, IHAVE, GRAFT = range(4)
@@ -47,6 +49,7 @@ class PlumtreeState(NamedTuple):
 
     group: Group
     message_bytes: int
+    carried: int
     graft_ns: int
     peers: Peers
     announced: np.ndarray
@@ -54,17 +57,27 @@ class PlumtreeState(NamedTuple):
 
 
 def new_state(
-    group: Group, overlay: Overlay, failure: np.ndarray, *, payload_bytes: int, quota: bool, graft_ns: int
+    group: Group,
+    overlay: Overlay,
+    failure: np.ndarray,
+    *,
+    payload_bytes: int,
+    quota: bool,
+    graft_ns: int,
+    carried: int = 0,
+    window: int = WINDOW,
 ) -> PlumtreeState:
     """No tree yet: the first message floods. With `graft_ns` = 0 nothing is announced, links being reliable."""
     rows, senders = group.received.shape
+    announced = window if graft_ns > 0 else 1
     return PlumtreeState(
         group=group,
         message_bytes=HEADER_BYTES + payload_bytes,
+        carried=carried,
         graft_ns=graft_ns,
-        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS),
-        announced=np.zeros((len(overlay.neighbours), senders, WINDOW), np.int32),
-        asking=np.zeros((rows, senders, WINDOW), np.int32),
+        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window),
+        announced=np.zeros((len(overlay.neighbours), senders, announced), np.int32),
+        asking=np.zeros((rows, senders, announced), np.int32),
     )
 
 
@@ -72,28 +85,83 @@ def new_state(
 def publish(state, row, now_ns, mail):
     """Multicast the next message of this member."""
     me = state.group.rank[row]
-    sequence = np.int64(state.group.received[row, me]) + 1
-    look(state.peers, row, me, sequence)
-    _accept(state, row, mail, me, sequence, np.int64(-1))
+    slot = _draft(state, mail, GOSSIP, me, np.int64(state.group.received[row, me]) + 1)
+    take(state, row, mail, slot)
+    push_own(state, row, mail, slot)
 
 
 @internal
 def receive(state, row, now_ns, mail, slot):
-    """A message, the wish to have none, word of one, or a request for one."""
+    """A message, for the first time or again, or something about messages."""
+    if mail.heads[slot].kind != GOSSIP:
+        heed(state, row, now_ns, mail, slot)
+        return
+    status = look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    if status == NEW:
+        take(state, row, mail, slot)
+        push_on(state, row, now_ns, mail, slot)
+    else:
+        refuse(state, row, now_ns, mail, slot, status)
+
+
+@internal
+def push_own(state, row, mail, slot):
+    """Push a new message of this member; it stands in a draft."""
+    look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    _push(state, row, mail, slot, np.int64(-1))
+
+
+@internal
+def push_on(state, row, now_ns, mail, slot):
+    """Push on a message that is new here: whoever sent it is in the tree."""
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    set_provider(state.peers, row, sender, source, now_ns)
+    set_eager(state.peers, row, sender, source, 1, now_ns)
+    pushed = _draft(state, mail, GOSSIP, sender, mail.heads[slot].sequence)
+    copy_numbers(mail.numbers[pushed, : state.carried], mail.numbers[slot])
+    _push(state, row, mail, pushed, source)
+
+
+@internal
+def refuse(state, row, now_ns, mail, slot, status):
+    """A message that was here already: whoever sent it is taken out of the tree, but for the one in it."""
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    if status == AGAIN and state.peers.provider[row, sender] == source:
+        return  # a further copy of the quota, over the same link
+    set_eager(state.peers, row, sender, source, 0, now_ns)
+    _tell(state, mail, PRUNE, sender, np.int64(0), source)
+
+
+@internal
+def heed(state, row, now_ns, mail, slot):
+    """The wish to have no messages of a sender, word of one, or a request for one."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
     sequence = mail.heads[slot].sequence
-    if kind == GOSSIP:
-        _gossip(state, row, now_ns, mail, sender, sequence, source)
-    elif kind == PRUNE:
+    if kind == PRUNE:
         set_eager(state.peers, row, sender, source, 0, now_ns)
     elif kind == IHAVE:
         _note_announced(state, row, mail, sender, sequence, source)
-    else:
+    elif kind == GRAFT:
         set_eager(state.peers, row, sender, source, 1, now_ns)
-        if state.peers.seen[row, sender, sequence % WINDOW] == sequence:
+        if state.peers.seen[row, sender, sequence % state.peers.seen.shape[2]] == sequence:
             _tell(state, mail, GOSSIP, sender, sequence, source)
+
+
+@internal
+def put_path(state, row, mail, slot, link):
+    """A message says nothing of the path that it takes."""
+
+
+@internal
+def forget_link(state, link):
+    """What was announced over a link that is gone means nothing for the next at its place."""
+    for sender in range(state.announced.shape[1]):
+        for place in range(state.announced.shape[2]):
+            state.announced[link, sender, place] = 0
 
 
 @internal
@@ -101,7 +169,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     """The message tagged sender << 32 | sequence should be here: ask the next who announced it."""
     sender = tag >> 32
     sequence = tag & 0xFFFFFFFF
-    place = sequence % WINDOW
+    place = sequence % state.asking.shape[2]
     if state.asking[row, sender, place] != sequence:
         return
     state.asking[row, sender, place] = 0
@@ -119,22 +187,8 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 
 @internal
-def _gossip(state, row, now_ns, mail, sender, sequence, source):
-    status = look(state.peers, row, sender, sequence)
-    if status == NEW:
-        set_provider(state.peers, row, sender, source, now_ns)
-        set_eager(state.peers, row, sender, source, 1, now_ns)
-        _accept(state, row, mail, sender, sequence, source)
-    elif status == AGAIN and state.peers.provider[row, sender] == source:
-        return  # a further copy of the quota, over the same link
-    else:
-        set_eager(state.peers, row, sender, source, 0, now_ns)
-        _tell(state, mail, PRUNE, sender, sequence, source)
-
-
-@internal
 def _note_announced(state, row, mail, sender, sequence, source):
-    place = sequence % WINDOW
+    place = sequence % state.asking.shape[2]
     if state.peers.seen[row, sender, place] >= sequence:
         return
     link = link_to(state.peers, row, source)
@@ -146,14 +200,12 @@ def _note_announced(state, row, mail, sender, sequence, source):
 
 
 @internal
-def _accept(state, row, mail, sender, sequence, source):
-    """Deliver, push eagerly, announce lazily."""
+def _push(state, row, mail, pushed, source):
+    """Push a draft eagerly, announce it lazily."""
     peers = state.peers
-    state.group.received[row, sender] = max(np.int64(state.group.received[row, sender]), sequence)
-    deliver(mail, sender, sequence)
+    sender = mail.heads[pushed].sender
     share_out(peers, row, sender, source)
-    pushed = _draft(state, mail, GOSSIP, sender, sequence)
-    announced = _draft(state, mail, IHAVE, sender, sequence)
+    announced = _draft(state, mail, IHAVE, sender, mail.heads[pushed].sequence)
     count = 0
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         rank = np.int64(peers.neighbours[link])

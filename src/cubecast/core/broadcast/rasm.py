@@ -7,6 +7,7 @@ member that is pruned by its own provider answers REPAIR. One tree for each send
 | field | shape        | meaning                                                                                  |
 |-------|--------------|------------------------------------------------------------------------------------------|
 | peers | –            | neighbours, trees and what was seen: `core.broadcast.peers`                              |
+| carried | –          | numbers that a message carries from hop to hop as they are; its cost comes after them    |
 | costs | links        | −ln((1 − P_i)(1 − L_ij)(1 − P_j)) of each link, as a whole number of 1e-7                |
 | best  | rows × m × W | the cost of the best copy of a message so far                                            |
 | giver | rows × m × W | who sent that copy (oldSender)                                                           |
@@ -22,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cubecast.core import bits
 from cubecast.core.broadcast.peers import (
     AGAIN,
     NEW,
@@ -33,10 +35,11 @@ from cubecast.core.broadcast.peers import (
     set_eager,
     set_provider,
     share_out,
+    take,
 )
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group
-from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, deliver, draft
+from cubecast.core.group import Group, copy_numbers
+from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, draft
 from cubecast.core.overlays import Overlay
 
 GOSSIP, PRUNE, REPAIR = range(3)
@@ -50,6 +53,7 @@ class RasmState(NamedTuple):
 
     group: Group
     message_bytes: int
+    carried: int
     peers: Peers
     costs: np.ndarray
     best: np.ndarray
@@ -63,31 +67,108 @@ def link_costs(failure: np.ndarray) -> np.ndarray:
     return np.minimum(costs, COST_MAX).astype(np.int64)
 
 
-def new_state(group: Group, overlay: Overlay, failure: np.ndarray, *, payload_bytes: int, quota: bool) -> RasmState:
+def new_state(
+    group: Group,
+    overlay: Overlay,
+    failure: np.ndarray,
+    *,
+    payload_bytes: int,
+    quota: bool,
+    carried: int = 0,
+    window: int = WINDOW,
+) -> RasmState:
     """No tree yet: the first message floods."""
     rows, senders = group.received.shape
     return RasmState(
         group=group,
         message_bytes=HEADER_BYTES + NUMBER_BYTES + payload_bytes,
-        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS),
+        carried=carried,
+        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window),
         costs=link_costs(failure),
-        best=np.zeros((rows, senders, WINDOW), np.int64),
-        giver=np.full((rows, senders, WINDOW), -1, np.int64),
+        best=np.zeros((rows, senders, window), np.int64),
+        giver=np.full((rows, senders, window), -1, np.int64),
     )
+
+
+def set_link_failure(state: RasmState, row: int, rank: int, failure: float) -> None:
+    """Believe something else of the link to a neighbour; the next messages show whether paths over it are better now.
+
+    A rank that is no neighbour has no link, and nothing happens.
+    """
+    peers = state.peers
+    for link in range(int(peers.offsets[row]), int(peers.offsets[row + 1])):
+        if peers.neighbours[link] == rank:
+            peers.failure[link] = failure
+            state.costs[link] = link_costs(np.array(failure))
+            peers.eager[link] = 1
 
 
 @internal
 def publish(state, row, now_ns, mail):
     """Algorithm 1, lines 5–9."""
     me = state.group.rank[row]
-    sequence = np.int64(state.group.received[row, me]) + 1
-    look(state.peers, row, me, sequence)
-    _accept(state, row, mail, me, sequence, np.int64(0), np.int64(-1))
+    slot = _draft(state, mail, me, np.int64(state.group.received[row, me]) + 1)
+    take(state, row, mail, slot)
+    push_own(state, row, mail, slot)
 
 
 @internal
 def receive(state, row, now_ns, mail, slot):
     """Algorithm 1, lines 14–39."""
+    if mail.heads[slot].kind != GOSSIP:
+        heed(state, row, now_ns, mail, slot)
+        return
+    status = look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    if status == NEW:
+        take(state, row, mail, slot)
+        push_on(state, row, now_ns, mail, slot)
+    else:
+        refuse(state, row, now_ns, mail, slot, status)
+
+
+@internal
+def push_own(state, row, mail, slot):
+    """Push a new message of this member, lines 5–9; it stands in a draft."""
+    look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    _note_path(state, row, mail, slot, np.int64(0), np.int64(-1))
+    _eager_push(state, row, mail, slot, np.int64(-1))
+
+
+@internal
+def push_on(state, row, now_ns, mail, slot):
+    """Lines 14–19: push on a message that is new here; whoever sent it is in the tree."""
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    set_provider(state.peers, row, sender, source, now_ns)
+    set_eager(state.peers, row, sender, source, 1, now_ns)
+    _note_path(state, row, mail, slot, np.int64(mail.numbers[slot, state.carried]), source)
+    _eager_push(state, row, mail, slot, source)
+
+
+@internal
+def refuse(state, row, now_ns, mail, slot, status):
+    """Lines 20–32: of two that sent the message, the one with the better path stays in the tree."""
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    cost = np.int64(mail.numbers[slot, state.carried])
+    place = mail.heads[slot].sequence % state.best.shape[2]
+    old = state.giver[row, sender, place]
+    if status == AGAIN and source == old:
+        return  # a further copy of the quota, over the same link
+    if status == AGAIN and cost < state.best[row, sender, place]:
+        _note_path(state, row, mail, slot, cost, source)
+        set_eager(state.peers, row, sender, source, 1, now_ns)
+        set_eager(state.peers, row, sender, old, 0, now_ns)
+        set_provider(state.peers, row, sender, source, now_ns)
+        _tell(state, row, mail, PRUNE, sender, old)
+    else:
+        set_eager(state.peers, row, sender, source, 0, now_ns)
+        _tell(state, row, mail, PRUNE, sender, source)
+
+
+@internal
+def heed(state, row, now_ns, mail, slot):
+    """Lines 33–39: the wish to have no messages of a sender, or to have them after all."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
@@ -95,75 +176,64 @@ def receive(state, row, now_ns, mail, slot):
         set_eager(state.peers, row, sender, source, 1, now_ns)
     elif kind == PRUNE:
         if state.peers.provider[row, sender] == source:
-            _tell(state, mail, REPAIR, sender, source)
+            _tell(state, row, mail, REPAIR, sender, source)
         else:
             set_eager(state.peers, row, sender, source, 0, now_ns)
-    else:
-        _gossip(state, row, now_ns, mail, slot)
 
 
 @internal
-def _gossip(state, row, now_ns, mail, slot):
-    """Lines 14–32."""
-    sender = mail.heads[slot].sender
-    source = mail.heads[slot].source
-    sequence = mail.heads[slot].sequence
-    cost = np.int64(mail.numbers[slot, 0])
-    place = sequence % WINDOW
-    status = look(state.peers, row, sender, sequence)
-    if status == NEW:
-        set_provider(state.peers, row, sender, source, now_ns)
-        set_eager(state.peers, row, sender, source, 1, now_ns)
-        _accept(state, row, mail, sender, sequence, cost, source)
-        return
-    old = state.giver[row, sender, place]
-    if status == AGAIN and source == old:
-        return  # a further copy of the quota, over the same link
-    if status == AGAIN and cost < state.best[row, sender, place]:
-        state.best[row, sender, place] = cost
-        state.giver[row, sender, place] = source
-        set_eager(state.peers, row, sender, source, 1, now_ns)
-        set_eager(state.peers, row, sender, old, 0, now_ns)
-        set_provider(state.peers, row, sender, source, now_ns)
-        _tell(state, mail, PRUNE, sender, old)
-    else:
-        set_eager(state.peers, row, sender, source, 0, now_ns)
-        _tell(state, mail, PRUNE, sender, source)
+def put_path(state, row, mail, slot, link):
+    """Write into a draft of a message that is held here what its path will have cost beyond this link."""
+    place = mail.heads[slot].sequence % state.best.shape[2]
+    step = state.costs[link] if link >= 0 else np.int64(0)
+    mail.numbers[slot, state.carried] = state.best[row, mail.heads[slot].sender, place] + step
 
 
 @internal
-def _accept(state, row, mail, sender, sequence, cost, source):
-    """Deliver, remember the path's cost, push on."""
-    state.group.received[row, sender] = max(np.int64(state.group.received[row, sender]), sequence)
-    state.best[row, sender, sequence % WINDOW] = cost
-    state.giver[row, sender, sequence % WINDOW] = source
-    deliver(mail, sender, sequence)
-    _eager_push(state, row, mail, sender, sequence, cost, source)
+def forget_link(state, link):
+    """Nothing is known yet of the next link at the place of one that is gone."""
+    state.costs[link] = 0
 
 
 @internal
-def _eager_push(state, row, mail, sender, sequence, cost, source):
+def _note_path(state, row, mail, slot, cost, source):
+    place = mail.heads[slot].sequence % state.best.shape[2]
+    state.best[row, mail.heads[slot].sender, place] = cost
+    state.giver[row, mail.heads[slot].sender, place] = source
+
+
+@internal
+def _eager_push(state, row, mail, message, source):
     """Lines 10–13, the probability afresh for each peer."""
     peers = state.peers
+    sender = mail.heads[message].sender
     share_out(peers, row, sender, source)
     count = 0
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         if peers.eager[link, sender] == 0 or peers.neighbours[link] == source:
             continue
-        slot = draft(mail, GOSSIP, -1, state.message_bytes)
-        mail.heads[slot].sender = sender
-        mail.heads[slot].sequence = sequence
-        mail.numbers[slot, 0] = cost + state.costs[link]
+        rank = np.int64(peers.neighbours[link])
+        slot = _draft(state, mail, sender, mail.heads[message].sequence)
+        copy_numbers(mail.numbers[slot, : state.carried], mail.numbers[message])
+        put_path(state, row, mail, slot, link)
         for _ in range(peers.scratch[count]):
-            send_counted(peers, mail, slot, np.int64(peers.neighbours[link]), GOSSIP)
+            send_counted(peers, mail, slot, rank, GOSSIP)
         count += 1
 
 
 @internal
-def _tell(state, mail, kind, sender, rank):
+def _draft(state, mail, sender, sequence):
+    slot = draft(mail, GOSSIP, -1, state.message_bytes)
+    mail.heads[slot].sender = sender
+    mail.heads[slot].sequence = sequence
+    return slot
+
+
+@internal
+def _tell(state, row, mail, kind, sender, rank):
     """PRUNE or REPAIR: it concerns the tree of one sender."""
-    if rank < 0:
-        return  # the member is the source itself: its own copy came from nobody
+    if rank < 0 or not bits.contains(state.group.members[row], rank):
+        return  # the member's own copy came from nobody; and whoever gave a copy may be gone
     slot = draft(mail, kind, -1, HEADER_BYTES)
     mail.heads[slot].sender = sender
     send_counted(state.peers, mail, slot, rank, kind)

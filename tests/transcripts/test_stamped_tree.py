@@ -1,0 +1,277 @@
+"""Causal Plumtree and RASM by hand, on the square 0–1–3–2–0: who says what to whom, in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from cubecast.core.broadcast import rasm
+from cubecast.core.causal import announcements, stamped_tree
+from cubecast.core.dispatch import TIMER
+from cubecast.core.registry import protocol_named
+from tests.transcripts.exchange import Copy, Exchange
+
+ANNOUNCE_NS = 20_000_000
+PATIENCE_NS = 2 * ANNOUNCE_NS
+KINDS = ("GOSSIP", "PRUNE", "REPAIR", "", "HAVE", "LINK", "ASK")
+
+
+class TreeTalk(Exchange):
+    """Four members, of which 0 and 3 may send."""
+
+    def __init__(self, protocol: str) -> None:
+        super().__init__(protocol_named(protocol), members=4, senders=4)
+
+    def describe(self, copy: Copy) -> str:
+        name = KINDS[copy.kind]
+        if name == "GOSSIP":
+            return f"GOSSIP {copy.sender}.{copy.sequence} {_vector(copy)}"
+        return f"{name} of {copy.sender}" if name in ("PRUNE", "REPAIR") else f"{name} {_vector(copy)}"
+
+
+def _vector(copy: Copy) -> str:
+    return " ".join("-" if number == announcements.NOTHING_MORE else str(number) for number in copy.numbers[:4])
+
+
+both = pytest.mark.parametrize("protocol", ["causal_plumtree", "causal_rasm"])
+
+
+def grown(protocol: str) -> TreeTalk:
+    """The tree of 0 has grown: 3 gets its messages from 1; all that follows speaks of the second message."""
+    talk = TreeTalk(protocol)
+    talk.publish(0)
+    talk.deliver_all()
+    talk.pass_time(ANNOUNCE_NS)
+    talk.deliver_all()
+    talk.lines = []
+    return talk
+
+
+@both
+def test_the_first_message_floods_and_the_second_takes_the_tree(protocol: str) -> None:
+    talk = TreeTalk(protocol)
+    talk.publish(0)
+    talk.deliver_all()
+    talk.says(
+        """
+        0 → 1: GOSSIP 0.1 1 0 0 0
+        0 → 2: GOSSIP 0.1 1 0 0 0
+        0 delivers 0.1
+        1 → 3: GOSSIP 0.1 1 0 0 0
+        1 delivers 0.1
+        2 → 3: GOSSIP 0.1 1 0 0 0
+        2 delivers 0.1
+        3 → 2: GOSSIP 0.1 1 0 0 0
+        3 delivers 0.1
+        3 → 2: PRUNE of 0
+        2 → 3: PRUNE of 0
+        """
+    )
+    talk.publish(0)
+    talk.deliver_all()
+    talk.says(
+        """
+        0 → 1: GOSSIP 0.2 2 0 0 0
+        0 → 2: GOSSIP 0.2 2 0 0 0
+        0 delivers 0.2
+        1 → 3: GOSSIP 0.2 2 0 0 0
+        1 delivers 0.2
+        2 delivers 0.2
+        3 delivers 0.2
+        """
+    )
+
+
+@both
+def test_news_is_announced_once(protocol: str) -> None:
+    talk = TreeTalk(protocol)
+    talk.publish(0)
+    talk.deliver(0, 1)
+    talk.lines = []
+    talk.pass_time(ANNOUNCE_NS)
+    talk.says(
+        """
+        0 → 1: HAVE 1 0 0 0
+        0 → 2: HAVE 1 0 0 0
+        1 → 0: HAVE 1 0 0 0
+        1 → 3: HAVE 1 0 0 0
+        """
+    )
+    talk.pass_time(10 * ANNOUNCE_NS)
+    talk.says("")
+    assert talk.alarms == []
+
+
+@both
+def test_what_happened_after_something_that_is_missing_waits(protocol: str) -> None:
+    talk = TreeTalk(protocol)
+    talk.publish(0)
+    talk.deliver(0, 1)
+    talk.deliver(1, 3)
+    talk.publish(3)
+    talk.lose(3, 2)
+    talk.lines = []
+    talk.deliver(3, 2)
+    talk.says(
+        """
+        2 → 0: GOSSIP 3.1 1 0 0 1
+        """
+    )
+    assert talk.state.order.waiting.tolist() == [0, 0, 1, 0]
+    talk.deliver(0, 2)
+    talk.says(
+        """
+        2 → 3: GOSSIP 0.1 1 0 0 0
+        2 delivers 0.1
+        2 delivers 3.1
+        """
+    )
+
+
+@both
+def test_what_stays_away_is_asked_for_and_then_pushed(protocol: str) -> None:
+    """The copy from 1 to 3 is lost, as if 1 had died; 2 announces the message, and 3 asks for it."""
+    talk = grown(protocol)
+    talk.publish(0)
+    talk.deliver(0, 1)
+    talk.deliver(0, 2)
+    talk.lose(1, 3)
+    talk.lines = []
+    talk.pass_time(ANNOUNCE_NS)
+    talk.lose(1, 3)
+    talk.deliver_all()
+    talk.lines = []
+    talk.pass_time(PATIENCE_NS)
+    talk.deliver_all()
+    talk.says(
+        """
+        3 → 2: ASK 1 - - -
+        2 → 3: GOSSIP 0.2 2 0 0 0
+        3 → 1: GOSSIP 0.2 2 0 0 0
+        3 delivers 0.2
+        1 → 3: PRUNE of 0
+        """
+    )
+    talk.publish(0)
+    talk.deliver_all()
+    talk.says(
+        """
+        0 → 1: GOSSIP 0.3 3 0 0 0
+        0 → 2: GOSSIP 0.3 3 0 0 0
+        0 delivers 0.3
+        1 delivers 0.3
+        2 → 3: GOSSIP 0.3 3 0 0 0
+        2 delivers 0.3
+        3 delivers 0.3
+        """
+    )
+
+
+@both
+def test_whose_neighbours_died_links_to_a_stand_in(protocol: str) -> None:
+    talk = grown(protocol)
+    talk.publish(0)
+    talk.lose(0, 1)
+    talk.lose(0, 2)
+    talk.lines = []
+    for rank in (3, 0):
+        for dead in (1, 2):
+            talk.leave(rank, dead)
+    talk.says(
+        """
+        3 → 0: LINK 1 0 0 0
+        3 → 2: LINK 1 0 0 0
+        3 → 0: LINK 1 0 0 0
+        0 → 2: LINK 2 0 0 0
+        0 → 3: LINK 2 0 0 0
+        """
+    )
+    talk.under_way = [copy for copy in talk.under_way if copy.to in (0, 3)]
+    talk.deliver_all()
+    talk.says(
+        """
+        0 → 3: HAVE 2 0 0 0
+        0 → 3: HAVE 2 0 0 0
+        3 → 0: HAVE 1 0 0 0
+        """
+    )
+    talk.pass_time(PATIENCE_NS)
+    talk.deliver_all()
+    talk.says(
+        """
+        3 → 0: ASK 1 - - -
+        0 → 3: GOSSIP 0.2 2 0 0 0
+        3 delivers 0.2
+        """
+    )
+
+
+def test_prunes_that_cross_cut_a_member_off_from_plumtree_until_it_is_told() -> None:
+    """3 prunes 2 for the first message, which 1 brought first, and 1 for the second, which 2 brought first."""
+    talk = TreeTalk("causal_plumtree")
+    for _ in range(2):
+        talk.publish(0)
+        talk.deliver(0, 1)
+        talk.deliver(0, 2)
+    for source in (1, 2, 2, 1):
+        talk.deliver(source, 3)
+    require_cut_off_and_mended(talk)
+
+
+def test_prunes_that_cross_cut_a_member_off_from_rasm_until_it_is_told() -> None:
+    """The path over 2 is the better one for the first message, so 3 prunes 1; it is the worse for the second."""
+    talk = TreeTalk("causal_rasm")
+    rasm.set_link_failure(talk.state.tree, 0, 1, 0.3)
+    for failure in (0.0, 0.9):
+        rasm.set_link_failure(talk.state.tree, 0, 2, failure)
+        talk.publish(0)
+        talk.deliver(0, 1)
+        talk.deliver(0, 2)
+    for source in (1, 2, 1, 2):
+        talk.deliver(source, 3)
+    require_cut_off_and_mended(talk)
+
+
+def require_cut_off_and_mended(talk: TreeTalk) -> None:
+    """The third message reaches 3 when it asks for it, and the fourth without asking."""
+    talk.deliver_all()
+    talk.publish(0)
+    talk.deliver_all()
+    assert "3 delivers 0.3" not in talk.lines
+    talk.pass_time(ANNOUNCE_NS)
+    talk.deliver_all()
+    talk.pass_time(PATIENCE_NS)
+    talk.deliver_all()
+    assert "3 delivers 0.3" in talk.lines
+    talk.publish(0)
+    talk.deliver_all()
+    assert "3 delivers 0.4" in talk.lines
+
+
+def test_a_link_that_got_worse_gives_way_to_a_better_path() -> None:
+    """Both ends of the link between 1 and 3 lose half of their heartbeats; 3 looks around (rasm §3.1, §3.3)."""
+    talk = grown("causal_rasm")
+    rasm.set_link_failure(talk.state.tree, 1, 3, 0.5)
+    rasm.set_link_failure(talk.state.tree, 3, 1, 0.5)
+    talk._call(3, TIMER, stamped_tree.REVIEW, 1)
+    talk.deliver_all()
+    talk.says(
+        """
+        3 → 2: ASK 1 - - -
+        """
+    )
+    talk.publish(0)
+    talk.deliver_all()
+    talk.says(
+        """
+        0 → 1: GOSSIP 0.2 2 0 0 0
+        0 → 2: GOSSIP 0.2 2 0 0 0
+        0 delivers 0.2
+        1 → 3: GOSSIP 0.2 2 0 0 0
+        1 delivers 0.2
+        2 → 3: GOSSIP 0.2 2 0 0 0
+        2 delivers 0.2
+        3 delivers 0.2
+        3 → 1: PRUNE of 0
+        """
+    )
+    assert talk.state.tree.peers.provider[3, 0] == 2
