@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import LiveGroup
     from cubecast.live.joining import join, join_sync
-    from cubecast.live.member import Delivery
     from cubecast.live.settings import Settings
     from cubecast.live.sync import SyncGroup
+    from cubecast.live.traffic import Delivery
     from cubecast.networks.network import Network
     from cubecast.networks.spec import build_network
     from cubecast.sim.checkers import Report, check_all
@@ -132,7 +132,7 @@ _HOMES = {
     "ChangingSettings": "cubecast.live.changing.settings",
     "Comparison": "cubecast.sim.compare",
     "Credentials": "cubecast.live.credentials",
-    "Delivery": "cubecast.live.member",
+    "Delivery": "cubecast.live.traffic",
     "Fault": "cubecast.sim.faults",
     "Group": "cubecast.core.group",
     "LiveGroup": "cubecast.live.group",

@@ -14,8 +14,8 @@ from cubecast.errors import LocalProtocolError
 from cubecast.live.connection import Connection
 from cubecast.live.group import LiveGroup, join
 from cubecast.live.local import free_addresses
-from cubecast.live.member import Delivery
 from cubecast.live.settings import Settings
+from cubecast.live.traffic import Delivery
 from tests.live.harness import judge
 
 pytestmark = pytest.mark.live
@@ -65,7 +65,7 @@ def test_a_message_is_delivered_once_to_everybody_and_becomes_stable() -> None:
             for group in groups:
                 (delivery,) = await asyncio.wait_for(take(group, 1), 5)
                 assert (delivery.sender, delivery.sequence, delivery.payload) == (1, 1, b"hello")
-                assert not group._member.queue  # type: ignore[union-attr]
+                assert not group._member.traffic.queue  # type: ignore[union-attr]
             assert groups[1].frontier[1] == 1
 
     asyncio.run(run())

@@ -40,7 +40,7 @@ def test_a_message_that_comes_alone_leaves_at_once_and_many_of_one_turn_leave_to
         sent = [len(pipes[7].frames())]
         for count in (1, 3, 2, 1, 1):
             for _ in range(count):
-                member.publish(b"payload")
+                member.traffic.publish(b"payload")
                 sent.append(len(pipes[7].frames()))
             await asyncio.sleep(0)
             sent.append(len(pipes[7].frames()))
@@ -53,13 +53,13 @@ def test_a_message_that_comes_alone_leaves_at_once_and_many_of_one_turn_leave_to
 def test_in_a_star_one_member_forwards_and_the_others_do_not() -> None:
     async def run() -> None:
         source, out = connected(5, "star")
-        source.publish(b"hello")
+        source.traffic.publish(b"hello")
         assert {peer for peer, pipe in out.items() if pipe.written} == {0}
         arrived = out[0].frames()[0]
         for rank, others in ((0, {1, 2, 3, 4, 6, 7}), (6, set())):
             member, pipes = connected(rank, "star")
             member._arrived(5 if rank == 0 else 0, arrived)
-            assert [delivery.payload for delivery in member.queue] == [b"hello"]
+            assert [delivery.payload for delivery in member.traffic.queue] == [b"hello"]
             await asyncio.sleep(0)
             assert {peer for peer, pipe in pipes.items() if pipe.written} == others
             assert all(pipes[peer].frames()[0].body == arrived.body for peer in others)
@@ -70,19 +70,19 @@ def test_in_a_star_one_member_forwards_and_the_others_do_not() -> None:
 def test_in_a_small_group_nobody_forwards_and_what_comes_too_early_waits() -> None:
     async def run() -> None:
         (first, one), (second, two), (last, out) = (connected(rank) for rank in (5, 6, 7))
-        first.publish(b"cause")
+        first.traffic.publish(b"cause")
         cause = one[7].frames()[0]
         assert all(pipe.frames()[0].body == cause.body for pipe in one.values())
         second._arrived(5, cause)
-        second.publish(b"effect")
+        second.traffic.publish(b"effect")
         await asyncio.sleep(0)
         effect = two[7].frames()[0]
         last._arrived(6, effect)
-        assert not last.queue
-        assert last.store.waiting == 1
+        assert not last.traffic.queue
+        assert last.traffic.store.waiting == 1
         last._arrived(5, cause)
-        assert [delivery.payload for delivery in last.queue] == [b"cause", b"effect"]
-        assert last.store.waiting == 0
+        assert [delivery.payload for delivery in last.traffic.queue] == [b"cause", b"effect"]
+        assert last.traffic.store.waiting == 0
         await asyncio.sleep(0)
         assert not any(pipe.written for pipe in out.values())
 
@@ -94,8 +94,8 @@ class Bench:
 
     def __init__(self) -> None:
         """Nothing published, nothing held."""
-        self.rank, self.published, self.own_bytes = 0, 0, 0
-        self.settings, self.store = Settings(), Store(2)
+        self.rank, self.settings = 0, Settings()
+        self.traffic = SimpleNamespace(published=0, own_bytes=0, store=Store(2))
         self.cores = SimpleNamespace(window=4096, stability=None)
         self.began: list[tuple[object, int, int, int]] = []
         self._now_s = 0.0
@@ -126,7 +126,7 @@ def test_a_message_after_a_quiet_time_has_a_head_start_before_the_round() -> Non
     rounds.rest(0, 7, int(0.1e9))
     member.wait(1)
     assert member.began == [], "everything is stable"
-    member.store.add(1, b"record")
+    member.traffic.store.add(1, b"record")
     rounds.watch()
     member.wait(0.9 * rounds.round_s)
     assert member.began == [], "the round overtakes the message"
@@ -137,7 +137,7 @@ def test_a_message_after_a_quiet_time_has_a_head_start_before_the_round() -> Non
 def test_while_messages_flow_a_round_begins_when_the_pause_is_over() -> None:
     member = Bench()
     rounds = Rounds(cast(Member, member))
-    member.store.add(1, b"record")
+    member.traffic.store.add(1, b"record")
     rounds.rest(0, 7, int(0.1e9))
     rounds.watch()
     member.wait(0.099)

@@ -127,9 +127,9 @@ def test_a_message_without_its_stamp_is_refused() -> None:
         data.decode_batch(data.encode_record(0, 0, 1, b"abc"), data.new_table(), form)
 
 
-def test_other_numbers_leave_the_rest_of_a_record_as_it_was() -> None:
-    other = data.with_numbers(data.encode_record(0, 3, 7, b"abc", bytes(8)), bytes(range(8)))
-    assert other == data.encode_record(0, 3, 7, b"abc", bytes(range(8)))
+def test_another_last_number_leaves_the_rest_of_a_record_as_it_was() -> None:
+    other = data.with_last_number(data.encode_record(0, 3, 7, b"abc", bytes(8)), bytes(range(8)))
+    assert other == data.encode_record(0, 3, 7, b"abc", bytes(4) + bytes(range(4, 8)))
     assert data.payload_of(other) == b"abc"
 
 

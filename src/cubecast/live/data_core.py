@@ -81,6 +81,8 @@ class DataCore:
             )
         )
         self._handle = self._held.handle
+        self._numbers = b""
+        """All rows of the last call that brought any."""
 
     def start(self, now_ns: int) -> None:
         """The member begins."""
@@ -104,9 +106,10 @@ class DataCore:
 
     def results(self) -> Asked:
         """What the last call asked for."""
-        deliveries, kept, sends, timers, _, trouble = self._sorted.counts.tolist()
+        deliveries, kept, sends, timers, rows, trouble = self._sorted.counts.tolist()
         if trouble:
             raise AssertionError(f"the data core could not go on (trouble {trouble})")
+        self._numbers = self._sorted.numbers[:rows].astype("<i4", copy=False).tobytes() if rows else b""
         return Asked(
             self._sorted.deliveries[:deliveries].tolist() if deliveries else [],
             self._sorted.sends[:sends].tolist() if sends else [],
@@ -116,7 +119,8 @@ class DataCore:
 
     def numbers(self, row: int) -> bytes:
         """The numbers that a send or a publication carries, as the wire wants them."""
-        return bytes(self._sorted.numbers[row].astype("<i4", copy=False).tobytes())
+        size = 4 * self.own_numbers
+        return self._numbers[row * size : (row + 1) * size]
 
     def linked(self) -> list[int]:
         """The ranks to which messages go as they come; others only get them when they ask."""

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.live.credentials import Credentials, require_protection
-from cubecast.live.member import Delivery, Member
+from cubecast.live.member import Member
 from cubecast.live.settings import Settings, ranked
+from cubecast.live.traffic import Delivery
 from cubecast.wire.data import SEQUENCE_MAX
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class LiveGroup:
             credentials=self._credentials,
             recorder=recorder,
         )
-        self._member.on_delivery = self._wake
+        self._member.traffic.on_delivery = self._wake
         self._member.on_change = self._changed
         try:
             await self._member.start()
@@ -144,16 +145,16 @@ class LiveGroup:
             raise LocalProtocolError(
                 f"a payload of {size} bytes; the limit is payload_bytes_max={self.settings.payload_bytes_max}"
             )
-        if member.published >= SEQUENCE_MAX:
+        if member.traffic.published >= SEQUENCE_MAX:
             raise LocalProtocolError(f"{SEQUENCE_MAX} messages sent: leave and start the group again")
         self._in_turn += 1
         if self._in_turn >= TURN_MESSAGES:
             self._in_turn = 0
             await asyncio.sleep(0)
-        while member.is_full or self._waiting_room:
+        while member.traffic.is_full or self._waiting_room:
             await self._wait_for_room()
             member = self._running()
-        return Message(self, member.publish(bytes(payload)))
+        return Message(self, member.traffic.publish(bytes(payload)))
 
     async def _wait_for_room(self) -> None:
         room = asyncio.get_running_loop().create_future()
@@ -185,17 +186,17 @@ class LiveGroup:
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         """Deliveries in causal order, each once; ends when this member leaves."""
         member = self._running()
-        queue = member.queue
+        queue = member.traffic.queue
         while True:
             size = 0
             while queue:
                 delivery = queue.popleft()
                 size += len(delivery.record)
                 if size > 1 << 16:
-                    member.taken(size)
+                    member.traffic.taken(size)
                     size = 0
                 yield delivery
-            member.taken(size)
+            member.traffic.taken(size)
             if queue:
                 continue
             if member.failure is not None:
@@ -208,7 +209,7 @@ class LiveGroup:
     @property
     def has_more(self) -> bool:
         """Are there deliveries that the application has not taken?"""
-        return self._member is not None and bool(self._member.queue)
+        return self._member is not None and bool(self._member.traffic.queue)
 
     def on_stable(self, callback: Callable[[tuple[int, ...]], object]) -> None:
         """Call a function with the frontier each time it moves."""
@@ -227,7 +228,7 @@ class LiveGroup:
     def frontier(self) -> list[int]:
         """The stability array S: every current member has each sender's messages up to here."""
         member = self._member
-        return member.store.freed if member is not None else [0] * len(self.addresses)
+        return member.traffic.store.freed if member is not None else [0] * len(self.addresses)
 
     @property
     def received(self) -> list[int]:
@@ -256,12 +257,12 @@ class LiveGroup:
         return {
             "rank": self.rank,
             "members": len(member.cores.members()),
-            "published": member.published,
-            "delivered": member.delivered,
-            "unstable_messages": sum(member.store.held(rank) for rank in range(len(self.addresses))),
-            "unstable_bytes": member.store.bytes,
-            "waiting_messages": member.store.waiting,
-            "backlog_bytes": member.backlog_bytes,
+            "published": member.traffic.published,
+            "delivered": member.traffic.delivered,
+            "unstable_messages": sum(member.traffic.store.held(rank) for rank in range(len(self.addresses))),
+            "unstable_bytes": member.traffic.store.bytes,
+            "waiting_messages": member.traffic.store.waiting,
+            "backlog_bytes": member.traffic.backlog_bytes,
             "rounds": member.rounds.count,
             "round_ms": member.rounds.round_s * 1e3,
             "refused_connections": member.transport.refused,
@@ -290,14 +291,14 @@ class LiveGroup:
             return
         if timeout is None:
             timeout = DRAIN_S + 2 * self.settings.suspect_after_s
-        if drain and member.failure is None and member.published:
+        if drain and member.failure is None and member.traffic.published:
             try:
-                await self.wait_stable(member.published, timeout, hurry=True)
+                await self.wait_stable(member.traffic.published, timeout, hurry=True)
             except (TimeoutError, CubecastError) as error:
                 log.warning("leaving although own messages may be lost: %s", error)
         self._left = True
         if member.failure is None:
-            member.flush()
+            member.traffic.flush()
             await member.say_goodbye()
         await member.stop()
         self._changed()
@@ -326,7 +327,7 @@ class LiveGroup:
         frontier = self.frontier[self.rank]
         while self._waiting_stable and (ended or self._waiting_stable[0][0] <= frontier):
             _resolve(heapq.heappop(self._waiting_stable)[2], member.failure if ended else None, ended=ended)
-        if ended or not member.is_full:
+        if ended or not member.traffic.is_full:
             while self._waiting_room:
                 _resolve(self._waiting_room.popleft(), member.failure, ended=False)
         self._call_back()

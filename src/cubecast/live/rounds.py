@@ -66,7 +66,7 @@ class Rounds:
         if self._next is None:
             return
         member = self._member
-        if self._wanted > member.store.freed[member.rank] or self._buffer_calls():
+        if self._wanted > member.traffic.store.freed[member.rank] or self._buffer_calls():
             self._wake_core()
         elif self._due and self._unstable():
             self._due = False
@@ -89,8 +89,8 @@ class Rounds:
         self.round_s += _SMOOTH * (now - self._began_s - self.round_s)
         since, published = self._rate_at
         if now - since > 0.05:
-            self.rate_per_s = (self._member.published - published) / (now - since)
-            self._rate_at = (now, self._member.published)
+            self.rate_per_s = (self._member.traffic.published - published) / (now - since)
+            self._rate_at = (now, self._member.traffic.published)
 
     def _begin(self, timer: int, tag: int) -> None:
         self._member.fire(self._member.cores.stability, frame.CONTROL, timer, tag)
@@ -103,12 +103,12 @@ class Rounds:
                 self._due = True
 
     def _unstable(self) -> bool:
-        return self._member.store.bytes > 0
+        return self._member.traffic.store.bytes > 0
 
     def _buffer_calls(self) -> bool:
         member = self._member
-        held = member.published - member.store.freed[member.rank]
+        held = member.traffic.published - member.traffic.store.freed[member.rank]
         if held == 0:
             return False
         level = trigger_level(room=member.cores.window, rate_per_s=self.rate_per_s, round_s=self.round_s)
-        return held >= max(level, 1) or 2 * member.own_bytes >= member.settings.window_bytes
+        return held >= max(level, 1) or 2 * member.traffic.own_bytes >= member.settings.window_bytes

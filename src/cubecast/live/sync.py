@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from cubecast.errors import CubecastError
 from cubecast.live.group import Buffer, Laggard, LiveGroup, Message, View, join
 from cubecast.live.loop import LoopThread
-from cubecast.live.member import Delivery
+from cubecast.live.traffic import Delivery
 
 _Result = TypeVar("_Result")
 _QUEUE_MESSAGES = 1024

@@ -11,9 +11,9 @@
 | 4 · numbers |          | the numbers                                                                      |
 | length      |          | the payload                                                                      |
 
-A record is the same on every link, so whoever forwards a message copies bytes (but for numbers that change at each
-hop: `with_numbers`). `decode_batch` fills a table with one row a record (columns of `core.drive`), in compiled code
-because it runs for every message that arrives.
+A record is the same on every link, so whoever forwards a message copies bytes (but for the last number, where it
+changes at each hop: `with_last_number`). `decode_batch` fills a table with one row a record (columns of `core.drive`),
+in compiled code because it runs for every message that arrives.
 """
 
 import struct
@@ -72,9 +72,10 @@ def payload_of(record: bytes) -> bytes:
     return record[HEAD_BYTES + 4 * (record[2] | record[3] << 8) :]
 
 
-def with_numbers(record: bytes, numbers: bytes) -> bytes:
-    """The record with other numbers, as many as before."""
-    return b"".join((record[:HEAD_BYTES], numbers, record[HEAD_BYTES + len(numbers) :]))
+def with_last_number(record: bytes, numbers: bytes) -> bytes:
+    """The record with the last of these numbers in place of the last of its own."""
+    end = HEAD_BYTES + len(numbers)
+    return b"".join((record[: end - 4], numbers[-4:], record[end:]))
 
 
 def decode_batch(body: bytes, table: np.ndarray, form: Form) -> int:
