@@ -69,8 +69,9 @@ class Oracle:
 class Adversary(Exchange):
     """A group of one causal core in the hands of the adversary."""
 
-    def __init__(self, protocol: str, *, members: int, senders: int) -> None:
-        super().__init__(protocol_named(protocol), members=members, senders=senders, room=ROOM, window=ROOM)
+    def __init__(self, protocol: str, *, members: int, senders: int, window: int = ROOM) -> None:
+        super().__init__(protocol_named(protocol), members=members, senders=senders, room=ROOM, window=window)
+        self.window = window
         self.oracle = Oracle(members)
         self.senders = senders
         self.live = list(range(members))
@@ -88,9 +89,14 @@ class Adversary(Exchange):
         self.judge_the_end()
 
     def let_publish(self, number: int) -> None:
+        """A member multicasts, unless its window is full of messages that are not stable."""
         ready = [rank for rank in self.live if rank < self.senders]
-        if ready:
-            rank = ready[number % len(ready)]
+        if not ready:
+            return
+        rank = ready[number % len(ready)]
+        if self._unstable(rank) == self.window:
+            self._settle(rank)
+        if self._unstable(rank) < self.window:
             message = self.oracle.publish(rank)
             self.publish(rank)
             require(message in self.oracle.delivered[rank], f"{rank} does not deliver its own {message[1]} at once")
@@ -145,7 +151,9 @@ class Adversary(Exchange):
 
     def let_settle(self, number: int) -> None:
         """A member learns what every member it counts on has delivered, and frees it."""
-        rank = self.live[number % len(self.live)]
+        self._settle(self.live[number % len(self.live)])
+
+    def _settle(self, rank: int) -> None:
         counted = [other for other in range(self.members) if bits.contains(self.group.members[rank], other)]
         self.group.stable[rank] = self.group.received[counted].min(axis=0)
 
@@ -192,6 +200,9 @@ class Adversary(Exchange):
         if what in (mailbox.SEND, mailbox.MULTICAST):
             self._throw([copy for copy in self.under_way if copy.to not in self.live])
 
+    def _unstable(self, rank: int) -> int:
+        return int(self.group.received[rank, rank] - self.group.stable[rank, rank])
+
     def _drain(self, to: int) -> None:
         for copy in [copy for copy in self.under_way if copy.to == to]:
             self.under_way.remove(copy)
@@ -210,22 +221,22 @@ def random_schedule(seed: int, *, moves: int = 200) -> tuple[int, int, list[Move
     return members, senders, [(draw.choice(MOVES), draw.randrange(NUMBERS)) for _ in range(draw.randint(1, moves))]
 
 
-def broken_promise(protocol: str, seed: int) -> str:
+def broken_promise(protocol: str, seed: int, window: int = ROOM) -> str:
     """What a random schedule makes the protocol break, if anything."""
     members, senders, moves = random_schedule(seed)
     try:
-        Adversary(protocol, members=members, senders=senders).play(moves)
+        Adversary(protocol, members=members, senders=senders, window=window).play(moves)
     except BrokenPromiseError as broken:
         return str(broken)
     return ""
 
 
-def main(protocol: str, runs: int, begin: int = 0) -> int:
+def main(protocol: str, runs: int, begin: int = 0, window: int = ROOM) -> int:
     """Play them all; the exit status says whether one broke a promise."""
     began = time.perf_counter()
     broken = 0
     for seed in range(begin, begin + runs):
-        told = broken_promise(protocol, seed)
+        told = broken_promise(protocol, seed, window)
         broken += bool(told)
         print(f"seed {seed}: {told}" if told else "", end="\n" if told else "")
     print(f"{runs} schedules of {protocol}: {broken} broke a promise ({time.perf_counter() - began:.0f} s)")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.property.causal_adversary import MOVES, NUMBERS, Adversary, Move, broken_promise
+from tests.property.causal_adversary import MOVES, NUMBERS, ROOM, Adversary, Move, broken_promise
 from tests.property.tree_scenes import SCENES
 from tests.sim.broken_overlays import register_broken_overlays
 from tests.sim.broken_timestamps import register_broken_timestamps
@@ -20,14 +20,17 @@ SCHEDULES = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, NUMBERS - 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(members=st.integers(2, 9), senders=st.integers(1, 9), moves=SCHEDULES)
-def test_every_schedule_keeps_every_promise(protocol: str, members: int, senders: int, moves: list[Move]) -> None:
-    Adversary(protocol, members=members, senders=min(senders, members)).play(moves)
+@given(members=st.integers(2, 9), senders=st.integers(1, 9), window=st.sampled_from([3, ROOM]), moves=SCHEDULES)
+def test_every_schedule_keeps_every_promise(
+    protocol: str, members: int, senders: int, window: int, moves: list[Move]
+) -> None:
+    Adversary(protocol, members=members, senders=min(senders, members), window=window).play(moves)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_long_random_schedules_keep_every_promise(protocol: str) -> None:
-    assert {seed: told for seed in range(25) if (told := broken_promise(protocol, seed))} == {}
+@pytest.mark.parametrize("window", [3, ROOM])
+def test_long_random_schedules_keep_every_promise(protocol: str, window: int) -> None:
+    assert {seed: told for seed in range(20) if (told := broken_promise(protocol, seed, window))} == {}
 
 
 @pytest.mark.parametrize(

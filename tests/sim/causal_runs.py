@@ -1,8 +1,8 @@
 """Random small causal simulations, each judged by every checker.
 
 `python -m tests.sim.causal_runs crashes 10000` runs so many with crashes (fewer than log2 n in one half of them, any
-number in the other) and prints the seed and the replay command of each run that breaks a promise; `changes` in place of
-`crashes` runs the changing overlay while members join and leave.
+number in the other) and prints the seed and the replay command of each run that breaks a promise; a protocol may follow,
+whose runs they shall be. `changes` in place of `crashes` runs the changing overlay while members join and leave.
 """
 
 from __future__ import annotations
@@ -116,13 +116,13 @@ def broken_promises(scenario: Scenario, network: Network) -> list[str]:
     return [f"seed {scenario.seed}: {scenario.command()}", *told]
 
 
-def main(kind: str, runs: int, begin: int = 0) -> int:
+def main(kind: str, runs: int, protocol: str | None = None) -> int:
     """Run them all; the exit status says whether one broke a promise."""
-    make = {"crashes": crashing_scenario, "changes": changing_scenario}[kind]
     began = time.perf_counter()
     broken = 0
-    for seed in range(begin, begin + runs):
-        told = broken_promises(*make(seed))
+    for seed in range(runs):
+        made = changing_scenario(seed) if kind == "changes" else crashing_scenario(seed, protocol)
+        told = broken_promises(*made)
         broken += bool(told)
         print("\n".join(told[:8]), end="\n" if told else "")
     print(f"{runs} simulations with {kind}: {broken} broke a promise ({time.perf_counter() - began:.0f} s)")
@@ -130,4 +130,4 @@ def main(kind: str, runs: int, begin: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:]))
