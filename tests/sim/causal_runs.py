@@ -1,8 +1,8 @@
 """Random small causal simulations, each judged by every checker.
 
 `python -m tests.sim.causal_runs crashes 10000` runs so many with crashes (fewer than log2 n in one half of them, any
-number in the other) and prints the seed and the replay command of each run that breaks a promise; a protocol may follow,
-whose runs they shall be. `changes` in place of `crashes` runs the changing overlay while members join and leave.
+number in the other), of one protocol if its name follows, and prints the seed and the replay command of each run that
+breaks a promise. `changes` in place of `crashes` runs the changing overlay while members join and leave.
 """
 
 from __future__ import annotations
