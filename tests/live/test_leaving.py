@@ -27,7 +27,7 @@ async def require_stable(*groups: LiveGroup) -> None:
         await message.stable(20)
 
 
-@pytest.mark.parametrize("causal", ["tree", "overlay", "timestamp"])
+@pytest.mark.parametrize("causal", ["tree", "overlay", "timestamp", "plumtree", "rasm"])
 def test_whoever_leaves_the_others_hold_together(causal: str) -> None:
     """No two of 0, 3, 5 and 6 are neighbours in the hypercube."""
 

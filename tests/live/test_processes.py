@@ -25,7 +25,9 @@ def require_agreement(reports: dict[int, dict[str, Any]]) -> None:
     assert first["delivered"] == sum(first["frontier"]) > 0
 
 
-@pytest.mark.parametrize(("causal", "light"), [("tree", False), ("overlay", True), ("timestamp", False)])
+@pytest.mark.parametrize(
+    ("causal", "light"), [("tree", False), ("overlay", True), ("timestamp", False), ("rasm", False)]
+)
 def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
     troupe: Start, causal: str, light: bool
 ) -> None:
@@ -39,7 +41,15 @@ def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
 
 
 @pytest.mark.parametrize(
-    ("causal", "victims"), [("star", (0, 1)), ("tree", (0, 1)), ("overlay", (2, 3)), ("timestamp", (0, 5))]
+    ("causal", "victims"),
+    [
+        ("timestamp", (0, 5)),
+        ("star", (0, 1)),
+        ("tree", (0, 1)),
+        ("overlay", (2, 3)),
+        ("plumtree", (0, 3)),
+        ("rasm", (0, 3)),
+    ],
 )
 def test_the_survivors_of_killed_members_agree_and_stability_goes_on(
     troupe: Start, causal: str, victims: tuple[int, ...]

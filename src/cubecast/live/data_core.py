@@ -6,6 +6,8 @@
 | tree      | along a tree of the hypercube                        | log2 n      | FIFO links                   |
 | star      | through the lowest rank                              | log2 n, n   | FIFO links                   |
 | timestamp | from the sender to everybody                         | n           | a vector stamp on a message  |
+| plumtree  | along the fastest path of each sender's tree         | log2 n      | a vector stamp on a message  |
+| rasm      | along the most reliable path of each sender's tree   | log2 n      | a vector stamp on a message  |
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Any, NamedTuple
 
 from cubecast.core import bits, drive
 from cubecast.core.bound import bind, hold
-from cubecast.core.causal import overlay, timestamp
+from cubecast.core.broadcast import rasm
+from cubecast.core.causal import overlay, stamped_tree, timestamp
 from cubecast.core.causal.eager_tree import BINOMIAL, NO_TREE, STAR, tree_overlay
 from cubecast.core.dispatch import LEAVE, START, TIMER
 from cubecast.core.group import Group
@@ -28,6 +31,8 @@ LOG_MAX = 1 << 19
 """Messages of all senders together that may be unstable; bounds every array that grows with the windows."""
 BATCH_ROOM = 1 << 13
 _SPARE_ACTIONS = 64
+ANNOUNCE_NS = 100_000_000
+"""Trees: how long a member gathers what it announces to its neighbours."""
 
 
 def window_messages(settings: Settings, members: int) -> int:
@@ -55,7 +60,9 @@ class Way:
     stamp_numbers: Callable[[int], int] = lambda _members: 0
     """How many numbers a message carries in a group of so many."""
     changes_numbers: bool = False
-    """Do they change at each hop?"""
+    """Does the last of them change at each hop?"""
+    believe: Callable[[Any, int, float], None] | None = None
+    """Change what a state holds of the failure probability of the link to a rank."""
 
 
 class DataCore:
@@ -99,6 +106,20 @@ class DataCore:
     def on_timer(self, now_ns: int, timer: int, tag: int) -> None:
         """A timer is due."""
         drive.tell_data(self._handle, now_ns, TIMER, timer, tag)
+
+    @property
+    def judges_links(self) -> bool:
+        """Does it matter to the core how reliable links are?"""
+        return self._way.believe is not None
+
+    def believe(self, rank: int, failure: float) -> None:
+        """Believe something else of the link to a rank."""
+        assert self._way.believe is not None
+        self._way.believe(self.state, rank, failure)
+
+    def avoid(self, now_ns: int, rank: int) -> None:
+        """Look for better paths than those over the link to a rank, which got worse."""
+        drive.tell_data(self._handle, now_ns, TIMER, stamped_tree.REVIEW, rank)
 
     def leave(self, now_ns: int, rank: int) -> None:
         """A rank was taken out of the membership."""
@@ -157,9 +178,29 @@ def _all_others(state: timestamp.TimestampState) -> list[int]:
     return [rank for rank in ranks if rank != me and bits.contains(state.group.members[0], rank)]
 
 
+def _along_trees(build: Callable[..., Any], extra: int, **more: Any) -> Way:
+    """Plumtree or RASM; `extra` numbers are carried besides the stamp."""
+
+    def build_live(group: Group, members: int, window: int) -> Any:
+        room = members * window
+        sizes = {"members": members, "payload_bytes": 0, "room": room, "window": window}
+        return build(group, **sizes, announce_ns=ANNOUNCE_NS, keeps_stamps=False)
+
+    def linked(state: stamped_tree.CausalPlumtreeState | stamped_tree.CausalRasmState) -> list[int]:
+        return [rank for rank in state.tree.peers.neighbours.tolist() if rank >= 0]
+
+    return Way(build=build_live, linked=linked, stamp_numbers=lambda members: members + extra, **more)
+
+
+def _believe(state: stamped_tree.CausalRasmState, rank: int, failure: float) -> None:
+    rasm.set_link_failure(state.tree, 0, rank, failure)
+
+
 _WAYS = {
     "overlay": _flooding(NO_TREE),
     "tree": _flooding(BINOMIAL),
     "star": _flooding(STAR),
     "timestamp": Way(build=_build_timestamp, linked=_all_others, stamp_numbers=lambda members: members),
+    "plumtree": _along_trees(stamped_tree.new_plumtree, 0),
+    "rasm": _along_trees(stamped_tree.new_rasm, 1, changes_numbers=True, believe=_believe),
 }

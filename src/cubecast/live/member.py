@@ -191,10 +191,11 @@ class Member:
 
     def _note_signs_of_life(self) -> None:
         """Tell the failure detector from whom anything came since its last step."""
-        for rank, link in self.transport.links.items():
-            if link.heard:
-                link.heard = False
+        for rank, link in list(self.transport.links.items()):
+            heard, link.heard = link.heard, False
+            if heard:
                 self.cores.failure.heard(time.monotonic_ns(), rank)
+            self.traffic.note_heartbeat(rank, heard=heard)
 
     def start_rounds(self) -> None:
         """Let the stability core begin."""

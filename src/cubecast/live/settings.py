@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from cubecast.errors import LocalProtocolError
 
-Causal = Literal["auto", "timestamp", "star", "tree", "overlay"]
+Causal = Literal["auto", "timestamp", "star", "tree", "overlay", "plumtree", "rasm"]
 CAUSAL: tuple[Causal, ...] = get_args(Causal)
 MESH_MEMBERS_MAX = 32
 """In a group of so many a member can hold a connection to every other, and a stamp is as long as a short message."""
@@ -19,8 +19,9 @@ class Settings:
     """How a member runs. Those marked *all* must be the same at every member of a group."""
 
     causal: Causal = "auto"
-    """*all* How messages travel: `timestamp` (straight to everybody, with a vector stamp), `star` (one member
-    forwards), `tree` (a tree of the hypercube), `overlay` (flood the hypercube); `auto` chooses by the group's size."""
+    """*all* How messages travel: `timestamp` (straight to everybody), `star` (one member forwards), `tree` (a tree of
+    the hypercube), `overlay` (flood the hypercube), `plumtree` (trees of the fastest paths), `rasm` (trees of the most
+    reliable paths); `auto` chooses by the size of the group."""
     stability: str = "cube_full_dist"
     """*all* The stability protocol by name."""
     round_every_s: float = 0.1

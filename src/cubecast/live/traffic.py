@@ -8,6 +8,7 @@ senders wait. So everything a member holds is bounded by the windows of all send
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cubecast.core.broadcast.reliability import Heartbeats
 from cubecast.core.causal.overlay import DATA as DATA_RECORD
 from cubecast.core.drive import EVERYONE
 from cubecast.live.data_core import Asked
@@ -24,6 +26,8 @@ from cubecast.wire import data
 
 if TYPE_CHECKING:
     from cubecast.live.member import Member
+
+log = logging.getLogger("cubecast.live")
 
 _SEQUENCE = 0xFFFFFFFF
 
@@ -72,6 +76,7 @@ class Traffic:
         self._flush_asked = False
         self._is_calm = True
         """Did the application multicast at most one message in the last turn of the loop?"""
+        self._heartbeats = Heartbeats(len(member.addresses))
         self._to_all: list[Link] = []
         """The links to all other members, once they were asked for."""
 
@@ -179,6 +184,21 @@ class Traffic:
         self._core.leave(time.monotonic_ns(), rank)
         self._hand_over([], self._core.results())
         self.ask_flush()
+
+    def note_heartbeat(self, rank: int, *, heard: bool) -> None:
+        """A step of the failure detector is over, in which something came over a link, or did not."""
+        if not self._core.judges_links:
+            return
+        before = self._heartbeats.believed[rank]
+        if not self._heartbeats.note(rank, heard=heard):
+            return
+        failure = float(self._heartbeats.believed[rank])
+        log.info("the link to rank %d fails with a probability of about %.2f", rank, failure)
+        self._core.believe(rank, failure)
+        if failure > before:
+            self._core.avoid(time.monotonic_ns(), rank)
+            self._hand_over([], self._core.results())
+            self.ask_flush()
 
     def _on_timer(self, timer: int, tag: int) -> None:
         if self._member.failure is None:

@@ -1,7 +1,6 @@
 """Bayesian estimates of how reliable neighbours and links are (rasm §3.1; Garbinato, Pedone and Schmidt 2004).
 
-What is unknown is a probability; what is observed is how often something failed in so many trials. With a Beta(a, b)
-prior the posterior is Beta(a + failures, b + successes), and its mean is the estimate. The trials:
+The estimate is the mean of a posterior (`core.broadcast.reliability`). The trials:
 
 - *own crashes*: after a crash a member sees on its clock how many steps it missed; it tells its neighbours in its
   heartbeats. Trials: all steps.
@@ -15,10 +14,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from cubecast.core.broadcast import reliability
+from cubecast.core.broadcast.reliability import PRIOR
 from cubecast.models.checks import require
-
-PRIOR = (1.0, 1.0)
-"""Uniform: before the first observation any probability is as likely as any other."""
 
 
 def posterior_mean(
@@ -26,7 +24,8 @@ def posterior_mean(
 ) -> NDArray[np.float64]:
     """The estimate of a failure probability after so many failures in so many trials."""
     _check(failures, trials, prior)
-    return (prior[0] + failures) / (sum(prior) + trials)
+    estimate: NDArray[np.float64] = reliability.posterior_mean(failures, trials, prior)
+    return estimate
 
 
 def posterior_deviation(
