@@ -47,9 +47,10 @@ def freeze(folder: Path, seconds: float, suspect_after_s: float) -> Row:
         return end(group, {3: began_ns})
 
 
-def bad_links(folder: Path, seconds: float, ranks: set[int], **state: Any) -> Row:
+def bad_links(folder: Path, seconds: float, ranks: set[int], causal: str = "auto", **state: Any) -> Row:
     """Some members' links are bad for a while, then good again."""
-    with closing(BadNetwork(6)) as network, closing(Troupe(folder, 6, network=network, **PATIENT)) as group:
+    settings = {**PATIENT, "causal": causal}
+    with closing(BadNetwork(6)) as network, closing(Troupe(folder, 6, network=network, **settings)) as group:
         time.sleep(2)
         for link in network.between(ranks, set(range(6)) - ranks):
             vars(link).update(state)
@@ -161,6 +162,10 @@ def faults() -> dict[str, Callable[[Path], Row]]:
     table: dict[str, Callable[[Path], Row]] = {
         "kill -9, 2 of 8, timestamp": lambda folder: kill(folder, 8, (1, 5), "timestamp"),
         "kill -9, 3 of 16, timestamp": lambda folder: kill(folder, 16, (0, 6, 9), "timestamp"),
+        "kill -9, 2 of 8, plumtree": lambda folder: kill(folder, 8, (0, 3), "plumtree"),
+        "kill -9, 3 of 16, plumtree": lambda folder: kill(folder, 16, (0, 6, 9), "plumtree"),
+        "kill -9, 2 of 8, rasm": lambda folder: kill(folder, 8, (0, 3), "rasm"),
+        "kill -9, 3 of 16, rasm": lambda folder: kill(folder, 16, (0, 6, 9), "rasm"),
         "kill -9, 2 of 8, star": lambda folder: kill(folder, 8, (1, 5), "star"),
         "kill -9, 2 of 8 with the centre, star": lambda folder: kill(folder, 8, (0, 1), "star"),
         "kill -9, 2 of 8, tree": lambda folder: kill(folder, 8, (1, 5), "tree"),
@@ -176,6 +181,9 @@ def faults() -> dict[str, Callable[[Path], Row]]:
             "one member cut off 4 s, healed": lambda folder: bad_links(folder, 4, {2}, cut=True),
             "group cut in halves 4 s, healed": lambda folder: bad_links(folder, 4, {0, 1, 2}, cut=True),
             "20 % loss for 10 s": lambda folder: bad_links(folder, 10, {1, 4}, loss=0.2),
+            "20 % loss for 10 s, tree": lambda folder: bad_links(folder, 10, {1, 4}, "tree", loss=0.2),
+            "20 % loss for 10 s, rasm": lambda folder: bad_links(folder, 10, {1, 4}, "rasm", loss=0.2),
+            "200 ms delay for 10 s, plumtree": lambda folder: bad_links(folder, 10, {1, 4}, "plumtree", delay_s=0.2),
             "200 ms delay for 10 s": lambda folder: bad_links(folder, 10, {1, 4}, delay_s=0.2),
             "reordering within 50 ms for 10 s": lambda folder: bad_links(folder, 10, {1, 4}, jitter_s=0.05),
             "loss, delay and reordering for 10 s": lambda folder: bad_links(

@@ -19,6 +19,7 @@ from typing import Any
 
 from cubecast.core.failure.survivors import survivors
 from cubecast.core.overlays import hypercube
+from cubecast.live.settings import CAUSAL
 from tests.live.harness import Troupe
 
 
@@ -47,7 +48,7 @@ def kill_one(group: Troupe, chosen: argparse.Namespace, chance: random.Random) -
 def one_group(folder: Path, chosen: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Start, kill one by one, settle, judge."""
     chance = random.Random(seed)
-    causal = chance.choice(["timestamp", "star", "tree", "overlay"])
+    causal = chance.choice([way for way in CAUSAL if way != "auto"])
     options: dict[str, Any] = {"gossip_every_s": 0.25, "suspect_after_s": chosen.suspect_s, "causal": causal}
     began = time.monotonic()
     with closing(
