@@ -215,3 +215,22 @@ def test_what_cannot_be_is_refused_with_one_clear_line() -> None:
                 await groups[0].multicast(bytes(11))
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("causal", ["overlay", "plumtree", "rasm"])
+def test_messages_find_another_way_before_the_dead_is_excluded(causal: str) -> None:
+    async def run() -> None:
+        async with groups_of(8, suspect_after_s=120, causal=causal) as groups:
+            await (await groups[0].multicast(b"grow the tree")).stable(20)
+            gone = groups[1]._member
+            assert gone is not None
+            await gone.transport.close()
+            living = [group for group in groups if group.rank != 1]
+            for group in living:
+                await group.multicast(b"after")
+            async with asyncio.timeout(10):
+                while not all(sum(group.received) >= 8 for group in living):
+                    await asyncio.sleep(0.02)
+            assert all(len(group.view.members) == 8 for group in living)
+
+    asyncio.run(run())
