@@ -158,10 +158,12 @@ def test_what_stays_away_is_asked_for_and_then_pushed(protocol: str) -> None:
         0 → 1: GOSSIP 0.3 3 0 0 0
         0 → 2: GOSSIP 0.3 3 0 0 0
         0 delivers 0.3
+        1 → 3: GOSSIP 0.3 3 0 0 0
         1 delivers 0.3
         2 → 3: GOSSIP 0.3 3 0 0 0
         2 delivers 0.3
         3 delivers 0.3
+        3 → 2: PRUNE of 0
         """
     )
 
@@ -205,8 +207,8 @@ def test_whose_neighbours_died_links_to_a_stand_in(protocol: str) -> None:
     )
 
 
-def test_prunes_that_cross_cut_a_member_off_from_plumtree_until_it_is_told() -> None:
-    """3 prunes 2 for the first message, which 1 brought first, and 1 for the second, which 2 brought first."""
+def test_prunes_that_cross_cut_nobody_off_from_plumtree() -> None:
+    """3 prunes 2 for the first message, which 1 brought first; then 2, not knowing yet, brings the second first."""
     talk = TreeTalk("causal_plumtree")
     for _ in range(2):
         talk.publish(0)
@@ -214,10 +216,10 @@ def test_prunes_that_cross_cut_a_member_off_from_plumtree_until_it_is_told() -> 
         talk.deliver(0, 2)
     for source in (1, 2, 2, 1):
         talk.deliver(source, 3)
-    require_cut_off_and_mended(talk)
+    require_the_next_message(talk)
 
 
-def test_prunes_that_cross_cut_a_member_off_from_rasm_until_it_is_told() -> None:
+def test_prunes_that_cross_cut_nobody_off_from_rasm() -> None:
     """The path over 2 is the better one for the first message, so 3 prunes 1; it is the worse for the second."""
     talk = TreeTalk("causal_rasm")
     rasm.set_link_failure(talk.state.tree, 0, 1, 0.3)
@@ -228,41 +230,53 @@ def test_prunes_that_cross_cut_a_member_off_from_rasm_until_it_is_told() -> None
         talk.deliver(0, 2)
     for source in (1, 2, 1, 2):
         talk.deliver(source, 3)
-    require_cut_off_and_mended(talk)
+    require_the_next_message(talk)
 
 
-def require_cut_off_and_mended(talk: TreeTalk) -> None:
-    """The third message reaches 3 when it asks for it, and the fourth without asking."""
+def require_the_next_message(talk: TreeTalk) -> None:
+    """Exactly one of its neighbours pushes it to 3."""
     talk.deliver_all()
+    talk.lines = []
     talk.publish(0)
-    talk.deliver_all()
-    assert "3 delivers 0.3" not in talk.lines
-    talk.pass_time(ANNOUNCE_NS)
-    talk.deliver_all()
-    talk.pass_time(PATIENCE_NS)
     talk.deliver_all()
     assert "3 delivers 0.3" in talk.lines
+    assert sum("→ 3: GOSSIP 0.3" in line for line in talk.lines) == 1
+
+
+@both
+def test_members_that_wait_for_each_other_are_told(protocol: str) -> None:
+    """1 and 3 have each other for a provider, and nobody else pushes to them: they hear of what comes from others."""
+    talk = grown(protocol)
+    peers = talk.state.tree.peers
+    for rank, provider in ((1, 3), (3, 1)):
+        peers.provider[rank, 0] = provider
+        for link in range(peers.offsets[rank], peers.offsets[rank + 1]):
+            peers.wanted[link, 0] = peers.neighbours[link] == provider
+    for link in range(peers.offsets[0], peers.offsets[1]):
+        peers.eager[link, 0] = peers.neighbours[link] != 1
     talk.publish(0)
     talk.deliver_all()
-    assert "3 delivers 0.4" in talk.lines
+    assert "2 delivers 0.2" in talk.lines
+    assert "1 delivers 0.2" not in talk.lines
+    for _ in range(2):
+        talk.pass_time(ANNOUNCE_NS + PATIENCE_NS)
+        talk.deliver_all()
+    assert {"1 delivers 0.2", "3 delivers 0.2"} <= set(talk.lines)
+    talk.publish(0)
+    talk.deliver_all()
+    assert {"1 delivers 0.3", "3 delivers 0.3"} <= set(talk.lines)
 
 
-def test_a_link_that_got_worse_gives_way_to_a_better_path() -> None:
+def test_a_link_that_got_worse_gives_way_to_a_better_path_and_wins_again_when_it_is_well() -> None:
     """Both ends of the link between 1 and 3 lose half of their heartbeats; 3 looks around (rasm §3.1, §3.3)."""
     talk = grown("causal_rasm")
-    rasm.set_link_failure(talk.state.tree, 1, 3, 0.5)
-    rasm.set_link_failure(talk.state.tree, 3, 1, 0.5)
-    talk._call(3, TIMER, stamped_tree.REVIEW, 1)
+    judge_link(talk, 0.5)
+    talk._call(3, TIMER, stamped_tree.WORSE, 1)
     talk.deliver_all()
-    talk.says(
-        """
-        3 → 2: ASK 1 - - -
-        """
-    )
+    talk.says("3 → 2: ASK 1 - - -")
     talk.publish(0)
     talk.deliver_all()
-    talk.says(
-        """
+    talk.says("""
         0 → 1: GOSSIP 0.2 2 0 0 0
         0 → 2: GOSSIP 0.2 2 0 0 0
         0 delivers 0.2
@@ -272,6 +286,19 @@ def test_a_link_that_got_worse_gives_way_to_a_better_path() -> None:
         2 delivers 0.2
         3 delivers 0.2
         3 → 1: PRUNE of 0
-        """
-    )
+        """)
     assert talk.state.tree.peers.provider[3, 0] == 2
+    judge_link(talk, 0.0)
+    rasm.set_link_failure(talk.state.tree, 2, 3, 0.2)
+    talk._call(3, TIMER, stamped_tree.BETTER, 1)
+    talk.deliver_all()
+    talk.says("3 → 1: ASK 2 0 0 0")
+    talk.publish(0)
+    talk.deliver_all()
+    assert talk.state.tree.peers.provider[3, 0] == 1
+
+
+def judge_link(talk: TreeTalk, failure: float) -> None:
+    """The link between 1 and 3 is believed to fail so often, at both ends."""
+    rasm.set_link_failure(talk.state.tree, 1, 3, failure)
+    rasm.set_link_failure(talk.state.tree, 3, 1, failure)

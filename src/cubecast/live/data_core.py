@@ -117,9 +117,9 @@ class DataCore:
         assert self._way.believe is not None
         self._way.believe(self.state, rank, failure)
 
-    def avoid(self, now_ns: int, rank: int) -> None:
-        """Look for better paths than those over the link to a rank, which got worse."""
-        drive.tell_data(self._handle, now_ns, TIMER, stamped_tree.REVIEW, rank)
+    def compare_paths(self, now_ns: int, rank: int, *, better: bool) -> None:
+        """Compare the paths over the link to a rank, which has become better or worse, with others."""
+        drive.tell_data(self._handle, now_ns, TIMER, stamped_tree.BETTER if better else stamped_tree.WORSE, rank)
 
     def leave(self, now_ns: int, rank: int) -> None:
         """A rank was taken out of the membership."""

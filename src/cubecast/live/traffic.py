@@ -195,10 +195,9 @@ class Traffic:
         failure = float(self._heartbeats.believed[rank])
         log.info("the link to rank %d fails with a probability of about %.2f", rank, failure)
         self._core.believe(rank, failure)
-        if failure > before:
-            self._core.avoid(time.monotonic_ns(), rank)
-            self._hand_over([], self._core.results())
-            self.ask_flush()
+        self._core.compare_paths(time.monotonic_ns(), rank, better=failure < before)
+        self._hand_over([], self._core.results())
+        self.ask_flush()
 
     def _on_timer(self, timer: int, tag: int) -> None:
         if self._member.failure is None:

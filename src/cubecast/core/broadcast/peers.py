@@ -7,6 +7,7 @@
 | failure    | links          | the probability that a message does not get across (known, or estimated)            |
 | quota      | 1              | messages a member may send for one multicast; 0: one to each peer                   |
 | eager      | links × m      | is the link in the tree of that sender (eagerPushPeers)?                            |
+| wanted     | links × m or 0 | does this member want that sender's messages over the link? See below               |
 | provider   | rows × m       | from whom this member gets that sender's messages; −1 = nobody yet                  |
 | seen       | rows × m × W   | the sequence number that was seen last at place sequence mod W                      |
 | sent       | kinds          | messages sent, of each kind                                                         |
@@ -15,7 +16,13 @@
 
 W, the window, bounds how far messages of one sender may overtake each other; an older one is taken for a duplicate.
 
-Invariants: a spare place is eager for no sender; a provider is a neighbour, or was one when it gave.
+**Wanted.** Where links may lose a PRUNE, a member draws its conclusions from what comes. Where they lose nothing and
+keep order (`reliable`), it knows what it told each neighbour, and `eager` of that neighbour follows: what comes over a
+link that is not wanted was under way when it was pruned, and says nothing of the tree. So PRUNEs that cross cut nobody
+off.
+
+Invariants: a spare place is eager for no sender; a provider is a neighbour, or was one when it gave; on reliable links
+a provider's messages are wanted.
 """
 
 from typing import NamedTuple
@@ -40,6 +47,7 @@ class Peers(NamedTuple):
     failure: np.ndarray
     quota: np.ndarray
     eager: np.ndarray
+    wanted: np.ndarray
     provider: np.ndarray
     seen: np.ndarray
     sent: np.ndarray
@@ -59,7 +67,14 @@ def with_spare_links(overlay: Overlay, links: int) -> Overlay:
 
 
 def new_peers(
-    group: Group, overlay: Overlay, failure: np.ndarray, *, quota: bool, kinds: int, window: int = WINDOW
+    group: Group,
+    overlay: Overlay,
+    failure: np.ndarray,
+    *,
+    quota: bool,
+    kinds: int,
+    window: int = WINDOW,
+    reliable: bool = False,
 ) -> Peers:
     """Every neighbour is an eager peer (rasm Algorithm 1, line 4); with `quota` a member may send `degree` messages."""
     rows, senders = group.received.shape
@@ -70,6 +85,7 @@ def new_peers(
         failure=np.ascontiguousarray(failure, np.float64),
         quota=np.array([degree if quota else 0], np.int64),
         eager=np.repeat((overlay.neighbours >= 0).astype(np.int8)[:, None], senders, axis=1),
+        wanted=np.ones((len(overlay.neighbours) if reliable else 0, senders), np.int8),
         provider=np.full((rows, senders), -1, np.int64),
         seen=np.zeros((rows, senders, window), np.int32),
         sent=np.zeros(kinds, np.int64),
@@ -118,6 +134,7 @@ def add_link(peers, row, mail, rank):
             peers.failure[link] = 0.0
             for sender in range(peers.eager.shape[1]):
                 peers.eager[link, sender] = 1
+                want(peers, link, sender, 1)
             return np.int64(link)
     mail.counts[OVERFLOW] = BUFFER_FULL
     return np.int64(-1)
@@ -143,6 +160,28 @@ def set_eager(peers, row, sender, rank, eager, now_ns):
     if link >= 0 and peers.eager[link, sender] != eager:
         peers.eager[link, sender] = eager
         peers.changed_ns[0] = now_ns
+
+
+@internal
+def is_reliable(peers):
+    """Do links lose nothing, so that a member knows which neighbours push to it?"""
+    return peers.wanted.shape[0] > 0
+
+
+@internal
+def want(peers, link, sender, wanted):
+    """Remember what a neighbour was told of a sender's messages."""
+    if link >= 0 and is_reliable(peers):
+        peers.wanted[link, sender] = wanted
+
+
+@internal
+def is_wanted(peers, row, sender, rank):
+    """May the neighbour's messages of that sender go on to come?"""
+    if not is_reliable(peers):
+        return True
+    link = link_to(peers, row, rank)
+    return link >= 0 and peers.wanted[link, sender] != 0
 
 
 @internal

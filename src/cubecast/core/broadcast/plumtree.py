@@ -26,6 +26,8 @@ from cubecast.core.broadcast.peers import (
     NEW,
     WINDOW,
     Peers,
+    is_reliable,
+    is_wanted,
     link_to,
     look,
     new_peers,
@@ -34,6 +36,7 @@ from cubecast.core.broadcast.peers import (
     set_provider,
     share_out,
     take,
+    want,
 )
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
@@ -67,7 +70,7 @@ def new_state(
     carried: int = 0,
     window: int = WINDOW,
 ) -> PlumtreeState:
-    """No tree yet: the first message floods. With `graft_ns` = 0 nothing is announced, links being reliable."""
+    """No tree yet: the first message floods. With `graft_ns` = 0 links lose nothing, and nothing is announced."""
     rows, senders = group.received.shape
     announced = window if graft_ns > 0 else 1
     return PlumtreeState(
@@ -75,7 +78,7 @@ def new_state(
         message_bytes=HEADER_BYTES + payload_bytes,
         carried=carried,
         graft_ns=graft_ns,
-        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window),
+        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window, reliable=graft_ns == 0),
         announced=np.zeros((len(overlay.neighbours), senders, announced), np.int32),
         asking=np.zeros((rows, senders, announced), np.int32),
     )
@@ -116,8 +119,10 @@ def push_on(state, row, now_ns, mail, slot):
     """Push on a message that is new here: whoever sent it is in the tree."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
-    set_provider(state.peers, row, sender, source, now_ns)
-    set_eager(state.peers, row, sender, source, 1, now_ns)
+    if is_wanted(state.peers, row, sender, source):
+        set_provider(state.peers, row, sender, source, now_ns)
+    if not is_reliable(state.peers):
+        set_eager(state.peers, row, sender, source, 1, now_ns)
     pushed = _draft(state, mail, GOSSIP, sender, mail.heads[slot].sequence)
     copy_numbers(mail.numbers[pushed, : state.carried], mail.numbers[slot])
     _push(state, row, mail, pushed, source)
@@ -128,10 +133,14 @@ def refuse(state, row, now_ns, mail, slot, status):
     """A message that was here already: whoever sent it is taken out of the tree, but for the one in it."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
-    if status == AGAIN and state.peers.provider[row, sender] == source:
+    known = status == AGAIN or is_reliable(state.peers)
+    if known and state.peers.provider[row, sender] == source:
         return  # a further copy of the quota, over the same link
-    set_eager(state.peers, row, sender, source, 0, now_ns)
-    _tell(state, mail, PRUNE, sender, np.int64(0), source)
+    if not is_reliable(state.peers):
+        set_eager(state.peers, row, sender, source, 0, now_ns)
+    if is_wanted(state.peers, row, sender, source):
+        want(state.peers, link_to(state.peers, row, source), sender, 0)
+        _tell(state, mail, PRUNE, sender, np.int64(0), source)
 
 
 @internal

@@ -29,6 +29,9 @@ from cubecast.core.broadcast.peers import (
     NEW,
     WINDOW,
     Peers,
+    is_reliable,
+    is_wanted,
+    link_to,
     look,
     new_peers,
     send_counted,
@@ -36,6 +39,7 @@ from cubecast.core.broadcast.peers import (
     set_provider,
     share_out,
     take,
+    want,
 )
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
@@ -76,14 +80,15 @@ def new_state(
     quota: bool,
     carried: int = 0,
     window: int = WINDOW,
+    reliable: bool = False,
 ) -> RasmState:
-    """No tree yet: the first message floods."""
+    """No tree yet: the first message floods. `reliable` links lose nothing and keep order."""
     rows, senders = group.received.shape
     return RasmState(
         group=group,
         message_bytes=HEADER_BYTES + NUMBER_BYTES + payload_bytes,
         carried=carried,
-        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window),
+        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window, reliable=reliable),
         costs=link_costs(failure),
         best=np.zeros((rows, senders, window), np.int64),
         giver=np.full((rows, senders, window), -1, np.int64),
@@ -91,16 +96,12 @@ def new_state(
 
 
 def set_link_failure(state: RasmState, row: int, rank: int, failure: float) -> None:
-    """Believe something else of the link to a neighbour; the next messages show whether paths over it are better now.
-
-    A rank that is no neighbour has no link, and nothing happens.
-    """
+    """Believe something else of the link to a neighbour; a rank that is none has no link, and nothing happens."""
     peers = state.peers
     for link in range(int(peers.offsets[row]), int(peers.offsets[row + 1])):
         if peers.neighbours[link] == rank:
             peers.failure[link] = failure
             state.costs[link] = link_costs(np.array(failure))
-            peers.eager[link] = 1
 
 
 @internal
@@ -139,8 +140,10 @@ def push_on(state, row, now_ns, mail, slot):
     """Lines 14–19: push on a message that is new here; whoever sent it is in the tree."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
-    set_provider(state.peers, row, sender, source, now_ns)
-    set_eager(state.peers, row, sender, source, 1, now_ns)
+    if is_wanted(state.peers, row, sender, source):
+        set_provider(state.peers, row, sender, source, now_ns)
+    if not is_reliable(state.peers):
+        set_eager(state.peers, row, sender, source, 1, now_ns)
     _note_path(state, row, mail, slot, np.int64(mail.numbers[slot, state.carried]), source)
     _eager_push(state, row, mail, slot, source)
 
@@ -155,7 +158,10 @@ def refuse(state, row, now_ns, mail, slot, status):
     old = state.giver[row, sender, place]
     if status == AGAIN and source == old:
         return  # a further copy of the quota, over the same link
-    if status == AGAIN and cost < state.best[row, sender, place]:
+    better = status == AGAIN and cost < state.best[row, sender, place]
+    if is_reliable(state.peers):
+        _choose(state, row, now_ns, mail, slot, better)
+    elif better:
         _note_path(state, row, mail, slot, cost, source)
         set_eager(state.peers, row, sender, source, 1, now_ns)
         set_eager(state.peers, row, sender, old, 0, now_ns)
@@ -167,6 +173,23 @@ def refuse(state, row, now_ns, mail, slot, status):
 
 
 @internal
+def _choose(state, row, now_ns, mail, slot, better):
+    """Lines 20–32 where links lose nothing: whoever's messages are wanted is told to stop, but for the provider."""
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    provider = state.peers.provider[row, sender]
+    if source == provider or not is_wanted(state.peers, row, sender, source):
+        return
+    stops = source
+    if better:
+        _note_path(state, row, mail, slot, np.int64(mail.numbers[slot, state.carried]), source)
+        set_provider(state.peers, row, sender, source, now_ns)
+        stops = provider
+    want(state.peers, link_to(state.peers, row, stops), sender, 0)
+    _tell(state, row, mail, PRUNE, sender, stops)
+
+
+@internal
 def heed(state, row, now_ns, mail, slot):
     """Lines 33–39: the wish to have no messages of a sender, or to have them after all."""
     kind = mail.heads[slot].kind
@@ -175,7 +198,7 @@ def heed(state, row, now_ns, mail, slot):
     if kind == REPAIR:
         set_eager(state.peers, row, sender, source, 1, now_ns)
     elif kind == PRUNE:
-        if state.peers.provider[row, sender] == source:
+        if state.peers.provider[row, sender] == source and not is_reliable(state.peers):
             _tell(state, row, mail, REPAIR, sender, source)
         else:
             set_eager(state.peers, row, sender, source, 0, now_ns)

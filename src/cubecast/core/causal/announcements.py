@@ -1,10 +1,11 @@
 """Neighbours tell each other what has arrived, and ask for what stays away: how trees that were cut grow together.
 
 The lazy half of Plumtree (Leitão, Pereira and Rodrigues 2007, §3.3) for links that lose nothing: a message stays away
-because somebody on its path died, or because two PRUNEs crossed and nobody pushes it. A member announces to each
-neighbour how much of every sender has arrived, HAVE(have), a while after something arrived and once for each change.
-One that is told of more than it has, and still lacks it when its patience ends, asks whoever told it of most:
-ASK(have). That one sends all it has beyond, and pushes those senders' messages over the link from now on.
+because somebody on its path died, or because members that got messages from each other wait for each other. A member
+announces to each neighbour how much of every sender has arrived, HAVE(have), a while after something arrived and once
+for each change. One that is told of more than it has, and has got nothing more of that sender when its patience ends,
+asks whoever told it of most: ASK(have). That one sends all it has beyond, and pushes those senders' messages over the
+link from now on.
 
 | field       | shape    | meaning                                                                                 |
 |-------------|----------|-----------------------------------------------------------------------------------------|
@@ -14,6 +15,7 @@ ASK(have). That one sends all it has beyond, and pushes those senders' messages 
 | told        | rows × m | the most that anybody said has arrived there                                            |
 | teller      | rows × m | who said so                                                                             |
 | awaited     | rows × m | what was told when the patience that lasts began                                        |
+| begun       | rows × m | what had arrived then                                                                   |
 | patient     | rows     | does the timer run that ends it?                                                        |
 | asked       | rows × m | messages up to this one were asked for                                                  |
 
@@ -28,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cubecast.core.broadcast.peers import link_to, want
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
 from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, draft, send, set_timer
@@ -46,6 +49,7 @@ class Announcements(NamedTuple):
     told: np.ndarray
     teller: np.ndarray
     awaited: np.ndarray
+    begun: np.ndarray
     patient: np.ndarray
     asked: np.ndarray
 
@@ -60,6 +64,7 @@ def new_announcements(group: Group, *, announce_ns: int) -> Announcements:
         told=np.zeros(group.received.shape, np.int32),
         teller=np.full(group.received.shape, -1, np.int64),
         awaited=np.zeros(group.received.shape, np.int32),
+        begun=np.zeros(group.received.shape, np.int32),
         patient=np.zeros(rows, np.int8),
         asked=np.zeros(group.received.shape, np.int32),
     )
@@ -123,30 +128,39 @@ def wait_if_any_is_lacking(news, order, row, mail):
         if _is_lacking(news.told, news, order, row, sender):
             news.patient[row] = 1
             copy_numbers(news.awaited[row], news.told[row])
+            copy_numbers(news.begun[row], order.have[row])
             set_timer(mail, PATIENCE, 0, 2 * news.announce_ns)
             return
 
 
 @internal
-def ask_for_awaited(news, order, row, mail):
+def ask_for_awaited(news, order, peers, row, mail):
     """Patience is over: ask each of those who told of what still lacks, once for all senders it told of."""
     news.patient[row] = 0
     for sender in range(news.told.shape[1]):
-        if _is_lacking(news.awaited, news, order, row, sender):
-            _ask(news, order, row, mail, news.teller[row, sender])
+        if _stays_away(news, order, row, sender):
+            _ask(news, order, peers, row, mail, news.teller[row, sender])
     wait_if_any_is_lacking(news, order, row, mail)
 
 
 @internal
-def _ask(news, order, row, mail, rank):
-    """ASK(v): send me what you have beyond v."""
+def _ask(news, order, peers, row, mail, rank):
+    """ASK(v): send me what you have beyond v, and what is to come."""
     wish = draft_numbers(order, row, mail, ASK)
+    link = link_to(peers, row, rank)
     for sender in range(news.told.shape[1]):
-        if news.teller[row, sender] == rank and _is_lacking(news.awaited, news, order, row, sender):
+        if news.teller[row, sender] == rank and _stays_away(news, order, row, sender):
             news.asked[row, sender] = news.told[row, sender]
+            want(peers, link, sender, 1)
         else:
             mail.numbers[wish, sender] = NOTHING_MORE
     send(mail, wish, rank)
+
+
+@internal
+def _stays_away(news, order, row, sender):
+    """Is something lacking that was awaited, and has nothing of its sender come since?"""
+    return order.have[row, sender] == news.begun[row, sender] and _is_lacking(news.awaited, news, order, row, sender)
 
 
 @internal

@@ -2,9 +2,9 @@
 
 A message carries a vector stamp and travels along its sender's tree, which grows over the links of the hypercube by
 eager push and PRUNE (`core.broadcast.plumtree`, `core.broadcast.rasm`): one copy a delivery once it has grown. What
-arrives waits for its causes (`core.causal.hold_back`). A message that stays away, because somebody on its path died or
-PRUNEs crossed, is asked for when a neighbour announces it (`core.causal.announcements`), and its tree grows again over
-that link; nobody needs to know that a member died.
+arrives waits for its causes (`core.causal.hold_back`). A message that stays away, because somebody on its path died, is
+asked for when a neighbour announces it (`core.causal.announcements`), and its tree grows again over that link; nobody
+needs to know that a member died.
 
 **Deaths.** When a neighbour in the hypercube is reported dead, a member links to the stand-in that Overlay would choose
 (`core.causal.overlay`), so the survivors stay connected whoever died. LINK(have) opens the link at the other side, if
@@ -30,7 +30,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.broadcast import plumtree, rasm
-from cubecast.core.broadcast.peers import NEW, add_link, drop_link, link_to, look, set_eager, with_spare_links
+from cubecast.core.broadcast.peers import NEW, add_link, drop_link, link_to, look, set_eager, want, with_spare_links
 from cubecast.core.broadcast.plumtree import GOSSIP, PlumtreeState
 from cubecast.core.broadcast.rasm import RasmState
 from cubecast.core.causal.announcements import (
@@ -57,7 +57,7 @@ from cubecast.core.group import Group
 from cubecast.core.mail import NUMBER_BYTES, deliver, draft, hold_back, send
 from cubecast.core.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
 
-REVIEW = 2  # a timer that only a driver sets: the link to the rank in its tag got worse
+BETTER, WORSE = range(2, 4)  # timers that only a driver sets: the link to the rank in the tag has become so
 LINKS_MAX = 64  # of one member, where there are many rows; a cube has log2 n, and deaths may bring some more
 
 
@@ -140,6 +140,7 @@ def new_rasm(
             quota=False,
             carried=group.received.shape[1],
             window=window,
+            reliable=True,
         ),
     )
 
@@ -212,13 +213,13 @@ def receive(state, row, now_ns, mail, slot):
 
 @internal
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """News was gathered, patience ended, or a link got worse."""
+    """News was gathered, patience ended, or a link has become better or worse."""
     if timer == ANNOUNCE:
         announce(state.news, state.order, state.tree.peers, row, mail)
     elif timer == PATIENCE:
-        ask_for_awaited(state.news, state.order, row, mail)
+        ask_for_awaited(state.news, state.order, state.tree.peers, row, mail)
     else:
-        _look_for_better(state, row, mail, tag)
+        _compare_again(state, row, mail, tag, timer == BETTER)
 
 
 @internal
@@ -278,13 +279,20 @@ def _send_again(state, row, now_ns, mail, slot, source):
 
 
 @internal
-def _look_for_better(state, row, mail, rank):
-    """Ask all neighbours but one for the messages that came from it: the best paths win (rasm §3.3)."""
+def _compare_again(state, row, mail, rank, better):
+    """Have more neighbours push than one, so that the best path wins (rasm §3.3).
+
+    Ask a neighbour whose link has become better for what others give; or, when it has become worse, the others for what
+    that neighbour gives.
+    """
     peers = state.tree.peers
-    wish = draft_numbers(state.order, row, mail, ASK)
-    for sender in range(state.order.have.shape[1]):
-        if peers.provider[row, sender] != rank:
-            mail.numbers[wish, sender] = NOTHING_MORE
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
-        if peers.neighbours[link] >= 0 and peers.neighbours[link] != rank:
-            send(mail, wish, np.int64(peers.neighbours[link]))
+        if peers.neighbours[link] < 0 or (peers.neighbours[link] == rank) != better:
+            continue
+        wish = draft_numbers(state.order, row, mail, ASK)
+        for sender in range(state.order.have.shape[1]):
+            if (peers.provider[row, sender] == rank) != better:
+                want(peers, link, sender, 1)
+            else:
+                mail.numbers[wish, sender] = NOTHING_MORE
+        send(mail, wish, np.int64(peers.neighbours[link]))
