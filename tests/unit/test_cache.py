@@ -71,6 +71,26 @@ def test_a_second_process_compiles_nothing() -> None:
     assert told["compiled"] == []
 
 
+BE_MEMBERS = """
+    from cubecast.core.compiled import watch_compiler
+    from cubecast.live.cores import Cores
+    from cubecast.live.settings import CAUSAL, Settings
+    from cubecast.live.warm import call_all
+    with watch_compiler() as names:
+        for way in CAUSAL:
+            call_all(Cores(Settings(causal=way), 6, 0), 6)
+    print(names)
+"""
+
+
+@pytest.mark.timeout(2 * COMPILE_SECONDS_MAX)
+@pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_a_member_compiles_nothing_however_messages_travel() -> None:
+    """The simulator's cores are the live ones; besides them a member needs what `cubecast.live.warm` calls."""
+    run_python("from cubecast.sim.warm import warm; from cubecast.live import warm as live; warm(); live.warm()")
+    assert run_python(BE_MEMBERS).strip() == "[]"
+
+
 COMPILE_PIECES = """
     from cubecast.sim.compile_apart import compile_here
     from cubecast.sim.warm import CHECKERS, pieces
