@@ -267,6 +267,20 @@ def test_members_that_wait_for_each_other_are_told(protocol: str) -> None:
     assert {"1 delivers 0.3", "3 delivers 0.3"} <= set(talk.lines)
 
 
+@both
+def test_whoever_still_pushes_takes_the_place_of_a_dead_provider(protocol: str) -> None:
+    """3 hears that 1 is dead before the copy of 2 comes, which it would have refused."""
+    talk = TreeTalk(protocol)
+    talk.publish(0)
+    for source, to in ((0, 1), (0, 2), (1, 3)):
+        talk.deliver(source, to)
+    talk.leave(3, 1)
+    talk.lines = []
+    talk.deliver(2, 3)
+    talk.says("")
+    assert talk.state.tree.peers.provider[3, 0] == 2
+
+
 def test_a_link_that_got_worse_gives_way_to_a_better_path_and_wins_again_when_it_is_well() -> None:
     """Both ends of the link between 1 and 3 lose half of their heartbeats; 3 looks around (rasm §3.1, §3.3)."""
     talk = grown("causal_rasm")

@@ -193,6 +193,17 @@ def set_provider(peers, row, sender, rank, now_ns):
 
 
 @internal
+def takes_over(state, row, sender, source, now_ns):
+    """On reliable links: the provider is gone, and a neighbour that pushes comes in its place. Says whether it does."""
+    peers = state.peers
+    vacant = is_reliable(peers) and peers.provider[row, sender] < 0 and sender != state.group.rank[row]
+    if vacant and is_wanted(peers, row, sender, source):
+        set_provider(peers, row, sender, source, now_ns)
+        return True
+    return False
+
+
+@internal
 def share_out(peers, row, sender, source):
     """How often to send to each eager peer but `source`: into `scratch`, in the order of the links."""
     count = 0

@@ -36,6 +36,7 @@ from cubecast.core.broadcast.peers import (
     set_provider,
     share_out,
     take,
+    takes_over,
     want,
 )
 from cubecast.core.compiled import internal
@@ -136,6 +137,8 @@ def refuse(state, row, now_ns, mail, slot, status):
     known = status == AGAIN or is_reliable(state.peers)
     if known and state.peers.provider[row, sender] == source:
         return  # a further copy of the quota, over the same link
+    if takes_over(state, row, sender, source, now_ns):
+        return
     if not is_reliable(state.peers):
         set_eager(state.peers, row, sender, source, 0, now_ns)
     if is_wanted(state.peers, row, sender, source):

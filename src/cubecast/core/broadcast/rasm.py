@@ -4,19 +4,20 @@ A GOSSIP message carries the probability that it got as far as its receiver. A m
 whose copy had the highest; every other neighbour that sends it a copy gets PRUNE and is not pushed to any more. A
 member that is pruned by its own provider answers REPAIR. One tree for each sender.
 
-| field | shape        | meaning                                                                                  |
-|-------|--------------|------------------------------------------------------------------------------------------|
-| peers | –            | neighbours, trees and what was seen: `core.broadcast.peers`                              |
-| carried | –          | numbers that a message carries from hop to hop as they are; its cost comes after them    |
-| costs | links        | −ln((1 − P_i)(1 − L_ij)(1 − P_j)) of each link, as a whole number of 1e-7                |
-| best  | rows × m × W | the cost of the best copy of a message so far                                            |
-| giver | rows × m × W | who sent that copy (oldSender)                                                           |
+| field   | shape        | meaning                                                                                |
+|---------|--------------|----------------------------------------------------------------------------------------|
+| peers   | –            | neighbours, trees and what was seen: `core.broadcast.peers`                            |
+| carried | –            | numbers that a message carries from hop to hop as they are; its cost comes after them  |
+| costs   | links        | −ln((1 − P_i)(1 − L_ij)(1 − P_j)) of each link, as a whole number of 1e-7              |
+| best    | rows × m × W | the cost of the best copy of a message so far                                          |
+| giver   | rows × m × W | who sent that copy (oldSender)                                                         |
 
 Probabilities multiply along a path, so their negative logarithms add; in whole numbers sums are exact and equal paths
 tie. A higher probability is a lower cost.
 
 Departures from the printed code: line 12 computes the probability afresh for each peer (as printed it would compound
-over the loop); a quota may send a peer several copies (§3.3).
+over the loop); a quota may send a peer several copies (§3.3). On reliable links PRUNE only concerns the direction from
+its receiver to its sender, so a provider never loses one it provides for, and REPAIR is not needed.
 """
 
 from typing import NamedTuple
@@ -39,6 +40,7 @@ from cubecast.core.broadcast.peers import (
     set_provider,
     share_out,
     take,
+    takes_over,
     want,
 )
 from cubecast.core.compiled import internal
@@ -158,6 +160,8 @@ def refuse(state, row, now_ns, mail, slot, status):
     old = state.giver[row, sender, place]
     if status == AGAIN and source == old:
         return  # a further copy of the quota, over the same link
+    if takes_over(state, row, sender, source, now_ns):
+        return
     better = status == AGAIN and cost < state.best[row, sender, place]
     if is_reliable(state.peers):
         _choose(state, row, now_ns, mail, slot, better)
