@@ -57,11 +57,11 @@ def _run(delivered: set[Message], sender: int) -> int:
     return length
 
 
-def disagreements(rows: list[Row], members: int) -> set[tuple[int, Message]]:
-    """Who stays up and lacks a message that a member which stays (any member, if few crashed) delivered."""
+def disagreements(rows: list[Row], members: int, *, floods: bool) -> set[tuple[int, Message]]:
+    """Who stays up and lacks a message that a member which stays (any, if messages flood and few crashed) delivered."""
     stays = {member for member in range(members) if is_up(rows, member)}
     crashed = set(range(members)) - stays
-    counts = set(range(members)) if len(crashed) < (members - 1).bit_length() - 1 else stays
+    counts = set(range(members)) if floods and len(crashed) < (members - 1).bit_length() - 1 else stays
     delivered = {(rows[k]["member"], message_of(rows[k])) for k in deliveries(rows)}
     wanted = {message for member, message in delivered if member in counts}
     return {(member, message) for member in stays for message in wanted if (member, message) not in delivered}

@@ -55,15 +55,20 @@ def covers(mine: dict[int, int], stamp: dict[int, int], sender: int) -> bool:
 
 
 @given(
-    seed=st.integers(0, 2**32), steps=st.integers(1, 60), obedience=st.sampled_from([0.0, 0.5, 0.8, 0.95, 0.99, 1.0])
+    seed=st.integers(0, 2**32),
+    steps=st.integers(1, 60),
+    obedience=st.sampled_from([0.0, 0.5, 0.8, 0.95, 0.99, 1.0]),
+    protocol=st.sampled_from(["overlay", "timestamp"]),
 )
 @settings(deadline=None, max_examples=600)
-def test_causal_checkers_agree_with_the_definitions(seed: int, steps: int, obedience: float) -> None:
+def test_causal_checkers_agree_with_the_definitions(seed: int, steps: int, obedience: float, protocol: str) -> None:
     events = random_deliveries(seed, steps, obedience)
     rows = to_rows(events)
-    trace = Trace(events=events, scenario={"members": MEMBERS, "family": "causal"}, metrics={})
+    scenario = {"members": MEMBERS, "family": "causal", "protocol": protocol}
+    trace = Trace(events=events, scenario=scenario, metrics={})
     assert [violation.rows[0] for violation in causal_order.check(trace)] == oracle.causal_order(rows)
-    assert len(agreement.check(trace)) == len(oracle.disagreements(rows, MEMBERS))
+    missing = oracle.disagreements(rows, MEMBERS, floods=protocol == "overlay")
+    assert len(agreement.check(trace)) == len(missing)
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 80))

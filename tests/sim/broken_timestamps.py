@@ -8,7 +8,7 @@ import numpy as np
 
 from cubecast.core import bits
 from cubecast.core.causal import timestamp
-from cubecast.core.causal.hold_back import accept, stamp_again
+from cubecast.core.causal.hold_back import accept, draft_have, stamp_again
 from cubecast.core.causal.timestamp import ASK, DATA, TimestampState
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group
@@ -49,7 +49,7 @@ def modest_receive(state, row, now_ns, mail, slot):
 @internal
 def trusting_on_leave(state, row, now_ns, mail, rank):
     """Still counts on the answer of one that has died."""
-    multicast(mail, timestamp._draft_have(state, row, mail, timestamp.HAVE))
+    multicast(mail, draft_have(state.order, row, mail, timestamp.HAVE))
 
 
 @internal

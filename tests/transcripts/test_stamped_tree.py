@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cubecast.core.broadcast import rasm
-from cubecast.core.causal import announcements, stamped_tree
+from cubecast.core.causal import hold_back, stamped_tree
 from cubecast.core.dispatch import TIMER
 from cubecast.core.registry import protocol_named
 from tests.transcripts.exchange import Copy, Exchange
@@ -29,7 +29,7 @@ class TreeTalk(Exchange):
 
 
 def _vector(copy: Copy) -> str:
-    return " ".join("-" if number == announcements.NOTHING_MORE else str(number) for number in copy.numbers[:4])
+    return " ".join("-" if number == hold_back.NOTHING_MORE else str(number) for number in copy.numbers[:4])
 
 
 both = pytest.mark.parametrize("protocol", ["causal_plumtree", "causal_rasm"])

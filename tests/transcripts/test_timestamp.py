@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from cubecast.core.causal.timestamp import DATA, NOTHING_MORE
+from cubecast.core.causal.hold_back import NOTHING_MORE
+from cubecast.core.causal.timestamp import DATA
 from cubecast.core.registry import protocol_named
 from tests.transcripts.exchange import Copy, Exchange
 

@@ -23,10 +23,15 @@ def test_a_good_link_is_never_worth_a_word() -> None:
     assert not any(heartbeats.note(0, heard=True) for _ in range(1000))
 
 
+def test_a_member_that_has_not_started_is_not_held_against_its_link() -> None:
+    heartbeats = Heartbeats(1)
+    assert not any(heartbeats.note(0, heard=step >= 100) for step in range(200))
+
+
 def test_what_is_long_ago_is_forgotten() -> None:
     heartbeats = Heartbeats(1)
-    for _ in range(STEPS_MAX):
-        heartbeats.note(0, heard=False)
+    for step in range(STEPS_MAX):
+        heartbeats.note(0, heard=step == 0)
     for _ in range(4 * STEPS_MAX):
         heartbeats.note(0, heard=True)
     assert heartbeats.believed[0] < 2 * CHANGE_MIN
@@ -54,8 +59,8 @@ def test_rasm_asks_others_for_what_came_over_a_link_that_got_worse() -> None:
 def test_other_ways_do_not_judge_links() -> None:
     async def run() -> None:
         member, pipes = connected(1, "plumtree")
-        for _ in range(2 * STEPS_MIN):
-            member.traffic.note_heartbeat(3, heard=False)
+        for step in range(2 * STEPS_MIN):
+            member.traffic.note_heartbeat(3, heard=step == 0)
         await asyncio.sleep(0)
         assert not any(pipe.written for pipe in pipes.values())
 

@@ -188,38 +188,6 @@ def _build_cube_full_dist(group: Group, setup: Setup) -> cube_full_dist.CubeFull
     )
 
 
-def _build_timestamp(group: Group, setup: Setup) -> timestamp.TimestampState:
-    return timestamp.new_state(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        room=len(group.rank) * setup.room,
-        window=setup.window,
-    )
-
-
-def _build_causal_plumtree(group: Group, setup: Setup) -> stamped_tree.CausalPlumtreeState:
-    return stamped_tree.new_plumtree(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        room=len(group.rank) * setup.room,
-        window=setup.window,
-        announce_ns=setup.announce_ns,
-    )
-
-
-def _build_causal_rasm(group: Group, setup: Setup) -> stamped_tree.CausalRasmState:
-    return stamped_tree.new_rasm(
-        group,
-        members=setup.members,
-        payload_bytes=setup.payload_bytes,
-        room=len(group.rank) * setup.room,
-        window=setup.window,
-        announce_ns=setup.announce_ns,
-    )
-
-
 def _build_overlay(group: Group, setup: Setup) -> overlay.OverlayState:
     return overlay.new_state(
         group,
@@ -378,7 +346,7 @@ add_protocol(
         summary="causal order by a vector clock on every message and a delivery buffer",
         state=timestamp.TimestampState,
         handlers=timestamp,
-        build=_build_timestamp,
+        build=from_setup(timestamp.new_state),
         links="reliable",
     )
 )
@@ -430,7 +398,7 @@ add_protocol(
         summary="causal order by vector clocks along the fastest paths, one copy a delivery",
         state=stamped_tree.CausalPlumtreeState,
         handlers=stamped_tree,
-        build=_build_causal_plumtree,
+        build=from_setup(stamped_tree.new_plumtree),
         links="fifo",
     )
 )
@@ -443,7 +411,7 @@ add_protocol(
         summary="causal order by vector clocks along the most reliable paths, one copy a delivery",
         state=stamped_tree.CausalRasmState,
         handlers=stamped_tree,
-        build=_build_causal_rasm,
+        build=from_setup(stamped_tree.new_rasm),
         numbers=lambda setup: setup.senders + 1,
         links="fifo",
     )

@@ -33,7 +33,12 @@ class Heartbeats:
         self._missed = np.zeros(members)
 
     def note(self, rank: int, *, heard: bool) -> bool:
-        """Something should have come from this rank in the last step, and did or did not; is the link another now?"""
+        """Something should have come from this rank in the last step, and did or did not; is the link another now?
+
+        A member takes its time to start: what does not come before the first sign of life says nothing.
+        """
+        if not heard and self._steps[rank] == 0:
+            return False
         self._steps[rank] += 1
         self._missed[rank] += not heard
         if self._steps[rank] >= STEPS_MAX:

@@ -31,13 +31,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.core.broadcast.peers import link_to, want
+from cubecast.core.causal.hold_back import NOTHING_MORE, draft_have
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
-from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, draft, send, set_timer
+from cubecast.core.mail import send, set_timer
 
 HAVE, LINK, ASK = range(4, 7)  # kinds beside those of the trees
 ANNOUNCE, PATIENCE = range(2)  # timers
-NOTHING_MORE = (1 << 31) - 1
 
 
 class Announcements(NamedTuple):
@@ -93,19 +93,10 @@ def announce(news, order, peers, row, mail):
 def tell_all(news, order, peers, row, mail, kind):
     """Tell every neighbour what has arrived."""
     copy_numbers(news.announced[row], order.have[row])
-    slot = draft_numbers(order, row, mail, kind)
+    slot = draft_have(order, row, mail, kind)
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         if peers.neighbours[link] >= 0:
             send(mail, slot, np.int64(peers.neighbours[link]))
-
-
-@internal
-def draft_numbers(order, row, mail, kind):
-    """A message that says what has arrived here."""
-    senders = order.have.shape[1]
-    slot = draft(mail, kind, -1, HEADER_BYTES + NUMBER_BYTES * senders)
-    copy_numbers(mail.numbers[slot, :senders], order.have[row])
-    return slot
 
 
 @internal
@@ -146,7 +137,7 @@ def ask_for_awaited(news, order, peers, row, mail):
 @internal
 def _ask(news, order, peers, row, mail, rank):
     """ASK(v): send me what you have beyond v, and what is to come."""
-    wish = draft_numbers(order, row, mail, ASK)
+    wish = draft_have(order, row, mail, ASK)
     link = link_to(peers, row, rank)
     for sender in range(news.told.shape[1]):
         if news.teller[row, sender] == rank and _stays_away(news, order, row, sender):

@@ -7,8 +7,8 @@ delivered when it is the next of its sender and everything its stamp names has b
 |---------|----------------|-------------------------------------------------------------------------------------|
 | have    | rows × m       | every message of the sender up to this one has arrived, delivered or not            |
 | arrived | rows × m × W   | the number of the message that arrived last at place sequence mod W                 |
-| held    | room           | one record a message that waits: whose it is and what it waits for                  |
-| stamps  | room × m       | the stamps of those messages                                                        |
+| held    | places         | one record a message that waits: whose it is and what it waits for                  |
+| stamps  | places × m     | the stamps of those messages                                                        |
 | chains  | rows × buckets | hash of (sender, sequence) to the messages that wait for that delivery, −1 = none   |
 | waiting | rows           | messages that wait, of each member                                                  |
 | pool    | 2              | the first free record (−1 = none), and how many were ever used                      |
@@ -31,12 +31,13 @@ import numpy as np
 
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group, copy_numbers
-from cubecast.core.mail import BUFFER_FULL, OVERFLOW, deliver
+from cubecast.core.mail import BUFFER_FULL, HEADER_BYTES, NUMBER_BYTES, OVERFLOW, deliver, draft
 
 HELD = np.dtype([(name, np.int64) for name in ("sender", "sequence", "needs_sender", "needs_sequence", "next")])
 FIRST_FREE, EVER_USED = range(2)
 BUCKETS = 1024  # a power of two
 KNOWN, DELIVERED, WAITS = range(3)
+NOTHING_MORE = (1 << 31) - 1  # in a vector of what a member has: it does not want that sender's messages
 
 
 class HoldBack(NamedTuple):
@@ -53,13 +54,14 @@ class HoldBack(NamedTuple):
 
 
 def new_hold_back(group: Group, *, room: int, window: int, keeps_stamps: bool) -> HoldBack:
-    """Nothing arrived; all buffers together hold up to `room` messages."""
+    """Nothing arrived; a member lets up to `room` messages wait."""
     rows, senders = group.received.shape
+    places = rows * room
     return HoldBack(
         have=np.zeros((rows, senders), np.int32),
         arrived=np.zeros((rows, senders, window), np.int32),
-        held=np.zeros(room, HELD).view(np.recarray),
-        stamps=np.zeros((room, senders), np.int32),
+        held=np.zeros(places, HELD).view(np.recarray),
+        stamps=np.zeros((places, senders), np.int32),
         chains=np.full((rows, BUCKETS), -1, np.int32),
         waiting=np.zeros(rows, np.int64),
         pool=np.array([-1, 0], np.int64),
@@ -91,6 +93,15 @@ def stamp_again(order, mail, slot, sender, sequence):
     if order.sent.shape[0] > 0:
         senders = order.have.shape[1]
         copy_numbers(mail.numbers[slot, :senders], order.sent[sender, sequence % order.sent.shape[1]])
+
+
+@internal
+def draft_have(order, row, mail, kind):
+    """A message that says what has arrived here."""
+    senders = order.have.shape[1]
+    slot = draft(mail, kind, -1, HEADER_BYTES + NUMBER_BYTES * senders)
+    copy_numbers(mail.numbers[slot, :senders], order.have[row])
+    return slot
 
 
 @internal

@@ -38,20 +38,27 @@ from cubecast.core.causal.announcements import (
     ASK,
     HAVE,
     LINK,
-    NOTHING_MORE,
     PATIENCE,
     Announcements,
     announce,
     announce_later,
     ask_for_awaited,
-    draft_numbers,
     forget_told,
     new_announcements,
     note_told,
     tell_all,
 )
 from cubecast.core.causal.eager_tree import first_live
-from cubecast.core.causal.hold_back import WAITS, HoldBack, accept, new_hold_back, stamp_again, stamp_next
+from cubecast.core.causal.hold_back import (
+    NOTHING_MORE,
+    WAITS,
+    HoldBack,
+    accept,
+    draft_have,
+    new_hold_back,
+    stamp_again,
+    stamp_next,
+)
 from cubecast.core.compiled import chosen_by_state, internal
 from cubecast.core.group import Group
 from cubecast.core.mail import NUMBER_BYTES, deliver, draft, hold_back, send
@@ -93,25 +100,20 @@ def new_plumtree(
     announce_ns: int,
     keeps_stamps: bool = True,
 ) -> CausalPlumtreeState:
-    """No tree yet: the first message of a sender floods. `room` bounds all delivery buffers together."""
+    """No tree yet: the first message of a sender floods. A delivery buffer holds up to `room` messages."""
     links = _links(group, members)
-    return CausalPlumtreeState(
-        group=group,
-        members=members,
-        dimension=hypercube_dimension(members),
-        order=new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps),
-        news=new_announcements(group, announce_ns=announce_ns),
-        tree=plumtree.new_state(
-            group,
-            links,
-            np.zeros(len(links.neighbours)),
-            payload_bytes=NUMBER_BYTES * members + payload_bytes,
-            quota=False,
-            graft_ns=0,
-            carried=group.received.shape[1],
-            window=window,
-        ),
+    size = NUMBER_BYTES * members + payload_bytes
+    tree = plumtree.new_state(
+        *(group, links, np.zeros(len(links.neighbours))),
+        payload_bytes=size,
+        quota=False,
+        graft_ns=0,
+        carried=group.received.shape[1],
+        window=window,
     )
+    order = new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps)
+    news = new_announcements(group, announce_ns=announce_ns)
+    return CausalPlumtreeState(group, members, hypercube_dimension(members), order, news, tree)
 
 
 def new_rasm(
@@ -126,23 +128,18 @@ def new_rasm(
 ) -> CausalRasmState:
     """No tree yet, and all links as good as each other until `rasm.set_link_failure` says otherwise."""
     links = _links(group, members)
-    return CausalRasmState(
-        group=group,
-        members=members,
-        dimension=hypercube_dimension(members),
-        order=new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps),
-        news=new_announcements(group, announce_ns=announce_ns),
-        tree=rasm.new_state(
-            group,
-            links,
-            np.zeros(len(links.neighbours)),
-            payload_bytes=NUMBER_BYTES * members + payload_bytes,
-            quota=False,
-            carried=group.received.shape[1],
-            window=window,
-            reliable=True,
-        ),
+    size = NUMBER_BYTES * members + payload_bytes
+    tree = rasm.new_state(
+        *(group, links, np.zeros(len(links.neighbours))),
+        payload_bytes=size,
+        quota=False,
+        carried=group.received.shape[1],
+        window=window,
+        reliable=True,
     )
+    order = new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps)
+    news = new_announcements(group, announce_ns=announce_ns)
+    return CausalRasmState(group, members, hypercube_dimension(members), order, news, tree)
 
 
 def _links(group: Group, members: int) -> Overlay:
@@ -203,7 +200,7 @@ def receive(state, row, now_ns, mail, slot):
         note_told(state.news, state.order, row, mail, slot)
     elif kind == LINK:
         _open_link(state, row, mail, source)
-        send(mail, draft_numbers(state.order, row, mail, HAVE), source)
+        send(mail, draft_have(state.order, row, mail, HAVE), source)
         note_told(state.news, state.order, row, mail, slot)
     elif kind == ASK:
         _send_again(state, row, now_ns, mail, slot, source)
@@ -289,7 +286,7 @@ def _compare_again(state, row, mail, rank, better):
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         if peers.neighbours[link] < 0 or (peers.neighbours[link] == rank) != better:
             continue
-        wish = draft_numbers(state.order, row, mail, ASK)
+        wish = draft_have(state.order, row, mail, ASK)
         for sender in range(state.order.have.shape[1]):
             if (peers.provider[row, sender] == rank) != better:
                 want(peers, link, sender, 1)

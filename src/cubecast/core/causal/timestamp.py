@@ -24,13 +24,22 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.core import bits
-from cubecast.core.causal.hold_back import KNOWN, WAITS, HoldBack, accept, new_hold_back, stamp_again, stamp_next
+from cubecast.core.causal.hold_back import (
+    KNOWN,
+    NOTHING_MORE,
+    WAITS,
+    HoldBack,
+    accept,
+    draft_have,
+    new_hold_back,
+    stamp_again,
+    stamp_next,
+)
 from cubecast.core.compiled import internal
-from cubecast.core.group import Group, copy_numbers
+from cubecast.core.group import Group
 from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, deliver, draft, hold_back, multicast, send
 
 DATA, HAVE, HAVE_TOO, ASK = range(4)
-NOTHING_MORE = (1 << 31) - 1
 
 
 class TimestampState(NamedTuple):
@@ -45,7 +54,7 @@ class TimestampState(NamedTuple):
 def new_state(
     group: Group, *, members: int, payload_bytes: int, room: int, window: int, keeps_stamps: bool = True
 ) -> TimestampState:
-    """Nothing sent; all delivery buffers together hold up to `room` messages."""
+    """Nothing sent; a delivery buffer holds up to `room` messages."""
     return TimestampState(
         group=group,
         message_bytes=HEADER_BYTES + NUMBER_BYTES * members + payload_bytes,
@@ -85,7 +94,7 @@ def _take_in(state, row, mail, slot):
     sender = mail.heads[slot].sender
     closed_a_gap = status != KNOWN and state.order.have[row, sender] > mail.heads[slot].sequence
     if closed_a_gap and not bits.contains(state.group.members[row], sender):
-        multicast(mail, _draft_have(state, row, mail, HAVE))
+        multicast(mail, draft_have(state.order, row, mail, HAVE))
 
 
 @internal
@@ -93,15 +102,7 @@ def on_leave(state, row, now_ns, mail, rank):
     """Tell everybody what has arrived here: some may lack messages of the dead."""
     for sender in range(state.asked.shape[1]):
         state.asked[row, sender] = 0
-    multicast(mail, _draft_have(state, row, mail, HAVE))
-
-
-@internal
-def _draft_have(state, row, mail, kind):
-    senders = state.asked.shape[1]
-    slot = draft(mail, kind, -1, HEADER_BYTES + NUMBER_BYTES * senders)
-    copy_numbers(mail.numbers[slot, :senders], state.order.have[row])
-    return slot
+    multicast(mail, draft_have(state.order, row, mail, HAVE))
 
 
 @internal
@@ -116,7 +117,7 @@ def _compare(state, row, mail, slot, source):
     if lacks:
         _ask(state, row, mail, slot, source)
     if has_more and mail.heads[slot].kind == HAVE:
-        send(mail, _draft_have(state, row, mail, HAVE_TOO), source)
+        send(mail, draft_have(state.order, row, mail, HAVE_TOO), source)
 
 
 @internal
@@ -127,7 +128,7 @@ def _is_wanted(state, row, sender, told):
 @internal
 def _ask(state, row, mail, slot, source):
     """ASK(v): send me what you have beyond v."""
-    wish = _draft_have(state, row, mail, ASK)
+    wish = draft_have(state.order, row, mail, ASK)
     for sender in range(state.asked.shape[1]):
         told = mail.numbers[slot, sender]
         if not bits.contains(state.group.members[row], sender) and _is_wanted(state, row, sender, told):
