@@ -228,7 +228,7 @@ def test_messages_find_another_way_before_the_dead_is_excluded(causal: str) -> N
             living = [group for group in groups if group.rank != 1]
             for group in living:
                 await group.multicast(b"after")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not all(sum(group.received) >= 8 for group in living):
                     await asyncio.sleep(0.02)
             assert all(len(group.view.members) == 8 for group in living)
