@@ -72,7 +72,7 @@ def pieces() -> list[Piece]:
 def compile_piece(name: str) -> None:
     """Compile one of the pieces, or load it from the cache."""
     if name == SIMULATOR:
-        run_nothing(_tiny(protocol=_ANY))
+        run_nothing(_tiny(protocol=_ANY, multicast="tree"))  # where it goes is compiled too
     elif name == CHECKERS:
         _check_a_trace()
     elif name == MODELS:
