@@ -14,7 +14,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.live.connection import Connection
 from cubecast.live.group import LiveGroup, join
 from cubecast.live.local import free_addresses
-from cubecast.live.settings import Settings
+from cubecast.live.settings import CAUSAL, Settings
 from cubecast.live.traffic import Delivery
 from tests.live.harness import judge
 
@@ -215,6 +215,12 @@ def test_what_cannot_be_is_refused_with_one_clear_line() -> None:
                 await groups[0].multicast(bytes(11))
 
     asyncio.run(run())
+
+
+def test_who_leaves_the_choice_open_and_who_names_what_is_chosen_are_of_one_group() -> None:
+    assert Settings().agreed(32) == Settings(causal="timestamp").agreed(32)
+    assert Settings().agreed(33) == Settings(causal="tree").agreed(33)
+    assert len({Settings(causal=way).agreed(8) for way in CAUSAL}) == len(CAUSAL) - 1
 
 
 @pytest.mark.parametrize("causal", ["overlay", "plumtree", "rasm"])

@@ -68,7 +68,7 @@ class Member:
             addresses=addresses,
             rank=rank,
             settings=settings,
-            terms=terms_digest(group, addresses, *settings.agreed),
+            terms=terms_digest(group, addresses, *settings.agreed(len(addresses))),
             credentials=credentials,
             on_frame=self._arrived,
             on_excluded=self._excluded,

@@ -72,11 +72,10 @@ class Settings:
             return "timestamp" if members <= MESH_MEMBERS_MAX else "tree"
         return self.causal
 
-    @property
-    def agreed(self) -> tuple[object, ...]:
-        """What all members must have in common."""
+    def agreed(self, members: int) -> tuple[object, ...]:
+        """What all members of a group of this size must have in common."""
         return (
-            *(self.causal, self.stability, self.window_messages, self.window_bytes),
+            *(self.causal_for(members), self.stability, self.window_messages, self.window_bytes),
             *(self.payload_bytes_max, self.gossip_every_s, self.suspect_after_s),
         )
 
