@@ -16,6 +16,7 @@ from cubecast.live.settings import CAUSAL
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cubecast.live.credentials import Credentials
     from cubecast.live.demo import Demo
 
 keys = typer.Typer(no_args_is_help=True, help="Make the certificates by which members know each other.")
@@ -118,35 +119,44 @@ def node(
 
       cubecast node chat --listen 127.0.0.1:7002 --contact 127.0.0.1:7001 --plaintext
     """
-    from cubecast.errors import LocalProtocolError
-    from cubecast.live.credentials import Credentials
-
-    if bool(peer) + found + bool(contact) != 1:
-        raise LocalProtocolError("give --peer for every other member, or --found, or --contact of a founded group")
-    if (credentials is None or ca is None) != plaintext:
-        raise LocalProtocolError("give --credentials MEMBER.pem and --ca group.pem, or --plaintext to go without TLS")
+    _require_one_kind(peer=bool(peer), found=found, contact=bool(contact))
     _refuse_options_of_the_other_kind(
         fixed=bool(peer),
         only_fixed={"--causal": causal, "--stability": stability, "--trace": trace},
         only_founded={"--keep": keep, "--log": log, "--history": history},
     )
+    certificate = _credentials(credentials, ca, plaintext=plaintext)
+    _log_to_stderr(verbose=verbose)
+    terminal = {"status": status_at, "rate_per_s": rate, "quiet": quiet}
+    common: dict[str, Any] = {"group": group, "listen": listen, "credentials": certificate, **terminal}
+    if peer:
+        _run_fixed(common, peer, trace, causal=causal, stability=stability, suspect_after_s=suspect_after)
+    else:
+        _run_changing(common, contact or [], log, history, keep=keep, suspect_after_s=suspect_after)
+
+
+def _require_one_kind(*, peer: bool, found: bool, contact: bool) -> None:
+    from cubecast.errors import LocalProtocolError
+
+    if peer + found + contact != 1:
+        raise LocalProtocolError("give --peer for every other member, or --found, or --contact of a founded group")
+
+
+def _credentials(credentials: Path | None, ca: Path | None, *, plaintext: bool) -> Credentials | None:
+    from cubecast.errors import LocalProtocolError
+    from cubecast.live.credentials import Credentials
+
+    if (credentials is None or ca is None) != plaintext:
+        raise LocalProtocolError("give --credentials MEMBER.pem and --ca group.pem, or --plaintext to go without TLS")
+    return Credentials.load(credentials, ca=ca) if credentials and ca else None
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
-    common: dict[str, Any] = {
-        "group": group,
-        "listen": listen,
-        "credentials": Credentials.load(credentials, ca=ca) if credentials and ca else None,
-        "status": status_at,
-        "rate_per_s": rate,
-        "quiet": quiet,
-    }
-    if peer:
-        _run_fixed(common, peer, trace, causal=causal, stability=stability, suspect_after_s=suspect_after)
-    else:
-        _run_changing(common, contact or [], log, history, keep=keep, suspect_after_s=suspect_after)
 
 
 def _refuse_options_of_the_other_kind(
