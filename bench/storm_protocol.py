@@ -14,7 +14,8 @@ from cubecast.core.compiled import internal
 from cubecast.core.group import Group
 from cubecast.core.mail import begin_round, draft, end_round, send, set_timer
 from cubecast.core.overlays import hypercube
-from cubecast.core.registry import Protocol, Setup, add_protocol
+from cubecast.core.registry import Protocol, add_protocol
+from cubecast.core.setup import Setup
 
 PACKET_BYTES = 232
 BURST_NS = 1_000_000

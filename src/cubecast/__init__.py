@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from cubecast import core
     from cubecast.core.compiled import internal, jit
     from cubecast.core.group import Group
-    from cubecast.core.registry import Protocol, Setup, add_protocol, protocols
+    from cubecast.core.registry import Protocol, add_protocol, protocols
+    from cubecast.core.setup import Setup
     from cubecast.live.changing.events import ChangingDelivery, ViewChange
     from cubecast.live.changing.group import ChangingGroup, found
     from cubecast.live.changing.settings import ChangingSettings
@@ -142,7 +143,7 @@ _HOMES = {
     "Result": "cubecast.sim.result",
     "Scenario": "cubecast.sim.scenario",
     "Settings": "cubecast.live.settings",
-    "Setup": "cubecast.core.registry",
+    "Setup": "cubecast.core.setup",
     "SyncChangingGroup": "cubecast.live.changing.sync",
     "SyncGroup": "cubecast.live.sync",
     "Trace": "cubecast.trace",

@@ -12,7 +12,8 @@ from cubecast.core.compiled import internal
 from cubecast.core.group import Group
 from cubecast.core.mail import deliver, send, set_timer
 from cubecast.core.overlays import hypercube
-from cubecast.core.registry import Setup, add_protocol, protocol_named
+from cubecast.core.registry import add_protocol, protocol_named
+from cubecast.core.setup import Setup
 
 FORWARD_LATER_NS = 2_000_000
 _FIELDS: list[tuple[str, Any]] = list(OverlayState.__annotations__.items())

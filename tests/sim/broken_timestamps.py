@@ -13,7 +13,8 @@ from cubecast.core.causal.timestamp import ASK, DATA, TimestampState
 from cubecast.core.compiled import internal
 from cubecast.core.group import Group
 from cubecast.core.mail import deliver, draft, hold_back, multicast, send
-from cubecast.core.registry import Setup, add_protocol, protocol_named
+from cubecast.core.registry import add_protocol, protocol_named
+from cubecast.core.setup import Setup
 
 _FIELDS: list[tuple[str, Any]] = list(TimestampState.__annotations__.items())
 

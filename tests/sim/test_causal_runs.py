@@ -8,7 +8,8 @@ import pytest
 
 from cubecast.core.causal import timestamp
 from cubecast.core.group import Group
-from cubecast.core.registry import Setup, add_protocol, protocol_named
+from cubecast.core.registry import add_protocol, protocol_named
+from cubecast.core.setup import Setup
 from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.networks.spec import build_network
 from cubecast.sim.checkers import agreement, causal_order, check_all

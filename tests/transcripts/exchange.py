@@ -20,7 +20,8 @@ from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
 from cubecast.core.group import new_group
 from cubecast.core.layers import DETECTOR, Layer, LayerSetup
 from cubecast.core.mail import new_mail
-from cubecast.core.registry import Protocol, Setup
+from cubecast.core.registry import Protocol
+from cubecast.core.setup import Setup
 from tests.transcripts.turn import SLOT, turn
 
 _KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")

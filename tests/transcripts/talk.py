@@ -19,7 +19,8 @@ from cubecast.core.bound import bind
 from cubecast.core.dispatch import JOIN, LEAVE, RECEIVE, START, TIMER
 from cubecast.core.group import STABILITY, new_group
 from cubecast.core.mail import new_mail
-from cubecast.core.registry import Setup, protocol_named
+from cubecast.core.registry import protocol_named
+from cubecast.core.setup import Setup
 from tests.transcripts.turn import SLOT, turn
 
 _KINDS = {

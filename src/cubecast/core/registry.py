@@ -17,8 +17,8 @@ from cubecast.core.causal import overlay, pc_overlay, stamped_tree, timestamp
 from cubecast.core.causal.eager_tree import BINOMIAL, STAR, tree_overlay
 from cubecast.core.from_setup import from_setup
 from cubecast.core.group import Group
-from cubecast.core.overlays import Overlay, hypercube, of_ranks, tree_parents
-from cubecast.core.random import below, new_stream
+from cubecast.core.overlays import Overlay, hypercube, of_ranks
+from cubecast.core.setup import Setup
 from cubecast.core.stability import (
     coord,
     cube_full_dist,
@@ -32,72 +32,6 @@ from cubecast.core.stability import (
 from cubecast.errors import LocalProtocolError
 
 GRAFT_NS = 10_000_000  # Plumtree: ten rounds of 1 ms, longer than any path of the rasm study's trees but the ring's
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """What a protocol needs to know before it starts."""
-
-    members: int
-    senders: int
-    delta_ns: int
-    repeat_ns: int
-    """0 in a reliable FIFO network; otherwise how long to wait before repeating what was not answered."""
-    tree_degree: int
-    seed: int
-    group_size: int = 0
-    """S_Coord and S_Train: members of a sub-group of the two-level tree, 0 for a balanced tree; S_Gossip: of a local
-    group, 0 for 50."""
-    near: tuple[int, ...] = ()
-    """S_Gossip: the ranks listed so that neighbours in the network are neighbours in the list; default: by rank."""
-    shuffled: bool = False
-    """Do logical trees and local groups ignore the order of the ranks?"""
-    repeat_acks: bool = False
-    """Coord: members repeat their ACKs (guo §4.2.1) besides answering repeated STARTs (cube §3.5)."""
-    scatter_ns: int = 0
-    """FullDist: rows are multicast at random offsets up to this."""
-    subset: int = 1
-    """Gossip: members told in one step."""
-    step_ns: int = 0
-    """Gossip: the step interval."""
-    piggyback: bool = False
-    """Gossip: S rides on later gossip instead of being multicast."""
-    controllers: int = 2
-    """S_Gossip: stability controllers of a local group."""
-    payload_bytes: int = 0
-    """Application data in a message, for protocols that carry it themselves."""
-    room: int = 1 << 16
-    """How many messages the buffers and logs of such a protocol hold."""
-    window: int = 1 << 10
-    """How many messages of one sender are under way at a time, at most."""
-    announce_ns: int = 20_000_000
-    """Stamped trees: how long a member gathers news before it tells its neighbours what has arrived."""
-    overlay: Overlay | None = None
-    """Neighbours, for protocols that follow the network's own links."""
-    link_failure: NDArray[np.float64] | None = None
-    """How likely a message does not get across each link of `overlay`, as far as its members know."""
-    quota: bool = False
-
-    @property
-    def logical_order(self) -> np.ndarray:
-        """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
-        order = np.arange(self.members)
-        if self.shuffled:
-            stream = new_stream(self.seed, "logical order")
-            for place in range(self.members - 1, 1, -1):  # Fisher and Yates
-                other = 1 + below(stream, place)
-                order[[place, other]] = order[[other, place]]
-        return order
-
-    @property
-    def logical_place(self) -> np.ndarray:
-        """Where every rank stands in the logical order."""
-        return np.argsort(self.logical_order)
-
-    @property
-    def logical_tree(self) -> np.ndarray:
-        """The parent of every rank."""
-        return tree_parents(self.logical_order, degree=self.tree_degree, group_size=self.group_size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from cubecast.core.failure.survivors import survivors, with_neighbours
 from cubecast.core.group import Group, new_group
 from cubecast.core.layers import LayerSetup, detector_named
 from cubecast.core.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
-from cubecast.core.registry import Setup, paper_tree_degree, protocol_named
+from cubecast.core.registry import paper_tree_degree, protocol_named
+from cubecast.core.setup import Setup
 from cubecast.errors import LocalProtocolError
 from cubecast.live.data_core import data_core, window_messages
 from cubecast.live.settings import Settings

@@ -15,7 +15,8 @@ from cubecast.core.layers import LayerSetup, transport_named
 from cubecast.core.mail import Mail, new_mail
 from cubecast.core.overlays import Overlay
 from cubecast.core.random import new_stream, uniform
-from cubecast.core.registry import Protocol, Setup, protocol_named
+from cubecast.core.registry import Protocol, protocol_named
+from cubecast.core.setup import Setup
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes

@@ -24,7 +24,9 @@ A stamp is m numbers, which a message carries from hop to hop as they are; the c
 never delivered: it stays in the buffer.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +92,9 @@ class CausalRasmState(NamedTuple):
     tree: RasmState
 
 
-def new_plumtree(
+def _new_state(
+    kind: Callable[..., Any],
+    new_tree: Callable[..., Any],
     group: Group,
     *,
     members: int,
@@ -99,52 +103,33 @@ def new_plumtree(
     window: int,
     announce_ns: int,
     keeps_stamps: bool = True,
-) -> CausalPlumtreeState:
+) -> Any:
     """No tree yet: the first message of a sender floods. A delivery buffer holds up to `room` messages."""
     links = _links(group, members)
-    size = NUMBER_BYTES * members + payload_bytes
-    tree = plumtree.new_state(
-        *(group, links, np.zeros(len(links.neighbours))),
-        payload_bytes=size,
-        quota=False,
-        graft_ns=0,
-        carried=group.received.shape[1],
-        window=window,
+    return kind(
+        group=group,
+        members=members,
+        dimension=hypercube_dimension(members),
+        order=new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps),
+        news=new_announcements(group, announce_ns=announce_ns),
+        tree=new_tree(
+            *(group, links, np.zeros(len(links.neighbours))),
+            payload_bytes=NUMBER_BYTES * members + payload_bytes,
+            quota=False,
+            carried=group.received.shape[1],
+            window=window,
+        ),
     )
-    order = new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps)
-    news = new_announcements(group, announce_ns=announce_ns)
-    return CausalPlumtreeState(group, members, hypercube_dimension(members), order, news, tree)
-
-
-def new_rasm(
-    group: Group,
-    *,
-    members: int,
-    payload_bytes: int,
-    room: int,
-    window: int,
-    announce_ns: int,
-    keeps_stamps: bool = True,
-) -> CausalRasmState:
-    """No tree yet, and all links as good as each other until `rasm.set_link_failure` says otherwise."""
-    links = _links(group, members)
-    size = NUMBER_BYTES * members + payload_bytes
-    tree = rasm.new_state(
-        *(group, links, np.zeros(len(links.neighbours))),
-        payload_bytes=size,
-        quota=False,
-        carried=group.received.shape[1],
-        window=window,
-        reliable=True,
-    )
-    order = new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps)
-    news = new_announcements(group, announce_ns=announce_ns)
-    return CausalRasmState(group, members, hypercube_dimension(members), order, news, tree)
 
 
 def _links(group: Group, members: int) -> Overlay:
     links = members - 1 if len(group.rank) == 1 else min(members - 1, LINKS_MAX)
     return with_spare_links(of_ranks(hypercube(members), group.rank), links)
+
+
+new_plumtree = partial(_new_state, CausalPlumtreeState, partial(plumtree.new_state, graft_ns=0))
+new_rasm = partial(_new_state, CausalRasmState, partial(rasm.new_state, reliable=True))
+"""All links are as good as each other until `rasm.set_link_failure` says otherwise."""
 
 
 @chosen_by_state({PlumtreeState: plumtree.push_own, RasmState: rasm.push_own})
