@@ -15,6 +15,10 @@ class LocalProtocolError(CubecastError):
     """The caller asked for something that cannot be: fix the call, the option or the file."""
 
 
+class JournalError(LocalProtocolError):
+    """The journal of a member cannot be used: it is damaged, in use, of another member, or its disk fails."""
+
+
 class RemoteProtocolError(CubecastError):
     """A peer sent something that the protocol forbids."""
 

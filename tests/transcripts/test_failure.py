@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cubecast.core import bits
-from cubecast.core.failure.live_array import GOODBYE, GOSSIP, NEWS_STEPS
+from cubecast.core.failure.live_array import GOSSIP, NEWS_STEPS
 from cubecast.core.layers import DETECTOR, Layer, detector_named, layers
 from tests.transcripts.exchange import Exchange
 
@@ -164,31 +163,53 @@ def test_a_live_array_goes_to_the_neighbours_in_the_hypercube() -> None:
     assert heard_of(talk, GOSSIP) == [(5, 1), (5, 7)]
 
 
-def test_a_suspicion_is_everybodys_and_is_passed_on_at_once() -> None:
+def suspects(talk: Exchange, rank: int) -> list[int]:
+    """Whom a member suspects now."""
+    return [other for other, entry in enumerate(live_array(talk, rank)) if entry >= talk.state.threshold]
+
+
+def test_a_suspicion_is_ones_own_opinion() -> None:
+    """What 0 thinks of 6 makes nobody else think so: membership gathers the opinions."""
     talk = exchange("live_array", members=8, threshold=5)
     talk.start()
     talk.deliver_all()
     talk.state.silent[0, 6] = 4
     talk.pass_time(STEP_NS)
-    assert talk.suspected == [(0, 6)]
+    assert suspects(talk, 0) == [6]
     talk.deliver_all()
-    assert sorted(talk.suspected) == [(rank, 6) for rank in range(8)], "6 itself must stop"
+    assert all(6 not in suspects(talk, rank) for rank in range(1, 8))
 
 
-def test_a_goodbye_is_a_suspicion_and_brings_those_that_its_sender_knows() -> None:
+def test_a_suspicion_ends_with_news_of_the_member() -> None:
+    talk = exchange("live_array", members=4, threshold=3)
+    talk.start()
+    talk.deliver_all()
+    steps(talk, 8, down=(3,))
+    assert all(suspects(talk, rank) == [3] for rank in (0, 1, 2))
+    talk.start(3)
+    talk.deliver_all()
+    assert suspects(talk, 1) == suspects(talk, 2) == [], "3 is their neighbour"
+    steps(talk, 2)
+    assert suspects(talk, 0) == []
+
+
+def test_a_neighbour_that_is_heard_is_not_suspected_though_its_gossip_is_late() -> None:
+    talk = exchange("live_array", members=4, threshold=5)
+    talk.start(0)
+    for _ in range(10):
+        talk.hear(0, 1)
+        talk.pass_time(STEP_NS)
+        talk.under_way.clear()
+    assert suspects(talk, 0) == [2, 3]
+
+
+def test_the_progress_of_every_member_travels_with_the_gossip() -> None:
     talk = exchange("live_array", members=4, threshold=100)
     talk.start()
     talk.deliver_all()
-    talk.leave(1, 3)
-    talk.under_way.clear()
-    bits.add(talk.state.suspected[1], 3)
-    talk.publish(1)
-    assert heard_of(talk, GOODBYE) == [(1, 0)]
-    talk.deliver(1, 0)
-    assert talk.suspected == [(0, 1), (0, 3)]
-    talk.under_way.clear()
-    talk.pass_time(STEP_NS)
-    assert (1, 0) in heard_of(talk, GOODBYE), "it says so until it stops"
+    talk.state.group.received[3] = 10
+    steps(talk, 3)
+    assert [talk.state.progress[rank].tolist() for rank in range(4)] == [[0, 0, 0, 10]] * 4
 
 
 def test_nobody_is_suspected_right_after_another_has_gone() -> None:

@@ -8,11 +8,11 @@ from contextlib import suppress
 import numpy as np
 
 from cubecast.errors import RemoteProtocolError
-from cubecast.wire import control, data, frame, greeting
+from cubecast.member.settings import Settings
+from cubecast.wire import control, data, frame, handshake
 from cubecast.wire.control import Control
-from cubecast.wire.greeting import Acknowledgement, Greeting, Refusal
-from cubecast.wire.introduction import Introduction, decode_introduction, encode_introduction
-from cubecast.wire.membership import decode_batch, encode_batch, require_fit
+from cubecast.wire.handshake import Acknowledgement, Hello, Refusal
+from cubecast.wire.membership import decode_message, encode_message, require_fit
 from tests.wire.membership_messages import draw_message
 
 MEMBERS = 8
@@ -20,6 +20,31 @@ PAYLOAD_MAX = 512
 PLAIN = data.Form(members=MEMBERS, stamp_numbers=0, own_numbers=MEMBERS, payload_bytes_max=PAYLOAD_MAX)
 STAMPED = PLAIN._replace(stamp_numbers=MEMBERS)
 BODY_MAX = 4096
+
+
+def draw_hello(chance: random.Random) -> Hello:
+    """A greeting of an honest member."""
+    return Hello(
+        oldest=1,
+        newest=chance.randrange(1, 4),
+        group=chance.choice(["g", "orders", ""]),
+        group_id=chance.getrandbits(63),
+        name=f"10.0.0.{chance.randrange(256)}:7000",
+        towards="b.example:1",
+        incarnation=chance.getrandbits(63),
+        session=chance.getrandbits(62),
+        knows=chance.getrandbits(63),
+        received=chance.randrange(1 << 40),
+        view_number=chance.getrandbits(40),
+        view_tag=chance.getrandbits(63),
+        view_members=chance.randrange(4096),
+        settings=Settings().agreed(),
+    )
+
+
+def draw_refusal(chance: random.Random) -> Refusal:
+    """A refusal of an honest member."""
+    return Refusal(reason="no", is_past=chance.random() < 0.5, incarnation=chance.getrandbits(63))
 
 
 def honest_body(chance: random.Random, kind: int) -> bytes:
@@ -40,26 +65,19 @@ def honest_body(chance: random.Random, kind: int) -> bytes:
         bits = np.array([chance.getrandbits(MEMBERS)], np.uint64)
         return control.encode_control(Control(0, chance.randrange(1 << 20), 1, -1, 0, numbers, bits))
     if kind == frame.ACK:
-        return greeting.encode(Acknowledgement(chance.randrange(1 << 40)))
+        return handshake.encode(Acknowledgement(chance.randrange(1 << 40)))
     if kind == frame.REFUSE:
-        return greeting.encode(Refusal(reason="no", excluded=chance.random() < 0.5))
+        return handshake.encode(draw_refusal(chance))
     if kind == frame.MEMBERSHIP:
-        return encode_batch(draw_message(chance) for _ in range(chance.randrange(4)))
-    if chance.random() < 0.5:
-        life = chance.randrange(1 << 62)
-        return encode_introduction(
-            Introduction(group="g", name="a:1", incarnation=life, towards="b:2", format=1, terms=bytes(16))
-        )
-    return greeting.encode(
-        Greeting(group="g", rank=1, towards=0, incarnation=5, knows=0, received=chance.randrange(99), terms=bytes(16))
-    )
+        return encode_message(draw_message(chance))
+    return handshake.encode(draw_hello(chance))
 
 
 def honest_frame(chance: random.Random) -> bytes:
     """A frame that an honest member may send."""
     kind = chance.choice(sorted(frame.KINDS))
     number = chance.randrange(1, 1 << 40) if kind in frame.NUMBERED else 0
-    return frame.encode_frame(kind, number, honest_body(chance, kind))
+    return frame.encode_frame(kind, number, chance.getrandbits(63), honest_body(chance, kind))
 
 
 def damage(chance: random.Random, whole: bytes) -> bytes:
@@ -80,6 +98,13 @@ def damage(chance: random.Random, whole: bytes) -> bytes:
     elif way == 4:
         octets[:] = chance.randbytes(chance.randrange(64))
     return bytes(octets)
+
+
+def damage_body(chance: random.Random, whole: bytes) -> bytes:
+    """The same frame with a damaged body and a header that fits it, so that the damage is seen by the body's reader."""
+    (honest,) = frame.FrameReader(BODY_MAX).feed(whole)
+    body = damage(chance, honest.body)[:BODY_MAX]
+    return frame.encode_frame(honest.kind, honest.number, honest.view, body)
 
 
 class Decoder:
@@ -115,15 +140,13 @@ class Decoder:
         elif kind in (frame.CONTROL, frame.FAILURE):
             control.decode_control(body, numbers=MEMBERS, words=1)
         elif kind == frame.ACK:
-            greeting.decode(Acknowledgement, body)
+            handshake.decode(Acknowledgement, body)
         elif kind == frame.REFUSE:
-            greeting.decode(Refusal, body)
+            handshake.decode(Refusal, body)
         elif kind == frame.MEMBERSHIP:
-            for message in decode_batch(body, PAYLOAD_MAX):
-                with suppress(RemoteProtocolError):
-                    require_fit(message, MEMBERS)
+            message = decode_message(body)
+            assert encode_message(message), "what was read can be written"
+            with suppress(RemoteProtocolError):
+                require_fit(message, MEMBERS)
         else:
-            try:
-                greeting.decode(Greeting, body)
-            except RemoteProtocolError:
-                decode_introduction(body)
+            handshake.decode(Hello, body)

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cubecast.errors import RemoteProtocolError
-from cubecast.wire import control, data, frame, greeting
+from cubecast.wire import control, data, frame
 from cubecast.wire.control import Control
 from cubecast.wire.frame import FrameReader
-from cubecast.wire.greeting import Greeting
-from tests.wire.frames import BODY_MAX, Decoder, damage, honest_frame
+from tests.wire.frames import BODY_MAX, Decoder, damage, damage_body, honest_frame
 
 FORM = data.Form(members=8, stamp_numbers=0, own_numbers=8, payload_bytes_max=200)
 RECORDS = st.lists(
@@ -77,7 +76,7 @@ def test_honest_frames_are_never_refused() -> None:
 
 
 def _header(length: int, version: int, kind: int, spare: int, number: int) -> bytes:
-    return struct.pack("<IBBHQ", length, version, kind, spare, number)
+    return struct.pack("<IBBHQQ", length, version, kind, spare, number, 77)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +138,37 @@ def test_a_control_message_of_another_size_is_refused() -> None:
         control.decode_control(message, numbers=5, words=1)
 
 
-def test_a_greeting_with_a_field_too_many_or_too_large_is_refused() -> None:
-    import msgspec
+@given(
+    st.sampled_from(sorted(frame.KINDS)),
+    st.integers(1, frame.NUMBER_MAX),
+    st.integers(0, (1 << 63) - 1),
+    st.binary(max_size=300),
+)
+def test_a_frame_comes_back_with_its_number_and_its_view(kind: int, number: int, view: int, body: bytes) -> None:
+    number = number if kind in frame.NUMBERED else 0
+    octets = frame.encode_frame(kind, number, view, body)
+    assert len(octets) == frame.HEADER_BYTES + len(body) == 24 + len(body)
+    assert list(FrameReader(BODY_MAX).feed(octets)) == [frame.Frame(kind, number, view, body)]
 
-    honest = {"group": "g", "rank": 1, "towards": 0, "incarnation": 1, "knows": 0, "received": 0, "terms": bytes(16)}
-    assert greeting.decode(Greeting, msgspec.msgpack.encode(honest)).rank == 1
-    for change in ({"more": 1}, {"rank": 1 << 16}, {"received": -1}, {"terms": b""}, {"group": "x" * 300}):
-        with pytest.raises(RemoteProtocolError, match="malformed greeting"):
-            greeting.decode(Greeting, msgspec.msgpack.encode(honest | change))
+
+def test_a_frame_may_be_numbered_anew() -> None:
+    octets = frame.encode_frame(frame.DATA, 5, 99, b"body")
+    assert frame.renumber(octets, 1 << 40) == frame.encode_frame(frame.DATA, 1 << 40, 99, b"body")
+
+
+def test_the_limit_of_a_body_may_change_between_two_frames() -> None:
+    """A handshake is short; what follows it in the same piece of bytes may be long."""
+    reader = FrameReader(10)
+    frames = []
+    short, long = frame.encode_frame(frame.HELLO, 0, 0, b"short"), frame.encode_frame(frame.DATA, 1, 0, bytes(100))
+    for one in reader.feed(short + long):
+        frames.append(one.kind)
+        reader.body_bytes_max = 1000
+    assert frames == [frame.HELLO, frame.DATA]
+
+
+@given(st.integers(0, 1 << 60))
+@settings(deadline=None, max_examples=2000)
+def test_damaged_bodies_are_refused_or_read_and_nothing_else(seed: int) -> None:
+    chance = random.Random(seed)
+    Decoder().feed(damage_body(chance, honest_frame(chance)))

@@ -7,8 +7,9 @@ light live member, a debugger).
 
 **Stale code.** Numba looks only at the file of the function it compiles, not at the files of the functions it calls.
 So compiled code is kept in a directory named by a hash of everything it may contain: the *base* (every source that
-any protocol may call) and, for a protocol, its own file and the protocol files that one imports. Editing a protocol
-compiles that protocol again and nothing else; editing the base compiles everything again. `CUBECAST_CACHE_DIR` says
+any protocol may call) and, for a protocol (or any other file outside the folders of the base), its own file and the
+files outside the base that one imports. Editing a protocol compiles that protocol again and nothing else; editing the
+base compiles everything again. `CUBECAST_CACHE_DIR` says
 where the cache lives.
 """
 
@@ -52,7 +53,7 @@ _NEVER_COMPILED = TOOLS | {
     *("paths.py", "result.py", "runner.py", "scenario.py", "settle.py", "simulate.py", "tune.py"),
 }
 """Files of the base that no compiled code contains, so that a new protocol's line in the registry costs nothing."""
-_PROTOCOLS = _PACKAGE / "core"
+_BASE_FOLDERS = {(_PACKAGE / pattern).parent for pattern in _BASE}
 _LIBRARIES = {Path(sysconfig.get_path(place)) for place in ("stdlib", "platstdlib", "purelib", "platlib")}
 
 
@@ -96,7 +97,7 @@ def state_sources(state: type) -> frozenset[Path]:
 
 
 def _is_base(path: Path) -> bool:
-    return _PACKAGE in path.parents and (_PROTOCOLS not in path.parents or path.parent == _PROTOCOLS)
+    return path.parent in _BASE_FOLDERS
 
 
 def _imported_files(path: Path) -> Iterator[Path]:
@@ -205,8 +206,25 @@ if COMPILED:
         """A twin of `function`, a plain one, called by its address and cached with the protocol of the state."""
         return _compile(function, state_sources(state), no_cpython_wrapper=True, no_cfunc_wrapper=False)
 
+    def _kind_of(value: Any) -> Any:
+        """All that Numba's type of a value depends on; a hundred times faster to find than the type."""
+        if isinstance(value, tuple):
+            return type(value), *[_kind_of(field) for field in value]
+        if isinstance(value, np.ndarray):
+            flags = value.flags
+            return type(value), value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable
+        return type(value)
+
+    _ADDRESSES: dict[Any, int] = {}
+
     def address_of(function: Callable[..., Any], held: tuple[Any, ...]) -> int:
         """Where the code is of a function made by `compiled_for`, for a table of such arrays."""
+        key = (function, _kind_of(held))
+        if key not in _ADDRESSES:
+            _ADDRESSES[key] = _find_address(function, held)
+        return _ADDRESSES[key]
+
+    def _find_address(function: Callable[..., Any], held: tuple[Any, ...]) -> int:
         dispatcher = cast(Any, function)
         signature = (types.CPointer(numba.typeof(held)), *[types.int64] * 5)
         if signature not in dispatcher.overloads:
@@ -234,9 +252,14 @@ if COMPILED:
         return held(table), load
 
     _LAYOUTS: dict[type, Any] = {}
+    _LAID_OUT: set[Any] = set()
 
     def lay_out(sample: tuple[Any, ...]) -> None:
         """Tell `held_at` what the fields of a class of tuples are: the same for every tuple of that class."""
+        kind = _kind_of(sample)
+        if kind in _LAID_OUT:
+            return
+        _LAID_OUT.add(kind)
         layout = numba.typeof(sample)
         if _LAYOUTS.setdefault(type(sample), layout) != layout:
             raise LocalProtocolError(f"a {type(sample).__name__} with arrays of other types than the one before it")

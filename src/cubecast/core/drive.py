@@ -76,13 +76,13 @@ def new_member_mail(*, width: int, words: int, room: int) -> Mail:
 
 
 def new_sorted(*, width: int, room: int) -> Sorted:
-    """Room for the actions of several messages."""
+    """Room for the actions of several messages. `counts` says how much of it is written; nothing else is read."""
     return Sorted(
-        deliveries=np.zeros((room, 3), np.int64),
-        kept=np.zeros((room, 3), np.int64),
-        sends=np.zeros((room, 4), np.int64),
-        timers=np.zeros((room, 3), np.int64),
-        numbers=np.zeros((room, max(width, 1)), np.int32),
+        deliveries=np.empty((room, 3), np.int64),
+        kept=np.empty((room, 3), np.int64),
+        sends=np.empty((room, 4), np.int64),
+        timers=np.empty((room, 3), np.int64),
+        numbers=np.empty((room, max(width, 1)), np.int32),
         counts=np.zeros(6, np.int64),
     )
 

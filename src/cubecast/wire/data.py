@@ -86,6 +86,16 @@ def decode_batch(body: bytes, table: np.ndarray, form: Form) -> int:
     return int(count)
 
 
+def decode_some(body: bytes, table: np.ndarray, form: Form) -> int:
+    """Fill the table from the beginning of a long run of records; gives how many, at least one."""
+    count = _walk(body, table, *form)
+    if count == _TOO_MANY:
+        return len(table)
+    if count <= 0:
+        raise RemoteProtocolError(_REASONS[count] if count else "no data record")
+    return int(count)
+
+
 @jit
 def _walk(body: Any, table: Any, members: int, stamp_numbers: int, own_numbers: int, payload_bytes_max: int) -> Any:
     """Every length is compared with what is left before it is used: compiled code checks no bounds by itself."""

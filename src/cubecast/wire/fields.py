@@ -1,4 +1,4 @@
-"""The fields of which the messages of a changing group are made: each knows how to write itself and how to be read.
+"""The fields of which membership messages and journal records are made: each can be written and read.
 
 | field     | bytes                                                                                |
 |-----------|--------------------------------------------------------------------------------------|
@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cubecast.core.membership.messages import Proposal
-from cubecast.core.membership.views import MemberId, View
+from cubecast.core.membership.views import MemberId, View, ViewId
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.wire.vectors import read_vector, write_vector
 
@@ -198,14 +198,7 @@ def record(kind: Any, *fields: Field) -> Field:
 
 
 MEMBERS = several(MEMBER)
-AGED = several(
-    Field(lambda value: MEMBER.write(value[0]) + NUMBER.write(value[1]), lambda c: (MEMBER.read(c), NUMBER.read(c)))
-)
-
-
-def _read_life(cursor: Cursor) -> tuple[str, int]:
-    return tuple(_read_member(cursor))
-
-
-VIEW = record(View, NUMBER, MEMBERS, MEMBERS, several(Field(MEMBER.write, _read_life)))
+VIEW_ID = record(ViewId, NUMBER, NUMBER)
+_SENT = several(NUMBER)
+VIEW = record(View, NUMBER, NUMBER, NUMBER, MEMBERS, MEMBERS, MEMBERS, _SENT, MEMBERS, NUMBER)
 PROPOSAL = record(Proposal, VIEW, VECTOR)

@@ -60,8 +60,8 @@ def new_hold_back(group: Group, *, room: int, window: int, keeps_stamps: bool) -
     return HoldBack(
         have=np.zeros((rows, senders), np.int32),
         arrived=np.zeros((rows, senders, window), np.int32),
-        held=np.zeros(places, HELD).view(np.recarray),
-        stamps=np.zeros((places, senders), np.int32),
+        held=np.empty(places, HELD).view(np.recarray),  # a place is written before it is read
+        stamps=np.empty((places, senders), np.int32),
         chains=np.full((rows, BUCKETS), -1, np.int32),
         waiting=np.zeros(rows, np.int64),
         pool=np.array([-1, 0], np.int64),

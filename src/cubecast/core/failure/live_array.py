@@ -1,23 +1,18 @@
-"""Gossip-style failure detection of a live group: L goes to overlay neighbours, and all agree whom they drop.
+"""Gossip-style failure detection of live groups: L goes to overlay neighbours, each member has its own opinion.
 
 L is aged, merged and judged as by every other detector (`silence`, guo §3.1.2 and §3.3, van Renesse et al. 1998). What
-differs from `gossip` is who is told and what a suspicion means:
+differs from `gossip`:
 
-- L goes to all overlay neighbours in place of a random subset, because a live member has links to no one else. News
-  travels one hop a step, so a live member's entry stays at or below the diameter plus what messages are late; K_fail
+- L goes to all overlay neighbours in place of a random subset, because a live member has links to few others. News
+  travels one hop per step, so a live member's entry stays at or below the diameter plus what messages are late; K_fail
   is above that.
-- A suspicion is final and rides on the gossip, so that all members exclude the same ranks; one that finds itself
-  suspected must stop. Whoever learns of a suspicion passes it on at once, not at its next step. `gossip` must not do
-  so: what is studied of it is each member's own opinion, and K_fail comes from a formula that takes opinions to be
-  independent.
-- A member that leaves says goodbye in place of gossip, every step until it stops, and is suspected at once by whoever
-  hears it.
-- The sum of R rides along, so that every member can name those who hold stability back.
+- A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view nobody is
+  taken out by one member's opinion.
+- The sum of R is sent along, so that every member can name those who hold stability back.
 - Anything that arrives on a link is a sign of life of the neighbour at its other end, as a data message is for
   `gossip`: under load the gossip itself may be late.
-- Members take time to start: all have `grace_steps` to appear.
-- When a member goes, so do the ways through it, and news of others may have to come another way (`survivors`). So
-  nobody is suspected within the next `NEWS_STEPS`.
+- When a member goes, so do the paths through it, and news of others may have to come another way. So nobody is
+  suspected within the next `NEWS_STEPS`.
 
 Besides the fields of `silence`:
 
@@ -25,8 +20,6 @@ Besides the fields of `silence`:
 |-----------|--------------|------------------------------------------------------------------------------------|
 | neighbours| links        | to whom each row gossips, `offsets[row]` … `offsets[row + 1] − 1`                  |
 | progress  | rows × n     | how many messages each member has delivered, as far as known here                  |
-| suspected | rows × words | who is to be taken out of the membership; only grows                               |
-| leaving   | rows         | does this member say goodbye?                                                      |
 """
 
 from typing import NamedTuple
@@ -37,10 +30,10 @@ from cubecast.core import bits
 from cubecast.core.compiled import internal
 from cubecast.core.failure.silence import STEP, age, hear, merge
 from cubecast.core.group import Group, copy_numbers
-from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, draft, send, set_timer, suspect
+from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES, draft, send, set_timer
 from cubecast.core.overlays import Overlay
 
-GOSSIP, GOODBYE = range(2)
+GOSSIP = 0
 NEWS_STEPS = 4
 """Steps in which a new link is made and news comes over it."""
 
@@ -56,8 +49,6 @@ class LiveArrayState(NamedTuple):
     neighbours: np.ndarray
     silent: np.ndarray
     progress: np.ndarray
-    suspected: np.ndarray
-    leaving: np.ndarray
 
 
 def new_state(
@@ -71,13 +62,11 @@ def new_state(
         group=group,
         step_ns=step_ns,
         threshold=threshold,
-        message_bytes=HEADER_BYTES + 2 * NUMBER_BYTES * members + (members + 7) // 8,
+        message_bytes=HEADER_BYTES + 2 * NUMBER_BYTES * members,
         offsets=overlay.offsets,
         neighbours=overlay.neighbours,
         silent=silent,
         progress=np.zeros((rows, members), np.int32),
-        suspected=np.zeros_like(group.members),
-        leaving=np.zeros(rows, np.bool_),
     )
 
 
@@ -92,27 +81,19 @@ def start(state, row, now_ns, mail):
 def on_timer(state, row, now_ns, mail, timer, tag):
     """One step: all others are a step older, and may be too old."""
     age(state, row, mail)
-    for rank in range(state.silent.shape[1]):
-        if state.silent[row, rank] >= state.threshold:
-            bits.add(state.suspected[row], rank)
     _tell_neighbours(state, row, mail)
 
 
 @internal
 def receive(state, row, now_ns, mail, slot):
-    """Merge what a neighbour knows; pass on at once a suspicion that is new here."""
+    """Merge what a neighbour knows."""
     source = mail.heads[slot].source
     if not bits.contains(state.group.members[row], source):
         return
     merge(state, row, mail.numbers[slot])
     members = state.silent.shape[1]
-    learns = mail.heads[slot].kind == GOODBYE and _believe(state, row, mail, source)
     for rank in range(members):
         state.progress[row, rank] = max(state.progress[row, rank], mail.numbers[slot, members + rank])
-        if bits.contains(mail.bits[slot], rank) and _believe(state, row, mail, rank):
-            learns = True
-    if learns:
-        _tell_neighbours(state, row, mail)
 
 
 @internal
@@ -131,35 +112,17 @@ def on_leave(state, row, now_ns, mail, rank):
 
 
 @internal
-def publish(state, row, now_ns, mail):
-    """This member leaves: from now on it says goodbye."""
-    state.leaving[row] = True
-    _tell_neighbours(state, row, mail)
-
-
-@internal
-def _believe(state, row, mail, rank):
-    """Suspect a member because of what was said; was that new?"""
-    if bits.contains(state.suspected[row], rank):
-        return False
-    bits.add(state.suspected[row], rank)
-    suspect(mail, rank)
-    return True
-
-
-@internal
 def _tell_neighbours(state, row, mail):
-    """Send L, the progress and the suspicions, or goodbye, to every live neighbour."""
+    """Send L and the progress to every live neighbour."""
     me = state.group.rank[row]
     total = np.int64(0)
     for sender in range(state.group.received.shape[1]):
         total += state.group.received[row, sender]
     state.progress[row, me] = total
-    slot = draft(mail, GOODBYE if state.leaving[row] else GOSSIP, -1, state.message_bytes)
+    slot = draft(mail, GOSSIP, -1, state.message_bytes)
     members = state.silent.shape[1]
     copy_numbers(mail.numbers[slot, :members], state.silent[row])
     copy_numbers(mail.numbers[slot, members : 2 * members], state.progress[row])
-    bits.copy(mail.bits[slot], state.suspected[row])
     for link in range(state.offsets[row], state.offsets[row + 1]):
         if bits.contains(state.group.members[row], state.neighbours[link]):
             send(mail, slot, np.int64(state.neighbours[link]))

@@ -1,15 +1,15 @@
-"""A member's part in agreeing on the next view: promise, flush, accept (Paxos, one decree a view).
+"""A member's part in agreeing on the next view: promise, flush, accept (Paxos, one decree per view).
 
 The acceptors of what follows a view are its members. A promise also *freezes* the member: it delivers nothing more in
-this view until a decision says how far (virtual synchrony needs that nobody delivers what the cut does not know of).
+this view until a decision says how far (virtual synchrony needs that nobody delivers what the cut does not cover).
 The freeze outlives the ballot that caused it.
 
-| field           | meaning                                                            |
-|-----------------|--------------------------------------------------------------------|
-| promised        | the newest ballot this member follows                              |
-| accepted        | the proposal it accepted last, and in which ballot                 |
-| flush           | the flush it is busy with: cut and sources, until it was answered  |
-| moved_ns        | when the change last made progress here                            |
+| field           | meaning                                                              |
+|-----------------|----------------------------------------------------------------------|
+| promised        | the newest ballot this member follows                                |
+| accepted        | the proposal it accepted last, and in which ballot                   |
+| flush           | the flush in progress: cut and sources, until it is answered         |
+| moved_ns        | when the change last made progress here                              |
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Acceptor:
         return True
 
     def flushes(self, message: Flush, now_ns: int) -> bool:
-        """Begin to gather what the cut asks for."""
+        """Begin to gather what the cut covers."""
         if message.ballot != self.promised:
             return False
         if self.flush is None:

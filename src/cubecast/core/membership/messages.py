@@ -1,25 +1,34 @@
-"""What members say to each other, and what a core asks its driver to do.
+"""What members say to each other about membership and state.
 
-Every message names the view in which it was said. A ballot is (attempt, rank of the coordinator): no two coordinators
+Every message names the view in which it is said. A ballot is (attempt, rank of the coordinator): no two coordinators
 share one.
+
+| message                | from, to                         | meaning                                                  |
+|------------------------|----------------------------------|----------------------------------------------------------|
+| Join                   | newcomer, any member             | let me join                                              |
+| Report                 | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
+| Prepare, Promise       | coordinator and member           | Paxos, and: deliver no more; delivered so far            |
+| Flush, Flushed         | coordinator and member           | hold everything up to the cut                            |
+| Pull, Missing          | member and source                | the messages it lacks up to the cut, in causal order     |
+| Accept, Accepted       | coordinator and member           | Paxos                                                    |
+| Refusal                | member, coordinator              | there is a newer ballot                                  |
+| Decide                 | anybody, anybody                 | this view follows                                        |
+| Gone                   | member, past member              | the group continues without you                          |
+| AskState, State        | newcomer and holder              | pieces of the application's state                        |
+| NoState                | holder, newcomer                 | ask another                                              |
+| Ready                  | newcomer, everybody              | it has the state                                         |
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from cubecast.core.membership.views import MemberId, View
-
-if TYPE_CHECKING:
-    from cubecast.core.membership.records import Record
+from cubecast.core.membership.views import MemberId, Vector, View, ViewId
 
 Ballot = tuple[int, int]
 NO_BALLOT: Ballot = (0, -1)
-Vector = tuple[int, ...]
-Aged = tuple[MemberId, int]
-"""A member of whom something was true so many nanoseconds ago."""
-ANY_LIFE = -1
-"""`MemberId(name, ANY_LIFE)` is the address of whoever lives under that name."""
+ANY_INCARNATION = -1
+"""`MemberId(name, ANY_INCARNATION)` addresses the process of that name, whatever its incarnation."""
 
 
 class Proposal(NamedTuple):
@@ -29,101 +38,91 @@ class Proposal(NamedTuple):
     cut: Vector
 
 
-class Data(NamedTuple):
-    """A message of the application. `past` is what its sender had delivered when it sent it."""
-
-    view: int
-    sender: int
-    number: int
-    past: Vector
-    payload: object
-
-
-class Status(NamedTuple):
-    """To the neighbours, every tick: a sign of life, how far this member is, and what it knows of the others."""
-
-    view: int
-    beats: Vector
-    """The last sign of life of each rank that was heard of, as a number that grows every tick."""
-    round: int
-    counted: int
-    """A bit for each rank, the first rank's the lowest."""
-    minimum: Vector
-    stable: Vector
-    received: Vector
-    delivered: Vector
-    """Empty, unless slow members are looked for."""
-    suspects: tuple[MemberId, ...]
-    joins: tuple[Aged, ...]
-    slow: tuple[Aged, ...]
-    leavers: tuple[MemberId, ...]
-    ready: int
-    """A bit for each rank that has the state of the application."""
-    asks: bool
-    """Is an answer wanted also from those who are no neighbours?"""
-
-
 class Join(NamedTuple):
-    """Take me in."""
+    """Let me join."""
 
+    view: ViewId
     who: MemberId
+
+
+class Report(NamedTuple):
+    """What a member tells those who may coordinate the next change."""
+
+    view: ViewId
+    suspects: int
+    """A bit for each rank it suspects, the first rank's the lowest."""
+    behind: int
+    """A bit for each rank that holds back the stability of too many messages."""
+    joins: tuple[MemberId, ...]
+    leaves: bool
+    renews: bool
+    """Does it need a new view because a link of this one cannot be resumed?"""
 
 
 class Prepare(NamedTuple):
     """A coordinator asks for promises: deliver no more in this view, and follow no older ballot."""
 
-    view: int
+    view: ViewId
     ballot: Ballot
 
 
 class Promise(NamedTuple):
-    """The answer: how far this member is, and the proposal it accepted last, if any."""
+    """The answer: what this member delivered, and the proposal it accepted last, if any."""
 
-    view: int
+    view: ViewId
     ballot: Ballot
     delivered: Vector
     accepted_ballot: Ballot
     accepted: Proposal | None
+    who: MemberId
+    """The member itself: founders learn each other's incarnations from it."""
     ready: bool
-    leaving: bool
+    leaves: bool
 
 
 class Refusal(NamedTuple):
     """There is a newer ballot."""
 
-    view: int
+    view: ViewId
     ballot: Ballot
 
 
 class Flush(NamedTuple):
-    """Hold everything up to the cut; whoever lacks a message of rank s asks `sources[s]`."""
+    """Hold everything up to the cut; a member that lacks a message of rank s pulls it from rank `sources[s]`."""
 
-    view: int
+    view: ViewId
     ballot: Ballot
     cut: Vector
-    sources: tuple[MemberId, ...]
+    sources: Vector
 
 
 class Pull(NamedTuple):
-    """Send me messages first … last of a rank."""
+    """Send what lies between these messages and the cut, in the order in which you delivered it."""
 
-    view: int
-    sender: int
-    first: int
-    last: int
+    view: ViewId
+    ballot: Ballot
+    delivered: Vector
+    cut: Vector
+
+
+class Missing(NamedTuple):
+    """Records of messages, one after the other."""
+
+    view: ViewId
+    records: bytes
 
 
 class Flushed(NamedTuple):
     """I hold everything up to the cut."""
 
-    view: int
+    view: ViewId
     ballot: Ballot
 
 
 class Accept(NamedTuple):
     """Every member that stays holds what it must: accept this view."""
 
-    view: int
+    view: ViewId
     ballot: Ballot
     proposal: Proposal
 
@@ -131,54 +130,61 @@ class Accept(NamedTuple):
 class Accepted(NamedTuple):
     """Done."""
 
-    view: int
+    view: ViewId
     ballot: Ballot
 
 
 class Decide(NamedTuple):
     """A quorum accepted: this view follows."""
 
-    view: int
+    view: ViewId
     proposal: Proposal
 
 
 class Gone(NamedTuple):
     """You are not in the group any more; it is at this view."""
 
-    view: int
+    view: ViewId
 
 
 class AskState(NamedTuple):
-    """Send me a piece of the state with which this view began."""
+    """Send pieces `first` … `first + pieces − 1` of the state with which this view began."""
 
-    view: int
-    piece: int
+    view: ViewId
+    first: int
+    pieces: int
 
 
 class State(NamedTuple):
     """A piece of it, of so many."""
 
-    view: int
+    view: ViewId
     piece: int
     pieces: int
     octets: bytes
 
 
 class NoState(NamedTuple):
-    """I do not have it."""
+    """I do not have it (yet)."""
 
-    view: int
+    view: ViewId
+
+
+class Ready(NamedTuple):
+    """This member has the state of the application."""
+
+    view: ViewId
 
 
 Message = (
-    Data
-    | Status
-    | Join
+    Join
+    | Report
     | Prepare
     | Promise
     | Refusal
     | Flush
     | Pull
+    | Missing
     | Flushed
     | Accept
     | Accepted
@@ -187,119 +193,5 @@ Message = (
     | AskState
     | State
     | NoState
-)
-
-
-class Send(NamedTuple):
-    """Send a message to a member."""
-
-    to: MemberId
-    message: Message
-
-
-class Deliver(NamedTuple):
-    """Give the application a message."""
-
-    view: int
-    sender: MemberId
-    number: int
-    payload: object
-
-
-class Sent(NamedTuple):
-    """A message that the application multicast got its view and number; it is delivered next."""
-
-    view: int
-    number: int
-    payload: object
-
-
-class Install(NamedTuple):
-    """The application is in this view now."""
-
-    view: View
-    pause_ns: int = 0
-    """For how long this member delivered nothing because of the change."""
-
-
-class WantSnapshot(NamedTuple):
-    """Take the application's state now, before anything else, and hand it to `give_snapshot`."""
-
-    view: int
-
-
-class Restore(NamedTuple):
-    """Begin with this state of the application."""
-
-    view: int
-    octets: bytes
-
-
-class Progress(NamedTuple):
-    """So many pieces of the state are here."""
-
-    pieces: int
-    of: int
-
-
-class Stable(NamedTuple):
-    """So many messages of each rank were delivered by every member of the view."""
-
-    view: int
-    delivered: Vector
-
-
-class Blocked(NamedTuple):
-    """Too few members are within reach: nothing is sent or delivered until they are."""
-
-    view: int
-
-
-class Unblocked(NamedTuple):
-    """Enough members are within reach again."""
-
-    view: int
-
-
-class Behind(NamedTuple):
-    """This member keeps so many messages from becoming stable."""
-
-    who: MemberId
-    messages: int
-
-
-class Left(NamedTuple):
-    """This member has left."""
-
-
-class Excluded(NamedTuple):
-    """The group goes on without this member. `returned` was multicast here and may not have reached the others."""
-
-    reason: str
-    returned: tuple[object, ...]
-    certain: bool
-    """Is it known that nobody in the group delivers what is returned?"""
-
-
-class Persist(NamedTuple):
-    """Write this down before anything else of the same call is carried out: it comes first, or not at all."""
-
-    records: tuple[Record, ...]
-
-
-Action = (
-    Persist
-    | Send
-    | Deliver
-    | Sent
-    | Install
-    | WantSnapshot
-    | Restore
-    | Progress
-    | Stable
-    | Blocked
-    | Unblocked
-    | Behind
-    | Left
-    | Excluded
+    | Ready
 )

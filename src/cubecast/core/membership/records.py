@@ -1,44 +1,38 @@
-"""What a member writes down, so that it can go on after a crash as if it had only been slow.
+"""What a member writes to its journal, so that it can continue after a crash as if it had only been slow.
 
-Each record is one step of the state that others rely on, or that the application was told. `durable.fold` reads them
-back. The driver writes what `Persist` holds before it carries out anything else of the same call.
+Each record is one step of the state that others rely on, or that the application saw. `member.durable` reads them back.
 
-| record      | written when                                                                                        |
-|-------------|-----------------------------------------------------------------------------------------------------|
-| Life        | a member begins to be                                                                               |
-| Asked       | it asks to be taken in                                                                              |
-| Entered     | it goes over to a view                                                                              |
-| Promised    | it follows a ballot; Adopted: it accepts a proposal                                                 |
-| Data        | it multicasts a message, which is delivered at once, or a message of another member comes           |
-| Delivered   | a message of another member is delivered                                                            |
-| Settled     | more is known to be stable                                                                          |
-| Waiting     | the application multicasts what cannot be sent yet                                                  |
-| Leaving     | the application leaves                                                                              |
-| Knows       | it hears of a name under which the group may be found                                               |
-| Restore     | the state of the group is here                                                                      |
-| Kept        | the application gave a snapshot for newcomers                                                       |
-| Over        | it is no longer in the group                                                                        |
-| Whole       | the application gave a checkpoint: everything from here on; what was written before may be deleted  |
+| record      | written when                                                                                       |
+|-------------|----------------------------------------------------------------------------------------------------|
+| Incarnation | an incarnation begins; what was written before is obsolete                                         |
+| Entered     | a view is installed                                                                                |
+| Promised    | a ballot is followed; Adopted: a proposal is accepted                                              |
+| Delivered   | messages are delivered, own ones included, in this order                                           |
+| Recovered   | messages were pulled during a change and wait for its decision                                     |
+| Settled     | more is known to be stable                                                                         |
+| Pending     | the application multicast what cannot be sent yet                                                  |
+| Knows       | a name under which the group may be found                                                          |
+| Restored    | the application's state has arrived                                                                |
+| Kept        | the application gave a snapshot for newcomers                                                      |
+| Over        | the member is no longer in the group                                                               |
+| Checkpoint  | the application gave a checkpoint: everything that matters; what was written before is obsolete    |
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from cubecast.core.membership.messages import Ballot, Data, Decide, Excluded, Left, Proposal, Restore, Vector
-from cubecast.core.membership.views import MemberId, Name, View
+from cubecast.core.membership.messages import Ballot, Decide, Proposal
+from cubecast.core.membership.views import MemberId, Name, Vector, View
 
 
-class Life(NamedTuple):
-    """Whose records these are."""
+class Incarnation(NamedTuple):
+    """Who this is, whom it asks to join or with whom it founds, and what waits to be sent."""
 
     me: MemberId
-
-
-class Asked(NamedTuple):
-    """The names of those who were asked to take this member in."""
-
     contacts: tuple[Name, ...]
+    founders: tuple[Name, ...]
+    pending: tuple[bytes, ...]
 
 
 class Entered(NamedTuple):
@@ -47,7 +41,7 @@ class Entered(NamedTuple):
     view: View
     decision: Decide | None
     is_newcomer: bool
-    """Is the state of the group still to be fetched?"""
+    """Is the application's state still to be fetched?"""
 
 
 class Promised(NamedTuple):
@@ -64,9 +58,15 @@ class Adopted(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """The next message of this rank was delivered."""
+    """Data records, one after the other."""
 
-    sender: int
+    records: bytes
+
+
+class Recovered(NamedTuple):
+    """Data records, one after the other."""
+
+    records: bytes
 
 
 class Settled(NamedTuple):
@@ -75,14 +75,10 @@ class Settled(NamedTuple):
     stable: Vector
 
 
-class Waiting(NamedTuple):
+class Pending(NamedTuple):
     """A payload that waits to be sent."""
 
-    payload: object
-
-
-class Leaving(NamedTuple):
-    """The application wants to leave."""
+    payload: bytes
 
 
 class Knows(NamedTuple):
@@ -91,26 +87,33 @@ class Knows(NamedTuple):
     name: Name
 
 
+class Restored(NamedTuple):
+    """The application's state at the beginning of a view: the one in which this member joined, or a later one."""
+
+    view: int
+    state: bytes
+
+
 class Kept(NamedTuple):
     """The state with which a view began, for those who joined with it."""
 
     view: int
-    octets: bytes
+    state: bytes
     needed_by: tuple[MemberId, ...]
 
 
 class Over(NamedTuple):
-    """Out of the group by this decision, if it is known; `end` is missing while the others are still told of it."""
+    """Out of the group, by this decision if it is known; has this member left of its own accord?"""
 
     decision: Decide | None
-    end: Left | Excluded | None
+    has_left: bool
 
 
-class Whole(NamedTuple):
-    """All that matters of a member, at a moment at which its application gave a checkpoint."""
+class Checkpoint(NamedTuple):
+    """All that matters of a member when its application gave a checkpoint."""
 
     me: MemberId
-    acquaintances: tuple[Name, ...]
+    names: tuple[Name, ...]
     view: View
     decision: Decide | None
     promised: Ballot
@@ -118,27 +121,26 @@ class Whole(NamedTuple):
     accepted: Proposal | None
     delivered: Vector
     stable: Vector
-    store: tuple[Data, ...]
-    waiting: tuple[object, ...]
-    is_leaving: bool
+    unstable: bytes
+    """Data records of what is delivered and not stable, in the order of delivery."""
+    recovered: bytes
+    pending: tuple[bytes, ...]
     snapshots: tuple[Kept, ...]
-    checkpoint: bytes
+    state: bytes
 
 
 Record = (
-    Life
-    | Asked
+    Incarnation
     | Entered
     | Promised
     | Adopted
-    | Data
     | Delivered
+    | Recovered
     | Settled
-    | Waiting
-    | Leaving
+    | Pending
     | Knows
-    | Restore
+    | Restored
     | Kept
     | Over
-    | Whole
+    | Checkpoint
 )

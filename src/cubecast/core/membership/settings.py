@@ -1,9 +1,10 @@
-"""How a member of a changing group is told to behave."""
+"""How members agree on views: times in nanoseconds, the same for all members of a group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cubecast.core.membership.views import ANY, MAJORITY
 from cubecast.errors import LocalProtocolError
 
 NS_PER_MS = 1_000_000
@@ -11,12 +12,12 @@ NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
-    """The same for all members of a group. Times are in nanoseconds."""
+    """The same for all members of a group."""
 
     tick_ns: int = 20 * NS_PER_MS
-    """How often `on_timer` is to be called: every tick a member tells the others how far it is."""
+    """How often `Agreement.tick` is called while a change is going on."""
     suspect_ns: int = 100 * NS_PER_MS
-    """Silence after which a member is suspected."""
+    """Silence after which a member is suspected; also the time for which a report counts."""
     observers: int = 2
     """How many members must suspect one before it is excluded; fewer where fewer are left."""
     batch_ns: int = 20 * NS_PER_MS
@@ -25,23 +26,17 @@ class MembershipSettings:
     """How long a change waits for a member that is not excluded yet and does not answer."""
     takeover_ns: int = 300 * NS_PER_MS
     """How long a change may stand still before the next rank takes it over."""
-    chunk_bytes: int = 1 << 16
-    """The state is handed to a newcomer in pieces of this size."""
-    behind_max: int = 0
-    """Exclude a member that holds back the stability of more messages than this; 0 waits for ever."""
-    cube_from: int = 33
-    """In views of at least so many members each talks to its neighbours on a hypercube, in smaller ones to all."""
-    is_durable: bool = False
-    """Give records to be written down, so that a member can go on after a crash in the same life."""
+    quorum: str = MAJORITY
+    """`majority`: one primary partition. `any`: whichever members are left continue."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        for name in ("tick_ns", "suspect_ns", "observers", "patience_ns", "takeover_ns", "chunk_bytes"):
+        """Validate the settings."""
+        for name in ("tick_ns", "suspect_ns", "observers", "patience_ns", "takeover_ns"):
             if getattr(self, name) < 1:
                 raise LocalProtocolError(f"{name} = {getattr(self, name)}: it must be at least 1")
-        if self.suspect_ns < 2 * self.tick_ns:
-            raise LocalProtocolError(f"suspect_ns = {self.suspect_ns}: give at least two ticks of {self.tick_ns}")
         if self.takeover_ns <= self.patience_ns:
             raise LocalProtocolError(
                 f"takeover_ns = {self.takeover_ns}: it must exceed patience_ns = {self.patience_ns}"
             )
+        if self.quorum not in (MAJORITY, ANY):
+            raise LocalProtocolError(f"quorum = {self.quorum!r}: choose {MAJORITY} or {ANY}")

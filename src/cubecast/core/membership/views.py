@@ -1,74 +1,153 @@
 """Views: who is in the group, in which order, and how many of them may decide who is next.
 
-A *member* is a process in one life: its name and its incarnation. A process that comes back has the same name and a
-higher incarnation, and is a new member. Names are numbers in the simulator and addresses in the live runtime, so that
-whoever has a view can reach its members.
+A *member* is one incarnation of a process: a name and a number that grows each time the process begins anew. Names are
+addresses in the live runtime and numbers in the simulator, so that a view is enough to reach its members.
 
-**Quorum** (primary partition, guo §2.2.1). The next view is decided by a majority of the last one; of an even number,
-one half is enough when the first rank is in it. Any two quorums of a view have a member in common, so no two different
-views can follow the same one.
+**Quorum** (primary partition, guo §2.2.1). With `majority` the next view is decided by a majority of the last one; of
+an even number, one half is enough when the first rank is in it. Any two quorums of a view share a member, so no two
+different views can follow the same one. With `any` whoever is left may decide: a partition then splits the group into
+branches, and views of two branches share a number but not a tag.
 
-**Ranks stay.** Who stays keeps its rank as long as there is room; a hole is filled by a newcomer, or by the member with
-the highest rank. So few links of an overlay over the ranks change with a view.
+**Ranks stay.** A member that stays keeps its rank as long as there is room; a hole is filled by a newcomer, or by the
+member with the highest rank. So few links of an overlay over the ranks change with a view.
+
+| field     | meaning                                                                                      |
+|-----------|----------------------------------------------------------------------------------------------|
+| number    | 1 for the founding view, one more with each change                                           |
+| tag       | a digest of the view and of all views before it                                              |
+| group_id  | the tag of the founding view: two foundings of one name differ                               |
+| members   | by rank                                                                                      |
+| joined    | those of them that are new                                                                   |
+| left      | members of the view before that left of their own accord; others that are gone were excluded |
+| sent      | how many messages each of them had multicast before this view                                |
+| departed  | the last incarnation of names that are no longer members, the most recent last, bounded      |
+| forgotten | an incarnation up to this one, under a name that is not listed, is past                      |
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from cubecast.errors import LocalProtocolError
 
 Name = Any
-"""Whatever can be compared, ordered and hashed; of one type in a group."""
+"""Anything that can be compared, ordered and hashed; of one type in a group."""
+Vector = tuple[int, ...]
+MAJORITY, ANY = "majority", "any"
+DEPARTED_MAX = 256
+"""Names a view remembers of members that are gone; all older ones are past up to `forgotten`."""
 
 
 class MemberId(NamedTuple):
-    """One life of a process."""
+    """One incarnation of a process."""
 
     name: Name
     incarnation: int
 
 
-class View(NamedTuple):
-    """The members by rank; who of them is new; and the last incarnation of every name there ever was."""
+class ViewId(NamedTuple):
+    """A view's place in the history of its group."""
 
     number: int
+    tag: int
+
+
+NO_VIEW = ViewId(0, 0)
+
+
+class View(NamedTuple):
+    """The members by rank, and what must be known of those who were members before."""
+
+    number: int
+    tag: int
+    group_id: int
     members: tuple[MemberId, ...]
     joined: tuple[MemberId, ...]
-    lives: tuple[tuple[Name, int], ...]
+    left: tuple[MemberId, ...]
+    sent: Vector
+    departed: tuple[MemberId, ...] = ()
+    forgotten: int = -1
+
+    @property
+    def id(self) -> ViewId:
+        """Number and tag."""
+        return ViewId(self.number, self.tag)
 
     def is_past(self, who: MemberId) -> bool:
-        """Was this member in the group once and is no longer?"""
-        return who not in self.members and dict(self.lives).get(who.name, -1) >= who.incarnation
+        """Was this incarnation a member, or could it have been, and is it no longer?"""
+        if who in self.members:
+            return False
+        for known in (*self.members, *self.departed):
+            if known.name == who.name:
+                return who.incarnation <= known.incarnation
+        return who.incarnation <= self.forgotten
 
 
-def founding_view(members: Sequence[MemberId]) -> View:
-    """View 1, which all founders are given alike."""
+def founding_view(members: Sequence[MemberId], group: str = "") -> View:
+    """View 1, which all founders install alike."""
     if not members:
         raise LocalProtocolError("0 founders: a group is founded by at least one member")
     if len({who.name for who in members}) < len(members):
         raise LocalProtocolError(f"founders {list(members)}: give every member a name of its own")
-    return View(1, tuple(members), (), tuple(sorted(members)))
+    tag = _digest(group, 1, members)
+    return View(1, tag, tag, tuple(members), (), (), (0,) * len(members))
 
 
-def has_quorum(view: View, who: Collection[MemberId]) -> bool:
-    """May these members decide what follows this view?"""
-    present = sum(member in who for member in view.members)
-    return 2 * present > len(view.members) or (2 * present == len(view.members) and view.members[0] in who)
+def has_quorum(view_members: Sequence[Any], present: Collection[Any], quorum: str = MAJORITY) -> bool:
+    """May those present decide what follows a view of these members?"""
+    count = sum(member in present for member in view_members)
+    if quorum == ANY:
+        return count > 0
+    return 2 * count > len(view_members) or (2 * count == len(view_members) and view_members[0] in present)
 
 
-def next_view(view: View, stay: Collection[MemberId], join: Sequence[MemberId]) -> View:
-    """The view of those who stay and those who join."""
+def next_view(
+    view: View,
+    stay: Collection[MemberId],
+    join: Sequence[MemberId],
+    cut: Vector,
+    left: Collection[MemberId] = (),
+) -> View:
+    """The view of those who stay and those who join, when everything up to the cut is delivered."""
     count = len(stay) + len(join)
     ranks: list[MemberId | None] = [who if who in stay else None for who in view.members[:count]]
     ranks += [None] * (count - len(ranks))
-    homeless = [*join, *reversed([who for who in view.members[count:] if who in stay])]
+    moved = [*join, *reversed([who for who in view.members[count:] if who in stay])]
     for rank, who in enumerate(ranks):
         if who is None:
-            ranks[rank] = homeless.pop(0)
-    lives = dict(view.lives)
-    for who in join:
-        lives[who.name] = max(who.incarnation, lives.get(who.name, -1))
+            ranks[rank] = moved.pop(0)
     members = tuple(who for who in ranks if who is not None)
-    return View(view.number + 1, members, tuple(join), tuple(sorted(lives.items())))
+    before = {who: sent + delivered for who, sent, delivered in zip(view.members, view.sent, cut, strict=True)}
+    departed, forgotten = _departed(view, members)
+    number = view.number + 1
+    return View(
+        number=number,
+        tag=_digest(view.tag, number, members, cut),
+        group_id=view.group_id,
+        members=members,
+        joined=tuple(join),
+        left=tuple(who for who in view.members if who in left and who not in members),
+        sent=tuple(before.get(who, 0) for who in members),
+        departed=departed,
+        forgotten=forgotten,
+    )
+
+
+def _departed(view: View, members: Collection[MemberId]) -> tuple[tuple[MemberId, ...], int]:
+    gone = {who.name: who for who in view.departed}
+    for who in view.members:
+        if who not in members:
+            gone.pop(who.name, None)
+            gone[who.name] = who
+    for who in members:
+        gone.pop(who.name, None)
+    listed = tuple(gone.values())
+    dropped, kept = listed[:-DEPARTED_MAX], listed[-DEPARTED_MAX:]
+    return kept, max([view.forgotten, *(who.incarnation for who in dropped)])
+
+
+def _digest(*parts: object) -> int:
+    """63 bits, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little") >> 1

@@ -1,0 +1,79 @@
+"""How two members greet: HELLO from the one that dials, WELCOME or REFUSE from the other.
+
+Both sides say who they are (group, name, incarnation), what they run (settings that all members share), where their
+group is (view), and how far they received the other's frames, so that a link continues after a break without a gap.
+Unknown fields are ignored: a later version may add some.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from cubecast.errors import RemoteProtocolError
+
+_Text = Annotated[str, msgspec.Meta(max_length=1024)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Value = str | int | float | bool
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of HELLO and WELCOME."""
+
+    oldest: _Number
+    newest: _Number
+    """The versions of the wire format that this member speaks."""
+    group: _Text
+    group_id: _Number
+    """Which founding of that name; 0 before this member knows."""
+    name: _Name
+    towards: _Name
+    """The name that the greeting is for."""
+    incarnation: _Number
+    session: _Number
+    """Drawn at each start of a process: one that restarted has forgotten the state of its links."""
+    knows: _Number
+    """The incarnation of the other side with which this member has a link; 0 for none."""
+    received: _Number
+    """The number of the last frame of that link that this member has."""
+    view_number: _Number
+    view_tag: _Number
+    view_members: _Number
+    settings: Annotated[dict[_Text, _Value], msgspec.Meta(max_length=64)]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of REFUSE."""
+
+    reason: _Text
+    is_past: bool = False
+    """This incarnation of the other side is no longer in the group."""
+    incarnation: _Number = 0
+    """The last incarnation of that name that is known."""
+
+
+class Acknowledgement(msgspec.Struct, frozen=True, array_like=True):
+    """The body of ACK."""
+
+    received: _Number
+
+
+_Message = TypeVar("_Message", Hello, Refusal, Acknowledgement)
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Refusal, Acknowledgement)}
+
+
+def encode(message: Hello | Refusal | Acknowledgement) -> bytes:
+    """Give the bytes of a message."""
+    return _ENCODER.encode(message)
+
+
+def decode(kind: type[_Message], body: bytes) -> _Message:
+    """Read a message of that kind, or say why it is not one."""
+    try:
+        message: _Message = _DECODERS[kind].decode(body)  # type: ignore[assignment]
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"a malformed {kind.__name__.lower()}: {str(error).splitlines()[0]}") from error
+    return message
