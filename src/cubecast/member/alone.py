@@ -1,0 +1,75 @@
+"""The stack of a member that is alone in its view: what it multicasts is delivered and stable at once."""
+
+from __future__ import annotations
+
+from cubecast.core.causal.overlay import DATA as DATA_RECORD
+from cubecast.core.membership.views import View
+from cubecast.member.message_log import MessageLog
+from cubecast.member.settings import Settings
+from cubecast.member.stack import Host
+from cubecast.wire import data
+
+
+class Alone:
+    """A stack without protocols."""
+
+    rank = 0
+    is_parked = False
+    rounds = 0
+    round_s = 0.01
+
+    def __init__(self, host: Host, view: View, settings: Settings) -> None:
+        """Nothing sent."""
+        self.view = view
+        self.log = MessageLog(1)
+        self.is_frozen = False
+        self.window = settings.window_messages
+        self._host = host
+        self._published = 0
+
+    def neighbours(self) -> set[int]:
+        """Nobody."""
+        return set()
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def freeze(self) -> None:
+        """Send nothing more in this view."""
+        self.is_frozen = True
+
+    def publish(self, payloads: list[bytes]) -> None:
+        """Deliver, and call it stable."""
+        first = self._published + 1
+        self._published += len(payloads)
+        batch = [
+            (sequence, data.encode_record(DATA_RECORD, 0, sequence, payload))
+            for sequence, payload in enumerate(payloads, first)
+        ]
+        self._host.deliver(batch, self.log.add(batch))
+        self.log.free(0, self._published)
+        self._host.stable_moved([(0, self._published)])
+
+    def receive(self, source: int, body: bytes) -> None:
+        """Nobody else is in the view."""
+
+    def control(self, source: int, kind: int, body: bytes) -> None:
+        """Nobody else is in the view."""
+
+    def unpark(self) -> None:
+        """Nothing is parked."""
+
+    def suspects(self) -> list[int]:
+        """Nobody."""
+        return []
+
+    def progress(self) -> list[int]:
+        """What was delivered."""
+        return [self._published]
+
+    def ask_stable(self, number: int) -> None:
+        """It is stable already."""
+
+    def eager(self) -> set[int]:
+        """Nobody."""
+        return set()

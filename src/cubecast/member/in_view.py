@@ -1,0 +1,489 @@
+"""The part of a member that works within a view: messages between application, stack and links.
+
+What the application gets waits behind a *gate* until the group's state is here. What it multicasts waits, in order,
+until the view allows it to be sent: not while the view changes, too few members are within reach, or the application
+has not yet been given the state that replaces what it had before an exclusion.
+
+| field          | meaning                                                                                     |
+|----------------|---------------------------------------------------------------------------------------------|
+| view           | the newest view; None before the first one                                                  |
+| stack          | the protocols of that view; None before the first one, and after a restart until the next   |
+| log            | the messages of that view                                                                   |
+| own            | own messages that are not stable                                                            |
+| gate           | entries that wait for the state; None when the application has it                           |
+| early          | frames of a view that is not installed yet                                                  |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from cubecast.core.membership import records as r
+from cubecast.core.membership.agreement import Agreement
+from cubecast.core.membership.messages import Flush, Message, Missing, Proposal, Pull
+from cubecast.core.membership.views import NO_VIEW, MemberId, Vector, View, ViewId
+from cubecast.errors import CubecastError, RemoteProtocolError
+from cubecast.member.alone import Alone
+from cubecast.member.data_core import read_records, record_form
+from cubecast.member.effects import Delivery, Effects, Entry, Notice, SnapshotWanted
+from cubecast.member.history import History
+from cubecast.member.link import BATCH_BYTES, RECORDS_BATCH, Link
+from cubecast.member.links import Links
+from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
+from cubecast.member.own_messages import OwnMessages
+from cubecast.member.settings import Settings
+from cubecast.member.stack import Stack
+from cubecast.member.state_transfer import Fetch, Snapshots
+from cubecast.member.timers import Timers
+from cubecast.wire import frame
+from cubecast.wire.frame import Frame
+from cubecast.wire.handshake import Hello
+from cubecast.wire.records import delivered_head, encode_record
+
+NS = 1_000_000_000
+GATE_BYTES = 256 << 20
+"""Messages that a newcomer holds for its application while the state is on its way; beyond, it takes in no more."""
+EARLY_BYTES = 64 << 20
+"""Frames of a view that is not installed yet."""
+TAGS_KEPT = 16
+FORMING, JOINING, IN_VIEW, LINGER, OUT = range(5)
+
+
+class MemberTrace(Protocol):
+    """Hears of everything by which the group's promises can be judged."""
+
+    def note(self, now_ns: int, me: MemberId, event: str, **data: Any) -> None:
+        """One event."""
+
+    def deliveries(self, now_ns: int, me: MemberId, senders: list[MemberId], sequences: list[int]) -> None:
+        """Messages were handed to the application."""
+
+
+class InView:
+    """Messages of one member; `Lifecycle` adds how it comes and goes."""
+
+    def __init__(
+        self,
+        group: str,
+        name: str,
+        settings: Settings,
+        *,
+        incarnation: int,
+        session: int,
+        is_durable: bool,
+        makes_snapshots: bool,
+        trace: MemberTrace | None,
+    ) -> None:
+        """Nothing begun."""
+        self.group = group
+        self.me = MemberId(name, incarnation)
+        self.settings = settings
+        self.effects = Effects()
+        self.view: View | None = None
+        self.stack: Stack | Alone | None = None
+        self.log = MessageLog(0)
+        self.links = Links(group, session, self)
+        self.own = OwnMessages(bytes_max=settings.window_bytes)
+        self.history = History(settings.keep)
+        self.snapshots = Snapshots(settings.piece_bytes)
+        self.timers = Timers()
+        self.is_blocked = False
+        self.renews = False
+        self.leaving = False
+        self.delivered_count = 0
+        self.state = OUT
+        self._now_ns = 0
+        self._session = session
+        self._is_durable = is_durable
+        self._makes_snapshots = makes_snapshots
+        self._trace = trace
+        self._gate: list[Entry] | None = None
+        self._gate_bytes = 0
+        self._backlog_bytes = 0
+        self._fetch: Fetch | None = None
+        self._early: deque[tuple[MemberId, Frame]] = deque()
+        self._early_bytes = 0
+        self._past_tags: deque[int] = deque(maxlen=TAGS_KEPT)
+        self._recorded_pending = 0
+        self._restores_due = 0
+        self._avoided: set[str] = set()
+        self._avoid_until_ns = 0
+        self._behind_since_ns: dict[MemberId, int] = {}
+        self._pulled: dict[tuple[tuple[int, int], int], int] = {}
+        self._heard_ns: dict[str, int] = {}
+        self._members = self._new_agreement()
+
+    def _new_agreement(self) -> Agreement:
+        return Agreement(self.me, self.group, self.settings.membership(), self)
+
+    # What agreement, links and stack ask for.
+
+    def now(self) -> int:
+        """The time of the present call."""
+        return self._now_ns
+
+    def later(self, delay_ns: int, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function after a while, unless the view has ended by then."""
+        self.timers.at(self._now_ns + delay_ns, function, *arguments)
+
+    def send(self, to: MemberId, message: Message) -> None:
+        """Send a membership message, if there is a link; it is repeated as long as it matters."""
+        self.links.send_message(to.name, message, self._now_ns)
+
+    def record(self, record: r.Record) -> None:
+        """Write a record before anything that follows is visible outside."""
+        if self._is_durable:
+            self.effects.persist.append(encode_record(record))
+
+    def link_to(self, who: MemberId) -> Link:
+        """The link to a member of the view."""
+        return self.links.open(who, self._now_ns)
+
+    def open_links(self) -> list[tuple[int, Link]]:
+        """The links to members of the view that exist, with their ranks."""
+        ranks = self._members.ranks
+        return [(ranks[link.peer], link) for link in self.links.links.values() if link.peer in ranks]
+
+    def mark(self, link: Link) -> None:
+        """This link has something to write."""
+        self.links.mark(link)
+
+    @property
+    def is_ready(self) -> bool:
+        """Does the application have the group's state?"""
+        return self._gate is None
+
+    @property
+    def awaits_restore(self) -> bool:
+        """Has the application a state to put in place before anything of it may be sent?"""
+        return self._restores_due > 0
+
+    @property
+    def wants_to_leave(self) -> bool:
+        """Does the application leave, and is nothing left to send?"""
+        return self.leaving and not self.own.waiting
+
+    def suspects(self) -> list[MemberId]:
+        """Which members of the view are suspected now, those among them whose process has begun another incarnation."""
+        view = self._members.view
+        if self.stack is not None:
+            silent = {view.members[rank] for rank in self.stack.suspects()}
+        else:
+            limit_ns = self._now_ns - self._members.settings.suspect_ns
+            silent = {who for who in view.members if self._heard_ns.get(who.name, -(1 << 62)) < limit_ns}
+        others = [who for who in view.members if who.name != self.me.name]
+        return [who for who in others if who in silent or self.links.is_replaced(who)]
+
+    def behind(self) -> list[MemberId]:
+        """Which members hold back the stability of too many messages, if those are excluded.
+
+        What is known of a member's progress is a little old, so after a burst everybody seems to be behind: only who
+        stays behind for as long as silence would take to be suspicious is.
+        """
+        if self.settings.slow != "exclude":
+            return []
+        limit = self.settings.behind_messages
+        since_ns = {
+            who: self._behind_since_ns.get(who, self._now_ns) for who, behind in self.laggards() if behind > limit
+        }
+        self._behind_since_ns = since_ns
+        return [who for who, then in since_ns.items() if self._now_ns - then >= self._members.settings.suspect_ns]
+
+    def laggards(self) -> list[tuple[MemberId, int]]:
+        """Who is behind the most advanced member, and by how many messages; the slowest first."""
+        if self.stack is None or self.view is None:
+            return []
+        progress = self.stack.progress()
+        most = max(progress)
+        found = [(who, most - count) for who, count in zip(self.view.members, progress, strict=True) if count < most]
+        return sorted(found, key=lambda one: -one[1])
+
+    def delivered(self) -> Vector:
+        """How many messages of each rank were delivered in this view."""
+        return self.log.delivered()
+
+    def freeze(self) -> None:
+        """Deliver and send nothing more in this view."""
+        if self.stack is not None:
+            self.stack.freeze()
+
+    # Deliveries.
+
+    def takes_data(self) -> bool:
+        """May messages be delivered now?"""
+        if self.is_blocked:
+            return False
+        if self._gate is not None:
+            return self._gate_bytes <= GATE_BYTES
+        return self._backlog_bytes <= self.settings.backlog_bytes
+
+    def deliver(self, delivered: Sequence[Keyed], size: int) -> None:
+        """Hand messages of that many bytes to the application, in this order."""
+        if self._is_durable:
+            self.effects.persist.append(delivered_head(size))
+            self.effects.persist += [record for _, record in delivered]
+        self._give(delivered, size)
+
+    def _give(self, delivered: Sequence[Keyed], size: int) -> None:
+        view = self.view
+        assert view is not None
+        members, sent, number = view.members, view.sent, view.number
+        entries = [
+            Delivery(members[key >> 32], number, sent[key >> 32] + (key & SEQUENCE_MASK), record)
+            for key, record in delivered
+        ]
+        if self._gate is not None:
+            self._gate += entries
+            self._gate_bytes += size
+            self._note_held(entries)
+        else:
+            self._emit(entries, size)
+
+    def _emit(self, batch: list[Delivery], size: int) -> None:
+        self.effects.entries += batch
+        self._backlog_bytes += size
+        self.delivered_count += len(batch)
+        if self.history.is_kept:
+            self.history.add(batch)
+        if self._trace is not None:
+            senders = [entry.sender for entry in batch]
+            self._trace.deliveries(self._now_ns, self.me, senders, [entry.sequence for entry in batch])
+
+    def _note_held(self, entries: Sequence[Delivery]) -> None:
+        if self._trace is not None and self.view is not None:
+            for entry in entries:
+                self._note("hold", view=self.view.id, sender=entry.sender, sequence=entry.sequence)
+
+    def _note(self, event: str, **data: Any) -> None:
+        if self._trace is not None:
+            self._trace.note(self._now_ns, self.me, event, **data)
+
+    def _tell(self, entry: Entry) -> None:
+        """Give the application an entry, or keep it until the application has the state."""
+        if self._gate is not None:
+            self._gate.append(entry)
+        elif isinstance(entry, Delivery):
+            self._emit([entry], len(entry.record))
+        elif isinstance(entry, SnapshotWanted) and not self._makes_snapshots:
+            self.snapshots.keep(entry.view, self.history.pieces() or (b"",))
+        else:
+            self.effects.entries.append(entry)
+
+    def taken(self, octets: int, now_ns: int) -> None:
+        """The application took deliveries of that many bytes: more may be taken in."""
+        self._now_ns = now_ns
+        self._backlog_bytes -= octets
+        if self.stack is not None and self.stack.is_parked and 2 * self._backlog_bytes <= self.settings.backlog_bytes:
+            self.stack.unpark()
+
+    # Own messages.
+
+    @property
+    def has_room(self) -> bool:
+        """May the application multicast one more message now?"""
+        return self.own.has_room(self.settings.window_messages)
+
+    def _may_send(self) -> bool:
+        return (
+            self.state == IN_VIEW
+            and self.stack is not None
+            and not self.stack.is_frozen
+            and not self.is_blocked
+            and self._gate is None
+            and not self.awaits_restore
+        )
+
+    def _send_own(self) -> None:
+        """Publish what waits, as far as the view and its window allow."""
+        stack, view = self.stack, self.view
+        if not self.own.waiting or not self._may_send():
+            return
+        assert stack is not None
+        assert view is not None
+        count = min(len(self.own.waiting), stack.window - len(self.own.sent))
+        if count <= 0:
+            return
+        before = view.sent[stack.rank]
+        batch = self.own.send(count, view.number, before + len(self.own.sent) + stack.log.stable[stack.rank] + 1)
+        self._recorded_pending = max(0, self._recorded_pending - count)
+        if self._trace is not None:
+            for one in batch:
+                self._note("sent", view=view.id, sequence=one.sequence, serial=one.serial)
+        stack.publish([one.payload for one in batch])
+
+    def _record_pending(self) -> None:
+        """What waits is written down: it is sent after a restart."""
+        waiting = self.own.waiting
+        if self._is_durable and len(waiting) > self._recorded_pending:
+            for outgoing in list(waiting)[self._recorded_pending :]:
+                self.record(r.Pending(outgoing.payload))
+            self._recorded_pending = len(waiting)
+
+    # Stability.
+
+    def stable_moved(self, moved: list[tuple[int, int]]) -> None:
+        """More messages are stable: (rank, number within the view)."""
+        view, stack = self.view, self.stack
+        assert view is not None
+        assert stack is not None
+        for rank, number in moved:
+            if rank == stack.rank:
+                self.own.is_stable(view.sent[rank] + number, self.effects)
+            if self._trace is not None:
+                sequence = view.sent[rank] + number
+                self._note("stable", view=view.id, sender=view.members[rank], sequence=sequence)
+        if self._is_durable:
+            self.record(r.Settled(tuple(self.log.stable)))
+        self.effects.notices.append(Notice("stable", None))
+
+    @property
+    def frontier(self) -> dict[MemberId, int]:
+        """Up to which sequence number every member of the view has the messages of each member."""
+        stable = self.log.stable
+        if self.view is None or len(stable) != len(self.view.members):
+            return {}
+        return {who: sent + count for who, sent, count in zip(self.view.members, self.view.sent, stable, strict=True)}
+
+    # Frames.
+
+    def frame_arrived(self, link: Link, arrived: Frame, now_ns: int) -> None:
+        """A frame of another member, in order."""
+        if arrived.kind == frame.MEMBERSHIP:
+            self._membership_arrived(link, arrived.body, now_ns)
+            return
+        view = self.view
+        if view is not None and arrived.view == view.tag and self.state == IN_VIEW:
+            rank = self._members.ranks.get(link.peer)
+            if rank is not None and self.stack is not None:
+                self._to_stack(rank, arrived)
+            else:
+                self._heard_ns[link.peer.name] = now_ns
+        elif arrived.view in self._past_tags:
+            self._answer_past(link)
+        else:
+            self._hold_early(link, arrived)
+
+    def _to_stack(self, rank: int, arrived: Frame) -> None:
+        assert self.stack is not None
+        if arrived.kind == frame.DATA:
+            self.stack.receive(rank, arrived.body)
+        else:
+            self.stack.control(rank, arrived.kind, arrived.body)
+
+    def _hold_early(self, link: Link, arrived: Frame) -> None:
+        """A frame of a view that is not installed here yet: it waits for it."""
+        if arrived.kind == frame.FAILURE:
+            return
+        self._early_bytes += len(arrived.body)
+        if self._early_bytes > EARLY_BYTES:
+            self._early.popleft()
+        self._early.append((link.peer, arrived))
+
+    def _take_early(self, view: View) -> None:
+        early, self._early = self._early, deque()
+        is_whole = self._early_bytes <= EARLY_BYTES
+        self._early_bytes = 0
+        for peer, arrived in early:
+            rank = self._members.ranks.get(peer)
+            if arrived.view == view.tag and rank is not None:
+                try:
+                    self._to_stack(rank, arrived)
+                except RemoteProtocolError as error:
+                    self.links.fail(peer.name, str(error), self._now_ns)
+                    is_whole = False
+        if early and not is_whole:
+            self.renews = True
+
+    def _membership_arrived(self, link: Link, body: bytes, now_ns: int) -> None:
+        raise NotImplementedError
+
+    def _answer_past(self, link: Link) -> None:
+        raise NotImplementedError
+
+    # Recovery during a change.
+
+    def lacks(self, cut: Vector) -> bool:
+        """Is anything up to the cut neither delivered nor recovered here?"""
+        return self.log.lacks(cut)
+
+    def pull(self, flush: Flush) -> None:
+        """Ask the sources of a flush for what is missing, again if nothing came for a while."""
+        view = self._members.view
+        here = self.log.delivered()
+        sources = {source for source, have, wanted in zip(flush.sources, here, flush.cut, strict=True) if have < wanted}
+        again_ns = self._now_ns - self._members.settings.patience_ns
+        for source in sorted(sources - {self._members.ranks[self._members.place]}):
+            if self._pulled.get((flush.ballot, source), -(1 << 62)) <= again_ns:
+                who = view.members[source]
+                if self.links.send_message(who.name, Pull(view.id, flush.ballot, here, flush.cut), self._now_ns):
+                    self._pulled[flush.ballot, source] = self._now_ns
+
+    def _on_pull(self, source: MemberId, message: Pull) -> None:
+        """Send what another member lacks, in the order in which it was delivered here."""
+        batch: list[bytes] = []
+        size = 0
+        for record in self.log.in_order(message.delivered, message.cut):
+            batch.append(record)
+            size += len(record)
+            if size >= BATCH_BYTES or len(batch) >= RECORDS_BATCH:
+                self.send(source, Missing(message.view, b"".join(batch)))
+                batch, size = [], 0
+        if batch:
+            self.send(source, Missing(message.view, b"".join(batch)))
+
+    def _on_missing(self, message: Missing) -> None:
+        view = self._members.view
+        if not self._members.is_frozen:
+            return
+        found = read_records(message.records, record_form(self.settings, len(view.members)))
+        added = self.log.recover(found)
+        if added:
+            self.record(r.Recovered(b"".join(added)))
+            self._members.recovered(self._now_ns)
+
+    def _deliver_recovered(self, cut: Vector) -> None:
+        taken = self.log.take_recovered(cut)
+        if taken:
+            self._give(
+                taken, self.log.add(taken)
+            )  # the journal has them as `Recovered`; installing the view delivers them
+        if self.log.delivered() != cut:
+            raise AssertionError(f"the view ends at {cut}, but {self.log.delivered()} was delivered")
+
+    # Looking.
+
+    def position(self) -> tuple[int, ViewId, int]:
+        """The group's id, the present view and the number of its members, zeros before there is one."""
+        if self.view is None or self.state not in (IN_VIEW, LINGER):
+            return 0, NO_VIEW, 0
+        return self.view.group_id, self.view.id, len(self.view.members)
+
+    # What `Lifecycle` adds.
+
+    def install(self, proposal: Proposal, now_ns: int) -> None:
+        """Continue in the decided view, or outside of it."""
+        raise NotImplementedError
+
+    def last_known(self, who: MemberId, said: Hello) -> int | None:
+        """If this incarnation is no longer in the group: the last one of that name that is known."""
+        raise NotImplementedError
+
+    def link_up(self, link: Link, said: Hello, now_ns: int) -> None:
+        """A link has a connection."""
+        raise NotImplementedError
+
+    def link_broken(self, peer: MemberId, now_ns: int) -> None:
+        """Frames to this member were lost for good."""
+        raise NotImplementedError
+
+    def refused_as_past(self, by: str, last_incarnation: int) -> None:
+        """A member of the group says that this incarnation is no longer in it."""
+        raise NotImplementedError
+
+    def _fail(self, error: CubecastError) -> None:
+        """This member cannot continue."""
+        self.state = OUT
+        self.own.end(error, self.effects)
+        self.effects.notices.append(Notice("failed", error))

@@ -1,0 +1,715 @@
+"""How a member comes into a group, passes from view to view, and goes.
+
+| state   | meaning                                                                                       |
+|---------|-----------------------------------------------------------------------------------------------|
+| FORMING | one of several founders; they agree on view 1                                                 |
+| JOINING | asks to join                                                                                  |
+| IN_VIEW | in a view; the gate is closed until the application's state is here                           |
+| LINGER  | no longer in the view, tells the others of the decision until they have it: they may need it  |
+| OUT     | left, or failed                                                                               |
+
+An excluded member begins another incarnation by itself (`rejoin`), and multicasts there what certainly did not reach
+the group (`resend`). **Restart.** A member that resumes from its journal keeps its incarnation and what it promised.
+Its links have forgotten what they carried, so it takes no part in its old view except to agree on the next one, which
+it asks for at once. The application gets its last checkpoint, and once more, in the same order, what it got after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from cubecast.core.membership import records as r
+from cubecast.core.membership.messages import (
+    ANY_INCARNATION,
+    AskState,
+    Decide,
+    Gone,
+    Join,
+    Message,
+    Missing,
+    NoState,
+    Proposal,
+    Pull,
+    Ready,
+    Report,
+    State,
+)
+from cubecast.core.membership.views import ANY, NO_VIEW, MemberId, View, ViewId
+from cubecast.errors import ExcludedError, RemoteProtocolError
+from cubecast.member.alone import Alone
+from cubecast.member.durable import Durable, from_view, read_back
+from cubecast.member.effects import (
+    Delivery,
+    Excluded,
+    Notice,
+    Outgoing,
+    SnapshotWanted,
+    StateArrived,
+    ViewChange,
+)
+from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT, InView
+from cubecast.member.link import Link
+from cubecast.member.message_log import SEQUENCE_MASK, MessageLog
+from cubecast.member.stack import Stack
+from cubecast.member.state_transfer import Fetch
+from cubecast.wire.data import payload_of
+from cubecast.wire.handshake import Hello
+from cubecast.wire.membership import decode_message, require_fit
+
+
+class Lifecycle(InView):
+    """Views, state transfer, leaving, exclusion and restart of one member."""
+
+    contacts: list[str]
+    founders: list[str]
+    names: set[str]
+    """Names under which the group may be found."""
+
+    def _begin_incarnation(self, contacts: Sequence[str], founders: Sequence[str]) -> None:
+        """A new member asks to join, or founds with others."""
+        self.contacts = [name for name in dict.fromkeys(contacts) if name != self.me.name]
+        self.founders = list(founders)
+        self.names = {*self.contacts, *self.founders} - {self.me.name}
+        self._members = self._new_agreement()
+        self.stack = None
+        self.log = MessageLog(0)
+        self.timers.begin_epoch()
+        self._gate, self._fetch = None, None
+        self._early.clear()
+        self._early_bytes = 0
+        self._next_contact = 0
+        self._quorum_ns = -1
+        self._linger_until_ns = 0
+        self._look_ns = self._looked = 0
+        self._last_incarnation = 0
+        self.is_blocked = self.renews = False
+        if self._is_durable:
+            pending = tuple(outgoing.payload for outgoing in self.own.waiting)
+            self._recorded_pending = len(pending)
+            self.effects.persist.clear()
+            self.effects.replaces = True
+            self.record(r.Incarnation(self.me, tuple(self.contacts), tuple(self.founders), pending))
+        self._note("incarnation")
+
+    def _start_forming(self) -> None:
+        self.state = FORMING
+        names = sorted(self.founders)
+        members = tuple(MemberId(name, 0) for name in names)
+        self._members.begin_view(View(0, 0, 0, members, (), (), ()), self._now_ns)
+        self.links.need(set(names), self._now_ns)
+        self._heard_ns = {}
+
+    def _start_joining(self) -> None:
+        self.state = JOINING
+        self.links.need(set(self.contacts), self._now_ns)
+        self._ask_to_join()
+
+    # Ticks.
+
+    def _tick(self) -> None:
+        """Drive everything about membership."""
+        now_ns = self._now_ns
+        if self.state == FORMING:
+            self._form()
+        elif self.state == JOINING:
+            self._ask_to_join()
+        elif self.state == IN_VIEW:
+            self._look_around()
+            if self.stack is None:
+                for who in self._members.view.members:
+                    if who != self.me:
+                        self.send(who, Ready(self._members.view.id))
+            self._members.tick(now_ns)
+            if self.state == IN_VIEW:
+                self._ask_state()
+            if self.state == IN_VIEW:
+                self._look_for_branches()
+                if self.wants_to_leave and self._members.view.members == (self.me,):
+                    self._end()
+        elif self.state == LINGER:
+            self._linger()
+
+    @property
+    def _tick_ns(self) -> int:
+        """How long until the next tick."""
+        settings = self._members.settings
+        if self.state == IN_VIEW and not (
+            self._members.is_active or self._fetch is not None or self.stack is None or self.leaving or self.is_blocked
+        ):
+            return 4 * settings.tick_ns
+        if self.state == IN_VIEW and self._members.is_active and not self._members.is_frozen:
+            return max(settings.tick_ns // 4, min(settings.tick_ns, settings.batch_ns))
+        return settings.tick_ns
+
+    def _look_around(self) -> None:
+        """Are enough members within reach?"""
+        is_blocked = not self._members.has_quorum()
+        if is_blocked != self.is_blocked:
+            self._set_blocked(is_blocked)
+
+    def _set_blocked(self, is_blocked: bool) -> None:
+        self.is_blocked = is_blocked
+        self._note("blocked" if is_blocked else "unblocked")
+        self.effects.notices.append(Notice("blocked", is_blocked))
+        if not is_blocked and self.stack is not None:
+            self.stack.unpark()
+
+    def _look_for_branches(self) -> None:
+        """With `quorum="any"`, see now and then whether members that went missing continue in another branch."""
+        departed = self._members.view.departed
+        if self.settings.quorum != ANY or not departed or self._now_ns < self._look_ns:
+            return
+        self._look_ns = self._now_ns + self._members.settings.suspect_ns
+        name = departed[self._looked % len(departed)].name
+        self._looked += 1
+        link = self.links.links.get(name)
+        if link is not None and self._members.view.is_past(link.peer):
+            self.links.forget(name)  # a new handshake settles which branch yields
+        self.links.reach(name, self._now_ns)
+
+    # Founding and joining.
+
+    def _form(self) -> None:
+        """Say that this founder is here; begin when enough of them are."""
+        now_ns = self._now_ns
+        for name in self.founders:
+            if name != self.me.name:
+                self.send(MemberId(name, ANY_INCARNATION), Join(NO_VIEW, self.me))
+        near = {name for name in self.founders if name == self.me.name or self._is_near(name)}
+        founders = sorted(self.founders)
+        # More than half, also of two: a member that founds alone would not notice that it was given wrong addresses.
+        if 2 * len(near) <= len(founders):
+            self._quorum_ns = -1
+        else:
+            if self._quorum_ns < 0:
+                self._quorum_ns = now_ns
+            waited_ns = now_ns - self._quorum_ns
+            is_due = len(near) == len(founders) or waited_ns >= self._members.settings.patience_ns
+            if is_due and min(near) == self.me.name and self._members.begin_founding(now_ns):
+                return
+        self._members.tick(now_ns)
+
+    def _is_near(self, name: str) -> bool:
+        return self._now_ns - self._heard_ns.get(name, -(1 << 62)) <= self._members.settings.suspect_ns
+
+    def _ask_to_join(self) -> None:
+        if not self.contacts:
+            return
+        for _ in self.contacts:
+            name = self.contacts[self._next_contact % len(self.contacts)]
+            self._next_contact += 1
+            if not self._is_avoided(name) and self.links.send_message(name, Join(NO_VIEW, self.me), self._now_ns):
+                return
+
+    def _on_join(self, who: MemberId) -> None:
+        members = self._members
+        if self.state == FORMING:
+            if who.name in self.founders:
+                self._heard_ns[who.name] = self._now_ns
+            return
+        if self.state != IN_VIEW:
+            return
+        if who in members.ranks:
+            if members.last_decision is not None:
+                self.send(who, members.last_decision)
+        elif members.view.is_past(who):
+            self.send(who, Gone(members.view.id))
+        else:
+            members.hear_join(who, self._now_ns)
+            if who.name not in self.names:
+                self.names.add(who.name)
+                self.record(r.Knows(who.name))
+            self._members.tick(self._now_ns)
+
+    # Messages.
+
+    def _membership_arrived(self, link: Link, body: bytes, now_ns: int) -> None:
+        message = decode_message(body)
+        if isinstance(message, Join) and message.who != link.peer:
+            raise RemoteProtocolError(f"it asks for {message.who.name} to join, which is another process")
+        self._heard_ns[link.peer.name] = now_ns
+        source = link.peer
+        if isinstance(message, Join):
+            self._on_join(message.who)
+        elif isinstance(message, Decide):
+            link.confirm()
+            self._on_decide(message)
+        elif isinstance(message, Gone):
+            self._on_gone(source, message)
+        elif isinstance(message, AskState):
+            for answer in self.snapshots.answer(message, source):
+                self.send(source, answer)
+        elif isinstance(message, State | NoState):
+            self._on_state(source, message)
+        elif self.state == LINGER:
+            if self._members.last_decision is not None:
+                self.send(source, self._members.last_decision)
+        elif self.state in (IN_VIEW, FORMING):
+            self._in_view(link, message)
+
+    def _in_view(self, link: Link, message: Message) -> None:
+        members = self._members
+        place = members.knows_source(link.peer)
+        if place is None or message.view != members.view.id:
+            self._catch_up(link, message.view)
+            return
+        if members.view.number:
+            require_fit(message, len(members.view.members))
+        if isinstance(message, Pull):
+            self._on_pull(place, message)
+        elif isinstance(message, Missing):
+            self._on_missing(message)
+        elif isinstance(message, Ready):
+            self._is_served(place)
+        else:
+            members.handle(place, message, self._now_ns)
+
+    def _catch_up(self, link: Link, said: ViewId) -> None:
+        """Tell a member of an older view what was decided, or that it is out; ask one of a newer view."""
+        members = self._members
+        if self.state != IN_VIEW:
+            return
+        if link.peer in members.ranks:
+            if members.last_decision is not None and members.last_decision.view == said:
+                self.send(link.peer, members.last_decision)
+            elif said.number > members.view.number:
+                self.send(link.peer, Report(members.view.id, 0, 0, (), leaves=False, renews=False))
+        elif members.view.is_past(link.peer) or self.settings.quorum != ANY or not said.number:
+            self._answer_past(link)
+        elif said < members.view.id:
+            self.send(link.peer, Gone(members.view.id))  # it is in another branch, which yields
+        else:
+            self.send(link.peer, Report(members.view.id, 0, 0, (), leaves=False, renews=False))
+
+    def _answer_past(self, link: Link) -> None:
+        """A process that is no longer in the group must learn of it."""
+        if self.state == IN_VIEW and self._members.view.is_past(link.peer):
+            self.send(link.peer, Gone(self._members.view.id))
+            link.confirm()
+
+    def link_up(self, link: Link, said: Hello, now_ns: int) -> None:
+        """A link has a connection: say at once what the other side may be waiting for."""
+        self._heard_ns[link.peer.name] = now_ns
+        if self.state in (JOINING, FORMING):
+            if not self._is_avoided(link.peer.name):
+                self.send(link.peer, Join(NO_VIEW, self.me))
+        elif self.state == LINGER and self._members.last_decision is not None:
+            self.send(link.peer, self._members.last_decision)
+        elif self.state == IN_VIEW:
+            view = self._members.view
+            if (said.view_number, said.view_tag) != view.id and said.view_number:
+                self._catch_up(link, ViewId(said.view_number, said.view_tag))
+            if self.is_ready and link.peer in self._members.ranks:
+                self.send(link.peer, Ready(view.id))
+            if self._fetch is not None:
+                self._fetch.link_up(link.peer, said.session, now_ns)
+                self._ask_state()
+
+    def link_broken(self, peer: MemberId, now_ns: int) -> None:
+        """Frames to this member were lost for good: only a new view can mend that."""
+        if self.state == IN_VIEW and peer in self._members.ranks:
+            self.renews = True
+            self._members.tick(now_ns)
+
+    # The decided view.
+
+    def _on_decide(self, message: Decide) -> None:
+        view = message.proposal.view
+        if self.state == IN_VIEW and message.view == self._members.view.id:
+            require_fit(message, len(self._members.view.members))
+            self.install(message.proposal, self._now_ns)
+        elif self.state == FORMING and message.view.number == 0:
+            if self.me in view.members:
+                self.install(message.proposal, self._now_ns)
+            else:
+                self.contacts = [name for name in self.founders if name != self.me.name]
+                self._start_joining()
+        elif self.state in (FORMING, JOINING) and self.me in view.members:
+            self._enter_as_newcomer(message)
+
+    def _enter_as_newcomer(self, message: Decide) -> None:
+        view = message.proposal.view
+        self.state = IN_VIEW
+        self._members.last_decision = message
+        if self.me in view.joined:
+            self._gate, self._gate_bytes = [], 0
+            self._fetch = self._new_fetch(view)
+        self.record(r.Entered(view, message, self.me in view.joined))
+        self._tell_view(view, 0)
+        self._begin_view(view)
+        self._ask_state()
+
+    def install(self, proposal: Proposal, now_ns: int) -> None:
+        """Deliver up to the cut, then continue in the decided view, or outside of it."""
+        members = self._members
+        decision = members.last_decision = Decide(members.view.id, proposal)
+        view = proposal.view
+        if self.me not in view.members:
+            if members.view.number == 0:
+                self._on_decide(decision)
+            else:
+                self._leave_view(proposal)
+            return
+        if members.view.number == 0:
+            members.have_state = set(view.members)
+        else:
+            self._deliver_recovered(proposal.cut)
+            self.own.is_stable(view.sent[view.members.index(self.me)], self.effects)
+        self.state = IN_VIEW
+        self.record(r.Entered(view, decision, is_newcomer=False))
+        if view.joined or self.snapshots.failed_for:
+            self.snapshots.expect(view)
+            self._tell(SnapshotWanted(view.number))
+        self._tell_view(view, now_ns - members.frozen_ns if members.is_frozen and members.view.number else 0)
+        self._begin_view(view)
+        self.snapshots.retain(view.members)
+
+    def _tell_view(self, view: View, pause_ns: int) -> None:
+        self._note("install", view=view, pause_ns=pause_ns)
+        self._tell(ViewChange(view=view, pause_s=pause_ns / 1e9))
+        self.effects.notices.append(Notice("view", view))
+
+    def _begin_view(self, view: View) -> None:
+        """A new stack for a new view."""
+        if self.view is not None:
+            self._past_tags.append(self.view.tag)
+        round_s = self.stack.round_s if self.stack is not None else 0.01
+        self.timers.begin_epoch()
+        self.view = view
+        self.names |= {who.name for who in view.members if who != self.me}
+        self._members.begin_view(view, self._now_ns)
+        self._pulled.clear()
+        self._look_ns = self._now_ns + self._members.settings.suspect_ns
+        self.renews = False
+        for link in self.links.links.values():
+            link.begin_view(view.tag)
+        rank = view.members.index(self.me)
+        self.stack = (
+            Alone(self, view, self.settings)
+            if len(view.members) == 1
+            else Stack(self, view, rank, self.settings, round_s)
+        )
+        self.log = self.stack.log
+        self.links.need({view.members[other].name for other in self.stack.neighbours()}, self._now_ns)
+        for other in self.stack.neighbours():
+            self.links.open(view.members[other], self._now_ns).begin_view(view.tag)
+        self.stack.start()
+        if self.is_blocked:
+            self._set_blocked(False)
+        self._take_early(view)
+
+    # State transfer.
+
+    def give_snapshot(self, view: int, state: bytes, now_ns: int) -> None:
+        """The application's state at the place of a `SnapshotWanted`. The first one counts."""
+        self._now_ns = now_ns
+        self.snapshots.keep(view, self.snapshots.cut_up(bytes(state)))
+
+    def snapshot_failed(self, view: int, now_ns: int) -> None:
+        """The application could not give its state: it is asked again at the beginning of a new view."""
+        self._now_ns = now_ns
+        if self.snapshots.fail(view):
+            self.renews = True
+
+    def _new_fetch(self, view: View) -> Fetch:
+        return Fetch(view, self._now_ns, self._members.settings.suspect_ns)
+
+    def _is_served(self, who: MemberId) -> None:
+        self._members.have_state.add(who)
+        self.snapshots.is_served(who)
+
+    def _ask_state(self) -> None:
+        if self._fetch is None:
+            return
+        asked = self._fetch.ask(self._members.view.members, self._now_ns)
+        if asked is None:
+            self._go_out("no member gives the application's state", above=0, certain=False)
+        elif asked[1] is not None:
+            self.send(asked[0], asked[1])
+
+    def _on_state(self, source: MemberId, message: State | NoState) -> None:
+        fetch = self._fetch
+        if fetch is None or not fetch.is_asking(source) or message.view.number > self._members.view.number:
+            return
+        if isinstance(message, NoState):
+            fetch.turn(self._now_ns)
+        elif fetch.take(message, self._now_ns):
+            self.effects.notices.append(Notice("progress", (len(fetch.pieces), fetch.of)))
+            if fetch.is_complete:
+                self._open_gate(fetch)
+            else:
+                self._ask_state()
+
+    def _open_gate(self, fetch: Fetch) -> None:
+        """The state is here: hand it over, and then all that waited for it."""
+        assert self._gate is not None
+        pieces = tuple(fetch.pieces)
+        self.record(r.Restored(fetch.view.number, b"".join(pieces) if self._is_durable else b""))
+        waited = from_view(self._gate, fetch.view.number)
+        views = [entry.view for entry in waited if isinstance(entry, ViewChange)]
+        self._note("restore", view=views[0] if views else fetch.joined)
+        self._put_state(pieces, is_checkpoint=False)
+        self._gate, self._fetch = None, None
+        self._gate_bytes = 0
+        self._replay(waited)
+        self._members.have_state.add(self.me)
+        for who in self._members.view.members:
+            if who != self.me:
+                self.send(who, Ready(self._members.view.id))
+
+    def _put_state(self, pieces: tuple[bytes, ...], *, is_checkpoint: bool) -> None:
+        if self.history.is_kept and not self._makes_snapshots:
+            self.history.load(pieces)
+        if self.history.is_kept or self._makes_snapshots:
+            self._restores_due += 1
+            self.effects.entries.append(StateArrived(pieces, is_checkpoint))
+
+    def _replay(self, entries: Sequence[object], *, is_restart: bool = False) -> None:
+        """Give the application entries that waited, or that it saw before a restart; deliveries go in batches."""
+        for is_delivery, run in groupby(entries, lambda entry: isinstance(entry, Delivery)):
+            if is_delivery:
+                batch: list[Delivery] = list(run)  # type: ignore[arg-type]
+                self._emit(batch, sum([len(entry.record) for entry in batch]))
+            else:
+                for entry in run:
+                    if is_restart:
+                        self._note_again(entry)
+                    self._tell(entry)  # type: ignore[arg-type]
+
+    def _note_again(self, entry: object) -> None:
+        """The trace may have lost its last rows in the crash."""
+        if isinstance(entry, ViewChange):
+            self._note("install", view=entry.view, pause_ns=0)
+
+    # Leaving and exclusion.
+
+    def _leave_view(self, proposal: Proposal) -> None:
+        """Decided without this member."""
+        view = self._members.view
+        rank = self._members.ranks[self.me]
+        above = view.sent[rank] + proposal.cut[rank]
+        self.record(r.Over(self._members.last_decision, self.wants_to_leave))
+        if self.wants_to_leave:
+            self.own.is_stable(above, self.effects)
+        else:
+            self._give_back("the others continued without this member", above, certain=True)
+        self.state = LINGER
+        self.stack = None
+        self.timers.begin_epoch()
+        self._gate = self._fetch = None
+        self._linger_until_ns = self._now_ns + self._members.settings.takeover_ns
+        assert self._members.last_decision is not None
+        self._members.tell_decision(self._members.last_decision)
+
+    def _linger(self) -> None:
+        """Those who stay may not have heard of the decision, and may be too few to find out without those who left."""
+        decision = self._members.last_decision
+        assert decision is not None
+        reached = [self.links.reach(who.name, self._now_ns) for who in decision.proposal.view.members]
+        has_told = all(link is not None and link.acknowledged == link.sent for link in reached)
+        if has_told or self._now_ns >= self._linger_until_ns:
+            self._end()
+
+    def _end(self) -> None:
+        """Out: for good, or until the next incarnation."""
+        if self.leaving:
+            self.state = OUT
+            self.record(r.Over(self._members.last_decision, has_left=True))
+            self._note("left")
+            self.effects.notices.append(Notice("left", None))
+        elif self.settings.rejoin:
+            self._rejoin()
+        else:
+            self._fail(ExcludedError(f"{self.me.name} was excluded from group {self.group!r}"))
+
+    def _on_gone(self, source: MemberId, message: Gone) -> None:
+        if self.state in (JOINING, FORMING):
+            self._last_incarnation = max(self._last_incarnation, self.me.incarnation)
+            self._rejoin()
+        elif self.state == IN_VIEW and message.view > self._members.view.id:
+            if self.settings.quorum == ANY and self._members.view.is_past(source):
+                self.links.forget(source.name)  # two branches met: the handshake settles which one yields
+            else:
+                self._avoid_branch(source.name)
+                self._go_out(f"the group is at view {message.view.number} without this member")
+
+    def refused_as_past(self, by: str, last_incarnation: int) -> None:
+        """A member of the group says that this incarnation is no longer in it."""
+        self._last_incarnation = max(self._last_incarnation, last_incarnation)
+        if self.state in (JOINING, FORMING):
+            self._rejoin()
+        elif self.state == IN_VIEW:
+            self._avoid_branch(by)
+            self._go_out("the group continued without this member")
+
+    def last_known(self, who: MemberId, said: Hello) -> int | None:
+        """If this incarnation is no longer in the group: the last one of that name that is known."""
+        view = self._members.view if self.state == IN_VIEW else None
+        if view is None or not view.is_past(who):
+            return None
+        if self.settings.quorum == ANY and said.view_number and self._yields_to(said, view):
+            self._avoid_branch(who.name)
+            self._go_out("another branch of the group is larger")
+            return None
+        known = [other.incarnation for other in (*view.members, *view.departed) if other.name == who.name]
+        return max([*known, view.forgotten, who.incarnation])
+
+    def _yields_to(self, said: Hello, view: View) -> bool:
+        """Of two branches the one with more views continues, then the larger one; an older view is no branch."""
+        ours = (view.number, len(view.members), view.tag)
+        return (said.view_number, said.view_members, said.view_tag) > ours
+
+    def _avoid_branch(self, other: str) -> None:
+        """This branch of the group yields to that of `other`: do not ask members of this one to join it again."""
+        names = {who.name for who in self._members.view.members}
+        if self.settings.quorum == ANY and other not in names:
+            self._avoided = names
+            self._avoid_until_ns = self._now_ns + 2 * self._members.settings.suspect_ns
+
+    def _is_avoided(self, name: str) -> bool:
+        return self._now_ns < self._avoid_until_ns and name in self._avoided
+
+    def _go_out(self, reason: str, *, above: int | None = None, certain: bool = False) -> None:
+        """Out of the group without having taken part in the decision."""
+        if above is None:
+            above = self.frontier.get(self.me, 0)
+        self._give_back(reason, above, certain=certain)
+        self._end()
+
+    def _give_back(self, reason: str, above: int, *, certain: bool) -> None:
+        """What did not reach the group waits for the next incarnation, or is lost."""
+        back = self.own.returned(above, self.effects)
+        returned = [outgoing for outgoing in back if certain or not outgoing.was_sent]
+        excluded = Excluded(reason, tuple(outgoing.payload for outgoing in back), certain)
+        self._note("excluded", returned=[outgoing.serial for outgoing in returned], certain=certain)
+        for outgoing in back:
+            if self.settings.rejoin and not self.leaving and self._is_resent(outgoing, certain):
+                self.own.again(outgoing)
+            else:
+                self.own.lose(outgoing, ExcludedError(f"excluded before it was stable: {reason}"), self.effects)
+        self._recorded_pending = len(self.own.waiting)  # the journal has them, or what they are made of
+        self.effects.notices.append(Notice("excluded", excluded))
+
+    def _is_resent(self, outgoing: Outgoing, certain: bool) -> bool:
+        if self.settings.resend == "certain":
+            return certain or not outgoing.was_sent
+        return self.settings.resend == "always"
+
+    def _rejoin(self) -> None:
+        """A new incarnation of the same name asks those it knew to let it join."""
+        names = [who.name for who in self.view.members] if self.view is not None else []
+        contacts = [*names, *sorted(self.names), *self.contacts]
+        self.me = MemberId(self.me.name, max(self.me.incarnation, self._last_incarnation) + 1)
+        self.links.close_all("a new incarnation begins")
+        self.links.links.clear()
+        founders = self.founders if self.view is None else []
+        self._begin_incarnation(contacts, founders)
+        if founders:
+            self._start_forming()
+        elif self.contacts:
+            self._start_joining()
+        else:
+            self._fail(ExcludedError(f"{self.me.name} knows no member that it could ask to join again: give a contact"))
+
+    # Restart.
+
+    def _resume(self, batches: list[bytes], contacts: Sequence[str], founders: Sequence[str]) -> None:
+        durable = read_back(batches, self.settings)
+        self.me = durable.me
+        self._note("restart")
+        view = durable.view
+        if durable.over is not None or view is None:
+            self._resume_outside(durable, contacts, founders)
+            return
+        self.contacts = [*contacts, *durable.contacts]
+        self.founders = [*durable.founders]
+        self.names = {*durable.names, *contacts, *founders} - {self.me.name}
+        self._next_contact, self._quorum_ns, self._linger_until_ns, self._last_incarnation = 0, -1, 0, 0
+        self._look_ns = self._looked = 0
+        self._members = self._new_agreement()
+        self.state = IN_VIEW
+        self.view = view
+        self.log = durable.log
+        self.renews = True
+        self._members.begin_view(view, self._now_ns)
+        self._members.acceptor = durable.acceptor
+        self._members.acceptor.moved_ns = self._members.frozen_ns = self._now_ns
+        self._members.last_decision = durable.decision
+        self._heard_ns = {who.name: self._now_ns for who in view.members}
+        self._take_up_own(durable, view)
+        self._take_up_application(durable)
+        self.links.need({who.name for who in view.members}, self._now_ns)
+        self._note("restarted")
+
+    def _resume_outside(self, durable: Durable, contacts: Sequence[str], founders: Sequence[str]) -> None:
+        """The journal ends outside of the group, or before it: begin again, with what waits to be sent."""
+        if durable.over is None or self.settings.resend != "never":
+            for payload in durable.pending:
+                self.own.add(payload)
+        if durable.over is not None and durable.decision is not None and durable.view is not None:
+            view, cut = durable.view, durable.decision.proposal.cut
+            rank = view.members.index(durable.me)
+            if self.settings.resend != "never" and not durable.over.has_left:
+                beyond = list(durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()))
+                waiting = list(self.own.waiting)
+                self.own.waiting.clear()
+                for record in beyond:
+                    self.own.add(payload_of(record))
+                self.own.waiting.extend(waiting)
+        names = [who.name for who in durable.view.members] if durable.view is not None else []
+        known = [*names, *sorted(durable.names), *contacts]
+        is_founder = durable.view is None and durable.over is None and (durable.founders or founders)
+        if durable.over is not None:
+            self.me = MemberId(self.me.name, self.me.incarnation + 1)
+        self._begin_incarnation(known, (durable.founders or founders) if is_founder else ())
+        self._note("restarted")
+        if is_founder:
+            self._start_forming()
+            self._keep_promise(durable)
+        else:
+            self._start_joining()
+
+    def _keep_promise(self, durable: Durable) -> None:
+        """A founder is bound by what it promised before the restart: its new journal says so too."""
+        acceptor = self._members.acceptor = durable.acceptor
+        acceptor.moved_ns = self._now_ns
+        if acceptor.accepted is not None:
+            self.record(r.Adopted(acceptor.accepted_ballot, acceptor.accepted))
+        if acceptor.promised > acceptor.accepted_ballot:
+            self.record(r.Promised(acceptor.promised))
+
+    def _take_up_own(self, durable: Durable, view: View) -> None:
+        rank = view.members.index(self.me)
+        first = view.sent[rank] + self.log.stable[rank] + 1
+        own = self.log.in_order(_only(rank, self.log.stable[rank], self.log.delivered()), self.log.delivered())
+        for record in own:
+            self.own.add(payload_of(record))
+        self.own.send(len(own), view.number, first)
+        for payload in durable.pending:
+            self.own.add(payload)
+        self._recorded_pending = len(durable.pending)
+
+    def _take_up_application(self, durable: Durable) -> None:
+        view = durable.view
+        assert view is not None
+        for number, needed_by in durable.expected.items():
+            self.snapshots.needed_by[number] = set(needed_by)
+        for number, state in durable.snapshots.items():
+            self.snapshots.kept[number] = self.snapshots.cut_up(state)
+        self.snapshots.retain(view.members)
+        if durable.joined is not None:
+            self._gate = list(durable.replay)
+            self._fetch = self._new_fetch(durable.joined)
+            for entry in durable.replay:
+                self._note_again(entry)
+            return
+        self._members.have_state.add(self.me)
+        if durable.checkpoint is not None:
+            self._put_state(self.snapshots.cut_up(durable.checkpoint), is_checkpoint=True)
+        self._replay(durable.replay, is_restart=True)
+
+
+def _only(rank: int, above: int, delivered: Sequence[int]) -> list[int]:
+    """A vector that is above everything but this rank's messages."""
+    return [above if other == rank else SEQUENCE_MASK for other in range(len(delivered))]

@@ -1,0 +1,362 @@
+"""One member of a group, without I/O: everything between bytes and application.
+
+A driver calls it with bytes, timers and calls of the application, and carries out the effects it takes
+(`member.effects` says in which order). It owns no socket, file or clock: times come in with each call, randomness with
+the constructor. `live` drives it over sockets and files, the fuzzer over simulated ones.
+
+| module           | one idea                                                                    |
+|------------------|-----------------------------------------------------------------------------|
+| `effects`        | what a member asks its driver to do                                         |
+| `settings`       | how a member runs                                                           |
+| `member`         | the calls of a driver                                                       |
+| `lifecycle`      | forming, joining, installing views, leaving, exclusion, restart             |
+| `in_view`        | messages between application, stack and links                               |
+| `stack`          | the protocols that serve one view; `alone` for a view of one                |
+| `data_core`, `control_core` | a compiled protocol as Python calls it                           |
+| `rounds`         | when stability rounds begin                                                 |
+| `message_log`    | the messages of one view                                                    |
+| `own_messages`   | own messages that are not stable                                            |
+| `links`, `link`  | connections, handshake, frames in order and without a gap                   |
+| `state_transfer` | the application's state for newcomers                                       |
+| `history`        | the messages kept for newcomers                                             |
+| `durable`        | the state of a member, read back from its journal                           |
+| `timers`         | what is to be called later                                                  |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cubecast.core.membership import records as r
+from cubecast.core.membership.views import founding_view
+from cubecast.errors import LocalProtocolError
+from cubecast.member.effects import Effects, Notice, Outgoing, ViewChange
+from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT, MemberTrace
+from cubecast.member.lifecycle import Lifecycle
+from cubecast.member.settings import MEMBERS_MAX, Settings, parse_address
+
+_PHASES = {FORMING: "forming", JOINING: "joining", LINGER: "leaving", OUT: "out"}
+
+
+class Member(Lifecycle):
+    """One member. Begin with exactly one of `found`, `form`, `join` and `resume`."""
+
+    def __init__(
+        self,
+        group: str,
+        name: str,
+        settings: Settings,
+        *,
+        incarnation: int,
+        session: int,
+        is_durable: bool,
+        makes_snapshots: bool,
+        trace: MemberTrace | None = None,
+    ) -> None:
+        """Nothing begun. `incarnation` grows with each start of the process, `session` is random."""
+        super().__init__(
+            group,
+            name,
+            settings,
+            incarnation=incarnation,
+            session=session,
+            is_durable=is_durable,
+            makes_snapshots=makes_snapshots,
+            trace=trace,
+        )
+        self._tick_at_ns = 0
+
+    # Beginning.
+
+    def found(self, now_ns: int) -> None:
+        """Found a group of one, which others can join."""
+        self._now_ns = now_ns
+        self._begin_incarnation((), ())
+        view = founding_view([self.me], self.group)
+        self.state = IN_VIEW
+        self._members.have_state = {self.me}
+        self.record(r.Entered(view, None, is_newcomer=False))
+        self._tell_view(view, 0)
+        self._begin_view(view)
+        self._schedule()
+
+    def form(self, founders: Sequence[str], now_ns: int) -> None:
+        """Found a group together with others; a majority of them is enough."""
+        self._now_ns = now_ns
+        names = sorted({*founders, self.me.name}, key=parse_address)
+        if len(names) < 2:
+            raise LocalProtocolError(f"peers={list(founders)!r}: name at least one member besides {self.me.name}")
+        if len(names) > MEMBERS_MAX:
+            raise LocalProtocolError(f"{len(names)} founders: at most {MEMBERS_MAX}")
+        self._begin_incarnation((), names)
+        self._start_forming()
+        self._schedule()
+
+    def join(self, contacts: Sequence[str], now_ns: int) -> None:
+        """Join a group that has a member at one of these names."""
+        self._now_ns = now_ns
+        others = [name for name in contacts if name != self.me.name]
+        if not others:
+            raise LocalProtocolError(f"contact={list(contacts)!r}: name a member other than {self.me.name} itself")
+        self._begin_incarnation(others, ())
+        self._start_joining()
+        self._schedule()
+
+    def resume(
+        self, batches: list[bytes], now_ns: int, contacts: Sequence[str] = (), founders: Sequence[str] = ()
+    ) -> None:
+        """Continue from the batches of a journal, the oldest first; the names are further contacts."""
+        self._now_ns = now_ns
+        self._resume(batches, contacts, founders)
+        self._schedule()
+
+    # Connections.
+
+    def connection_made(
+        self, number: int, dialled: str, certificate: tuple[str, ...] | None, address: str, now_ns: int
+    ) -> None:
+        """A connection is open: to the name that was dialled, or, with an empty one, from somebody."""
+        self._now_ns = now_ns
+        self.links.connection_made(number, dialled, certificate, address, now_ns)
+
+    def data_received(self, number: int, data: bytes, now_ns: int) -> None:
+        """Bytes came over a connection."""
+        self._now_ns = now_ns
+        self.links.data_received(number, data, now_ns)
+        self._schedule()
+
+    def connection_lost(self, number: int, reason: str, now_ns: int) -> None:
+        """A connection has ended."""
+        self._now_ns = now_ns
+        self.links.connection_lost(number, reason, now_ns)
+
+    def dial_failed(self, name: str, reason: str, now_ns: int) -> None:
+        """No connection could be made to that name."""
+        self._now_ns = now_ns
+        self.links.dial_failed(name, reason, now_ns)
+
+    def pause_writing(self, number: int) -> None:
+        """The connection's buffer is full."""
+        self.links.pause_writing(number)
+
+    def resume_writing(self, number: int) -> None:
+        """The connection's buffer has room again."""
+        self.links.resume_writing(number)
+
+    # Time.
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When `on_timer` is due; None when never."""
+        if self.state == OUT:
+            return None
+        due_ns = self._tick_at_ns
+        for time_ns in (self.timers.next_ns, self.links.next_timer_ns()):
+            if time_ns is not None and time_ns < due_ns:
+                due_ns = time_ns
+        return due_ns
+
+    def on_timer(self, now_ns: int) -> None:
+        """Do what is due."""
+        self._now_ns = now_ns
+        if self.state == OUT:
+            return
+        self.timers.run(now_ns)
+        if self._tick_at_ns <= now_ns:
+            self._tick_at_ns = now_ns + self._tick_ns
+            self._tick()
+            self.links.confirm()
+        self.links.on_timer(now_ns)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """A change that is wanted or going on is driven more often."""
+        if self.state != OUT:
+            self._tick_at_ns = min(self._tick_at_ns, self._now_ns + self._tick_ns)
+
+    # The application.
+
+    def multicast(self, payload: bytes, now_ns: int) -> Outgoing:
+        """Send to every member, this one included, now or as soon as the view allows, in the order of the calls."""
+        self._now_ns = now_ns
+        if self.leaving or self.state == OUT:
+            raise LocalProtocolError(f"multicast after leave: {self.me.name} sends nothing more to {self.group!r}")
+        if len(payload) > self.settings.payload_bytes_max:
+            raise LocalProtocolError(
+                f"a payload of {len(payload)} bytes: the limit is payload_bytes_max={self.settings.payload_bytes_max}"
+            )
+        outgoing = self.own.add(payload)
+        if self._trace is not None:
+            self._note("multicast", serial=outgoing.serial)
+        return outgoing
+
+    def ask_stable(self, outgoing: Outgoing, now_ns: int) -> None:
+        """Find out soon whether this own message is stable."""
+        self._now_ns = now_ns
+        self._send_own()
+        view, stack = self.view, self.stack
+        if view is not None and stack is not None and outgoing.view == view.number:
+            stack.ask_stable(outgoing.sequence - view.sent[stack.rank])
+
+    def restored(self, now_ns: int) -> None:
+        """The application has put the state of a `StateArrived` in place."""
+        self._now_ns = now_ns
+        self._restores_due = max(0, self._restores_due - 1)
+
+    def wants_checkpoint(self, journal_bytes: int) -> bool:
+        """Is the journal long, and is this a moment to replace it by the application's state?"""
+        return (
+            self._is_durable
+            and journal_bytes >= self.settings.journal_bytes
+            and self.state == IN_VIEW
+            and self.is_ready
+            and not self.awaits_restore
+            and not self.effects.entries
+            and not any(self.snapshots.is_wanted(view) for view in self.snapshots.needed_by)
+        )
+
+    def checkpoint(self, state: bytes, now_ns: int) -> None:
+        """The application's state after all that it was given: a restart begins with it."""
+        self._now_ns = now_ns
+        if not self.wants_checkpoint(self.settings.journal_bytes):
+            return
+        members = self._members
+        if not self._makes_snapshots:
+            state = b"".join(self.history.pieces())
+        kept = tuple(
+            r.Kept(view, b"".join(self.snapshots.kept[view]), tuple(sorted(needed_by)))
+            for view, needed_by in self.snapshots.needed_by.items()
+        )
+        self._recorded_pending = len(self.own.waiting)
+        self.effects.persist.clear()
+        self.effects.replaces = True
+        self.record(
+            r.Checkpoint(
+                me=self.me,
+                names=tuple(sorted(self.names)),
+                view=members.view,
+                decision=members.last_decision,
+                promised=members.acceptor.promised,
+                accepted_ballot=members.acceptor.accepted_ballot,
+                accepted=members.acceptor.accepted,
+                delivered=self.log.delivered(),
+                stable=tuple(self.log.stable),
+                unstable=b"".join(self.log.unstable_in_order()),
+                recovered=b"".join(self.log.recovered.values()),
+                pending=tuple(outgoing.payload for outgoing in self.own.waiting),
+                snapshots=kept,
+                state=state,
+            )
+        )
+
+    def leave(self, now_ns: int) -> None:
+        """Leave, when what was multicast is sent and the others have agreed."""
+        self._now_ns = now_ns
+        if self.leaving or self.state == OUT:
+            return
+        self.leaving = True
+        if self.state in (JOINING, FORMING):
+            self._end()
+        elif self.state == IN_VIEW:
+            self._send_own()
+            self._tick()
+        self._schedule()
+
+    def force(self, now_ns: int) -> None:
+        """An operator's override: the members within reach decide on the next view, however few they are."""
+        self._now_ns = now_ns
+        if self.state == IN_VIEW:
+            self._members.force(now_ns)
+            self._tick()
+            self._schedule()
+
+    def stop(self, now_ns: int) -> None:
+        """End all connections; nothing more is sent."""
+        self._now_ns = now_ns
+        self.state = OUT
+        self.own.end(LocalProtocolError(f"{self.me.name} has stopped"), self.effects)
+        self.links.close_all("this member stops")
+
+    # Effects.
+
+    def take_effects(self) -> Effects:
+        """What the driver is to do now."""
+        self._send_own()
+        self._record_pending()
+        self.links.flush()
+        effects, self.effects = self.effects, Effects()
+        return effects
+
+    # Looking.
+
+    @property
+    def phase(self) -> str:
+        """forming, joining, fetching (the state), member, leaving, or out."""
+        if self.state == IN_VIEW:
+            return "member" if self.is_ready else "fetching"
+        return _PHASES[self.state]
+
+    @property
+    def is_changing(self) -> bool:
+        """Is the view being changed?"""
+        return self.state == IN_VIEW and self._members.is_frozen
+
+    def waiting_for(self) -> str:
+        """What this member waits for before it is in the group, with what is known of the reason."""
+        if self.state == IN_VIEW:
+            if self._fetch is not None:
+                holder = self._fetch.holders[0].name if self._fetch.holders else "nobody"
+                return (
+                    f"waiting for the state from {holder} ({len(self._fetch.pieces)} of {self._fetch.of or '?'} pieces)"
+                )
+            if self.is_blocked or self.stack is None:
+                return "waiting for a quorum"
+            return "waiting for the application to restore the state" if self.awaits_restore else ""
+        names = self.founders if self.state == FORMING else self.contacts
+        missing = [name for name in names if name != self.me.name and not self._is_linked(name)]
+        if not missing:
+            linked = ", ".join(name for name in names if name != self.me.name)
+            return f"waiting for {linked} to agree on a view"
+        reasons = [f"{name} ({self.links.failures.get(name, 'not reached yet')})" for name in missing]
+        return f"waiting for {', '.join(reasons)}"
+
+    def _is_linked(self, name: str) -> bool:
+        link = self.links.links.get(name)
+        return link is not None and link.is_up
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and sizes of this member."""
+        stack = self.stack
+        eager = {self.view.members[rank].name for rank in stack.eager()} if stack is not None and self.view else set()
+        return {
+            "phase": self.phase,
+            "blocked": self.is_blocked,
+            "changing": self.is_changing,
+            "members": len(self.view.members) if self.view is not None else 0,
+            "published": self.own.count,
+            "delivered": self.delivered_count,
+            "unstable_messages": self.log.unstable,
+            "unstable_bytes": self.log.bytes,
+            "own_unstable_messages": len(self.own),
+            "own_unstable_bytes": self.own.bytes,
+            "waiting_messages": self.log.waiting,
+            "backlog_bytes": self._backlog_bytes,
+            "rounds": stack.rounds if stack is not None else 0,
+            "round_seconds": stack.round_s if stack is not None else 0.0,
+            "refused_connections": self.links.refused,
+            "links": {
+                name: {
+                    "up": link.is_up,
+                    "eager": name in eager,
+                    "bytes_in": link.bytes_in,
+                    "bytes_out": link.bytes_out,
+                    "waiting_bytes": link.waiting_bytes,
+                    "reconnections": max(0, link.connections - 1),
+                }
+                for name, link in sorted(self.links.links.items())
+            },
+        }
+
+
+__all__ = ["Member", "Notice", "ViewChange"]

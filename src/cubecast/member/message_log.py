@@ -1,0 +1,135 @@
+"""The messages of one view at one member: what was delivered and is not stable, what waits, what was recovered.
+
+| field     | meaning                                                                                           |
+|-----------|---------------------------------------------------------------------------------------------------|
+| stable    | messages of each rank that every member has; they are freed                                       |
+| records   | of each rank, from the first message that is not stable on; all are delivered                     |
+| waiting   | messages that the data protocol holds back, by sender << 32 | sequence                             |
+| places    | when each of `records` was delivered: its place in the order of all deliveries                    |
+| recovered | messages that were pulled during a change, in an order that respects causality                    |
+
+Invariants: what lies between `stable` and `delivered` is in `records`; for each rank the recovered
+messages follow the delivered ones without a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from cubecast.core.membership.views import Vector
+
+SEQUENCE_MASK = 0xFFFFFFFF
+Keyed = tuple[int, bytes]
+
+
+class MessageLog:
+    """What one member holds of one view."""
+
+    def __init__(self, members: int) -> None:
+        """Nothing held."""
+        self.stable = [0] * members
+        self.bytes = 0
+        """Of what was delivered and is not stable."""
+        self.recovered: dict[int, bytes] = {}
+        self._records: list[list[bytes]] = [[] for _ in range(members)]
+        self._waiting: dict[int, bytes] = {}
+        self._places: list[list[int]] = [[] for _ in range(members)]
+        self._count = 0
+        self._recovered_to = [0] * members
+
+    # Deliveries.
+
+    def add(self, delivered: Sequence[Keyed]) -> int:
+        """Keep messages as they are delivered; gives their bytes."""
+        size = 0
+        records, places = self._records, self._places
+        for place, (key, record) in enumerate(delivered, self._count):
+            sender = key >> 32
+            records[sender].append(record)
+            places[sender].append(place)
+            size += len(record)
+        self._count += len(delivered)
+        self.bytes += size
+        return size
+
+    def delivered(self) -> Vector:
+        """How many messages of each rank were delivered."""
+        return tuple([stable + len(held) for stable, held in zip(self.stable, self._records, strict=True)])
+
+    def wait(self, key: int, record: bytes) -> None:
+        """Keep a message that cannot be delivered yet."""
+        self._waiting[key] = record
+
+    def end_wait(self, key: int) -> bytes:
+        """Give back a message that is delivered now."""
+        return self._waiting.pop(key)
+
+    def get(self, sender: int, sequence: int) -> bytes:
+        """Give the record of a message that is not stable."""
+        place = sequence - self.stable[sender] - 1
+        assert place >= 0, f"message {sequence} of rank {sender} is stable, and kept no more"
+        records = self._records[sender]
+        return records[place] if place < len(records) else self._waiting[sender << 32 | sequence]
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for others that happened before them."""
+        return len(self._waiting)
+
+    @property
+    def unstable(self) -> int:
+        """How many delivered messages are not stable."""
+        return sum(map(len, self._records))
+
+    def free(self, sender: int, stable: int) -> int:
+        """Forget what is stable; gives the bytes that were freed."""
+        records = self._records[sender]
+        count = min(stable - self.stable[sender], len(records))
+        freed = sum(map(len, records[:count]))
+        del records[:count]
+        del self._places[sender][:count]
+        self.stable[sender] += count
+        self.bytes -= freed
+        return freed
+
+    # Recovery.
+
+    def in_order(self, above: Sequence[int], up_to: Sequence[int]) -> list[bytes]:
+        """Delivered messages between two vectors, in the order of delivery."""
+        found: list[tuple[int, bytes]] = []
+        for rank, (first, last) in enumerate(zip(above, up_to, strict=True)):
+            stable = self.stable[rank]
+            begin, end = max(0, first - stable), max(0, last - stable)
+            found += zip(self._places[rank][begin:end], self._records[rank][begin:end], strict=True)
+        found.sort(key=itemgetter(0))
+        return [record for _, record in found]
+
+    def unstable_in_order(self) -> list[bytes]:
+        """What is delivered and not stable."""
+        return self.in_order(self.stable, self.delivered())
+
+    def recover(self, found: Iterable[Keyed]) -> list[bytes]:
+        """Keep messages that were pulled; gives those that are new here."""
+        here = self.delivered()
+        added = []
+        for key, record in found:
+            sender, sequence = key >> 32, key & SEQUENCE_MASK
+            if sequence == max(here[sender], self._recovered_to[sender]) + 1:
+                self.recovered[key] = record
+                self._recovered_to[sender] = sequence
+                added.append(record)
+        return added
+
+    def lacks(self, cut: Vector) -> bool:
+        """Is anything up to the cut neither delivered nor recovered?"""
+        return any(
+            max(here, recovered) < wanted
+            for here, recovered, wanted in zip(self.delivered(), self._recovered_to, cut, strict=True)
+        )
+
+    def take_recovered(self, cut: Vector) -> list[Keyed]:
+        """The recovered messages up to the cut, which are delivered now."""
+        taken = [(key, record) for key, record in self.recovered.items() if key & SEQUENCE_MASK <= cut[key >> 32]]
+        self.recovered = {}
+        return taken

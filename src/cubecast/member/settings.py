@@ -1,0 +1,159 @@
+"""The settings of a group's member, checked in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from cubecast.core.membership.settings import MembershipSettings
+from cubecast.errors import LocalProtocolError
+
+DataProtocol = Literal["auto", "timestamp", "star", "tree", "overlay", "plumtree", "rasm"]
+Quorum = Literal["majority", "any"]
+Slow = Literal["wait", "name", "exclude"]
+Resend = Literal["certain", "always", "never"]
+Sync = Literal["always", "interval", "never"]
+MESH_MEMBERS_MAX = 32
+"""In a view of so many a member can hold a connection to every other, and a stamp is as long as a short message."""
+MEMBERS_MAX = 4096
+_NS = 1_000_000_000
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "data": get_args(DataProtocol),
+    "quorum": get_args(Quorum),
+    "slow": get_args(Slow),
+    "resend": get_args(Resend),
+    "sync": get_args(Sync),
+}
+_MAY_BE_ZERO = ("batch_s", "keep")
+_AGREED = (
+    *("data", "stability", "quorum", "heartbeat_s", "suspect_after_s", "observers", "patience_s", "takeover_s"),
+    *("slow", "behind_messages", "keep", "window_messages", "window_bytes", "payload_bytes_max"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a member runs. Those marked *all* must be the same at every member of a group."""
+
+    data: DataProtocol = "auto"
+    """*all* The data protocol: `timestamp` (straight to everybody), `star` (one member forwards), `tree` (a tree of the
+    hypercube), `overlay` (flood the hypercube), `plumtree` (trees of the fastest paths), `rasm` (trees of the most
+    reliable paths); `auto` chooses by the size of each view."""
+    stability: str = "cube_full_dist"
+    """*all* The stability protocol."""
+    quorum: Quorum = "majority"
+    """*all* Who may decide on the next view: a majority of the last one (one primary partition), or any members that
+    are left (a partition splits the group)."""
+    round_every_s: float = 0.1
+    """Δ: the pause between stability rounds while something is unstable."""
+    heartbeat_s: float = 0.2
+    """*all* The step of the failure detector."""
+    suspect_after_s: float = 3.0
+    """*all* Silence after which a member is suspected."""
+    observers: int = 2
+    """*all* How many members must suspect one before it is excluded; fewer where fewer are left."""
+    batch_s: float = 0.02
+    """How long a coordinator gathers changes before it begins to agree on a view."""
+    patience_s: float = 1.0
+    """*all* How long a change waits for a member that does not answer and is not excluded yet."""
+    takeover_s: float = 1.5
+    """*all* How long a change may stand still before the next rank takes it over."""
+    slow: Slow = "name"
+    """*all* What happens to a member that holds back the stability of more than `behind_messages`: the group waits for
+    it; waits and names it in the log; or excludes it."""
+    behind_messages: int = 100_000
+    """*all* See `slow`."""
+    rejoin: bool = True
+    """Join again, in a new incarnation, after an exclusion."""
+    resend: Resend = "certain"
+    """After an exclusion, multicast again what did not reach the group: only what certainly nobody there delivers (at
+    least all that was never sent), always (others may get it twice), or never."""
+    keep: Literal["none", "all"] | int = "none"
+    """*all* Without `snapshot=`: what a newcomer gets of the messages before it, none, all, or the last so many."""
+    piece_bytes: int = 1 << 16
+    """The state is transferred to a newcomer in pieces of this size."""
+    window_messages: int = 4096
+    """*all* Own messages that may be unstable or waiting at a time; `multicast` waits beyond."""
+    window_bytes: int = 8 << 20
+    """*all* Bytes of own messages that may be unstable or waiting at a time."""
+    payload_bytes_max: int = 1 << 20
+    """*all* The largest payload."""
+    backlog_bytes: int = 16 << 20
+    """Delivered bytes that the application has not taken; beyond, this member takes in no more."""
+    sync: Sync = "always"
+    """With a journal: when it is forced to the disk. `always`: before anything it records is visible outside."""
+    sync_interval_s: float = 0.2
+    """The longest time that `sync="interval"` leaves the journal in the system's memory."""
+    journal_bytes: int = 64 << 20
+    """A journal of this size is replaced by a checkpoint when the application has taken everything."""
+    join_timeout_s: float = 30.0
+    """How long it may take to found or join the group, and to get the state."""
+    handshake_timeout_s: float = 5.0
+    """How long a connection may take to say who it is."""
+    handshakes_max: int = 64
+    """Connections that may be in the middle of a handshake."""
+    socket_bytes: int = 512 << 10
+    """What the system may buffer of a connection, each way. More than the path holds only makes everything late."""
+    connection_bytes: int = 256 << 10
+    """Bytes waiting in a connection before new messages gather for a larger batch."""
+
+    def __post_init__(self) -> None:
+        """Validate the settings."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _CHOICES and value not in _CHOICES[field.name]:
+                raise LocalProtocolError(f"{field.name}={value!r}: choose one of {', '.join(_CHOICES[field.name])}")
+            least = 0 if field.name in _MAY_BE_ZERO else 1e-9
+            if not isinstance(value, str | bool) and value < least:
+                raise LocalProtocolError(f"{field.name}={value}: give a number above 0")
+        if isinstance(self.keep, str) and self.keep not in ("none", "all"):
+            raise LocalProtocolError(f"keep={self.keep!r}: choose none, all, or a number of messages")
+        if self.payload_bytes_max > 64 << 20:
+            raise LocalProtocolError(
+                f"payload_bytes_max={self.payload_bytes_max}: at most {64 << 20}; split large data up"
+            )
+        if self.payload_bytes_max > self.window_bytes:
+            raise LocalProtocolError(
+                f"payload_bytes_max={self.payload_bytes_max} exceeds window_bytes={self.window_bytes}: raise the window"
+            )
+        if self.suspect_after_s < 3 * self.heartbeat_s:
+            raise LocalProtocolError(
+                f"suspect_after_s={self.suspect_after_s}: at least three steps of heartbeat_s={self.heartbeat_s}"
+            )
+        self.membership()
+
+    def data_for(self, members: int) -> str:
+        """The data protocol of a view of this size."""
+        if self.data == "auto":
+            return "timestamp" if members <= MESH_MEMBERS_MAX else "tree"
+        return self.data
+
+    def agreed(self) -> dict[str, Any]:
+        """What all members of a group must have in common, by name."""
+        return {name: getattr(self, name) for name in _AGREED}
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The largest body of a frame."""
+        return self.payload_bytes_max + (1 << 20)
+
+    def membership(self) -> MembershipSettings:
+        """The settings of the agreement on views."""
+        return MembershipSettings(
+            tick_ns=round(self.heartbeat_s * _NS) // 4,
+            suspect_ns=round(self.suspect_after_s * _NS),
+            observers=self.observers,
+            batch_ns=round(self.batch_s * _NS),
+            patience_ns=round(self.patience_s * _NS),
+            takeover_ns=round(self.takeover_s * _NS),
+            quorum=self.quorum,
+        )
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Read "host:port" ("[::1]:7001" for IPv6)."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise LocalProtocolError(f"address {address!r}: write host:port, for example 127.0.0.1:7001")
+    return host, int(port)

@@ -1,0 +1,158 @@
+"""The application's state for newcomers (guo §4.1): a snapshot at the beginning of a view, in pieces.
+
+All who install a view have delivered the same messages, so the moment of its installation is a causal cut. Each member
+takes a snapshot there when somebody joins; one that is itself waiting for the state does so when it has arrived. The
+newcomer asks one of them for several pieces at a time, and asks the next one, from the first piece on, when nothing
+comes or when that member has restarted: snapshots of two members may differ in their bytes. Meanwhile it takes part in
+everything but hands nothing to its application. A snapshot is kept until those who need it have the state, or are gone.
+
+If the application of a member fails to give a snapshot, the member asks for a new view and takes one at its beginning.
+A newcomer that asks for the state of an earlier view is given the later one, and forgets what waited before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cubecast.core.membership.messages import AskState, NoState, State
+from cubecast.core.membership.views import MemberId, View, ViewId
+
+PIECES_AHEAD = 16
+"""How many pieces a newcomer asks for at a time."""
+STALLS_MAX = 8
+"""Times of a stall without a piece after which a newcomer joins anew: the snapshots of its view may all have failed."""
+
+
+class Snapshots:
+    """The snapshots this member keeps for newcomers."""
+
+    def __init__(self, piece_bytes: int) -> None:
+        """None yet."""
+        self.kept: dict[int, tuple[bytes, ...]] = {}
+        self.needed_by: dict[int, set[MemberId]] = {}
+        self.failed_for: set[MemberId] = set()
+        """Newcomers for which the application gave no state."""
+        self._ids: dict[int, ViewId] = {}
+        self._piece_bytes = piece_bytes
+
+    def expect(self, view: View) -> None:
+        """Those who join with this view, and those for whom a snapshot failed, will ask for the state it began with."""
+        self.needed_by[view.number] = set(view.joined) | self.failed_for & set(view.members)
+        self._ids[view.number] = view.id
+        self.failed_for = set()
+
+    def fail(self, view: int) -> bool:
+        """The application gave no state; does anybody need it?"""
+        self.failed_for |= self.needed_by.pop(view, set())
+        return bool(self.failed_for)
+
+    def is_wanted(self, view: int) -> bool:
+        """Is the state with which this view began still to be given?"""
+        return view in self.needed_by and view not in self.kept
+
+    def keep(self, view: int, pieces: Sequence[bytes]) -> bool:
+        """The state with which a view began; not when nobody waits for it, or pieces of another may be on their way."""
+        if not self.is_wanted(view):
+            return False
+        self.kept[view] = tuple(pieces)
+        return True
+
+    def cut_up(self, state: bytes) -> tuple[bytes, ...]:
+        """Cut a state into pieces."""
+        size = self._piece_bytes
+        return tuple(state[at : at + size] for at in range(0, len(state), size)) or (b"",)
+
+    def answer(self, asked: AskState, who: MemberId) -> list[State | NoState]:
+        """The pieces that a newcomer wants, perhaps of a later view."""
+        later = [view for view in self.kept if view > asked.view.number and who in self.needed_by[view]]
+        view = asked.view.number if asked.view.number in self.kept else max(later, default=0)
+        if not view:
+            return [NoState(asked.view)]
+        pieces, view_id = self.kept[view], self._ids.get(view, asked.view)
+        last = min(asked.first + min(asked.pieces, PIECES_AHEAD), len(pieces))
+        return [State(view_id, piece, len(pieces), pieces[piece]) for piece in range(asked.first, last)]
+
+    def is_served(self, who: MemberId) -> None:
+        """This member has the state, or is gone."""
+        for view in list(self.needed_by):
+            self.needed_by[view].discard(who)
+            if not self.needed_by[view]:
+                del self.needed_by[view]
+                self.kept.pop(view, None)
+
+    def retain(self, members: Iterable[MemberId]) -> None:
+        """Forget what only members wait for that are gone."""
+        for who in {who for waiting in self.needed_by.values() for who in waiting} - set(members):
+            self.is_served(who)
+
+
+class Fetch:
+    """A newcomer gathers the state."""
+
+    def __init__(self, view: View, now_ns: int, stall_ns: int) -> None:
+        """Ask those who were in the group before this view, in the order of their ranks."""
+        self.view: ViewId = view.id
+        self.joined = view
+        self.holders = [who for who in view.members if who not in view.joined]
+        self.pieces: list[bytes] = []
+        self.of = 0
+        self._asked = 0
+        self._moved_ns = now_ns
+        self._taken_ns = now_ns
+        self._stall_ns = stall_ns
+        self._session = 0
+
+    def ask(self, members: Sequence[MemberId], now_ns: int) -> tuple[MemberId, AskState | None] | None:
+        """Whom to ask for what, if anything; None when nobody has the state, or nobody gives it."""
+        if self.holders and (self.holders[0] not in members or now_ns - self._moved_ns > self._stall_ns):
+            self.turn(now_ns)
+        self.holders = [who for who in self.holders if who in members]
+        if not self.holders or now_ns - self._taken_ns > STALLS_MAX * self._stall_ns:
+            return None
+        if self._asked - len(self.pieces) > PIECES_AHEAD // 2 or (self.of and self._asked >= self.of):
+            return self.holders[0], None
+        first, self._asked = self._asked, self._asked + PIECES_AHEAD
+        return self.holders[0], AskState(self.view, first, PIECES_AHEAD)
+
+    def turn(self, now_ns: int) -> None:
+        """Ask another one, from the beginning."""
+        self.holders.append(self.holders.pop(0))
+        self.begin_again(now_ns)
+
+    def begin_again(self, now_ns: int) -> None:
+        """Ask for all pieces anew: snapshots of two members, or of two runs of one, may differ in their bytes."""
+        self._moved_ns = now_ns
+        self.pieces = []
+        self.of = self._asked = 0
+        self._session = 0
+
+    def link_up(self, who: MemberId, session: int, now_ns: int) -> None:
+        """The link to a member has a new connection: ask again, all of it when that process restarted."""
+        if not self.is_asking(who):
+            return
+        if self.pieces and session != self._session:
+            self.begin_again(now_ns)
+        self._session = session
+        self._asked = len(self.pieces)
+
+    def is_asking(self, who: MemberId) -> bool:
+        """Is this the member that was asked last?"""
+        return self.holders[:1] == [who]
+
+    def take(self, state: State, now_ns: int) -> bool:
+        """Keep a piece; True when it was the one that was waited for."""
+        if state.view.number > self.view.number and not self.pieces:
+            self.view = state.view
+        if state.view != self.view:
+            return False
+        if state.piece != len(self.pieces) or (self.of and state.pieces != self.of):
+            return False
+        self.pieces.append(state.octets)
+        self.of = state.pieces
+        self._moved_ns = self._taken_ns = now_ns
+        return True
+
+    @property
+    def is_complete(self) -> bool:
+        """Is the whole state here?"""
+        return bool(self.of) and len(self.pieces) == self.of
