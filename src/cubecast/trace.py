@@ -2,6 +2,7 @@
 
 A trace is a table with one row an event, in execution order, and two dictionaries: the scenario that was run and the
 metrics that were measured (MODELS §9). Checkers read nothing else. `docs/trace.md` explains every column and event.
+The events of membership (views, state transfer, restarts) reuse the columns: see the table there.
 
 | in memory | on disk |
 |---|---|
@@ -10,7 +11,9 @@ metrics that were measured (MODELS §9). Checkers read nothing else. `docs/trace
 | `scenario`, `metrics` | JSON under the file's metadata key `cubecast` |
 
 Invariants: a dictionary index equals the code; a file at its final path is complete; what `read_trace` returns has no
-missing value and no unknown name.
+missing value and no unknown name. Format 2 added the events of membership; a file of format 1 is read as it is.
+
+PyArrow is loaded when a file or a table is asked for, so that a live member that only writes rows does without it.
 """
 
 from __future__ import annotations
@@ -22,17 +25,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cubecast.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    SCHEMA: pa.Schema
 
 Events = npt.NDArray[np.void]
 
@@ -48,6 +54,19 @@ RECOVER = 7
 EXCLUDE = 8
 ROUND = 9
 DONE = 10
+INSTALL = 11
+VIEW = 12
+RESTORE = 13
+HOLD = 14
+MULTICAST = 15
+SENT = 16
+RETURNED = 17
+LEAVE = 18
+EXCLUDED = 19
+BLOCKED = 20
+UNBLOCKED = 21
+RESTART = 22
+RESTARTED = 23
 
 CONTROL = 0
 DATA = 1
@@ -71,6 +90,19 @@ class Event(IntEnum):
     EXCLUDE = EXCLUDE
     ROUND = ROUND
     DONE = DONE
+    INSTALL = INSTALL
+    VIEW = VIEW
+    RESTORE = RESTORE
+    HOLD = HOLD
+    MULTICAST = MULTICAST
+    SENT = SENT
+    RETURNED = RETURNED
+    LEAVE = LEAVE
+    EXCLUDED = EXCLUDED
+    BLOCKED = BLOCKED
+    UNBLOCKED = UNBLOCKED
+    RESTART = RESTART
+    RESTARTED = RESTARTED
 
 
 EVENT_NAMES = tuple(event.name.lower() for event in Event)
@@ -96,17 +128,27 @@ EVENT_DTYPE = np.dtype(
 )
 
 
-def _arrow_type(column: str) -> pa.DataType:
-    if column in _NAMES:
-        return pa.dictionary(pa.int8(), pa.string())
-    return pa.from_numpy_dtype(EVENT_DTYPE[column])
-
-
-SCHEMA = pa.schema([pa.field(column, _arrow_type(column), nullable=False) for column in EVENT_DTYPE.names or ()])
-
 METADATA_KEY = b"cubecast"
-FORMAT = 1
+FORMAT = 2
+_FORMATS_READ = (1, FORMAT)
 ROW_GROUP_ROWS = 1 << 19  # 32 MiB in memory, about what one Spark task or one DuckDB thread likes to read
+
+
+def __getattr__(name: str) -> Any:
+    """Give `SCHEMA`, the Arrow schema of a trace; it is built on first use."""
+    if name == "SCHEMA":
+        return _schema()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    names = pa.dictionary(pa.int8(), pa.string())
+    types = {column: pa.from_numpy_dtype(EVENT_DTYPE[column]) for column in EVENT_DTYPE.names or ()}
+    types |= dict.fromkeys(_NAMES, names)
+    return pa.schema([pa.field(column, types[column], nullable=False) for column in EVENT_DTYPE.names or ()])
 
 
 def blank_events(count: int) -> Events:
@@ -119,12 +161,17 @@ def blank_events(count: int) -> Events:
 
 def to_table(events: Events) -> pa.Table:
     """Turn a structured array into an Arrow table of `SCHEMA`."""
+    import pyarrow as pa
+
     if events.dtype != EVENT_DTYPE:
         raise LocalProtocolError(f"a trace chunk has dtype {events.dtype}; use cubecast.trace.EVENT_DTYPE")
-    return pa.table([_to_arrow(column, events[column]) for column in SCHEMA.names], schema=SCHEMA)
+    schema = _schema()
+    return pa.table([_to_arrow(column, events[column]) for column in schema.names], schema=schema)
 
 
 def _to_arrow(column: str, values: npt.NDArray[Any]) -> pa.Array:
+    import pyarrow as pa
+
     values = np.ascontiguousarray(values)
     if column not in _NAMES:
         return pa.array(values)
@@ -161,6 +208,8 @@ class TraceWriter:
 
     def __init__(self, path: str | Path, scenario: Mapping[str, Any]) -> None:
         """Open the hidden file; `scenario` is stored with the trace and must be plain JSON data."""
+        import pyarrow.parquet as pq
+
         self.path = Path(path)
         self._scenario = json.loads(_to_json(scenario))
         self._part = self.path.with_name(f".{self.path.name}.{os.getpid()}.{id(self):x}.part")
@@ -172,7 +221,7 @@ class TraceWriter:
             self._sink = self._part.open("xb")
         except OSError as error:
             raise self._cannot_write(error) from error
-        self._parquet = pq.ParquetWriter(self._sink, SCHEMA, compression="zstd", write_page_checksum=True)
+        self._parquet = pq.ParquetWriter(self._sink, _schema(), compression="zstd", write_page_checksum=True)
 
     def __enter__(self) -> Self:
         """Enter the block at whose end the trace is complete or gone."""
@@ -205,6 +254,8 @@ class TraceWriter:
 
     def finish(self, metrics: Mapping[str, Any]) -> None:
         """Store the metrics, complete the file and move it to its path."""
+        import pyarrow as pa
+
         if self._sink is None:
             raise LocalProtocolError(f"trace {self.path} is closed: finish it once, inside the with block")
         metadata = _to_json({"format": FORMAT, "scenario": self._scenario, "metrics": metrics})
@@ -223,6 +274,8 @@ class TraceWriter:
         self._finished = True
 
     def _flush(self) -> None:
+        import pyarrow as pa
+
         if self._filled == 0:
             return
         try:
@@ -233,6 +286,8 @@ class TraceWriter:
         self._filled = 0
 
     def _discard(self) -> None:
+        import pyarrow as pa
+
         if self._sink is None:
             return
         sink, self._sink = self._sink, None
@@ -249,6 +304,9 @@ class TraceWriter:
 
 def read_trace(path: str | Path) -> Trace:
     """Read a trace file whole, or say in one line why it is not one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             described = _described(path, file.metadata.metadata or {})
@@ -274,8 +332,9 @@ def _described(path: str | Path, metadata: Mapping[bytes, bytes]) -> dict[str, A
         described = json.loads(metadata[METADATA_KEY])
     except ValueError as error:
         raise LocalProtocolError(f"{path} has unreadable 'cubecast' metadata ({_reason(error)})") from error
-    if not isinstance(described, dict) or described.get("format") != FORMAT:
-        raise LocalProtocolError(f"{path} is not a cubecast trace of format {FORMAT}; write it again with this version")
+    if not isinstance(described, dict) or described.get("format") not in _FORMATS_READ:
+        known = " or ".join(map(str, _FORMATS_READ))
+        raise LocalProtocolError(f"{path} is not a cubecast trace of format {known}; write it again with this version")
     for key in ("scenario", "metrics"):
         if not isinstance(described.get(key), dict):
             raise LocalProtocolError(f"{path} has no '{key}' in its 'cubecast' metadata; write it again")
@@ -283,7 +342,8 @@ def _described(path: str | Path, metadata: Mapping[bytes, bytes]) -> dict[str, A
 
 
 def _require_schema(path: str | Path, found: pa.Schema) -> None:
-    for field in SCHEMA:
+    schema = _schema()
+    for field in schema:
         index = found.get_field_index(field.name)
         if index < 0:
             raise LocalProtocolError(f"{path} lacks the trace column '{field.name}'")
@@ -293,18 +353,20 @@ def _require_schema(path: str | Path, found: pa.Schema) -> None:
         if not same:
             raise LocalProtocolError(f"column '{field.name}' of {path} is {kind}, but a trace has {field.type}")
     for name in found.names:
-        if name not in SCHEMA.names:
+        if name not in schema.names:
             raise LocalProtocolError(f"{path} has a column '{name}' that no trace has")
 
 
 def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
 
 
 def _fill(path: str | Path, events: Events, rows: pa.Table) -> None:
     """Copy one row group into the structured array."""
-    for column in SCHEMA.names:
+    for column in _schema().names:
         values = rows.column(column)
         if values.null_count:
             raise LocalProtocolError(f"column '{column}' of {path} has {values.null_count} missing values")
@@ -315,6 +377,8 @@ def _fill(path: str | Path, events: Events, rows: pa.Table) -> None:
 
 
 def _to_numpy(path: str | Path, column: str, chunk: pa.Array) -> npt.NDArray[Any]:
+    import pyarrow as pa
+
     if column not in _NAMES:
         return np.asarray(chunk.to_numpy())
     if not pa.types.is_dictionary(chunk.type):

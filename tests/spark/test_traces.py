@@ -14,6 +14,7 @@ from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import parse_fault
 from cubecast.sim.simulate import simulate
 from cubecast.trace import CRASH, DELIVER, STABLE, Trace, TraceWriter, blank_events, read_trace
+from tests.property.test_view_checkers import damaged, obedient
 
 pytestmark = [pytest.mark.spark]
 
@@ -72,6 +73,19 @@ def test_spark_finds_what_one_process_finds(tmp_path: Path, spark: Any) -> None:
     guilty = {Path(one["trace"]).name for one in found}
     assert guilty >= {f"broken-{DELIVER}-1.parquet", f"broken-{STABLE}-3.parquet"}
     assert not guilty & {"good.parquet", "live.parquet"}
+
+
+def test_traces_with_views_are_judged_alike(tmp_path: Path, spark: Any) -> None:
+    good = [obedient(seed, 60) for seed in range(4)]
+    for seed, trace in enumerate(good):
+        _write(tmp_path / f"good-{seed}.parquet", trace)
+        damage = Trace(events=damaged(trace.events, seed), scenario=trace.scenario, metrics={})
+        _write(tmp_path / f"broken-{seed}.parquet", damage)
+    found = _checked(spark, tmp_path)
+    assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
+    guilty = {Path(one["trace"]).name for one in found}
+    assert guilty
+    assert not guilty & {f"good-{seed}.parquet" for seed in range(4)}
 
 
 def test_metrics_counted_again_agree_with_the_simulator(tmp_path: Path, spark: Any) -> None:

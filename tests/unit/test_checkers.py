@@ -384,7 +384,7 @@ def test_a_flood_of_violations_is_listed_in_part_and_counted_in_full() -> None:
 @pytest.mark.parametrize(
     ("bad", "column"),
     [
-        ({"event": 11}, "event"),
+        ({"event": len(Event)}, "event"),
         ({"event": Event.DELIVER, "member": 3, "sender": 0}, "member"),
         ({"event": Event.CRASH, "member": -1}, "member"),
         ({"event": Event.DELIVER, "member": 0, "sender": -1}, "sender"),
@@ -397,6 +397,17 @@ def test_a_flood_of_violations_is_listed_in_part_and_counted_in_full() -> None:
         ({"event": Event.DONE, "member": 0}, "round"),
         ({"event": Event.DROP, "size": -1}, "size"),
         ({"event": Event.DROP, "layer": 3}, "layer"),
+        ({"event": Event.INSTALL, "member": 0}, "round"),
+        ({"event": Event.INSTALL, "member": -1, "round": 1}, "member"),
+        ({"event": Event.VIEW, "round": 1}, "peer"),
+        ({"event": Event.VIEW, "round": 1, "peer": 0, "message": -2}, "message"),
+        ({"event": Event.RESTORE, "member": 0}, "sender"),
+        ({"event": Event.HOLD, "member": 0}, "sender"),
+        ({"event": Event.SENT, "member": 0, "sender": 1, "sequence": 1}, "sender"),
+        ({"event": Event.SENT, "member": 0, "sender": 0}, "sequence"),
+        ({"event": Event.RETURNED, "member": 0, "sender": 1}, "sender"),
+        ({"event": Event.MULTICAST, "member": 0}, "message"),
+        ({"event": Event.RESTART, "member": 3}, "member"),
     ],
 )
 @pytest.mark.parametrize("checker", CHECKERS, ids=lambda checker: checker.NAME)
@@ -429,7 +440,8 @@ def test_checkers_run_as_ordinary_python_too(broken_events: Events) -> None:
     scenario = {"members": 3, "family": "causal"}
     compiled = check_all(Trace(events=broken_events, scenario=scenario, metrics={"hops": 1}))
     assert json.loads(plain.stdout) == json.loads(json.dumps(compiled.to_dict()))
-    assert sum(verdict.status == "broken" for verdict in compiled.verdicts) == len(CHECKERS)
+    promised = [verdict for verdict in compiled.verdicts if verdict.not_promised != "the run has no views"]
+    assert [verdict.checker for verdict in promised if verdict.status != "broken"] == []
 
 
 @pytest.fixture

@@ -3,45 +3,115 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
+from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.sim.checkers import Report
+    from cubecast.trace import Trace
+
+QUORUMS = ("majority", "any")
 
 
 def check(
-    trace: Annotated[
-        Path,
-        typer.Argument(metavar="TRACE", help="A trace that `cubecast simulate --trace` wrote.", show_default=False),
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TRACE...",
+            help="Traces that `cubecast simulate --trace` wrote, traces of the members of a live group, or folders.",
+            show_default=False,
+        ),
     ],
+    crashed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A member that was killed and did not restart; may be repeated."),
+    ] = None,
+    quorum: Annotated[
+        str, typer.Option(help="Quorum of the live group: majority, or any (views may branch).")
+    ] = "majority",
+    unsettled: Annotated[
+        bool, typer.Option("--unsettled", help="Messages of the live group were under way when its traces ended.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Judge a trace: was anything called stable too early, did every round end, do the counts agree?
+    """Judge a trace: was anything called stable too early, did every round end, do the views agree?
 
-    Exit code 1 when a promise is broken; the rows of the trace that break it are named.
+    The traces of the members of a live group are merged and judged together; the options concern only them. Exit code 1
+    when a promise is broken; the rows of the trace that break it are named.
 
     Examples:
 
       cubecast simulate coord --members 20 --loss 0.1 --trace run.parquet
       cubecast check run.parquet
+
+      cubecast check traces/ --crashed 127.0.0.1:7003
     """
     from cubecast.sim.checkers import check_all
+
+    if quorum not in QUORUMS:
+        raise LocalProtocolError(f"--quorum {quorum}: choose one of {', '.join(QUORUMS)}")
+    scenario = {"quorum": quorum, "settled": not unsettled}
+    reports: dict[str, Report] = {}
+    names: dict[str, list[list[Any]]] = {}
+    with waiting(f"reading {', '.join(map(str, traces))}") as step:
+        for title, trace in _read(traces, crashed or [], scenario):
+            step(0, 1, f"checking {title}")
+            reports[title] = check_all(trace)
+            names[title] = trace.scenario.get("names") or []
+    _print(reports, names, json=json)
+    if not all(report.ok for report in reports.values()):
+        raise typer.Exit(1)
+
+
+def _read(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> list[tuple[str, Trace]]:
+    """Give every finished trace by its path, and one trace of all members' files together."""
+    from cubecast.live.trace_writer import is_member_trace, merged_trace
     from cubecast.trace import read_trace
 
-    with waiting(f"reading {trace}") as step:
-        read = read_trace(trace)
-        step(0, 1, "checking")
-        report = check_all(read)
-    if json:
-        print_json(report.to_dict())
+    files = [file for path in paths for file in _files(path)]
+    members = [file for file in files if file.is_file() and is_member_trace(file)]
+    found = [(str(file), read_trace(file)) for file in files if file not in members]
+    if members:
+        later = (1 << 63) - 1  # at the end of the trace, wherever that is
+        merged = merged_trace(members, crashes=[(name, later) for name in crashed], scenario=scenario)
+        found.append((", ".join(map(str, members)), merged))
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    """Give a file itself, and of a folder its finished traces and its traces of members."""
+    from cubecast.live.trace_writer import is_member_trace
+
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    found = [file for file in files if file.suffix == ".parquet" or is_member_trace(file)]
+    if not found:
+        raise LocalProtocolError(f"{path}: no traces there; name a trace, or a folder that holds some")
+    return found
+
+
+def _print(reports: dict[str, Report], names: dict[str, list[list[Any]]], *, json: bool) -> None:
+    """One trace as it always was; several, each under its name."""
+    if json and len(reports) == 1:
+        print_json(next(iter(reports.values())).to_dict())
+    elif json:
+        traces = [{"trace": title, **report.to_dict()} for title, report in reports.items()]
+        print_json({"ok": all(report.ok for report in reports.values()), "traces": traces})
     else:
-        print_report(report)
-    if not report.ok:
-        raise typer.Exit(1)
+        for title, report in reports.items():
+            if len(reports) > 1:
+                print(title)
+            print_report(report)
+            if not report.ok and names[title]:
+                told = (
+                    f"{member} is {name} ({incarnation})" for member, (name, incarnation) in enumerate(names[title])
+                )
+                print(f"members by name (incarnation): {', '.join(told)}")
 
 
 def print_report(report: Report) -> None:

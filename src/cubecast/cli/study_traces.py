@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MasterOption = Annotated[str, typer.Option("--master", help="Spark master: local[2], spark://HOST:PORT, k8s://…")]
 SHOWN = 20
-_COLUMNS = ("window_s", "members", "lag_messages", "lag_s", "slowest", "behind", "buffer_mean", "buffer_max")
+_COLUMNS = ("window_s", "view", "members", "lag_messages", "lag_s", "slowest", "behind", "buffer_mean", "buffer_max")
 
 
 def check(
@@ -82,9 +82,11 @@ def follow(
 ) -> None:
     """Follow the traces of a live group as they grow: stability lag, slowest member and buffers, window by window.
 
+    Members may start, stop, crash and restart meanwhile. With --json they are named as NAME (INCARNATION).
+
     Examples:
 
-      cubecast node chat --listen 127.0.0.1:7001 --peer 127.0.0.1:7002 --plaintext --trace traces/1.rows
+      cubecast node chat --listen 127.0.0.1:7001 --peer 127.0.0.1:7002 --plaintext --trace traces/1.trace
 
       cubecast study follow traces/ --window 1
     """
@@ -95,7 +97,7 @@ def follow(
     from cubecast.lab.spark.follow import follow as follow_traces
     from cubecast.lab.spark.session import session
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False, highlight=False)
     with tempfile.TemporaryDirectory() as kept, session(master) as spark, Live(console=console) as live:
         rows = follow_traces(
             spark,
@@ -114,8 +116,18 @@ def follow(
 def _windows(rows: list[dict[str, Any]]) -> Table:
     table = new_table(*(name.replace("_", " ") for name in _COLUMNS))
     for row in rows[-SHOWN:]:
-        table.add_row(*(f"{row[name]:g}" for name in _COLUMNS))
+        table.add_row(*(_cell(row[name]) for name in _COLUMNS))
+    # A narrow terminal must not cut names off.
+    table.padding = (0, 0, 0, 0)
+    table.columns[_COLUMNS.index("slowest")].overflow = "fold"
     return table
+
+
+def _cell(value: float | str | None) -> str:
+    if value is None:
+        return "–"
+    # A view has one incarnation of a name, and its number is long.
+    return value.rpartition(" (")[0] if isinstance(value, str) else f"{value:g}"
 
 
 def _require_spark() -> None:

@@ -200,6 +200,8 @@ def _simulation_cost(settings: Settings) -> float:
     """Routes cost n² and more, packet-hops 0.2 µs each; a multicast to n members crosses about n·log n links."""
     scenario = scenario_of(settings)
     n, rounds = scenario.members, scenario.rounds
+    if scenario.has_views:  # agreement is plain Python: n messages, each with n entries, for every view
+        return scenario.churn_ms / 1e3 * (0.03 + 2e-6 * n * n * (1 + (scenario.churn_per_s or 0)))
     hops = n * math.log2(n + 1)
     sends = {"full_dist": n, "cube_full_dist": math.log2(n) ** 2, "gossip": 12 * scenario.subset, "overlay": 2}
     name = protocol_named(scenario.protocol).name

@@ -21,12 +21,16 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py")
 _LAYERS = ("core/broadcast/*.py", "core/failure/*.py")
 _SHARED = ("core/*.py", *_LAYERS, "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
+_VIEWS = ("core/membership/*.py", "core/causal/*.py", "core/stability/*.py", "sim/views/*.py")
+"""What a run with views depends on besides."""
 
 
 def source_hash(settings: Mapping[str, Any]) -> str:
     """The hash of what computes this run."""
     if "protocol" not in settings:
         return _hash(())
+    if settings.get("churn_per_s") is not None:
+        return _hash(tuple(sorted(path for pattern in _VIEWS for path in _PACKAGE.glob(pattern))))
     return _protocol_hash(str(settings["protocol"]))
 
 

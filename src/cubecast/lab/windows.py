@@ -1,97 +1,239 @@
 """Who holds a live group back, window by window: what `lab.spark.follow` keeps up to date.
 
-Spark reduces the events to one row a window, member and sender: how far the member had received and how far it knew
-stability at the end of the window. Here they are carried forward (a member that was silent in a window stands where it
-stood) and compared.
+Spark reduces the events of a batch to one row per window, member, view of that member and sender: up to which message
+the member had received, and up to which it knew stability. Here they are carried forward (a member that was silent in a
+window stands where it stood) and compared.
 
 | column | meaning |
 |---|---|
 | `window_s` | end of the window, in seconds of the trace's clock |
+| `view`, `members` | number of the group's view, and how many of its members have a trace |
 | `lag_messages` | messages received by someone and not known stable by everyone: Σ over senders of max R − min S |
 | `lag_s` | age of the oldest of them, to the length of a window |
 | `slowest`, `behind` | the member that has received least, and how many messages it lacks that someone has |
 | `buffer_mean`, `buffer_max` | messages a member holds that it does not know to be stable |
+
+**Views.** The group is the view with the highest number that anyone has installed, or the founding view of a group that
+was founded later; members and senders that are not in it do not count. In a trace without views the group is whoever
+wrote an event and did not crash. A member that installs a view knows that all it received before is stable: views are
+synchronous, so everybody in the new view has it.
+
+A window is open for a minute and a hundred windows. What comes later than that counts in the oldest open one; so the
+state is bounded, however long the group runs.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
+Vector = dict[str, int]
+"""By sender, a sequence number."""
+ViewId = tuple[int, int]
+"""Number and tag."""
+FOUNDING = 1
+"""Number of the first view of a group."""
+NO_VIEW = -1
+LONG_AGO = -1
+"""The window of what happened before all others."""
+OPEN_WINDOWS = 100
+OPEN_S = 60.0
 
 
-class Windows:
-    """The state of the group at the end of every window so far."""
+@dataclass(kw_only=True)
+class _Window:
+    """What happened within a window."""
 
-    def __init__(self, window_s: float, *, keep: int = 10_000) -> None:
-        self.window_s = window_s
-        self.keep = keep
-        self._cells: dict[int, dict[tuple[int, int], list[int]]] = {}
-        self._gone: dict[int, set[int]] = {}
+    cells: dict[tuple[str, int], dict[str, list[int]]] = field(default_factory=dict)
+    """By member and its view, for each sender: received, stable."""
+    gone: set[str] = field(default_factory=set)
+    views: set[ViewId] = field(default_factory=set)
+    """Views that were installed here for the first time."""
 
-    def merge(self, rows: Iterable[Row]) -> None:
-        """Take rows of (window, member, sender, received, stable, gone); newer ones of a cell replace older ones."""
-        for row in rows:
-            if row["gone"]:
-                self._gone.setdefault(row["window"], set()).add(row["member"])
-            if row["sender"] is None or row["sender"] < 0:
-                continue
-            cell = self._cells.setdefault(row["window"], {}).setdefault((row["member"], row["sender"]), [0, 0])
-            cell[0] = max(cell[0], row["received"] or 0)
-            cell[1] = max(cell[1], row["stable"] or 0)
 
-    def table(self) -> list[Row]:
-        """One row a window, from the first that had an event to the last."""
-        seen = sorted({*self._cells, *self._gone})
-        if not seen:
-            return []
-        received: dict[int, dict[int, int]] = {}
-        stable: dict[int, dict[int, int]] = {}
-        frontiers: list[tuple[int, dict[int, int]]] = []
-        told = []
-        for window in range(max(seen[0], seen[-1] - self.keep + 1), seen[-1] + 1):
-            for (member, sender), (held, known) in self._cells.get(window, {}).items():
-                received.setdefault(member, {})[sender] = max(received.get(member, {}).get(sender, 0), held)
-                stable.setdefault(member, {})[sender] = max(stable.get(member, {}).get(sender, 0), known)
-            for member in self._gone.get(window, ()):
-                received.pop(member, None)
-                stable.pop(member, None)
-            if received:
-                told.append(self._row(window, received, stable, frontiers))
-        return told
+@dataclass(kw_only=True)
+class _View:
+    """A view that someone installed: when first, and its members."""
 
-    def _row(
-        self,
-        window: int,
-        received: dict[int, dict[int, int]],
-        stable: dict[int, dict[int, int]],
-        frontiers: list[tuple[int, dict[int, int]]],
-    ) -> Row:
-        senders = sorted({sender for row in received.values() for sender in row})
+    time_ns: int
+    window: int
+    members: set[str] = field(default_factory=set)
+
+
+Views = dict[ViewId, _View]
+
+
+@dataclass(kw_only=True)
+class _Group:
+    """The state of the group at the end of a window."""
+
+    received: dict[str, Vector] = field(default_factory=dict)
+    stable: dict[str, Vector] = field(default_factory=dict)
+    view_of: dict[str, int] = field(default_factory=dict)
+    view: ViewId | None = None
+    fronts: deque[tuple[int, Vector]] = field(default_factory=deque)
+    """By window, up to where someone had received, from the oldest window with a message that is not stable yet."""
+
+    def copy(self) -> _Group:
+        """A state that can go on by itself."""
+        return _Group(
+            received={member: dict(row) for member, row in self.received.items()},
+            stable={member: dict(row) for member, row in self.stable.items()},
+            view_of=dict(self.view_of),
+            view=self.view,
+            fronts=self.fronts.copy(),
+        )
+
+    def take(self, happened: _Window, views: Views) -> None:
+        """Go on to the end of the next window."""
+        for (member, view), cells in sorted(happened.cells.items(), key=lambda one: one[0][1]):
+            received, stable = self.received.setdefault(member, {}), self.stable.setdefault(member, {})
+            if view > self.view_of.get(member, NO_VIEW):
+                self.view_of[member] = view
+                stable |= received
+            for sender, (held, known) in cells.items():
+                stable[sender] = max(stable.get(sender, 0), known)
+                received[sender] = max(received.get(sender, 0), held, stable[sender])
+        for member in happened.gone:
+            self.received.pop(member, None)
+            self.stable.pop(member, None)
+        for view_id in sorted(happened.views, key=lambda one: views[one].time_ns):
+            if self.view is None or view_id > self.view or view_id[0] == FOUNDING:
+                self.view = view_id
+
+    def describe(self, window: int, window_s: float, views: Views) -> Row | None:
+        """The row of this window; none as long as nobody of the group wrote anything."""
+        group = None if self.view is None else views[self.view].members
+        received = {who: row for who, row in self.received.items() if group is None or who in group}
+        if not received:
+            return None
+        senders = {sender for row in received.values() for sender in row if group is None or sender in group}
         front = {sender: max(row.get(sender, 0) for row in received.values()) for sender in senders}
-        floor = {sender: min(stable[member].get(sender, 0) for member in received) for sender in senders}
-        frontiers.append((window, front))
+        floor = {sender: min(self.stable[member].get(sender, 0) for member in received) for sender in senders}
         totals = {member: sum(row.get(sender, 0) for sender in senders) for member, row in received.items()}
         slowest = min(totals, key=lambda member: (totals[member], member))
-        held = [
-            sum(row.get(sender, 0) - stable[member].get(sender, 0) for sender in senders)
-            for member, row in received.items()
-        ]
+        held = [totals[who] - sum(self.stable[who].get(sender, 0) for sender in senders) for who in received]
+        self.fronts.append((window, front))
         return {
-            "window_s": (window + 1) * self.window_s,
+            "window_s": (window + 1) * window_s,
+            "view": None if self.view is None else self.view[0],
             "members": len(received),
             "lag_messages": sum(front[sender] - floor[sender] for sender in senders),
-            "lag_s": self._lag_s(window, floor, frontiers),
+            "lag_s": self._lag(window, floor) * window_s,
             "slowest": slowest,
             "behind": sum(front.values()) - totals[slowest],
             "buffer_mean": math.fsum(held) / len(held),
             "buffer_max": max(held),
         }
 
-    def _lag_s(self, window: int, floor: dict[int, int], frontiers: list[tuple[int, dict[int, int]]]) -> float:
-        """Since which window has something been received that is not stable everywhere even now?"""
-        while frontiers and all(frontiers[0][1].get(sender, 0) <= known for sender, known in floor.items()):
-            frontiers.pop(0)
-        return (window + 1 - frontiers[0][0]) * self.window_s if frontiers else 0.0
+    def _lag(self, window: int, floor: Vector) -> int:
+        """For how many windows has something been received that is not stable everywhere even now?"""
+        while self.fronts and all(self.fronts[0][1].get(sender, 0) <= known for sender, known in floor.items()):
+            self.fronts.popleft()
+        return window + 1 - self.fronts[0][0] if self.fronts else 0
+
+
+class Windows:
+    """The state of the group at the end of every window so far."""
+
+    def __init__(self, window_s: float, *, state: Row | None = None, keep: int = 10_000) -> None:
+        """Begin with the `state` of an earlier time; the newest `keep` windows are shown."""
+        self.window_s = window_s
+        self._open = max(OPEN_WINDOWS, math.ceil(OPEN_S / window_s))
+        self._windows: dict[int, _Window] = {}
+        self._views: Views = {}
+        self._view_of: dict[str, int] = {}
+        self._first: int | None = None
+        """The oldest open window, once an older one is closed."""
+        self._closed = _Group()
+        self._rows: deque[Row] = deque(maxlen=keep)
+        """Of the closed windows."""
+        if state is not None:
+            self._restore(state)
+
+    def state(self) -> Row:
+        """Where everybody stands now, as plain JSON data."""
+        group = self._closed.copy()
+        for window in sorted(self._windows):
+            group.take(self._windows[window], self._views)
+        needed = [view for view in self._views if view == group.view or view[0] == FOUNDING]
+        return {
+            "received": group.received,
+            "stable": group.stable,
+            "view_of": group.view_of,
+            "view": group.view,
+            "views": [(*view, sorted(self._views[view].members)) for view in needed],
+        }
+
+    def _restore(self, state: Row) -> None:
+        self._closed = _Group(
+            received=state["received"],
+            stable=state["stable"],
+            view_of=dict(state["view_of"]),
+            view=None if state["view"] is None else (state["view"][0], state["view"][1]),
+        )
+        self._view_of = dict(state["view_of"])
+        for number, tag, members in state["views"]:
+            self._views[number, tag] = _View(time_ns=0, window=LONG_AGO, members=set(members))
+
+    def merge(self, rows: Iterable[Row]) -> None:
+        """Take the rows of a batch, as `lab.spark.follow.furthest` gives them."""
+        known = dict(self._view_of)
+        for row in rows:
+            window = row["window"] if self._first is None else max(row["window"], self._first)
+            if row["number"] is not None:
+                self._merge_view((row["number"], row["tag"]), row["peer"], row["time_ns"], window)
+                continue
+            member = row["member"]
+            view = max(row["view"], known.get(member, NO_VIEW))  # the row says what was installed in this batch
+            self._view_of[member] = max(view, self._view_of.get(member, NO_VIEW))
+            happened = self._windows.setdefault(window, _Window())
+            cells = happened.cells.setdefault((member, view), {})
+            if row["gone"]:
+                happened.gone.add(member)
+            if row["sender"] is not None:
+                cell = cells.setdefault(row["sender"], [0, 0])
+                cell[:] = max(cell[0], row["received"]), max(cell[1], row["stable"])
+        self._close_old()
+
+    def _merge_view(self, view_id: ViewId, peer: str, time_ns: int, window: int) -> None:
+        view = self._views.setdefault(view_id, _View(time_ns=time_ns, window=window))
+        if not view.members or window < view.window:
+            self._windows.setdefault(view.window, _Window()).views.discard(view_id)
+            self._windows.setdefault(window, _Window()).views.add(view_id)
+            view.window = window
+        view.time_ns = min(view.time_ns, time_ns)
+        view.members.add(peer)
+
+    def _close_old(self) -> None:
+        if not self._windows:
+            return
+        first = min(self._windows) if self._first is None else self._first
+        end = max(self._windows) - self._open
+        if end > first:
+            self._rows.extend(self._describe(self._closed, first, end, is_last=True))
+            self._first = end
+
+    def table(self) -> list[Row]:
+        """One row per window, from the first that had an event to the last."""
+        rows = list(self._rows)
+        if self._windows:
+            first = min(self._windows) if self._first is None else self._first
+            rows += self._describe(self._closed.copy(), first, max(self._windows) + 1)
+        return rows[-(self._rows.maxlen or 0) :]
+
+    def _describe(self, state: _Group, first: int, end: int, *, is_last: bool = False) -> list[Row]:
+        """Let the state go on over these windows; those that are described for the last time are forgotten."""
+        rows = []
+        for window in range(first, end):
+            state.take(self._windows.get(window, _Window()), self._views)
+            if is_last:
+                self._windows.pop(window, None)
+            row = state.describe(window, self.window_s, self._views)
+            if row is not None:
+                rows.append(row)
+        return rows

@@ -1,15 +1,20 @@
 """Follow a folder of live traces with Structured Streaming: stability lag, slowest member and buffers, per window.
 
-Spark reads what the members appended, and keeps the furthest place of each member in each window; the driver joins the
-windows (`lab.windows`) whenever a batch is done, and hands the table to the caller.
+Spark reads what the processes appended since the last batch, and reduces it to the furthest place of each member in
+each window; the driver joins the windows (`lab.windows`) and hands the table to the caller. The state is the driver's,
+so the stream itself needs none; a copy lies in the checkpoint. A batch that is done again after a kill leaves it as it
+is.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +28,13 @@ from cubecast.lab.windows import Row, Windows
 
 Show = Callable[[list[Row]], None]
 POLL_SECONDS = 0.2
+SHORTEST_WINDOW_S = 0.001
+STATE_FILE = "windows.json"
+EVENTS = (
+    *("deliver", "hold", "restore", "sent", "stable"),
+    *("install", "view"),
+    *("crash", "leave", "excluded"),
+)
 
 
 def follow(
@@ -40,39 +52,60 @@ def follow(
     It ends after `seconds`, when somebody has had `enough`, or with Ctrl-C. With the `checkpoint` of an earlier time
     the stream goes on where it stopped.
     """
-    if window_s <= 0:
-        raise LocalProtocolError(f"window of {window_s:g} s: choose more than 0")
+    if window_s < SHORTEST_WINDOW_S:
+        raise LocalProtocolError(f"window of {window_s:g} s: choose at least {SHORTEST_WINDOW_S:g}")
     if not folder.is_dir():
         raise LocalProtocolError(f"{folder} is no folder: name the one that the members' traces are written to")
-    windows = Windows(window_s)
+    kept = checkpoint / STATE_FILE
+    windows = Windows(window_s, state=_read_state(kept))
+    batches: list[int] = []
 
-    def take(batch: DataFrame, _: int) -> None:
-        windows.merge(batch.toArrow().to_pylist())
+    def take(batch: DataFrame, number: int) -> None:
+        windows.merge(furthest(batch, window_s).toArrow().to_pylist())
+        _write_state(kept, windows.state())
         show(windows.table())
+        batches.append(number)
 
     spark.dataSource.register(LiveTraces)
     events = spark.readStream.format("cubecast-live").option("path", str(folder)).load()
-    query = (
-        furthest(events, window_s)
-        .writeStream.outputMode("update")
-        .option("checkpointLocation", str(checkpoint))
-        .foreachBatch(take)
-        .start()
-    )
-    failure = _wait_for(query, seconds, enough or threading.Event())
+    query = events.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(take).start()
+    failure = _wait_for(query, seconds, enough or threading.Event(), batches)
     if failure is not None:
-        raise LocalProtocolError(f"{folder}: {first_line(failure)}")
+        raise LocalProtocolError(_cause(failure) or f"{folder}: {first_line(failure)}")
     return windows.table()
 
 
-def _wait_for(query: StreamingQuery, seconds: float | None, enough: threading.Event) -> Exception | None:
+def _read_state(path: Path) -> Row | None:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise LocalProtocolError(f"{path} cannot be read ({error}): use a new checkpoint") from error
+
+
+def _write_state(path: Path, state: Row) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(state))
+    part.replace(path)
+
+
+def _cause(failure: Exception) -> str | None:
+    """What our own source complained of, from the traceback of its process."""
+    said = re.findall(rf"\b{LocalProtocolError.__name__}: (.+)", str(failure))
+    return said[-1].strip() if said else None
+
+
+def _wait_for(
+    query: StreamingQuery, seconds: float | None, enough: threading.Event, batches: list[int]
+) -> Exception | None:
     """Let the query run until its time is over, then end it; gives what went wrong in it."""
     until = math.inf if seconds is None else time.monotonic() + seconds
     try:
         while query.isActive and time.monotonic() < until and not enough.wait(POLL_SECONDS):
             pass
         if query.isActive:
-            query.processAllAvailable()
+            _take_the_rest(query, batches)
     except KeyboardInterrupt:
         pass
     finally:
@@ -81,12 +114,51 @@ def _wait_for(query: StreamingQuery, seconds: float | None, enough: threading.Ev
     return failure
 
 
+def _take_the_rest(query: StreamingQuery, batches: list[int]) -> None:
+    """Wait for what is written by now; a group that goes on writing is not waited for.
+
+    The batch that runs now may have been planned before; the one after it covers everything until now.
+    """
+
+    def process_all() -> None:
+        with suppress(Exception):  # the query's own exception is looked at later
+            query.processAllAvailable()
+
+    enough = len(batches) + 2
+    rest = threading.Thread(target=process_all, name="cubecast-follow", daemon=True)
+    rest.start()
+    while rest.is_alive() and len(batches) < enough:
+        rest.join(POLL_SECONDS)
+
+
 def furthest(events: DataFrame, window_s: float) -> DataFrame:
-    """How far each member was with each sender in each window."""
-    wanted = events.where("event IN ('deliver', 'stable', 'crash')")
-    window = expr(f"CAST(floor(time_ns / {round(window_s * 1e9)}) AS int)").alias("window")
-    return wanted.groupBy(window, "member", "sender").agg(
-        expr("max(if(event = 'deliver', sequence, 0))").alias("received"),
-        expr("max(if(event = 'stable', sequence, 0))").alias("stable"),
-        expr("max(event = 'crash')").alias("gone"),
+    """How far each member was with each sender in each window, by the view it was in; and the members of views.
+
+    | column | meaning |
+    |---|---|
+    | `window`, `member`, `view`, `sender` | `sender` is null in a row that only says that the member was there |
+    | `received`, `stable` | highest sequence number that the member had, and that it knew to be stable |
+    | `gone` | the member stopped or left |
+    | `number`, `tag`, `peer` | in rows of views: the view, and one of its members; else null |
+    | `time_ns` | of the first of the events |
+    """
+    wanted = events.where(f"event IN ({', '.join(repr(event) for event in EVENTS)})")
+    is_view = "event = 'view'"
+    has = "event IN ('deliver', 'hold', 'restore', 'sent')"
+    # A state from another member is of the beginning of a view, and what came before a view is stable.
+    knows = "(event = 'stable' OR (event = 'restore' AND round >= 0))"
+    keys = [
+        expr(f"time_ns DIV {round(window_s * 1e9)}").alias("window"),
+        expr(f"if({is_view}, NULL, member)").alias("member"),
+        expr(f"if({is_view}, -1, view)").alias("view"),
+        expr("sender"),
+        expr(f"if({is_view}, round, NULL)").alias("number"),
+        expr(f"if({is_view}, message, NULL)").alias("tag"),
+        expr(f"if({is_view}, peer, NULL)").alias("peer"),
+    ]
+    return wanted.groupBy(*keys).agg(
+        expr(f"max(if({has}, sequence, 0))").alias("received"),
+        expr(f"max(if({knows}, sequence, 0))").alias("stable"),
+        expr("max(event IN ('crash', 'leave', 'excluded'))").alias("gone"),
+        expr("min(time_ns)").alias("time_ns"),
     )

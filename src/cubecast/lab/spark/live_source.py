@@ -1,8 +1,17 @@
-"""A folder of live traces as a streaming source of Spark: what was appended since the last look.
+"""A folder of live traces as a streaming source of Spark: what was appended since the last batch.
 
-Live members append rows to files of their own (`live.recorder`), so the place reached is a number of bytes for each
-file. A row that is half written is left for the next look. Finished traces (Parquet) that appear in the folder are
-taken too, by rows.
+Each live process appends blocks to a file of its own (`cubecast.trace_blocks`). The offset of the stream holds for each
+file the place behind its last whole block; a block that is half written is left for a later batch. A process that
+restarts appends to its file, with new ids: members are named in the rows, as `NAME (INCARNATION)`.
+
+| column | meaning |
+|---|---|
+| `time_ns`, `event`, `sequence`, `round`, `message` | as in the trace (`docs/trace.md`) |
+| `member`, `peer`, `sender` | names instead of ids; null where there is none |
+| `view` | the highest view that the member installed in the batch up to this row, −1 before the first |
+
+The reader lives in a process beside the driver. It scans every file once from the beginning, to find the ends of blocks
+and the names; tasks get the names with the part of the file that they read.
 """
 
 from __future__ import annotations
@@ -13,28 +22,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from cubecast.trace import EVENT_DTYPE, EVENT_NAMES
+from cubecast.errors import LocalProtocolError
+from cubecast.trace import EVENT_NAMES, INSTALL, NOBODY, Events
+from cubecast.trace_blocks import ID_COLUMNS, NAMES, Names, is_member_trace, read_blocks, rows_of
 
-COLUMNS_DDL = "time_ns bigint, event string, member int, sender int, sequence int, round int"
-_NUMBERS = ("member", "sender", "sequence", "round")
+_NUMBERS = {"time_ns": pa.int64(), "sequence": pa.int32(), "round": pa.int32(), "message": pa.int64()}
 SCHEMA = pa.schema(
     [
-        pa.field("time_ns", pa.int64()),
-        pa.field("event", pa.string()),
-        *(pa.field(name, pa.int32()) for name in _NUMBERS),
+        *(pa.field(name, kind) for name, kind in _NUMBERS.items()),
+        *(pa.field(name, pa.string()) for name in ("event", *ID_COLUMNS)),
+        pa.field("view", pa.int32()),
     ]
 )
+COLUMNS_DDL = (
+    "time_ns bigint, sequence int, round int, message bigint, "
+    "event string, member string, peer string, sender string, view int"
+)
+Places = dict[str, int]
+"""By name of the file, the place behind the last block."""
 
 
 class Part(InputPartition):
-    """What one task reads: a file from one place to another."""
+    """What one task reads: a file from one place to another, and the names that were given before."""
 
-    def __init__(self, path: str, start: int, end: int) -> None:
-        self.path, self.start, self.end = path, start, end
+    def __init__(self, path: str, start: int, end: int, names: Names) -> None:
+        self.path, self.start, self.end, self.names = path, start, end, names
 
 
 class LiveTraces(DataSource):
@@ -54,45 +70,122 @@ class LiveTraces(DataSource):
 
 class _Reader(DataSourceStreamReader):
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.files = TraceFiles(folder)
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 (Spark's name)
         return {"places": "{}"}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 (Spark's name)
-        del start, limit
-        return {"places": json.dumps(places_in(self.folder), sort_keys=True)}
+        del limit
+        after = self.files.look(json.loads(start["places"]) if start else {})
+        return {"places": json.dumps(after, sort_keys=True)}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
-        before, after = json.loads(start["places"]), json.loads(end["places"])
-        return [
-            Part(str(self.folder / name), before.get(name, 0), place)
-            for name, place in after.items()
-            if place > before.get(name, 0)
-        ]
+        return [*self.files.parts(json.loads(start["places"]), json.loads(end["places"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
-        yield from read_part(Path(partition.path), partition.start, partition.end).to_batches()
+        return read_part(partition)
 
 
-def places_in(folder: Path) -> dict[str, int]:
-    """How far each file reaches: whole rows of a live file, in bytes; rows of a Parquet file."""
-    places = {}
-    for path in sorted(folder.glob("*.rows")):
-        places[path.name] = path.stat().st_size // EVENT_DTYPE.itemsize * EVENT_DTYPE.itemsize
-    for path in sorted(folder.glob("*.parquet")):
-        places[path.name] = pq.read_metadata(path).num_rows
-    return places
+class TraceFile:
+    """How far the file of a process was scanned, and the names that were found there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begin()
+
+    def _begin(self) -> None:
+        self.place = 0
+        self.names = Names()
+        self._ends: dict[int, int] = {}
+        """By session, the place behind its last block."""
+
+    def scan(self) -> int:
+        """Go on to the last whole block; gives the place behind it."""
+        size = self.path.stat().st_size
+        if size < self.place:
+            self._begin()  # it was replaced
+        with self.path.open("rb") as file:
+            for found in read_blocks(file, self.place, size):
+                for block in found:
+                    self._ends[block.session] = block.end
+                    if block.kind == NAMES:
+                        self.names.learn(block)
+                self.place = found[-1].end
+        return self.place
+
+    def names_after(self, start: int) -> Names:
+        """The names of the sessions that wrote behind a place."""
+        ids = {session: ids for session, ids in self.names.sessions.items() if self._ends[session] > start}
+        return Names(members=self.names.members, sessions=ids)
 
 
-def read_part(path: Path, start: int, end: int) -> pa.Table:
-    """The rows of a file from one place to another."""
-    if path.suffix == ".parquet":
-        return pq.read_table(path, columns=SCHEMA.names).slice(start, end - start).cast(SCHEMA)
-    with path.open("rb") as file:
-        file.seek(start)
-        events = np.frombuffer(file.read(end - start), EVENT_DTYPE)
-    names = pa.array(EVENT_NAMES).take(pa.array(events["event"].astype(np.int32)))
-    numbers = [pa.array(np.ascontiguousarray(events[name])) for name in _NUMBERS]
-    return pa.table([pa.array(np.ascontiguousarray(events["time_ns"])), names, *numbers], schema=SCHEMA)
+class TraceFiles:
+    """The traces of live processes in a folder; other files there are left alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[str, TraceFile] = {}
+
+    def look(self, before: Places) -> Places:
+        """How far each file reaches now; `before` is how far they were read."""
+        places = {}
+        for path in sorted(self.folder.iterdir()):
+            try:
+                if not path.name.startswith(".") and path.is_file() and is_member_trace(path):
+                    places[path.name] = self._file(path.name).scan()
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            if places.get(path.name, 0) < before.get(path.name, 0):
+                raise LocalProtocolError(f"{path} became shorter: follow the folder again, with a new checkpoint")
+        self._files = {name: file for name, file in self._files.items() if name in places}
+        return places
+
+    def parts(self, before: Places, after: Places) -> Iterator[Part]:
+        """What was appended between two looks; one part per file, because its rows are in order."""
+        for name, end in after.items():
+            start = before.get(name, 0)
+            if end > start:
+                file = self._file(name)
+                if file.place < end:
+                    file.scan()  # the first batch after a restart was planned before it
+                yield Part(str(file.path), start, end, file.names_after(start))
+
+    def _file(self, name: str) -> TraceFile:
+        return self._files.setdefault(name, TraceFile(self.folder / name))
+
+
+def read_part(part: Part) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, with names in place of ids."""
+    views: dict[int, int] = {}
+    with Path(part.path).open("rb") as file:
+        for found in read_blocks(file, part.start, part.end):
+            for events in rows_of(part.path, found, part.names):
+                labels = pa.array([label(*member) for member in part.names.members], pa.string())
+                yield _batch(events, labels, _views_of(events, views))
+
+
+def label(name: Any, incarnation: int) -> str:
+    """A member, as tables show it."""
+    return f"{name} ({incarnation})"
+
+
+def _views_of(events: Events, views: dict[int, int]) -> npt.NDArray[np.int32]:
+    """The highest view that the member of each row installed so far; `views` is carried from call to call."""
+    highest = np.full(len(events), NOBODY, np.int32)
+    for member in np.unique(events["member"]).tolist():
+        own = events["member"] == member
+        installed = np.where(events["event"][own] == INSTALL, events["round"][own], views.get(member, NOBODY))
+        highest[own] = np.maximum.accumulate(np.maximum(installed, views.get(member, NOBODY)))
+        views[member] = int(highest[own][-1])
+    return highest
+
+
+def _batch(events: Events, labels: pa.Array, views: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    columns = [pa.array(np.ascontiguousarray(events[name])) for name in _NUMBERS]
+    columns.append(pa.array(EVENT_NAMES).take(pa.array(events["event"].astype(np.int32))))
+    for name in ID_COLUMNS:
+        ids = np.ascontiguousarray(events[name])
+        columns.append(labels.take(pa.array(ids, mask=ids < 0)))
+    return pa.RecordBatch.from_arrays([*columns, pa.array(views)], schema=SCHEMA)

@@ -3,11 +3,11 @@
 | divided by | promises |
 |---|---|
 | trace and sender | no premature stability, stability never decreases, in-order delivery: each sender by itself |
-| trace | the others (causal order, agreement, FIFO, rounds, counts): they compare senders with each other |
+| trace | the others (causal order, agreement, FIFO, rounds, counts, views): they compare senders with each other |
 
 Each group is judged by the very checkers that judge a trace in one process, so the two agree by construction; what
-Spark adds is the division. Crashes and recoveries concern every sender, and go to every group of their trace. An
-offending event is named by its trace and its row in it.
+Spark adds is the division. Crashes, recoveries, restarts and views concern every sender, and go to every group of their
+trace. An offending event is named by its trace and its row in it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,14 @@ from cubecast.trace import (
     DELIVER,
     EVENT_DTYPE,
     EVENT_NAMES,
+    HOLD,
+    INSTALL,
     RECOVER,
+    RESTART,
+    RESTARTED,
+    RESTORE,
     STABLE,
+    VIEW,
     Trace,
     blank_events,
     read_trace,
@@ -51,7 +57,9 @@ VIOLATIONS = pa.schema(
         pa.field("time_ns", pa.int64()),
     ]
 )
-_COLUMNS = ("time_ns", "member", "peer", "sender", "sequence", "round")
+_COLUMNS = ("time_ns", "member", "peer", "message", "sender", "sequence", "round")
+_OF_A_SENDER = (DELIVER, STABLE, RESTORE, HOLD)
+_OF_ALL = (CRASH, RECOVER, INSTALL, VIEW, RESTART, RESTARTED)
 PACKED = np.dtype([(name, EVENT_DTYPE[name]) for name in ("event", *_COLUMNS)])
 """What these checkers look at, without the gaps that make the rows of a trace quick to walk through."""
 _ROW = re.compile(r"\brow (\d+)")
@@ -94,7 +102,7 @@ def _one_a_task(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def sender_rows(path: str, part: int, scenario: dict[str, Any]) -> pa.Table:
-    """What the checkers of each sender need from one row group: its deliveries and stability, and every crash.
+    """What the checkers of each sender need from one row group: its deliveries and stability, every crash and view.
 
     Most rows of a trace are hops and copies. They are left out here, where reading costs least. What is kept travels as
     one piece of bytes a sender, which Spark moves without looking into it.
@@ -102,8 +110,8 @@ def sender_rows(path: str, part: int, scenario: dict[str, Any]) -> pa.Table:
     with pq.ParquetFile(path) as file:
         before = sum(file.metadata.row_group(group).num_rows for group in range(part))
         events = _events(file.read_row_group(part, columns=["event", *_COLUMNS]))
-    own = np.flatnonzero(np.isin(events["event"], (DELIVER, STABLE)))
-    ups = np.flatnonzero(np.isin(events["event"], (CRASH, RECOVER)))
+    own = np.flatnonzero(np.isin(events["event"], _OF_A_SENDER))
+    ups = np.flatnonzero(np.isin(events["event"], _OF_ALL))
     # In a live group every member may send.
     senders = int(scenario.get("senders", scenario["members"]))
     order = own[np.argsort(events["sender"][own], kind="stable")]

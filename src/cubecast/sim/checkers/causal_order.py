@@ -13,6 +13,9 @@ sends, so a past is a vector, and the relation is exact, not an approximation.
 
 `clock` runs ahead of `prefix` only at a member that broke the order: what it sends later still depends on what it
 skipped. One vector comparison a delivery.
+
+Where the trace has sent rows, they are the sends: the past of a message is what its sender had delivered when it got
+its number. A restore row gives a member everything up to it. What a member repeats after a restart is left out.
 """
 
 from typing import Any
@@ -23,7 +26,8 @@ from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.deliveries import number_messages
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, new_findings, well_formed
-from cubecast.trace import DELIVER, Events, Trace
+from cubecast.sim.checkers.views import read_restarts
+from cubecast.trace import DELIVER, RESTORE, SENT, Events, Trace
 
 NAME = "causal order"
 PROMISE = "a member delivers no message twice, none that was not sent, and none before one that happened before it"
@@ -43,7 +47,8 @@ def check(trace: Trace) -> list[Violation]:
     if first[-1] == 0:
         return []
     found = new_findings(4)
-    total = int(_scan(events, members, first, found))
+    uses_sent = bool((events["event"] == SENT).any())
+    total = int(_scan(events, members, first, *read_restarts(events, members), uses_sent, found))
     return listed(NAME, total, [_tell(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
 
 
@@ -61,7 +66,7 @@ def _tell(events: Events, row: int, fault: int, sender: int, sequence: int) -> V
 
 
 @allocating
-def _scan(events: Any, members: int, first: Any, found: Any) -> int:
+def _scan(events: Any, members: int, first: Any, replay: Any, restarting: Any, uses_sent: bool, found: Any) -> int:
     """Write (row, fault, sender and sequence it lacks) of the first violations; return how many there are."""
     senders = len(first) - 1
     past = np.zeros((first[-1], senders), np.int32)
@@ -72,12 +77,19 @@ def _scan(events: Any, members: int, first: Any, found: Any) -> int:
     total = 0
     for row in range(len(events)):
         sequence = events["sequence"][row]
-        if events["event"][row] != DELIVER or sequence < 1:
+        kind = events["event"][row]
+        if (kind != DELIVER and kind != SENT and kind != RESTORE) or sequence < 1 or replay[row]:
             continue
         member = events["member"][row]
         sender = events["sender"][row]
         number = first[sender] + sequence - 1
-        if events["peer"][row] >= 0:
+        if kind == SENT:
+            if not sent[number]:
+                sent[number] = True
+                past[number] = clock[member]
+            clock[member, sender] = max(clock[member, sender], sequence)
+            continue
+        if kind == RESTORE or events["peer"][row] >= 0:
             _take_over(got[member], prefix[member], clock[member], past, first, sender, sequence)
             continue
         fault = -1
@@ -87,9 +99,12 @@ def _scan(events: Any, members: int, first: Any, found: Any) -> int:
             needs = prefix[member, sender] + 1
             if sequence != needs:
                 fault = UNORDERED
-            elif not sent[number]:
+            elif not sent[number] and (not uses_sent or restarting[row]):
                 sent[number] = True
-                past[number] = clock[member]
+                if uses_sent:
+                    past[number, sender] = sequence - 1  # the sent row is lost, and with it what it depends on
+                else:
+                    past[number] = clock[member]
         if got[member, number]:
             fault = TWICE
         elif not sent[number] and fault < 0:

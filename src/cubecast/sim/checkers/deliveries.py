@@ -1,7 +1,7 @@
 """Numbers for the data messages of a trace, so that a scan can keep one entry for each of them in an array.
 
 Message `sequence` of `sender` has the number first[sender] + sequence − 1. A deliver row with a peer tells of a state
-taken over from that peer by a member that joined: it holds everything up to there.
+taken over from that peer by a member that joined: it holds everything up to there. So does a restore row.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cubecast.core.compiled import allocating
 from cubecast.errors import LocalProtocolError
 from cubecast.sim.checkers.rows import senders_in
-from cubecast.trace import DELIVER, Events
+from cubecast.trace import DELIVER, RESTORE, RETURNED, SENT, Events
 
 
 def number_messages(events: Events) -> npt.NDArray[np.int64]:
@@ -22,7 +22,7 @@ def number_messages(events: Events) -> npt.NDArray[np.int64]:
     if highest.sum() > 16 * len(events) + 65_536:
         sender = int(highest.argmax())
         raise LocalProtocolError(
-            f"the trace delivers message {highest[sender]} of sender {sender} in {len(events)} rows: some are missing"
+            f"the trace names message {highest[sender]} of sender {sender} in {len(events)} rows: some are missing"
         )
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(highest)])
 
@@ -30,6 +30,7 @@ def number_messages(events: Events) -> npt.NDArray[np.int64]:
 @allocating
 def _find_highest(events: Any, highest: Any) -> None:
     for row in range(len(events)):
-        if events["event"][row] == DELIVER:
+        kind = events["event"][row]
+        if kind == DELIVER or kind == SENT or kind == RESTORE or kind == RETURNED:
             sender = events["sender"][row]
             highest[sender] = max(highest[sender], events["sequence"][row])

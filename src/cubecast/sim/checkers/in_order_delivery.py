@@ -2,7 +2,8 @@
 
 A deliver row says "holds everything up to here", so the sequence numbers of one member and sender form a run. The run
 begins at the state the member started with (a deliver row at time 0, or one that names the peer whose state a member
-that joined took over), or at 1 when there is no such row.
+that joined took over, or a restore row), or at 1 when there is no such row. Sequence numbers go on from view to view.
+What a member that restarts from its journal repeats is judged by another checker.
 """
 
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, new_findings, new_memory, remember, well_formed
-from cubecast.trace import DELIVER, Events, Trace
+from cubecast.trace import CRASH, DELIVER, RESTART, RESTARTED, RESTORE, Events, Trace
 
 NAME = "in-order delivery"
 PROMISE = "each member delivers each sender's messages in sequence, without a gap and without a duplicate"
@@ -50,12 +51,27 @@ def _tell(events: Events, row: int, old: int) -> Violation:
 def _scan(events: Any, members: int, found: Any) -> int:
     """Write (deliver row, deliver row before it or -1) of the first violations; return how many there are."""
     last = new_memory()
+    most = new_memory()
+    restarting = np.zeros(members, np.bool_)
     total = 0
     for row in range(len(events)):
-        if events["event"][row] != DELIVER:
+        kind = events["event"][row]
+        member = events["member"][row]
+        if kind == RESTART:
+            restarting[member] = True
+        elif kind == RESTARTED or kind == CRASH:
+            restarting[member] = False
+        if kind != DELIVER and kind != RESTORE:
             continue
-        key = np.int64(events["sender"][row]) * members + events["member"][row]
+        key = np.int64(events["sender"][row]) * members + member
+        highest = remember(most, key, row)
+        if highest >= 0 and events["sequence"][row] <= events["sequence"][highest]:
+            most[key] = highest
+            if restarting[member]:
+                continue
         old = remember(last, key, row)
+        if kind == RESTORE:
+            continue
         if (old < 0 and events["time_ns"][row] == 0) or events["peer"][row] >= 0:
             continue
         held = 0 if old < 0 else events["sequence"][old]

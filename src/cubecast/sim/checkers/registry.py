@@ -9,11 +9,18 @@ from cubecast.sim.checkers import (
     agreement,
     causal_order,
     counts,
+    exactly_once,
     fifo,
     in_order_delivery,
     premature_stability,
+    restart_replay,
+    returned_is_returned,
     rounds_end,
+    same_state,
+    sending_view,
     stable_never_decreases,
+    view_agreement,
+    virtual_synchrony,
 )
 from cubecast.sim.checkers.report import Checker, Report, Verdict
 from cubecast.trace import Trace
@@ -26,6 +33,13 @@ CHECKERS: tuple[Checker, ...] = (
     fifo,
     causal_order,
     agreement,
+    view_agreement,
+    virtual_synchrony,
+    same_state,
+    sending_view,
+    exactly_once,
+    restart_replay,
+    returned_is_returned,
     counts,
 )
 

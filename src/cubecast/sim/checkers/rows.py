@@ -19,19 +19,27 @@ from cubecast.trace import (
     EVERYONE,
     EXCLUDE,
     FAILURE,
+    HOLD,
     HOP,
+    INSTALL,
+    MULTICAST,
     NOBODY,
     RECEIVE,
+    RESTARTED,
+    RESTORE,
+    RETURNED,
     ROUND,
     SEND,
+    SENT,
     STABLE,
+    VIEW,
     Events,
     Trace,
 )
 
 LISTED_MAX = 100  # violations listed a checker; a protocol broken at its root breaks its promise at every row
-_EVENT, _MEMBER, _PEER, _SENDER, _SEQUENCE, _ROUND, _LINK, _SIZE, _LAYER = range(1, 10)
-_COLUMNS = ("", "event", "member", "peer", "sender", "sequence", "round", "link", "size", "layer")
+_EVENT, _MEMBER, _PEER, _SENDER, _SEQUENCE, _ROUND, _LINK, _SIZE, _LAYER, _MESSAGE = range(1, 11)
+_COLUMNS = ("", "event", "member", "peer", "sender", "sequence", "round", "link", "size", "layer", "message")
 
 
 def well_formed(trace: Trace) -> tuple[Events, int]:
@@ -103,20 +111,25 @@ def _first_impossible(events: Any, members: int) -> Any:
 def _impossible(events: Any, row: int, members: int) -> int:
     """Give the column of this row that holds an impossible value, or 0."""
     kind = events["event"][row]
-    if kind < SEND or kind > DONE:
+    if kind < SEND or kind > RESTARTED:
         return _EVENT
-    lowest = NOBODY if kind == HOP or kind == DROP else 0
+    lowest = NOBODY if kind == HOP or kind == DROP or kind == VIEW else 0
     if events["member"][row] < lowest or events["member"][row] >= members:
         return _MEMBER
     if _peer_is_impossible(kind, events["peer"][row], members):
         return _PEER
-    lowest = 0 if kind == DELIVER or kind == STABLE else NOBODY
+    lowest = 0 if _concerns_a_message(kind) else NOBODY
     if events["sender"][row] < lowest or events["sender"][row] >= members:
         return _SENDER
-    if events["sequence"][row] < 0:
+    if (kind == SENT or kind == RETURNED) and events["sender"][row] != events["member"][row]:
+        return _SENDER
+    if events["sequence"][row] < (1 if kind == SENT else 0):
         return _SEQUENCE
-    if events["round"][row] < (0 if kind == ROUND or kind == DONE else NOBODY):
+    numbered = kind == ROUND or kind == DONE or kind == INSTALL or kind == VIEW
+    if events["round"][row] < (0 if numbered else NOBODY):
         return _ROUND
+    if kind > DONE and events["message"][row] < (0 if kind == MULTICAST else NOBODY):
+        return _MESSAGE
     if events["link"][row] < (0 if kind == HOP else NOBODY):
         return _LINK
     if events["size"][row] < 0:
@@ -127,8 +140,16 @@ def _impossible(events: Any, row: int, members: int) -> int:
 
 
 @allocating
+def _concerns_a_message(kind: int) -> bool:
+    """Does a row of this kind name a message, or all messages up to one, by sender and sequence number?"""
+    if kind == DELIVER or kind == STABLE or kind == RESTORE or kind == HOLD:
+        return True
+    return kind == SENT or kind == RETURNED
+
+
+@allocating
 def _peer_is_impossible(kind: int, peer: int, members: int) -> bool:
     if kind == SEND and peer == EVERYONE:
         return False
-    named = kind == SEND or kind == RECEIVE or kind == EXCLUDE
+    named = kind == SEND or kind == RECEIVE or kind == EXCLUDE or kind == VIEW
     return peer < (0 if named else NOBODY) or peer >= members

@@ -1,4 +1,7 @@
-"""Stability never goes back: what a member called stable stays stable (MODELS §1: S = max(S, M) at every ending)."""
+"""Stability never goes back: what a member called stable stays stable (MODELS §1: S = max(S, M) at every ending).
+
+A member that restarts from its journal begins anew: it may have to learn again what is stable.
+"""
 
 from typing import Any
 
@@ -7,7 +10,7 @@ import numpy as np
 from cubecast.core.compiled import allocating
 from cubecast.sim.checkers.report import Violation
 from cubecast.sim.checkers.rows import LISTED_MAX, at, listed, new_findings, new_memory, remember, well_formed
-from cubecast.trace import STABLE, Events, Trace
+from cubecast.trace import RESTART, STABLE, Events, Trace
 
 NAME = "stability never decreases"
 PROMISE = "a member never calls less of a sender stable than it did before"
@@ -39,13 +42,16 @@ def _tell(events: Events, row: int, old: int) -> Violation:
 def _scan(events: Any, members: int, found: Any) -> int:
     """Write (stable row, stable row before it) of the first violations; return how many there are."""
     last = new_memory()
+    restarted = np.full(members, -1, np.int64)
     total = 0
     for row in range(len(events)):
+        if events["event"][row] == RESTART:
+            restarted[events["member"][row]] = row
         if events["event"][row] != STABLE:
             continue
         key = np.int64(events["sender"][row]) * members + events["member"][row]
         old = remember(last, key, row)
-        if old >= 0 and events["sequence"][row] < events["sequence"][old]:
+        if old > restarted[events["member"][row]] and events["sequence"][row] < events["sequence"][old]:
             if total < LISTED_MAX:
                 found[total, 0] = row
                 found[total, 1] = old
