@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cubecast import __version__
-from cubecast.cli import bench, check, churn, churn_study, compare, listing, live, model, simulate, study, tune, warm
+from cubecast.cli import bench, check, compare, fuzz, listing, live, model, simulate, study, tune, warm
 from cubecast.errors import CubecastError, SimulationError
 
 app = typer.Typer(
@@ -27,8 +27,7 @@ app.command("networks")(listing.networks)
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("check")(check.check)
-app.command("churn")(churn.churn)
-app.command("churn-study")(churn_study.churn_study)
+app.command("fuzz")(fuzz.fuzz)
 app.command("warm")(warm.warm)
 app.command("bench")(bench.bench)
 app.add_typer(study.app, name="study")

@@ -1,0 +1,252 @@
+"""What happens at random times: lifecycle, load and faults. Whom it hits is drawn when it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cubecast.sim.fuzz.agenda import MS
+from cubecast.sim.fuzz.fault_points import restart
+from cubecast.sim.fuzz.process import Process
+from cubecast.sim.fuzz.world import MACHINES_MAX, Machine, World
+
+
+def _one(world: World) -> Process | None:
+    living = world.living()
+    return world.draw.choice(living) if living else None
+
+
+def _restart_later(world: World, process: Process, chance: float = 0.8) -> None:
+    draw = world.draw
+    if draw.random() < chance:
+        wait_ms = draw.choice([0.1, 20, 100, 400]) * draw.random()
+        world.agenda.after(round(wait_ms * MS), restart, world, process)
+
+
+def burst(world: World) -> None:
+    """Somebody multicasts a few messages."""
+    process = _one(world)
+    if process is not None:
+        process.post(process.multicast, world.draw.choice([1, 1, 2, 5, 12]))
+
+
+def talk(world: World) -> None:
+    """Some multicast at the same time, so that they deliver in different orders."""
+    for process in world.living():
+        if world.draw.random() < 0.6:
+            process.post(process.multicast, 1)
+
+
+def kill(world: World) -> None:
+    """A process is killed, at once or in the midst of what it does next."""
+    process = _one(world)
+    if process is None:
+        return
+    draw = world.draw
+    is_power = world.plan.is_durable and draw.random() < 0.3
+    if draw.random() < 0.4:
+        process.die("kill", is_power)
+    else:
+        process.fuse = draw.choice([1, 2, 3, draw.randint(1, 40)])
+        process.fuse_is_power = is_power
+    _restart_later(world, process)
+
+
+def kill_and_erase(world: World) -> None:
+    """A process is killed and starts again with an empty disk."""
+    process = _one(world)
+    if process is None:
+        return
+    process.die("kill", False)
+    process.machine.disk.erase()
+    _restart_later(world, process)
+
+
+def kill_all(world: World) -> None:
+    """Everybody is killed at about the same time."""
+    is_power = world.plan.is_durable and world.draw.random() < 0.5
+    for process in world.living():
+        if world.draw.random() < 0.3:
+            process.fuse = world.draw.randint(1, 6)
+            process.fuse_is_power = is_power
+        else:
+            process.die("kill", is_power)
+        _restart_later(world, process, 1.0)
+
+
+def intrude(world: World) -> None:
+    """A process is killed, and a stranger listens at its address for a while."""
+    process = _one(world)
+    if process is not None and world.plan.has_certificates:
+        process.die("kill", False)
+        world.intrude(process.machine)
+        wait_ms = world.draw.choice([20, 300]) * world.draw.random()
+        world.agenda.after(round(wait_ms * MS), restart, world, process)
+
+
+def end(world: World) -> None:
+    """A process ends without leaving, and starts again."""
+    process = _one(world)
+    if process is not None:
+        process.end()
+        _restart_later(world, process)
+
+
+def stop(world: World) -> None:
+    """SIGSTOP for a while, often longer than it takes to be suspected."""
+    process = _one(world)
+    if process is not None:
+        process.stop(round(world.draw.choice([30, 200, 600]) * world.draw.random() * MS))
+
+
+def join(world: World) -> None:
+    """A new machine joins."""
+    number = len(world.machines)
+    if number < MACHINES_MAX:
+        world.start(world.machine(number))
+
+
+def leave(world: World) -> None:
+    """Somebody leaves."""
+    process = _one(world)
+    if process is not None and len(world.living()) > 1:
+        process.post(process.leave)
+
+
+def leave_together(world: World) -> None:
+    """Several leave, but not all."""
+    for process in world.living()[1:]:
+        if world.draw.random() < 0.6:
+            process.post(process.leave)
+
+
+def come_back(world: World) -> None:
+    """A machine that left, or is down, joins again."""
+    idle = [machine for _, machine in sorted(world.machines.items()) if machine.process is None]
+    if idle:
+        machine: Machine = world.draw.choice(idle)
+        machine.is_wanted = True
+        world.start(machine)
+
+
+def divide(world: World) -> None:
+    """A partition; it ends by itself, or with all faults."""
+    draw = world.draw
+    names = sorted(world.machines)
+    draw.shuffle(names)
+    place = draw.randint(1, max(len(names) - 1, 1))
+    links = [(one, two) for one in names[:place] for two in names[place:]]
+    links += [(two, one) for one, two in links]
+    _cut_for_a_while(world, links)
+
+
+def cut(world: World) -> None:
+    """One direction between two machines."""
+    if len(world.machines) > 1:
+        one, other = world.draw.sample(sorted(world.machines), 2)
+        _cut_for_a_while(world, [(one, other)])
+
+
+def _cut_for_a_while(world: World, links: list[tuple[str, str]]) -> None:
+    draw = world.draw
+    world.network.cut(links)
+    if draw.random() < 0.7:
+        world.agenda.after(round(draw.choice([20, 150, 500]) * draw.random() * MS), world.network.mend, links)
+
+
+def heal(world: World) -> None:
+    """All cuts end."""
+    world.network.mend(set(world.network.cuts))
+
+
+def slow_link(world: World) -> None:
+    """One direction becomes slow."""
+    if len(world.machines) > 1:
+        one, other = world.draw.sample(sorted(world.machines), 2)
+        world.network.slow[one, other] = world.draw.choice([5.0, 30.0, 120.0])
+
+
+def reset(world: World) -> None:
+    """Some connections are reset."""
+    share = world.draw.choice([0.2, 0.5, 1.0])
+    for connection in list(world.network.connections):
+        if world.draw.random() < share:
+            world.network.reset(connection)
+
+
+def disk_full(world: World) -> None:
+    """A disk has little room left."""
+    process = _one(world)
+    if process is not None:
+        process.machine.disk.room = world.draw.randint(0, 2000)
+        world.agenda.after(300 * MS, restart, world, process)
+
+
+def sync_hangs(world: World) -> None:
+    """A sync never returns, until somebody kills the process."""
+    process = _one(world)
+    if process is None:
+        return
+    process.machine.sync_hangs = True
+    if world.draw.random() < 0.7:
+        world.agenda.after(world.draw.randint(20, 500) * MS, _kill_hanging, world, process)
+
+
+def _kill_hanging(world: World, process: Process) -> None:
+    process.die("hangs", world.draw.random() < 0.5)
+    _restart_later(world, process)
+
+
+def sync_fails(world: World) -> None:
+    """A sync fails: the process ends."""
+    process = _one(world)
+    if process is not None:
+        process.machine.sync_fails = True
+        world.agenda.after(200 * MS, restart, world, process)
+
+
+def decay(world: World) -> None:
+    """A journal decays, and its process is killed and started again."""
+    process = _one(world)
+    if process is not None:
+        process.die("kill", False)
+        process.machine.disk.decay()
+        _restart_later(world, process)
+
+
+def checkpoint(world: World) -> None:
+    """Somebody makes a checkpoint."""
+    process = _one(world)
+    if process is not None and process.member.view is not None and process.member.is_ready:
+        process.checkpoint()
+
+
+Change = Callable[[World], None]
+ANY: dict[Change, int] = {
+    kill: 4,
+    kill_and_erase: 1,
+    kill_all: 1,
+    end: 1,
+    intrude: 1,
+    stop: 3,
+    join: 3,
+    leave: 2,
+    leave_together: 1,
+    come_back: 2,
+    divide: 3,
+    cut: 2,
+    heal: 1,
+    slow_link: 1,
+    reset: 3,
+}
+DURABLE: dict[Change, int] = {
+    **ANY,
+    kill: 6,
+    kill_all: 3,
+    disk_full: 1,
+    sync_hangs: 1,
+    sync_fails: 1,
+    decay: 1,
+    checkpoint: 3,
+}
+AT_FAULT_POINTS: dict[Change, int] = {join: 3, leave: 2, leave_together: 1, kill: 1, come_back: 1, reset: 1}
+"""What happens by the clock where fault points do the rest."""

@@ -1,0 +1,291 @@
+"""Faults that strike at a moment of the protocol, not of the clock.
+
+A *fault point* waits for the k-th frame or membership message of a kind that is written or arrives, or for the k-th
+record of a kind that goes to a journal. Then it strikes one of those concerned, the connection, the others, or several
+of these. Some fault points of a history count from its beginning, others when another one has struck.
+
+| struck         | how                                                                                          |
+|----------------|----------------------------------------------------------------------------------------------|
+| one            | is killed; loses power; stops for a while; is mute, deaf or alone for a while; leaves        |
+| the connection | is reset just before this frame, or stands still from this frame on                          |
+| the others     | are killed, stopped, divided by the toss of a coin, multicast, or leave                      |
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cubecast.sim.fuzz.agenda import MS
+from cubecast.sim.fuzz.impostor import Impostor
+from cubecast.sim.fuzz.network import Link, Pipe
+from cubecast.sim.fuzz.process import Process
+from cubecast.sim.fuzz.world import World
+from cubecast.wire import frame, membership, records
+
+WRITTEN, ARRIVES, JOURNALLED = "written", "arrives", "journalled"
+MESSAGES = {
+    "HELLO": 2,
+    "WELCOME": 2,
+    "REFUSE": 2,
+    "DATA": 2,
+    "CONTROL": 1,
+    "ACK": 1,
+    "Join": 1,
+    "Report": 1,
+    "Prepare": 2,
+    "Promise": 3,
+    "Refusal": 1,
+    "Flush": 2,
+    "Pull": 2,
+    "Missing": 2,
+    "Flushed": 2,
+    "Accept": 4,
+    "Accepted": 4,
+    "Decide": 5,
+    "Gone": 2,
+    "AskState": 1,
+    "State": 3,
+    "NoState": 1,
+    "Ready": 2,
+}
+RECORDS = {
+    "Incarnation": 2,
+    "Entered": 3,
+    "Promised": 3,
+    "Adopted": 3,
+    "Delivered": 2,
+    "Recovered": 2,
+    "Settled": 1,
+    "Pending": 1,
+    "Restored": 2,
+    "Kept": 1,
+    "Over": 2,
+    "Checkpoint": 2,
+}
+"""How often a moment is of this kind."""
+ONE = ("kill", "kill", "power", "stop", "alone", "mute", "deaf", "leave", "reset all", "", "")
+CONNECTION = ("", "reset", "hold")
+OTHERS = ("", "", "", "kill", "stop", "divide", "multicast", "leave")
+_FRAME = struct.Struct("<IBB")
+_RECORD = struct.Struct("<IB")
+_FRAME_NAMES = {
+    frame.HELLO: "HELLO",
+    frame.WELCOME: "WELCOME",
+    frame.REFUSE: "REFUSE",
+    frame.DATA: "DATA",
+    frame.CONTROL: "CONTROL",
+    frame.FAILURE: "FAILURE",
+    frame.ACK: "ACK",
+}
+_MESSAGE_NAMES = [kind.__name__ for kind in membership.KINDS]
+_RECORD_NAMES = [kind.__name__ for kind in records.KINDS]
+
+
+class FaultPoint(NamedTuple):
+    """When it strikes, and what it does."""
+
+    where: str
+    kind: str
+    nth: int
+    hits_source: bool
+    one: str
+    connection: str
+    others: str
+    for_ms: int
+    """How long whatever it does to the network or to a stopped process lasts; 0: until all faults end."""
+
+
+@dataclass
+class Chain:
+    """Fault points that wait one for another, and how often the moment of the first one was nearly there."""
+
+    points: deque[FaultPoint]
+    count: int = 0
+
+
+def draw_chains(draw: random.Random, is_durable: bool) -> list[Chain]:
+    """A few chains of a few fault points."""
+    lengths = draw.choice([(1,), (2,), (3,), (1, 1), (2, 1), (2, 2), (1, 1, 1)])
+    return [Chain(deque(_draw_point(draw, is_durable) for _ in range(length))) for length in lengths]
+
+
+def _draw_point(draw: random.Random, is_durable: bool) -> FaultPoint:
+    where = draw.choice([WRITTEN, WRITTEN, ARRIVES, *([JOURNALLED] if is_durable else [])])
+    kinds = RECORDS if where == JOURNALLED else MESSAGES
+    return FaultPoint(
+        where=where,
+        kind=draw.choices(list(kinds), list(kinds.values()))[0],
+        nth=draw.choice([1, 1, 1, 2, 2, 3, draw.randint(1, 12)]),
+        hits_source=where == JOURNALLED or draw.random() < 0.6,
+        one=draw.choice(ONE),
+        connection=draw.choice(CONNECTION),
+        others=draw.choice(OTHERS),
+        for_ms=draw.choice([0, 0, draw.randint(1, 30), draw.randint(30, 300)]),
+    )
+
+
+class _Scanner:
+    """Finds the frames in a stream."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[str, int]]:
+        """Kind of each frame that is complete now, and where in `data` it begins."""
+        before = len(self._rest)
+        whole = self._rest + data
+        at = 0
+        while len(whole) - at >= frame.HEADER_BYTES:
+            length, _, kind = _FRAME.unpack_from(whole, at)
+            end = at + frame.HEADER_BYTES + length
+            if end > len(whole):
+                break
+            yield _name_of(kind, whole[at + frame.HEADER_BYTES : at + frame.HEADER_BYTES + 1]), max(at - before, 0)
+            at = end
+        self._rest = whole[at:]
+
+
+def _name_of(kind: int, body: bytes) -> str:
+    if kind == frame.MEMBERSHIP and body and body[0] < len(_MESSAGE_NAMES):
+        return _MESSAGE_NAMES[body[0]]
+    return _FRAME_NAMES.get(kind, "?")
+
+
+class FaultPoints:
+    """The fault points of a world."""
+
+    def __init__(self, world: World, chains: list[Chain]) -> None:
+        """They begin to count."""
+        self.world = world
+        self.chains = chains
+        self._scanners: dict[tuple[str, Pipe], _Scanner] = {}
+        world.network.on_write = self.on_write
+        world.network.on_read = self.on_read
+        world.on_persist = self.on_persist
+
+    def _due(self, where: str, kind: str) -> FaultPoint | None:
+        """The fault point that waited for this moment."""
+        for chain in self.chains:
+            point = chain.points[0]
+            if point.kind == kind and point.where == where:
+                chain.count += 1
+                if chain.count == point.nth:
+                    chain.count = 0
+                    chain.points.popleft()
+                    self.chains = [chain for chain in self.chains if chain.points]
+                    return point
+        return None
+
+    def on_write(self, pipe: Pipe, data: bytes) -> bytes:
+        """Bytes are written; give those that are not lost."""
+        return self._scan(WRITTEN, pipe, data)
+
+    def on_read(self, pipe: Pipe, data: bytes) -> bytes:
+        """Bytes arrive; give those that are not lost."""
+        return self._scan(ARRIVES, pipe, data)
+
+    def _scan(self, where: str, pipe: Pipe, data: bytes) -> bytes:
+        scanner = self._scanners.setdefault((where, pipe), _Scanner())
+        for kind, begin in scanner.feed(data):
+            point = self._due(where, kind)
+            if point is None:
+                continue
+            self._strike(point, pipe.writer.process, pipe.reader.process)
+            network = self.world.network
+            if point.connection == "reset":
+                network.reset(pipe.writer.connection)
+                return data[:begin]
+            if point.connection == "hold" and where == WRITTEN:
+                lasts_ms = point.for_ms or self.world.draw.randint(1, 400)
+                pipe.arrives_ns = max(pipe.arrives_ns, self.world.agenda.now_ns + lasts_ms * MS)
+        return data
+
+    def on_persist(self, process: Process, pieces: list[bytes]) -> None:
+        """Records go to a journal."""
+        data = b"".join(pieces)
+        at = 0
+        while at + _RECORD.size <= len(data):
+            length, code = _RECORD.unpack_from(data, at)
+            at += 4 + length
+            point = self._due(JOURNALLED, _RECORD_NAMES[code]) if code < len(_RECORD_NAMES) else None
+            if point is not None:
+                self._strike(point, process, process)
+
+    # What is struck.
+
+    def _strike(self, point: FaultPoint, source: Process | Impostor, to: Process | Impostor) -> None:
+        one = source if point.hits_source else to
+        if isinstance(one, Impostor):
+            return
+        self.world.note(one, "fault", str(point))
+        if point.others:
+            self._strike_others(point, [process for process in self.world.living() if process is not one])
+        if point.one and one.is_alive:
+            self._strike_one(point, one)
+
+    def _strike_one(self, point: FaultPoint, one: Process) -> None:
+        world, draw = self.world, self.world.draw
+        if point.one in ("kill", "power"):
+            self._kill(one, point.one == "power")
+        elif point.one == "stop":
+            world.agenda.at(world.agenda.now_ns, one.stop, (point.for_ms or draw.randint(10, 400)) * MS)
+        elif point.one == "leave":
+            world.agenda.at(world.agenda.now_ns, one.post, one.leave)
+        elif point.one == "reset all":
+            for connection in list(world.network.connections):
+                if one.name in connection.names:
+                    world.network.reset(connection)
+        else:
+            others = [name for name in world.machines if name != one.name]
+            mute = [(one.name, other) for other in others] if point.one in ("alone", "mute") else []
+            deaf = [(other, one.name) for other in others] if point.one in ("alone", "deaf") else []
+            self._cut(mute + deaf, point.for_ms)
+
+    def _cut(self, links: list[Link], for_ms: int) -> None:
+        self.world.network.cut(links)
+        if for_ms:
+            self.world.agenda.after(for_ms * MS, self.world.network.mend, links)
+
+    def _strike_others(self, point: FaultPoint, others: list[Process]) -> None:
+        world, draw = self.world, self.world.draw
+        if point.others == "divide":
+            sides: list[list[str]] = [[], []]
+            for name in world.machines:
+                sides[draw.randrange(2)].append(name)
+            links = [(one, two) for one in sides[0] for two in sides[1]]
+            self._cut([*links, *((two, one) for one, two in links)], point.for_ms)
+        for process in others:
+            if point.others == "kill" and draw.random() < (0.9 if world.plan.is_durable else 0.3):
+                self._kill(process, draw.random() < 0.3)
+            elif point.others == "stop":
+                world.agenda.at(world.agenda.now_ns, process.stop, draw.randint(10, 300) * MS)
+            elif point.others == "multicast":
+                world.agenda.at(world.agenda.now_ns, process.post, process.multicast, draw.randint(1, 3))
+            elif point.others == "leave" and draw.random() < 0.5:
+                world.agenda.at(world.agenda.now_ns, process.post, process.leave)
+
+    def _kill(self, process: Process, is_power: bool) -> None:
+        """At once, or after a step more; most are started again after a while."""
+        draw = self.world.draw
+        if draw.random() < 0.5:
+            process.fuse = draw.choice([1, 1, 2, draw.randint(1, 10)])
+            process.fuse_is_power = is_power
+        else:
+            process.die("fault", is_power)
+        if draw.random() < 0.9:
+            wait_ms = draw.choice([1, 20, 100, 300]) * draw.random()
+            self.world.agenda.after(round(wait_ms * MS), restart, self.world, process)
+
+
+def restart(world: World, process: Process) -> None:
+    """Start a machine again whose process died, if it is to run and nobody did so yet."""
+    machine = process.machine
+    if process.is_alive and process.fuse:  # it was to crash in the midst of something, and had nothing to do
+        process.die("fault", process.fuse_is_power)
+    if machine.process is None and machine.is_wanted:
+        world.start(machine)

@@ -1,0 +1,52 @@
+"""A stranger that listens at the address of a machine that is down, with a certificate for another address.
+
+Whatever it says, a member that compares certificates does not believe it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cubecast.sim.fuzz.network import End
+from cubecast.wire import handshake
+from cubecast.wire.frame import REFUSE, encode_frame
+
+if TYPE_CHECKING:
+    from cubecast.sim.fuzz.world import World
+
+OTHER_ADDRESS = "10.0.0.250:7000"
+
+
+class Impostor:
+    """Answers every greeting with: you are no longer in the group."""
+
+    certificate = (OTHER_ADDRESS,)
+    is_listening = True
+    is_alive = True
+
+    def __init__(self, world: World, name: str) -> None:
+        """It listens."""
+        self.name = name
+        self._world = world
+
+    def post(self, action: Any, *arguments: Any) -> None:
+        """Do it now."""
+        action(*arguments)
+
+    def connection_made(self, end: End, dialled: str, address: str) -> None:
+        """Wait for the greeting."""
+
+    def data_received(self, end: End, _data: bytes) -> None:
+        """Refuse."""
+        refusal = handshake.Refusal(reason="you were excluded", is_past=True, incarnation=(1 << 62) - 1)
+        self._world.network.write(end, encode_frame(REFUSE, 0, 0, handshake.encode(refusal)))
+
+    def connection_lost(self, end: End, _reason: str) -> None:
+        """It is over."""
+        self._world.network.forget(end)
+
+    def resume_writing(self, end: End) -> None:
+        """Nothing waits."""
+
+    def dial_failed(self, name: str, reason: str) -> None:
+        """It dials nobody."""

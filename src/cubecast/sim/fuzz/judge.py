@@ -1,0 +1,374 @@
+"""What a group promises, judged from the events of a history alone.
+
+| promise             | meaning                                                                                       |
+|---------------------|-----------------------------------------------------------------------------------------------|
+| view agreement      | a view has one set of members; views follow one another; with a majority, one view per number |
+| same state          | all who install a view have delivered the same messages until then, newcomers included: with  |
+|                     | that, who installs a view and the next one delivered the same messages in between             |
+| sending view        | a message is delivered in the view in which it was sent, under one sender and number          |
+| FIFO order          | the messages of a sender are delivered in the order of their numbers, without a gap           |
+| causal order        | no message is delivered before one that its sender's application had taken when it was sent   |
+| exactly once        | no application has a message twice in its state; what it has was multicast                    |
+| before restore      | nothing is sent between an exclusion and the restore                                          |
+| exclusion           | a member learns of an exclusion only if there is a view without it                            |
+| stability           | what is called stable was delivered, and written, by every member of the view                 |
+| restart             | a process that resumes is told again what it was told before                                  |
+| nothing lost        | what was multicast is delivered, or returned; what is returned for certain is in no state     |
+| progress            | when all faults have ended, all who want to be in the group are in one view, with one state   |
+
+Sets of messages are bit masks. In a group without snapshots that keeps less than everything, the state of a newcomer
+is what it has delivered since, together with the state with which its first view began at the others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from cubecast.core.membership.views import MemberId, View, ViewId
+from cubecast.sim.fuzz.agenda import MS, SECOND
+from cubecast.sim.fuzz.world import Event
+
+Message = tuple[MemberId, int]
+UNKNOWN = ViewId(-1, -1)
+"""The base of an application whose log is not known."""
+
+
+class _Application:
+    """What the application of one process has seen."""
+
+    def __init__(self) -> None:
+        self.log = 0
+        self.base: ViewId | None = None
+        """In a group that keeps less than everything: the view whose state `log` comes on top of."""
+        self.view: View | None = None
+        self.last: dict[MemberId, int] = {}
+        self.must_restore = False
+        self.incarnation = 0
+        self.was_restored = False
+        """Is the next view the one with which its state begins?"""
+        self.is_resuming = False
+        self.begins_midway = False
+        """Is its state a checkpoint from the middle of a view, of which it hears next?"""
+
+
+class Judge:
+    """Reads the events of a history and gathers what was broken."""
+
+    def __init__(self, *, quorum: str, makes_snapshots: bool, keeps_everything: bool) -> None:
+        """Nothing read."""
+        self.broken: list[str] = []
+        self.views: dict[ViewId, View] = {}
+        self.applications: dict[str, _Application] = {}
+        self.stable: dict[int, int] = {}
+        """Messages that were reported stable to their sender, and the group."""
+        self._is_majority = quorum == "majority"
+        self._keeps_everything = keeps_everything
+        self._makes_snapshots = makes_snapshots
+        self._by_number: dict[tuple[int, int], ViewId] = {}
+        self._before: dict[ViewId, ViewId] = {}
+        self._at_start: dict[ViewId, list[tuple[ViewId | None, int, Event]]] = defaultdict(list)
+        self._known: dict[Message, tuple[int, int]] = {}
+        self._past: dict[Message, int] = {}
+        self._held: dict[MemberId, dict[MemberId, int]] = defaultdict(dict)
+        self._stable_to: dict[tuple[ViewId, MemberId], int] = {}
+        self._groups: dict[str, int] = {}
+        self.multicast: dict[int, str] = {}
+        """Messages an application multicast, and the machine."""
+        self.safe: set[int] = set()
+        self.excused: set[int] = set()
+        """Messages that may be lost: they were returned, or their process ended before it wrote them."""
+        self._of_process: dict[str, list[int]] = defaultdict(list)
+        self._failed: set[int] = set()
+        self._returned: list[tuple[Event, int]] = []
+        self._exclusions: list[tuple[Event, View | None]] = []
+
+    def read(self, events: Iterable[Event]) -> None:
+        """Judge all events in their order, and what can only be judged at the end."""
+        handlers: dict[str, Any] = {}
+        for event in events:
+            handler = handlers.get(event.what)
+            if handler is None:
+                handler = handlers[event.what] = getattr(self, f"_{event.what.replace(' ', '_')}", _ignore)
+            handler(event)
+        self._judge_states()
+        self._judge_returned()
+        self._judge_exclusions()
+
+    def _complain(self, event: Event, promise: str, what: str) -> None:
+        at_ms = (event.time_ns - SECOND) / MS
+        self.broken.append(f"{promise}: at {at_ms:.3f} ms {event.name} ({event.me.incarnation}): {what}")
+
+    # Processes.
+
+    def _start(self, event: Event) -> None:
+        application = self.applications[event.name] = _Application()
+        application.is_resuming = event.data == "resume"
+        application.must_restore = event.data == "join"
+        if application.is_resuming and not self._keeps_everything:
+            application.base = UNKNOWN
+        if event.data != "resume":
+            self._excuse(event.name, set(self._of_process[event.name]))
+            self._of_process[event.name] = []
+
+    def _crash(self, event: Event) -> None:
+        self._excuse(event.name, {number for number in self._of_process[event.name] if number not in self.safe})
+
+    def _excuse(self, _name: str, numbers: set[int]) -> None:
+        self.excused |= numbers
+
+    def _replayed(self, event: Event) -> None:
+        self.applications[event.name].is_resuming = False
+        told, state, is_same = event.data
+        if is_same and self._keeps_everything and state[: len(told)] != told:
+            missing = [number for number in told if number not in state]
+            self._complain(event, "restart", f"it was told {told}, now {state}; missing {missing}")
+
+    # Messages.
+
+    def _multicast(self, event: Event) -> None:
+        self.multicast[event.data] = event.name
+        self._of_process[event.name].append(event.data)
+
+    def _member_safe(self, event: Event) -> None:
+        self.safe.update(event.data["messages"])
+
+    def _member_sent(self, event: Event) -> None:
+        application = self.applications[event.name]
+        if application.must_restore and self._makes_snapshots:
+            self._complain(event, "before restore", f"message {event.data['sequence']} is sent before the restore")
+        self._past[event.me, event.data["sequence"]] = 0 if application.must_restore else application.log
+
+    def _member_incarnation(self, event: Event) -> None:
+        application = self.applications[event.name]
+        application.incarnation = event.me.incarnation
+        if application.view is not None and event.me not in application.view.members:
+            application.must_restore = True
+
+    def _deliver(self, event: Event) -> None:
+        sender, view, sequence, number, _ = event.data
+        application = self.applications[event.name]
+        bit = 1 << number
+        if number not in self.multicast:
+            self._complain(event, "exactly once", f"message {number} was never multicast")
+        if application.log & bit:
+            self._complain(event, "exactly once", f"message {number} a second time")
+        if self._known.setdefault((sender, sequence), (number, view)) != (number, view):
+            before = self._known[sender, sequence]
+            what = f"message {number} of {sender.name} as {sequence} in view {view}; elsewhere (message, view) {before}"
+            self._complain(event, "sending view", what)
+        self._judge_place(event, application)
+        past = self._past.get((sender, sequence))
+        if past is None:
+            if sender.name == event.name:
+                self._past[sender, sequence] = application.log
+        elif application.base is None and past & ~application.log:
+            missing = _names(past & ~application.log)
+            self._complain(event, "causal order", f"message {number} before {missing}, which happened before it")
+        application.log |= bit
+
+    def _judge_place(self, event: Event, application: _Application) -> None:
+        """Is it delivered in its view, and after the one before it?"""
+        sender, view, sequence, number, _ = event.data
+        now = application.view
+        if now is None:
+            if not application.is_resuming:
+                self._complain(event, "sending view", f"message {number} before any view")
+        elif now.number != view or sender not in now.members:
+            self._complain(event, "sending view", f"message {number} of view {view} in view {now.number}")
+        last = application.last.get(sender)
+        if last is not None and sequence != last + 1:
+            self._complain(event, "FIFO order", f"message {sequence} of {sender.name} after its message {last}")
+        application.last[sender] = sequence
+
+    # Views and states.
+
+    def _member_install(self, event: Event) -> None:
+        view: View = event.data["view"]
+        if event.me not in view.members:
+            self._complain(event, "view agreement", f"view {view.number} is without it")
+        self._judge_view(event, view)
+        self._groups[event.name] = view.group_id
+
+    def _judge_view(self, event: Event, view: View) -> None:
+        if self.views.setdefault(view.id, view) != view:
+            self._complain(event, "view agreement", f"view {view.number} has other members elsewhere")
+        if len({member.name for member in view.members}) < len(view.members):
+            self._complain(event, "view agreement", f"view {view.number} holds two incarnations of one process")
+        if self._is_majority:
+            other = self._by_number.setdefault((view.group_id, view.number), view.id)
+            if other != view.id:
+                what = f"two views {view.number}: {_members(view)} and {_members(self.views[other])}"
+                self._complain(event, "view agreement", what)
+
+    def _view(self, event: Event) -> None:
+        """The application learns of a view."""
+        view: View = event.data
+        self._judge_view(event, view)
+        application = self.applications[event.name]
+        if application.begins_midway:
+            application.begins_midway, application.view = False, view
+            return
+        before, application.view = application.view, view
+        application.last = dict(zip(view.members, view.sent, strict=True))
+        if application.was_restored or any(who.name == event.name for who in view.joined):
+            application.was_restored = False
+            if not self._keeps_everything:
+                application.log, application.base = 0, view.id
+                application.must_restore = False
+            self._at_start[view.id].append((application.base, application.log, event))
+            return
+        if application.base == UNKNOWN:
+            application.log, application.base = 0, view.id
+        if before is not None:
+            if view.number != before.number + 1:
+                self._complain(event, "view agreement", f"view {view.number} after view {before.number}")
+            if self._before.setdefault(view.id, before.id) != before.id:
+                self._complain(event, "view agreement", f"view {view.number} follows two different views")
+        if before is not None or not application.is_resuming:
+            self._at_start[view.id].append((application.base, application.log, event))
+
+    def _restore(self, event: Event) -> None:
+        state, is_checkpoint, incarnation = event.data
+        application = self.applications[event.name]
+        if is_checkpoint or incarnation >= application.incarnation:
+            application.must_restore = False
+        application.was_restored = not is_checkpoint
+        application.log = 0
+        for number in state:
+            application.log |= 1 << number
+        if len(set(state)) < len(state):
+            self._complain(event, "exactly once", "a state that holds a message twice")
+        application.base = None if self._keeps_everything else UNKNOWN
+        if is_checkpoint:
+            application.last = {}
+            application.begins_midway = True
+
+    def _judge_states(self) -> None:
+        """All who begin a view begin it with the same messages."""
+        states: dict[ViewId, int] = {}
+        for view in sorted(self._at_start):
+            first: tuple[int, Event] | None = None
+            for base, log, event in self._at_start[view]:
+                if base == view or (base is not None and base not in states):
+                    continue
+                whole = log if base is None else log | states[base]
+                if first is None:
+                    first = whole, event
+                    states[view] = whole
+                elif whole != first[0]:
+                    only_here, only_there = _names(whole & ~first[0]), _names(first[0] & ~whole)
+                    what = f"view {view.number} begins with {only_here} and without {only_there}, not as at"
+                    self._complain(event, "same state", f"{what} {first[1].name} ({first[1].what})")
+
+    # Stability.
+
+    def _member_deliveries(self, event: Event) -> None:
+        held = self._held[event.me]
+        for sender, sequence in zip(event.data["senders"], event.data["sequences"], strict=True):
+            held[sender] = max(held.get(sender, 0), sequence)
+
+    def _member_hold(self, event: Event) -> None:
+        held = self._held[event.me]
+        held[event.data["sender"]] = max(held.get(event.data["sender"], 0), event.data["sequence"])
+
+    def _member_restore(self, event: Event) -> None:
+        view: View = event.data["view"]
+        held = self._held[event.me]
+        for sender, sent in zip(view.members, view.sent, strict=True):
+            held[sender] = max(held.get(sender, 0), sent)
+
+    def _member_stable(self, event: Event) -> None:
+        view_id, sender, sequence = event.data["view"], event.data["sender"], event.data["sequence"]
+        if sequence <= self._stable_to.get((view_id, sender), 0):
+            return
+        self._stable_to[view_id, sender] = sequence
+        view = self.views.get(view_id)
+        if view is None:
+            self._complain(event, "stability", f"in view {view_id}, which nobody installed")
+            return
+        for member in view.members:
+            if self._held[member].get(sender, 0) < sequence and view.sent[view.members.index(sender)] < sequence:
+                what = f"message {sequence} of {sender.name} in view {view.number} is not yet at {member.name}"
+                self._complain(event, "stability", what)
+
+    def _settled(self, event: Event) -> None:
+        number, is_stable, failure = event.data
+        if failure.endswith("has stopped"):
+            return  # the journal continues, or the process that forgot it is excused
+        if is_stable:
+            self.stable[number] = self._groups.get(event.name, 0)
+        else:
+            self.excused.add(number)
+            self._failed.add(number)
+
+    # Ends.
+
+    def _excluded(self, event: Event) -> None:
+        numbers, certain, _ = event.data
+        application = self.applications[event.name]
+        application.must_restore = True
+        self._exclusions.append((event, application.view))
+        if certain:
+            self._returned += [(event, number) for number in numbers]
+
+    def _judge_returned(self) -> None:
+        """What is returned for certain is in no state of a later view, unless it was multicast again."""
+        if not self._is_majority:
+            return
+        for event, number in self._returned:
+            if number not in self._failed:
+                continue  # it is multicast again
+            for name, application in self.applications.items():
+                if name != event.name and application.log >> number & 1:
+                    self._complain(event, "nothing lost", f"message {number} was returned for certain; {name} has it")
+
+    def _judge_exclusions(self) -> None:
+        for event, view in self._exclusions:
+            if (
+                view is not None
+                and self._is_majority
+                and not any(
+                    later.group_id == view.group_id
+                    and later.number > view.number
+                    and not any(who.name == event.name and who in view.members for who in later.members)
+                    for later in self.views.values()
+                )
+            ):
+                self._complain(event, "exclusion", f"no view after view {view.number} is without it")
+
+    def judge_end(self, names: Iterable[str], group_id: int) -> None:
+        """In a group that has settled: one state, and everything in it that was multicast by those who are in it."""
+        members = sorted(names)
+        union = 0
+        for name in members:
+            if self.applications[name].base is None:
+                union |= self.applications[name].log
+        stable = {number for number, group in self.stable.items() if group == group_id} if self._is_majority else set()
+        wanted = {number for number, name in self.multicast.items() if name in members}
+        wanted = ((wanted - self.excused) | stable) if self._is_majority else set()
+        lost = sorted(number for number in wanted if not union >> number & 1)
+        if lost and self._has_whole_state(members):
+            self.broken.append(f"nothing lost: messages {lost} are in no state at the end")
+        for name in members:
+            application = self.applications[name]
+            if application.base is None and application.log != union:
+                lacks = _names(union & ~application.log)
+                self.broken.append(f"same state: at the end {name} lacks {lacks}")
+
+    def _has_whole_state(self, members: list[str]) -> bool:
+        return any(self.applications[name].base is None for name in members)
+
+
+def _ignore(_event: Event) -> None:
+    """An event that no promise is about."""
+
+
+def _names(mask: int) -> list[int]:
+    """The messages of a mask."""
+    return [place for place in range(mask.bit_length()) if mask >> place & 1]
+
+
+def _members(view: View) -> str:
+    return " ".join(who.name.split(":")[0].rpartition(".")[2] for who in view.members)

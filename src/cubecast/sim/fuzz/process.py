@@ -1,0 +1,541 @@
+"""One process: the driver of a member, carried out step by step, and its application.
+
+The driver keeps the contract of `member.effects`: persist, sync, then writes, closes, dials, entries, settled and
+notices. It can crash between any two steps (`fuse`), be stopped for a while (SIGSTOP), and its disk can be slow, full,
+or fail. What the member tells its trace is recorded when the effects of the same call are carried out: what was never
+visible outside never happened.
+
+The application keeps the numbers of the messages it took, in order: that is its state. It takes entries at once, or
+late.
+"""
+
+from __future__ import annotations
+
+import traceback
+import zlib
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cubecast.core.membership.views import MemberId
+from cubecast.errors import JournalError, LocalProtocolError
+from cubecast.member.effects import Delivery, Effects, Entry, Notice, SnapshotWanted, StateArrived, ViewChange
+from cubecast.member.history import decode_history
+from cubecast.sim.fuzz.agenda import MS
+from cubecast.sim.fuzz.network import End
+
+if TYPE_CHECKING:
+    from cubecast.sim.fuzz.world import Machine, World
+
+HEADER_BYTES = 4
+"""A payload begins with the number of the message."""
+
+
+def number_of(delivery: Delivery) -> int:
+    """The number of a message."""
+    return int.from_bytes(delivery.payload[:HEADER_BYTES], "little")
+
+
+class CrashError(Exception):
+    """The process ends in the midst of what it does."""
+
+
+class Replayed(NamedTuple):
+    """An entry of our own: what follows is new, what came before was told before the restart."""
+
+    told: tuple[int, ...]
+    incarnation: int
+
+
+class Note(NamedTuple):
+    """What a member told its trace."""
+
+    me: MemberId
+    event: str
+    data: dict[str, Any]
+
+
+class MemoryTrace:
+    """The member's trace: notes wait until the effects that belong to them are carried out."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.notes: list[Note] = []
+
+    def note(self, _now_ns: int, me: MemberId, event: str, **data: Any) -> None:
+        """One event."""
+        self.notes.append(Note(me, event, data))
+
+    def deliveries(self, _now_ns: int, me: MemberId, senders: list[MemberId], sequences: list[int]) -> None:
+        """Messages that the application gets."""
+        self.notes.append(Note(me, "deliveries", {"senders": list(senders), "sequences": list(sequences)}))
+
+    def flush(self) -> None:
+        """For files."""
+
+    def take(self) -> list[Note]:
+        """What was told since the last call."""
+        notes, self.notes = self.notes, []
+        return notes
+
+
+class Process:
+    """One start of one member."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        """Not running: `begin` makes the member."""
+        self.world = world
+        self.machine = machine
+        self.name = machine.name
+        self.certificate = (machine.name,)
+        self.draw = world.draw
+        self.trace = MemoryTrace()
+        self.is_alive = True
+        self.is_stopped = False
+        self.is_listening = True
+        self.has_left = False
+        self.fuse = 0
+        """Steps after which it crashes; 0: never."""
+        self.fuse_is_power = False
+        self.state: list[int] = []
+        """The application: numbers of messages."""
+        self.state_incarnation = 0
+        """The incarnation that the state belongs to."""
+        self.arriving: deque[int] = deque()
+        """The incarnations of the states that the application has still to put in place."""
+        self.wishes: deque[int] = deque()
+        """Messages the application waits to multicast."""
+        self._unsafe: list[int] = []
+        """Messages of which nothing is written yet."""
+        self.unsettled: set[int] = set()
+        self.wants_to_leave = False
+        self.is_slow = not world.is_calm and self.draw.random() < world.plan.slow_application
+        self.sync_ms = (0.0, 0.0) if world.is_calm else world.plan.sync_ms
+        self._offset_ns = self.draw.randrange(1 << 40)
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._ends: dict[int, End] = {}
+        self._held: deque[tuple[int, Effects, list[Note]]] = deque()
+        self._is_syncing = False
+        self._queues_effects = self.draw.random() < 0.5
+        self._entries: deque[Entry | Replayed] = deque()
+        self._is_taking = False
+        self._is_pumping = False
+        self._timer_ns = 0
+        self.member: Any = None
+
+    @property
+    def now_ns(self) -> int:
+        """This machine's monotonic clock."""
+        return self.world.agenda.now_ns + self._offset_ns
+
+    def begin(self, how: str, arguments: dict[str, Any]) -> None:
+        """Make the member and let it found, form, join or resume."""
+        world = self.world
+        self.member = world.make_member(
+            world.group,
+            self.name,
+            world.settings,
+            incarnation=world.next_incarnation(),
+            session=self.draw.getrandbits(62) | 1,
+            is_durable=world.plan.is_durable,
+            makes_snapshots=world.plan.makes_snapshots,
+            trace=self.trace,
+        )
+        told = tuple(self.machine.told)
+        incarnation = self.machine.told_incarnation
+        self.state_incarnation = incarnation if how == "resume" else self.member.me.incarnation
+        world.note(self, "start", how)
+        self.call(getattr(self.member, how), **arguments)
+        if how == "resume":
+            self._entries.append(Replayed(told, incarnation))
+            self._take_entries()
+
+    # Events of the outside.
+
+    def post(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Do it now, or when a stopped process continues."""
+        if not self.is_alive:
+            return
+        if self.is_stopped:
+            self._inbox.append((action, arguments))
+        else:
+            action(*arguments)
+
+    def connection_made(self, end: End, dialled: str, address: str) -> None:
+        """A connection is up."""
+        self.post(self._connection_made, end, dialled, address)
+
+    def _connection_made(self, end: End, dialled: str, address: str) -> None:
+        self._ends[end.number] = end
+        peer = next(one.process for one in end.connection.ends if one is not end)
+        certificate = peer.certificate if self.world.plan.has_certificates else None
+        self.call(self.member.connection_made, end.number, dialled, certificate, address)
+
+    def data_received(self, end: End, data: bytes) -> None:
+        """Bytes came; called by the network when the process reads."""
+        if end.number in self._ends:
+            self.call(self.member.data_received, end.number, data)
+
+    def connection_lost(self, end: End, reason: str) -> None:
+        """A connection is over."""
+        self.post(self._connection_lost, end, reason)
+
+    def _connection_lost(self, end: End, reason: str) -> None:
+        if not end.is_gone:
+            self.world.network.forget(end)
+            if self._ends.pop(end.number, None) is not None:
+                self.call(self.member.connection_lost, end.number, reason)
+
+    def dial_failed(self, name: str, reason: str) -> None:
+        """Nobody answered."""
+        self.post(self._dial_failed, name, reason)
+
+    def _dial_failed(self, name: str, reason: str) -> None:
+        self.call(self.member.dial_failed, name, reason)
+
+    def resume_writing(self, end: End) -> None:
+        """A connection takes bytes again."""
+        self.post(self._resume_writing, end)
+
+    def _resume_writing(self, end: End) -> None:
+        if end.number in self._ends and not end.is_gone:
+            self.member.resume_writing(end.number)
+            self.pump()
+
+    def stop(self, for_ns: int) -> None:
+        """SIGSTOP, and SIGCONT after a while."""
+        if self.is_alive and not self.is_stopped:
+            self.is_stopped = True
+            self.world.note(self, "stop", for_ns // MS)
+            self.world.agenda.after(for_ns, self.go_on)
+
+    def go_on(self) -> None:
+        """SIGCONT: what waited is handled, and late timers fire, in some order."""
+        if not self.is_alive or not self.is_stopped:
+            return
+        self.is_stopped = False
+        self.world.note(self, "continue", None)
+        if self.draw.random() < 0.5:
+            self._on_timer(self._timer_ns)
+        while self._inbox and not self.is_stopped:
+            action, arguments = self._inbox.popleft()
+            self.post(action, *arguments)
+        self._on_timer(self._timer_ns)
+
+    def _on_timer(self, set_for_ns: int) -> None:
+        if set_for_ns == self._timer_ns and self.is_alive and not self.is_stopped:
+            self._timer_ns = 0
+            self.call(self.member.on_timer)
+
+    # The application's calls.
+
+    def multicast(self, count: int) -> None:
+        """The application multicasts messages; where there is no room, it waits."""
+        for _ in range(count):
+            self.wishes.append(self.world.next_message(self))
+        self._multicast_wishes()
+        self.pump()
+
+    def _multicast_wishes(self) -> None:
+        while self.wishes and self.is_alive and self.member.has_room:
+            number = self.wishes.popleft()
+            try:
+                outgoing = self.member.multicast(self.world.payload(number), self.now_ns)
+            except LocalProtocolError:
+                self.world.note(self, "refused", number)
+                continue
+            self._unsafe.append(number)
+            self.unsettled.add(number)
+            self.world.note(self, "multicast", number)
+            if self.draw.random() < 0.3:
+                self.member.ask_stable(outgoing, self.now_ns)
+
+    def leave(self) -> None:
+        """The application leaves."""
+        self.wants_to_leave = True
+        self.machine.is_wanted = False
+        self.world.note(self, "leave", None)
+        self.call(self.member.leave)
+
+    # The driver.
+
+    def call(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+        """Call the member, then carry out what it wants."""
+        if not self.is_alive:
+            return
+        try:
+            method(*arguments, now_ns=self.now_ns, **named)
+        except Exception:
+            self._fail()
+            return
+        self.pump()
+
+    def _fail(self) -> None:
+        lines = traceback.format_exc().strip().splitlines()
+        where = " < ".join(line.strip() for line in reversed(lines[-5:-1]) if line.strip().startswith("File"))
+        self.world.violations.append(f"exception: {self.name} at {self.world.time_ms:.3f} ms: {lines[-1]} ({where})")
+        self.world.tracebacks.append("\n".join(lines))
+        self.die("exception")
+
+    def pump(self) -> None:
+        """Carry out what the member wants, until it wants nothing or a sync must end first."""
+        if self._is_pumping or not self.is_alive:
+            return
+        self._is_pumping = True
+        try:
+            while self._may_take_effects():
+                effects = self.member.take_effects()
+                notes = self.trace.take()
+                if not effects and not notes:
+                    break
+                if self._unsafe:
+                    notes.append(Note(self.member.me, "safe", {"messages": self._unsafe}))
+                    self._unsafe = []
+                self._persist(effects, notes)
+            if self.is_alive:
+                self._after_effects()
+        except CrashError:
+            self.die("crash", is_power=self.fuse_is_power)
+        except JournalError as error:
+            self.world.note(self, "disk", str(error))
+            self.die("disk")
+        except Exception:
+            self._fail()
+        finally:
+            self._is_pumping = False
+
+    def _may_take_effects(self) -> bool:
+        return self.is_alive and (self._queues_effects or not self._is_syncing)
+
+    def _after_effects(self) -> None:
+        if self.wishes and self.member.has_room:
+            self._multicast_wishes()
+            self.world.agenda.at(self.world.agenda.now_ns, self.post, self.pump)
+        due_ns = self.member.next_timer_ns
+        if due_ns is not None and (self._timer_ns == 0 or due_ns < self._timer_ns or self._timer_ns < self.now_ns):
+            late_ns = self.draw.randrange(MS // 4)
+            self._timer_ns = max(due_ns, self.now_ns + 1) + late_ns
+            self.world.agenda.at(self._timer_ns - self._offset_ns, self._on_timer, self._timer_ns)
+
+    def _step(self) -> None:
+        """Between two steps the process may crash."""
+        if self.fuse:
+            self.fuse -= 1
+            if not self.fuse:
+                raise CrashError
+
+    def _persist(self, effects: Effects, notes: list[Note]) -> None:
+        """Write the records; what follows waits for the sync, if there is one."""
+        self._step()
+        disk = self.machine.disk
+        if effects.persist:
+            self.world.on_persist(self, effects.persist)
+            if not self.is_alive:
+                raise CrashError
+            if effects.replaces:
+                survives = self.fuse != 1 or self.draw.random() < 0.5
+                disk.replace(effects.persist, survives)
+                self._held = deque((0, earlier, told) for _, earlier, told in self._held)
+            else:
+                disk.append(effects.persist)
+            self._step()
+        if self.world.settings.sync == "always" and (self._held or disk.synced < len(disk.content)):
+            self._held.append((len(disk.content), effects, notes))
+            self._begin_sync()
+        else:
+            self._carry_out(effects, notes)
+
+    def _begin_sync(self) -> None:
+        if self._is_syncing or not self._held:
+            return
+        self._is_syncing = True
+        low, high = self.sync_ms
+        hangs = self.machine.sync_hangs
+        fails = self.machine.sync_fails
+        delay_ns = round((low + self.draw.random() * (high - low)) * MS)
+        if hangs:
+            self.world.note(self, "sync hangs", None)
+            return
+        size = len(self.machine.disk.content)
+        if delay_ns == 0 and not fails:
+            self._end_sync(size, False)
+        else:
+            self.world.agenda.after(delay_ns, self.post, self._end_sync_later, size, fails)
+
+    def _end_sync_later(self, size: int, fails: bool) -> None:
+        try:
+            self._end_sync(size, fails)
+        except CrashError:
+            self.die("crash", is_power=self.fuse_is_power)
+            return
+        except Exception:
+            self._fail()
+            return
+        self.pump()
+
+    def _end_sync(self, size: int, fails: bool) -> None:
+        self._is_syncing = False
+        if fails:
+            self.world.note(self, "sync fails", None)
+            self.machine.disk.lose_power()
+            self.die("disk")
+            return
+        disk = self.machine.disk
+        disk.synced = max(disk.synced, size) if len(disk.content) >= size else len(disk.content)
+        while self._held and self._held[0][0] <= disk.synced and self.is_alive:
+            _, effects, notes = self._held.popleft()
+            self._carry_out(effects, notes)
+        self._begin_sync()
+
+    def _carry_out(self, effects: Effects, notes: list[Note]) -> None:
+        for note in notes:
+            self.world.note_of_member(self, note)
+            if note.event == "restore":
+                self.arriving.append(note.me.incarnation)
+        for number, pieces in effects.writes:
+            self._step()
+            self._write(number, pieces)
+            if not self.is_alive:
+                raise CrashError
+        for close in effects.closes:
+            end = self._ends.get(close.connection)
+            if end is not None and not end.is_gone:
+                self.world.network.close(end, close.at_once)
+        for name in effects.dials:
+            self.world.network.dial(self, name)
+        if effects.entries:
+            self._step()
+            self._entries.extend(effects.entries)
+            self._take_entries()
+        for outgoing in effects.settled:
+            self._step()
+            self.world.settled(self, outgoing)
+        for notice in effects.notices:
+            self._hear(notice)
+
+    def _write(self, number: int, pieces: list[bytes]) -> None:
+        end = self._ends.get(number)
+        if end is None or end.is_gone:
+            return
+        if self.world.network.write(end, b"".join(pieces)):
+            self.member.pause_writing(number)
+
+    def _hear(self, notice: Notice) -> None:
+        if notice.what == "excluded":
+            self.world.excluded(self, notice.value)
+        elif notice.what == "left":
+            self.has_left = True
+            self.world.note(self, "left", None)
+            self.machine.disk.erase()
+            self.world.agenda.after(self.draw.randrange(20 * MS), self.post, self.end)
+        elif notice.what == "failed":
+            self.world.note(self, "failed", str(notice.value))
+            self.world.agenda.at(self.world.agenda.now_ns, self.post, self.end)
+        elif notice.what in ("blocked", "suspected", "refused", "waiting"):
+            self.world.note(self, notice.what, notice.value)
+
+    # The application.
+
+    def _take_entries(self) -> None:
+        """Take what there is, now or later."""
+        if not self.is_slow:
+            self._take(len(self._entries))
+        elif not self._is_taking and self._entries:
+            self._is_taking = True
+            delay_ns = round(self.draw.random() * self.draw.choice([1, 20, 200]) * MS)
+            self.world.agenda.after(delay_ns, self.post, self._take_late)
+
+    def _take_late(self) -> None:
+        self._is_taking = False
+        try:
+            self._take(self.draw.randint(1, len(self._entries)) if self._entries else 0)
+        except CrashError:
+            self.die("crash", is_power=self.fuse_is_power)
+            return
+        except Exception:
+            self._fail()
+            return
+        self._take_entries()
+        self.pump()
+
+    def _take(self, count: int) -> None:
+        octets = 0
+        while count and self._entries and self.is_alive:
+            count -= 1
+            self._step()
+            entry = self._entries.popleft()
+            if isinstance(entry, Delivery):
+                octets += len(entry.record)
+                self._deliver(entry)
+            elif isinstance(entry, ViewChange):
+                self.world.note(self, "view", entry.view)
+            elif isinstance(entry, SnapshotWanted):
+                self._give_snapshot(entry)
+            elif isinstance(entry, StateArrived):
+                self._restore(entry)
+            else:
+                self.world.replayed(self, entry)
+        if octets:
+            self.member.taken(octets, self.now_ns)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        number = number_of(delivery)
+        self.state.append(number)
+        self.world.delivered(self, delivery, number)
+
+    def _give_snapshot(self, wanted: SnapshotWanted) -> None:
+        if self.draw.random() < self.world.plan.snapshot_fails:
+            self.world.note(self, "snapshot fails", wanted.view)
+            self.member.snapshot_failed(wanted.view, self.now_ns)
+        else:
+            self.member.give_snapshot(wanted.view, self.encode_state(), self.now_ns)
+
+    def _restore(self, entry: StateArrived) -> None:
+        self.state = []
+        if self.world.plan.makes_snapshots:
+            self.state.extend(self._decode_state(b"".join(entry.pieces)))
+        else:
+            self.state.extend(number_of(delivery) for delivery in decode_history(entry.pieces))
+        self.world.restored(self, entry.is_checkpoint)
+        self.member.restored(self.now_ns)
+
+    def encode_state(self) -> bytes:
+        """The application's snapshot: a checksum, some filling, the numbers. No two snapshots have the same bytes."""
+        filling = [self.draw.getrandbits(32) for _ in range(self.draw.randint(1, 8))]
+        octets = array("I", [len(filling), *filling, *self.state]).tobytes()
+        return zlib.crc32(octets).to_bytes(4, "little") + octets
+
+    def _decode_state(self, octets: bytes) -> list[int]:
+        if zlib.crc32(octets[4:]).to_bytes(4, "little") != octets[:4]:
+            raise AssertionError(f"a state of {len(octets)} bytes that no application gave")
+        numbers = array("I")
+        numbers.frombytes(octets[4:])
+        return list(numbers[numbers[0] + 1 :])
+
+    def checkpoint(self) -> None:
+        """Replace the journal, when the application has taken everything."""
+        if self.is_alive and not self.is_stopped and not self._entries and not self._held:
+            self.call(self.member.checkpoint, self.encode_state())
+
+    # Ends.
+
+    def end(self) -> None:
+        """The program ends by itself."""
+        if self.is_alive and not self.is_stopped:
+            self.call(self.member.stop)
+            self.die("end")
+
+    def die(self, why: str, is_power: bool = False) -> None:
+        """Nothing of the process is left but what it wrote."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        self.is_listening = False
+        self.world.note(self, "crash", f"{why}{' power' if is_power else ''}")
+        self.world.died(self, is_power)
+
+    @property
+    def is_busy(self) -> bool:
+        """Is something of it still on its way?"""
+        return bool(self.wishes or self._entries or self._held or self.unsettled or self.is_stopped)
