@@ -1,12 +1,20 @@
-"""A replicated key–value store: every member holds all of it, writes go to all, deletions leave no trace in the end.
+"""A replicated key–value store: whoever joins gets all of it, whoever was lost comes back, deletions leave no trace.
 
-Each write carries a Lamport clock; of two writes to one key the larger (clock, rank) stays, so that concurrent writes
+Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) stays, so that concurrent writes
 end the same everywhere. A deletion is a write too: it must be remembered (a *tombstone*) as long as an older write by
-somebody who did not know of it may still arrive. When the deletion is stable, everybody has it; each member then tells
-the others what it knows to be stable, and messages of one member arrive in order. So once every member has told of a
-frontier that covers the deletion, whatever arrives later was sent by somebody who knew of it: the tombstone can go.
+somebody who did not know of it may still arrive. It may go
 
-    python examples/kv_store.py --listen 127.0.0.1:7001 --peer 127.0.0.1:7002 --plaintext
+- when the view changes: a message is delivered in the view in which it was sent, and whoever sends in the new view has
+  delivered everything of the old one;
+- within a view, when every member has told of a frontier that covers it: messages of one member arrive in order, so
+  whatever arrives from it later was sent by somebody who knew of the deletion.
+
+Three replicas that found the store together, and a fourth that joins later:
+
+    python examples/kv_store.py --listen 127.0.0.1:7001 --peer 127.0.0.1:7002 --peer 127.0.0.1:7003 --plaintext
+    python examples/kv_store.py --listen 127.0.0.1:7002 --peer 127.0.0.1:7001 --peer 127.0.0.1:7003 --plaintext
+    python examples/kv_store.py --listen 127.0.0.1:7003 --peer 127.0.0.1:7001 --peer 127.0.0.1:7002 --plaintext
+    python examples/kv_store.py --listen 127.0.0.1:7004 --contact 127.0.0.1:7001 --plaintext --journal four.journal
     set colour green | get colour | del colour | show
 """
 
@@ -16,29 +24,42 @@ import argparse
 import asyncio
 import json
 import sys
-import time
 from typing import Any
 
 import cubecast
 
-TELL_EVERY_S = 0.2
-CALM_S = 10.0
-"""After a member was excluded, tombstones wait: messages of its last moments may still come from others."""
-
 
 class KeyValueStore:
-    """One replica; `run` must be running."""
+    """One replica. `snapshot` and `restore` go to `cubecast.join`; then `attach` the group, and `run`."""
 
-    def __init__(self, group: cubecast.LiveGroup) -> None:
-        """An empty replica of a group that was joined."""
-        self._group = group
+    def __init__(self, *, tell_every_s: float = 0.2) -> None:
+        """An empty replica; it tells the others what is stable so often, while it remembers deletions."""
+        self._tell_every_s = tell_every_s
+        self._group: cubecast.Group | None = None
         self._clock = 0
-        self._entries: dict[str, tuple[int, int, Any]] = {}
-        self._tombstones: dict[str, tuple[int, int]] = {}
-        self._told = {rank: [0] * len(group.addresses) for rank in range(len(group.addresses))}
-        self._last_told: list[int] = []
-        self._view = group.view.number
-        self._calm_at = 0.0
+        self._entries: dict[str, tuple[int, str, Any]] = {}
+        self._tombstones: dict[str, tuple[int, str, int]] = {}
+        self._members: list[str] = []
+        self._told: dict[str, dict[str, int]] = {}
+        self._last_told: dict[str, int] = {}
+
+    def attach(self, group: cubecast.Group) -> None:
+        """The group in which this replica is."""
+        self._group = group
+
+    # What a newcomer is given.
+
+    def snapshot(self) -> bytes:
+        """The whole replica."""
+        return json.dumps([self._clock, self._entries, self._tombstones, self._members, self._told]).encode()
+
+    def restore(self, state: bytes) -> None:
+        """Become the replica that another one was."""
+        self._clock, entries, tombstones, self._members, self._told = json.loads(state)
+        self._entries = {key: tuple(entry) for key, entry in entries.items()}
+        self._tombstones = {key: tuple(place) for key, place in tombstones.items()}
+
+    # What a program asks.
 
     def get(self, key: str) -> Any:
         """The value of a key, None when it has none."""
@@ -54,63 +75,89 @@ class KeyValueStore:
         """Deletions that are still remembered."""
         return len(self._tombstones)
 
-    async def set(self, key: str, value: Any) -> None:
+    async def set(self, key: str, value: Any) -> cubecast.Message:
         """Write; the own replica changes when the message is delivered."""
         self._clock += 1
-        await self._send({"key": key, "value": value, "clock": self._clock})
+        return await self._send({"key": key, "value": value, "clock": self._clock})
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str) -> cubecast.Message:
         """Delete: write nothing."""
-        await self.set(key, None)
+        return await self.set(key, None)
+
+    # What the group says.
 
     async def run(self) -> None:
-        """Apply what is delivered, for ever."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._apply_all())
-            tasks.create_task(self._tell_often())
+        """Apply what is delivered, until this member leaves."""
+        assert self._group is not None
+        telling = asyncio.create_task(self._tell_often())
+        try:
+            async for event in self._group.events():
+                self.apply(event)
+        finally:
+            telling.cancel()
 
-    async def _send(self, operation: dict[str, Any]) -> None:
-        await self._group.multicast(json.dumps(operation).encode())
+    async def _send(self, operation: dict[str, Any]) -> cubecast.Message:
+        assert self._group is not None
+        return await self._group.multicast(json.dumps(operation).encode())
 
-    async def _apply_all(self) -> None:
-        async for delivery in self._group:
-            operation = json.loads(delivery.payload)
-            if "frontier" in operation:
-                self._told[delivery.sender] = operation["frontier"]
-            else:
-                self._apply(operation, delivery.sender, delivery.sequence)
+    def apply(self, event: cubecast.Delivery | cubecast.ViewChange) -> None:
+        """A message of somebody, or a new view."""
+        if isinstance(event, cubecast.ViewChange):
+            self._begin_view(event.view)
+            return
+        operation = json.loads(event.payload)
+        sender = _word(event.sender)
+        if "frontier" in operation:
+            if operation["view"] == event.view:  # what waited for a new view tells of the old one
+                self._told[sender] = operation["frontier"]
+                self._collect()
+        else:
+            self._write(operation, sender, event)
 
-    def _apply(self, operation: dict[str, Any], sender: int, sequence: int) -> None:
+    def _write(self, operation: dict[str, Any], sender: str, event: cubecast.Delivery) -> None:
         key, clock = operation["key"], operation["clock"]
         self._clock = max(self._clock, clock)
         old = self._entries.get(key)
-        if old is not None and (old[0], old[1]) > (clock, sender):
+        if old is not None and old[:2] > (clock, sender):
             return
         self._entries[key] = (clock, sender, operation["value"])
         self._tombstones.pop(key, None)
         if operation["value"] is None:
-            self._tombstones[key] = (sender, sequence)
+            self._tombstones[key] = (event.view, sender, event.sequence)
 
-    async def _tell_often(self) -> None:
-        """Tell what is stable while there are tombstones anywhere, and collect those that everybody told of."""
-        while True:
-            frontier = list(self._group.frontier)
-            if self._tombstones and frontier != self._last_told:
-                self._last_told = frontier
-                await self._send({"frontier": frontier})
-            self._collect()
-            await asyncio.sleep(TELL_EVERY_S)
+    def _begin_view(self, view: cubecast.View) -> None:
+        """Everybody knows of the deletions of earlier views."""
+        for key, (earlier, _, _) in list(self._tombstones.items()):
+            if earlier < view.number:
+                del self._tombstones[key], self._entries[key]
+        self._members = [_word(who) for who in view.members]
+        self._told.clear()
 
     def _collect(self) -> None:
-        view = self._group.view
-        if view.number != self._view:
-            self._view = view.number
-            self._calm_at = time.monotonic() + CALM_S
-        if time.monotonic() < self._calm_at:
-            return
-        for key, (sender, sequence) in list(self._tombstones.items()):
-            if all(self._told[rank][sender] >= sequence for rank in view.members):
+        """Forget the deletions that every member of the view told of.
+
+        The view is that of the events so far: `group.view` may be newer than what was applied.
+        """
+        told = [self._told.get(who, {}) for who in self._members]
+        for key, (_, sender, sequence) in list(self._tombstones.items()):
+            if all(frontier.get(sender, 0) >= sequence for frontier in told):
                 del self._tombstones[key], self._entries[key]
+
+    async def _tell_often(self) -> None:
+        """Tell what is stable while there are tombstones."""
+        assert self._group is not None
+        while True:
+            await asyncio.sleep(self._tell_every_s)
+            if self._tombstones:
+                frontier = {_word(who): count for who, count in self._group.frontier.items() if count}
+                if frontier and frontier != self._last_told:
+                    self._last_told = frontier
+                    await self._send({"frontier": frontier, "view": self._group.view.number})
+
+
+def _word(who: cubecast.MemberId) -> str:
+    """A member in one incarnation, as a key of JSON."""
+    return f"{who.name}/{who.incarnation}"
 
 
 async def _obey(store: KeyValueStore) -> None:
@@ -133,20 +180,34 @@ async def main() -> None:
     """Be one replica in a terminal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--listen", required=True)
-    parser.add_argument("--peer", action="append", required=True)
+    parser.add_argument("--peer", action="append", help="a replica with which this one founds the store")
+    parser.add_argument("--contact", action="append", help="a replica of a store that is there")
+    parser.add_argument("--found", action="store_true", help="found a store of one replica")
+    parser.add_argument("--journal", help="continue from this file after a stop")
     parser.add_argument("--plaintext", action="store_true")
     parser.add_argument("--credentials")
     parser.add_argument("--ca")
     chosen = parser.parse_args()
-    credentials = None if chosen.plaintext else cubecast.Credentials.load(chosen.credentials, ca=chosen.ca)
+    store = KeyValueStore()
     group = cubecast.join(
-        "kv", listen=chosen.listen, peers=chosen.peer, credentials=credentials, plaintext=chosen.plaintext
+        "kv",
+        listen=chosen.listen,
+        peers=chosen.peer,
+        contact=chosen.contact,
+        found=chosen.found,
+        credentials=None if chosen.plaintext else cubecast.Credentials.load(chosen.credentials, ca=chosen.ca),
+        plaintext=chosen.plaintext,
+        snapshot=store.snapshot,
+        restore=store.restore,
+        journal=chosen.journal,
     )
     async with group:
-        store = KeyValueStore(group)
+        store.attach(group)
         running = asyncio.create_task(store.run())
+        print("ready", flush=True)
         await _obey(store)
-        running.cancel()
+        await group.leave()
+        await running
 
 
 if __name__ == "__main__":

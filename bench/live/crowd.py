@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from bench.live.processes import run_commands
-from cubecast.live.group import LiveGroup, join
+from cubecast.live.group import Group, join
 from cubecast.live.local import free_addresses
 from cubecast.live.loop import run
-from cubecast.live.settings import Settings
+from cubecast.member.settings import Settings
 
 
 async def part(task: dict[str, Any]) -> None:
     """Some of the members, in this process."""
     began = task["began"]
-    settings = Settings(suspect_after_s=60, gossip_every_s=2.0, join_timeout_s=300)
+    settings = Settings(suspect_after_s=60, heartbeat_s=2.0, join_timeout_s=300)
     groups = [
         join("crowd", listen=address, peers=task["peers"], plaintext=True, settings=settings)
         for address in task["listen"]
@@ -51,7 +51,7 @@ async def part(task: dict[str, Any]) -> None:
         await asyncio.gather(*(group.leave(drain=False) for group in groups))
 
 
-async def speak(group: LiveGroup, messages: int) -> list[float]:
+async def speak(group: Group, messages: int) -> list[float]:
     """Seconds until each of some messages is stable."""
     found = []
     for _ in range(messages):

@@ -21,11 +21,17 @@ PEERS = ROOT / ".venv" / "peers"
 
 
 def throughput(
-    members: int, *, payload: int, seconds: float, tls: bool = False, settings: dict[str, Any] | None = None
+    members: int,
+    *,
+    payload: int,
+    seconds: float,
+    tls: bool = False,
+    journal: bool = False,
+    settings: dict[str, Any] | None = None,
 ) -> dict[str, float]:
     """Delivered multicasts a second, the slowest member's; processor time a delivery, which other work hardly sways."""
     task = {"what": "throughput", **_load(payload, seconds), "settings": settings or {}}
-    reports = run_members(members, task, tls=tls)
+    reports = run_members(members, task, tls=tls, journal=journal)
     return {
         **_rate(reports),
         "round_ms": statistics.median(report["round_ms"] for report in reports),

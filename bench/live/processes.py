@@ -28,10 +28,10 @@ def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bo
             members.append(Spoken(command, folder=ROOT, errors=subprocess.DEVNULL if quiet else None))
             time.sleep(pause_s if len(members) == 1 else 0)
         for member in members:
-            _hear(member, "ready")
+            hear(member, "ready")
         for member in members:
             member.tell(f"{time.time() + 1.0}")
-        reports = [json.loads(_hear(member, "{")) for member in members]
+        reports = [json.loads(hear(member, "{")) for member in members]
         for member in members:
             member.tell("leave")
         for member in members:
@@ -42,7 +42,9 @@ def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bo
     return reports
 
 
-def run_members(members: int, task: dict[str, Any], *, tls: bool = False) -> list[dict[str, Any]]:
+def run_members(
+    members: int, task: dict[str, Any], *, tls: bool = False, journal: bool = False
+) -> list[dict[str, Any]]:
     """The reports of our members, in the order of their ranks."""
     addresses = free_addresses(members)
     with tempfile.TemporaryDirectory() as folder:
@@ -51,11 +53,13 @@ def run_members(members: int, task: dict[str, Any], *, tls: bool = False) -> lis
             own = {**task, "listen": address, "peers": addresses}
             if tls:
                 own |= credentials_in(Path(folder), address)
+            if journal:
+                own["journal"] = str(Path(folder) / f"{address}.journal")
             commands.append([sys.executable, "-m", "bench.live.worker", json.dumps(own)])
         return run_commands(commands)
 
 
-def _hear(member: Spoken, beginning: str) -> str:
+def hear(member: Spoken, beginning: str) -> str:
     """The next line of a member, which must begin so."""
     line = member.hear()
     if not line.startswith(beginning):

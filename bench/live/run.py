@@ -20,12 +20,17 @@ from bench.live import measure
 def contenders(chosen: argparse.Namespace) -> dict[str, Callable[[int], dict[str, float]]]:
     """Whom to measure, by name."""
     load = {"payload": chosen.payload, "seconds": chosen.seconds}
-    settings = {"causal": chosen.causal}
+    settings = {"data": chosen.data}
     found: dict[str, Callable[[int], dict[str, float]]] = {
         "cubecast": lambda members: measure.throughput(members, **load, settings=settings)
     }
     if chosen.tls:
         found["cubecast with TLS"] = lambda members: measure.throughput(members, **load, tls=True, settings=settings)
+    if chosen.journal:
+        durable = {**settings, "sync": "interval"}
+        found["cubecast with a journal"] = lambda members: measure.throughput(
+            members, **load, journal=True, settings=durable
+        )
     if chosen.peers:
         found["JGroups"] = lambda members: measure.jgroups(members, **load)
         found["NATS"] = lambda members: measure.nats(members, **load)
@@ -54,8 +59,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--tls", action="store_true", help="measure with TLS too")
+    parser.add_argument("--journal", action="store_true", help='measure with a journal (sync="interval") too')
     parser.add_argument("--peers", action="store_true", help="measure JGroups and NATS too")
-    parser.add_argument("--causal", default="auto", help="how messages travel (default: auto)")
+    parser.add_argument("--data", default="auto", help="the data protocol (default: auto)")
     parser.add_argument("--latency", action="store_true", help="measure latency in place of the rate")
     parser.add_argument("--sender", type=int, default=0, help="of the messages whose latency is measured")
     parser.add_argument("--pause", type=float, default=0.02, help="seconds between two such messages")
@@ -67,8 +73,8 @@ def main() -> None:
     for members in chosen.members:
         for hurry in (True, False):
             load = {"sender": chosen.sender, "hurry": hurry, "messages": chosen.messages, "pause_s": chosen.pause}
-            found = measure.latency(members, **load, settings={"causal": chosen.causal})
-            print(json.dumps({"members": members, "causal": chosen.causal, **load, **found}), flush=True)
+            found = measure.latency(members, **load, settings={"data": chosen.data})
+            print(json.dumps({"members": members, "data": chosen.data, **load, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ import time
 from typing import Any
 
 from cubecast.live.credentials import Credentials
-from cubecast.live.group import LiveGroup, join
+from cubecast.live.group import Group, join
 from cubecast.live.loop import run
-from cubecast.live.settings import Settings
+from cubecast.member.settings import Settings
 
 
-async def throughput(group: LiveGroup, task: dict[str, Any]) -> dict[str, float]:
+async def throughput(group: Group, task: dict[str, Any]) -> dict[str, float]:
     """Senders multicast as fast as they may; everybody counts deliveries in the middle of the run."""
     payload = bytes(task["payload"])
     begin = task["start"] + task["warm_s"]
@@ -55,10 +55,15 @@ async def throughput(group: LiveGroup, task: dict[str, Any]) -> dict[str, float]
     stats = group.stats
     await asyncio.sleep(max(0.0, end + 1.5 - time.time()))
     reading.cancel()
-    return {"rate": counted, "cpu_us": cpu_us, "round_ms": stats["round_ms"], "unstable": stats["unstable_messages"]}
+    return {
+        "rate": counted,
+        "cpu_us": cpu_us,
+        "round_ms": 1e3 * stats["round_seconds"],
+        "unstable": stats["unstable_messages"],
+    }
 
 
-async def latency(group: LiveGroup, task: dict[str, Any]) -> dict[str, Any]:
+async def latency(group: Group, task: dict[str, Any]) -> dict[str, Any]:
     """One member multicasts now and then its clock; everybody notes how old each message is at delivery."""
     ages: list[tuple[int, float]] = []
     stable: list[float] = []
@@ -95,6 +100,7 @@ async def main() -> None:
         credentials=credentials,
         plaintext=credentials is None,
         settings=settings,
+        journal=task.get("journal"),
     )
     async with group:
         print("ready", flush=True)

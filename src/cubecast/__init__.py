@@ -28,10 +28,10 @@ Then run the same protocols between real processes:
         message = await group.multicast(b"hello")
         await message.stable(timeout=5)            # every current member has it
         async for delivery in group:               # causal order, each message once
-            print(delivery.sender, delivery.payload)
+            print(delivery.sender.name, delivery.payload)
 
-help(cubecast.join) and docs/tutorial.md tell more; help(cubecast.Settings) lists every setting. Where members come and
-go, one begins with `cubecast.found("orders", listen=...)`, and others join with `contact=` instead of `peers=`.
+help(cubecast.join) and docs/tutorial.md tell more; help(cubecast.Settings) lists every setting. Members may leave, join
+(`contact=` instead of `peers=`), crash and come back, with a journal where they were.
 
 A protocol of your own is one file: functions over NumPy arrays, decorated with `cubecast.internal`, that read and write
 messages through `cubecast.core.mail`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 from cubecast.errors import (
     CubecastError,
     ExcludedError,
+    JournalError,
     LocalProtocolError,
     PlanError,
     RemoteProtocolError,
@@ -57,19 +58,15 @@ from cubecast.errors import (
 if TYPE_CHECKING:
     from cubecast import core
     from cubecast.core.compiled import internal, jit
-    from cubecast.core.group import Group
+    from cubecast.core.membership.views import MemberId, View
     from cubecast.core.registry import Protocol, add_protocol, protocols
     from cubecast.core.setup import Setup
-    from cubecast.live.changing.events import ChangingDelivery, ViewChange
-    from cubecast.live.changing.group import ChangingGroup, found
-    from cubecast.live.changing.settings import ChangingSettings
-    from cubecast.live.changing.sync import SyncChangingGroup, found_sync
     from cubecast.live.credentials import Credentials
-    from cubecast.live.group import LiveGroup
-    from cubecast.live.joining import join, join_sync
-    from cubecast.live.settings import Settings
-    from cubecast.live.sync import SyncGroup
-    from cubecast.live.traffic import Delivery
+    from cubecast.live.group import Group, Laggard, Message, join
+    from cubecast.live.status import StatusServer
+    from cubecast.live.sync import SyncGroup, join_sync
+    from cubecast.member.effects import Delivery, Excluded, ViewChange
+    from cubecast.member.settings import Settings
     from cubecast.networks.network import Network
     from cubecast.networks.spec import build_network
     from cubecast.sim.checkers import Report, check_all
@@ -83,18 +80,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangingDelivery",
-    "ChangingGroup",
-    "ChangingSettings",
     "Comparison",
     "Credentials",
     "CubecastError",
     "Delivery",
+    "Excluded",
     "ExcludedError",
     "Fault",
     "Group",
-    "LiveGroup",
+    "JournalError",
+    "Laggard",
     "LocalProtocolError",
+    "MemberId",
+    "Message",
     "Network",
     "PlanError",
     "Protocol",
@@ -105,9 +103,10 @@ __all__ = [
     "Settings",
     "Setup",
     "SimulationError",
-    "SyncChangingGroup",
+    "StatusServer",
     "SyncGroup",
     "Trace",
+    "View",
     "ViewChange",
     "__version__",
     "add_protocol",
@@ -115,8 +114,6 @@ __all__ = [
     "check_all",
     "compare",
     "core",
-    "found",
-    "found_sync",
     "internal",
     "jit",
     "join",
@@ -128,36 +125,35 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChangingDelivery": "cubecast.live.changing.events",
-    "ChangingGroup": "cubecast.live.changing.group",
-    "ChangingSettings": "cubecast.live.changing.settings",
     "Comparison": "cubecast.sim.compare",
     "Credentials": "cubecast.live.credentials",
-    "Delivery": "cubecast.live.traffic",
+    "Delivery": "cubecast.member.effects",
+    "Excluded": "cubecast.member.effects",
     "Fault": "cubecast.sim.faults",
-    "Group": "cubecast.core.group",
-    "LiveGroup": "cubecast.live.group",
+    "Group": "cubecast.live.group",
+    "Laggard": "cubecast.live.group",
+    "MemberId": "cubecast.core.membership.views",
+    "Message": "cubecast.live.group",
     "Network": "cubecast.networks.network",
     "Protocol": "cubecast.core.registry",
     "Report": "cubecast.sim.checkers",
     "Result": "cubecast.sim.result",
     "Scenario": "cubecast.sim.scenario",
-    "Settings": "cubecast.live.settings",
+    "Settings": "cubecast.member.settings",
     "Setup": "cubecast.core.setup",
-    "SyncChangingGroup": "cubecast.live.changing.sync",
+    "StatusServer": "cubecast.live.status",
     "SyncGroup": "cubecast.live.sync",
     "Trace": "cubecast.trace",
-    "ViewChange": "cubecast.live.changing.events",
+    "View": "cubecast.core.membership.views",
+    "ViewChange": "cubecast.member.effects",
     "add_protocol": "cubecast.core.registry",
     "build_network": "cubecast.networks.spec",
     "check_all": "cubecast.sim.checkers",
     "compare": "cubecast.sim.compare",
-    "found": "cubecast.live.changing.group",
-    "found_sync": "cubecast.live.changing.sync",
     "internal": "cubecast.core.compiled",
     "jit": "cubecast.core.compiled",
-    "join": "cubecast.live.joining",
-    "join_sync": "cubecast.live.joining",
+    "join": "cubecast.live.group",
+    "join_sync": "cubecast.live.sync",
     "parse_fault": "cubecast.sim.faults",
     "protocols": "cubecast.core.registry",
     "read_trace": "cubecast.trace",

@@ -1,110 +1,118 @@
-"""A member of a live test in a process of its own.
+"""A replica of the key–value store in a process of its own, for tests with real processes.
 
-It multicasts now and then, and answers some of what is delivered to it, so that messages depend on messages of others.
-When told to finish, and who crashed, it waits until those are excluded and everything is stable, reports one JSON line
-and leaves when told to.
+It writes now and then, in bursts if asked, and obeys lines: `quiet` (write no more), `set KEY VALUE` (answers when it
+is stable), `report N` (one JSON line), `force`, `leave`. Its trace goes to a file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import logging
 import os
 import random
 import sys
 from pathlib import Path
 from typing import Any
 
-from cubecast.errors import ExcludedError
-from cubecast.live.credentials import Credentials
-from cubecast.live.group import LiveGroup, join
-from cubecast.live.settings import Settings
+import cubecast
+from examples.kv_store import KeyValueStore
 
-LOOK_S = 0.15
+KEYS = 200
 
 
-async def converse(group: LiveGroup, task: dict[str, Any], finish: asyncio.Event) -> None:
-    """Send at random moments until told to finish."""
-    chance = random.Random(task["seed"] * 1000 + group.rank)
-    while not finish.is_set():
-        for _ in range(chance.randrange(1, task.get("burst", 20))):
-            await group.multicast(bytes(chance.randrange(200)))
-        await asyncio.sleep(chance.random() * task["pause_s"])
+class Actor:
+    """One process."""
 
+    def __init__(self, task: dict[str, Any]) -> None:
+        """Nothing is opened yet."""
+        self.task = task
+        self.store = KeyValueStore(tell_every_s=task.get("tell_every_s", 0.2))
+        self.chance = random.Random(f"{task['seed']} {task['listen']} {os.getpid()}")
+        self.is_quiet = False
+        self.told = {"blocked": 0, "excluded": 0, "returned": 0, "views": 0}
+        credentials = cubecast.Credentials.load(task["certificate"], ca=task["ca"]) if task.get("ca") else None
+        self.group = cubecast.join(
+            "test",
+            listen=task["listen"],
+            peers=task.get("peers"),
+            contact=task.get("contact"),
+            found=task.get("found", False),
+            credentials=credentials,
+            plaintext=credentials is None,
+            settings=cubecast.Settings(**task.get("settings", {})),
+            snapshot=self.store.snapshot,
+            restore=self.store.restore,
+            journal=task.get("journal"),
+            trace=task.get("trace"),
+        )
 
-async def answer(group: LiveGroup, task: dict[str, Any], finish: asyncio.Event) -> None:
-    """Take deliveries; every hundredth or so is answered."""
-    chance = random.Random(task["seed"] * 1000 + 500 + group.rank)
-    async for _ in group:
-        if not finish.is_set() and chance.random() < 0.01:
-            await group.multicast(b"answer")
+    async def live(self) -> None:
+        """Be a member until told to leave."""
+        group = self.group
+        self.store.attach(group)
+        group.on_view(lambda _: self._count(views=1))
+        group.on_blocked(lambda is_blocked: self._count(blocked=int(is_blocked)))
+        group.on_excluded(lambda end: self._count(excluded=1, returned=len(end.returned)))
+        async with group:
+            print("ready", flush=True)
+            running, writing = asyncio.create_task(self.store.run()), asyncio.create_task(self._write())
+            await self._obey()
+            writing.cancel()
+            await group.leave()
+            await running
 
+    def _count(self, **more: int) -> None:
+        for what, count in more.items():
+            self.told[what] += count
 
-async def settle(group: LiveGroup, crashed: set[int], quiet_s: float) -> None:
-    """Wait until the crashed are excluded, nothing has moved for so long and everything is stable.
+    async def _write(self) -> None:
+        while True:
+            await asyncio.sleep(self.chance.random() * 2 * self.task["pause_s"])
+            for _ in range(0 if self.is_quiet else self.task.get("burst", 1)):
+                key = f"key{self.chance.randrange(KEYS)}"
+                is_deletion = self.chance.random() < 0.3
+                await (self.store.delete(key) if is_deletion else self.store.set(key, self.chance.randrange(1 << 30)))
 
-    Before, messages of others may wait behind a dead member, and this one would think that all is said.
-    """
-    while crashed & {*group.view.members}:
-        await asyncio.sleep(LOOK_S)
-    quiet = 0.0
-    last = None
-    while quiet < quiet_s:
-        await asyncio.sleep(LOOK_S)
-        now = (group.stats["delivered"], tuple(group.frontier))
-        quiet = quiet + LOOK_S if now == last and group.stats["unstable_messages"] == 0 else 0.0
-        last = now
+    async def _obey(self) -> None:
+        while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            match line.split():
+                case ["quiet"]:
+                    self.is_quiet = True
+                case ["report", number]:
+                    print(json.dumps({"answer": int(number), **self._report()}), flush=True)
+                case ["set", key, value]:
+                    await (await self.store.set(key, value)).stable(30, hurry=True)
+                    print("stable", flush=True)
+                case ["force"]:
+                    self.group.force()
+                case ["leave"]:
+                    return
 
-
-def resident_mib() -> int:
-    """Memory of this process now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") >> 20
-
-
-async def main() -> None:
-    """Run the task of the first argument."""
-    task = json.loads(sys.argv[1])
-    credentials = Credentials.load(task["certificate"], ca=task["ca"]) if task.get("ca") else None
-    group = join(
-        "test",
-        listen=task["listen"],
-        peers=task["peers"],
-        credentials=credentials,
-        plaintext=credentials is None,
-        settings=Settings(**task.get("settings", {})),
-        trace=task["trace"],
-    )
-    finish = asyncio.Event()
-    report: dict[str, Any] = {"excluded": False}
-    async with group:
-        print("ready", flush=True)
-        work = [asyncio.create_task(converse(group, task, finish)), asyncio.create_task(answer(group, task, finish))]
-        try:
-            told = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
-            await asyncio.wait([told, *work], return_when=asyncio.FIRST_COMPLETED)
-            finish.set()
-            await work[0]
-            crashed = {int(rank) for rank in told.result().split()[1:]} if told.done() else set()
-            await asyncio.wait_for(settle(group, crashed, task["quiet_s"]), 60)
-            report |= {
-                "delivered": group.stats["delivered"],
-                "published": group.stats["published"],
-                "frontier": group.frontier,
-                "members": group.view.members,
-                "unstable": group.stats["unstable_bytes"],
-                "refused": group.stats["refused_connections"],
-                "mib": resident_mib(),
-                "reconnections": sum(link["reconnections"] for link in group.stats["links"].values()),
-            }
-        except ExcludedError:
-            report["excluded"] = True
-        for one in work:
-            one.cancel()
-        print(json.dumps(report), flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-        await group.leave(drain=False)
+    def _report(self) -> dict[str, Any]:
+        stats = self.group.stats
+        items = self.store.items()
+        return {
+            "me": self.group.me,
+            "view": self.group.view.number,
+            "members": self.group.view.members,
+            "phase": stats["phase"],
+            "blocked": stats["blocked"],
+            "unstable": stats["unstable_messages"] + stats["own_unstable_messages"] + self.group.has_more,
+            "delivered": stats["delivered"],
+            "frontier": sum(self.group.frontier.values()),
+            "digest": hashlib.blake2b(json.dumps(items).encode(), digest_size=8).hexdigest(),
+            "keys": len(items),
+            "mine": {key: value for key, value in items.items() if not key.startswith("key")},
+            "tombstones": self.store.tombstones,
+            "reconnections": sum(link["reconnections"] for link in stats["links"].values()),
+            "mib": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20,
+            "cpu_s": round(sum(os.times()[:2]), 2),
+            "told": self.told,
+        }
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    asyncio.run(Actor(json.loads(sys.argv[1])).live())

@@ -15,18 +15,31 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cubecast.wire import frame, greeting
-from cubecast.wire.greeting import Greeting
+from cubecast.wire import frame, handshake
+from cubecast.wire.handshake import Hello
 
 KNOCKS = 40  # for each member
 
 
-def stranger_hello(rank: int, towards: int, group: str = "test") -> bytes:
-    """A well-formed greeting of somebody who knows neither the terms nor an incarnation."""
-    said = Greeting(
-        group=group, rank=rank, towards=towards, incarnation=77, knows=0, received=0, terms=b"0123456789abcdef"
+def stranger_hello(name: str, towards: str, group: str = "test") -> bytes:
+    """A well-formed greeting of somebody who knows neither the settings nor an incarnation."""
+    said = Hello(
+        oldest=frame.OLDEST,
+        newest=frame.VERSION,
+        group=group,
+        group_id=0,
+        name=name,
+        towards=towards,
+        incarnation=77,
+        session=7,
+        knows=0,
+        received=0,
+        view_number=0,
+        view_tag=0,
+        view_members=0,
+        settings={},
     )
-    return frame.encode_frame(frame.HELLO, 0, greeting.encode(said))
+    return frame.encode_frame(frame.HELLO, 0, 0, handshake.encode(said))
 
 
 async def knock(address: str, octets: bytes, *, wait_s: float = 8, context: ssl.SSLContext | None = None) -> int:
@@ -48,7 +61,7 @@ async def garbage(addresses: list[str]) -> int:
     chance = random.Random(5)
     welcomed = 0
     for _ in range(KNOCKS):
-        hello = bytearray(stranger_hello(1, 0))
+        hello = bytearray(stranger_hello("127.0.0.1:9", addresses[0]))
         hello[chance.randrange(len(hello))] ^= 1 << chance.randrange(8)
         for octets in (chance.randbytes(chance.randrange(1, 4096)), bytes(hello), b"GET / HTTP/1.1\r\n\r\n"):
             welcomed += sum(await asyncio.gather(*(knock(address, octets, wait_s=2) for address in addresses)))
@@ -68,7 +81,7 @@ async def slow_loris(addresses: list[str]) -> int:
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(10):
                 _, writer = await asyncio.open_connection(host, int(port))
-                for octet in stranger_hello(1, 0):
+                for octet in stranger_hello("127.0.0.1:9", address):
                     writer.write(bytes([octet]))
                     await writer.drain()
                     await asyncio.sleep(0.3)
@@ -79,10 +92,8 @@ async def slow_loris(addresses: list[str]) -> int:
 
 async def liars(addresses: list[str]) -> int:
     """Greetings in the name of every member."""
-    pairs = [(rank, towards) for rank in range(len(addresses)) for towards in range(len(addresses))]
-    return sum(
-        await asyncio.gather(*(knock(addresses[towards], stranger_hello(rank, towards)) for rank, towards in pairs))
-    )
+    pairs = [(name, towards) for name in addresses for towards in addresses]
+    return sum(await asyncio.gather(*(knock(towards, stranger_hello(name, towards)) for name, towards in pairs)))
 
 
 async def replay(addresses: list[str], heard: bytes) -> int:

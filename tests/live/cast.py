@@ -1,6 +1,6 @@
-"""Processes of a changing group: start them, hurt them, divide their network, and let the judge of promises read all.
+"""Processes of a group: start them, hurt them, divide their network, and let the checkers judge what they traced.
 
-A *place* is an address and its files; one process at a time lives there, life after life.
+A *place* is an address and its files; one process at a time lives there, one after the other.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cubecast.core.membership import MemberId
 from cubecast.live.local import credentials_in, free_addresses
-from cubecast.sim.churn.promises import Judge
-from cubecast.sim.churn.recorded import Converter, Line, read_lines
+from cubecast.live.trace_writer import merged_trace
+from cubecast.sim.checkers import Report, check_all
 from tests.live.bad_network import BadNetwork
-from tests.live.harness import ROOT
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Cast:
@@ -37,7 +38,9 @@ class Cast:
         durable: bool = False,
         seed: int = 1,
         pause_s: float = 0.05,
+        burst: int = 1,
         tell_every_s: float = 0.2,
+        is_light: bool = True,
         **settings: Any,
     ) -> None:
         """Nobody is there yet."""
@@ -50,28 +53,42 @@ class Cast:
         self._network = network
         self._tls = tls
         self._durable = durable
-        self._common = {"seed": seed, "pause_s": pause_s, "tell_every_s": tell_every_s, "settings": settings}
-        self._control = (folder / "control.rows").open("a")
+        self._issued: dict[str, dict[str, str]] = {}
+        self._is_light = is_light
+        self._quorum = settings.get("quorum", "majority")
+        self._common: dict[str, Any] = {"seed": seed, "pause_s": pause_s, "burst": burst, "tell_every_s": tell_every_s}
+        self._common |= {"settings": settings}
+        self._crashes: list[tuple[str, int]] = []
 
     # Coming and going.
 
-    def start(self, place: int, contact: int | None = None, *, wait_s: float = 30.0) -> None:
-        """A process founds the group, joins by one contact, or goes on from its log; waits until it is in."""
-        self.start_soon(place, contact)
-        if wait_s:
+    def form(self, *places: int, wait_s: float = 60.0) -> None:
+        """Processes found the group together; waits until all are in."""
+        for place in places:
+            self.start_soon(place, peers=places)
+        for place in places:
             assert self.read(place, wait_s) == "ready", self.said(place)
 
-    def start_soon(self, place: int, contact: int | None = None) -> None:
+    def start(self, place: int, contact: int | None = None, *, wait_s: float = 30.0) -> None:
+        """A process founds the group, joins by one contact, or continues from its journal; waits until it is in."""
+        self.start_soon(place, contact)
+        assert self.read(place, wait_s) == "ready", self.said(place)
+
+    def start_soon(self, place: int, contact: int | None = None, peers: Sequence[int] = ()) -> None:
         """Start, and do not wait."""
         address = self.addresses[place]
-        task: dict[str, Any] = {**self._common, "listen": address, "history": str(self._file(place, "rows"))}
-        if contact is not None:
+        task: dict[str, Any] = {**self._common, "listen": address, "trace": str(self._file(place, "trace"))}
+        if peers:
+            task["peers"] = [self.addresses[peer] for peer in peers]
+        elif contact is not None:
             task["contact"] = self.addresses[contact]
+        else:
+            task["found"] = True
         if self._durable:
-            task["log"] = str(self._file(place, "journal"))
+            task["journal"] = str(self._file(place, "journal"))
         if self._tls:
-            task |= credentials_in(self.folder, address)
-        words = [sys.executable, "-m", "tests.live.changing_actor", json.dumps(task)]
+            task |= self._credentials(address)
+        words = [sys.executable, "-m", "tests.live.actor", json.dumps(task)]
         with self._file(place, "log").open("ab") as said:
             self.processes[place] = subprocess.Popen(
                 [*(self._network.enter(place) if self._network else ()), *words],
@@ -79,20 +96,26 @@ class Cast:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
+                env={**os.environ, "CUBECAST_JIT": "off"} if self._is_light else None,
             )
         self._heard[place] = bytearray()
+
+    def _credentials(self, address: str) -> dict[str, str]:
+        if address not in self._issued:
+            self._issued[address] = credentials_in(self.folder, address)
+        return self._issued[address]
 
     def _file(self, place: int, kind: str) -> Path:
         return self.folder / f"{place}.{kind}"
 
-    def kill(self, *places: int, keep_log: bool = False) -> None:
-        """kill -9, all at once; their logs stay or go."""
+    def kill(self, *places: int, keep_journal: bool = False) -> None:
+        """kill -9, all at once; their journals stay or go."""
         for place in places:
             self.processes[place].send_signal(signal.SIGKILL)
         for place in places:
             self.reap(place)
-            self._note(place, "stop" if keep_log else "crash")
-            if not keep_log:
+            if not keep_journal:
+                self._crashes.append((self.addresses[place], time.monotonic_ns()))
                 self._file(place, "journal").unlink(missing_ok=True)
 
     def leave(self, place: int, *, timeout_s: float = 30.0) -> None:
@@ -133,12 +156,6 @@ class Cast:
             process.kill()
         for place in list(self.processes):
             self.reap(place)
-        self._control.close()
-
-    def _note(self, place: int, event: str) -> None:
-        row = [time.monotonic_ns(), self.addresses[place], None, event, None]
-        self._control.write(json.dumps(row) + "\n")
-        self._control.flush()
 
     # Talking to them.
 
@@ -211,23 +228,14 @@ class Cast:
             and not one["blocked"]
             and not one["unstable"]
             and not one["tombstones"]
-            and one["delivered"] == first["delivered"]
+            and one["frontier"] == first["frontier"]
             for one in found.values()
         )
 
     # Judging.
 
-    def lines(self) -> list[Line]:
-        """What all processes recorded until now, and when they were killed."""
-        now_ns = time.monotonic_ns()
+    def judge(self) -> Report:
+        """What the traces of all processes show."""
         time.sleep(0.2)  # those who live write what they did a little later
-        return [line for line in read_lines([*self.folder.glob("*.rows")]) if line[0] <= now_ns]
-
-    def judge(self, lines: list[Line], present: list[Any] | None = None) -> list[str]:
-        """What was broken."""
-        history = Converter().history(lines)
-        judge = Judge()
-        judge.read(history)
-        if present is not None:
-            judge.judge_end(history, [MemberId(*who) for who in present])
-        return judge.broken
+        traces = [path for path in sorted(self.folder.glob("*.trace")) if path.stat().st_size]
+        return check_all(merged_trace(traces, crashes=self._crashes, scenario={"quorum": self._quorum}))

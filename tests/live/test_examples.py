@@ -4,36 +4,75 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 
+from cubecast.live.local import Spoken, free_addresses
 from examples.kv_store import KeyValueStore
-from tests.live.test_group import groups_of
+from tests.live.cast import ROOT
+from tests.live.members import enter, groups_of, quick, until
 
 pytestmark = pytest.mark.live
 
 
-def test_replicas_end_the_same_and_forget_their_tombstones() -> None:
+def test_replicas_end_the_same_and_forget_their_tombstones_and_a_newcomer_gets_all() -> None:
     async def run() -> None:
         chance = random.Random(7)
-        async with groups_of(3, round_every_s=0.05) as groups:
-            stores = [KeyValueStore(group) for group in groups]
-            running = [asyncio.create_task(store.run()) for store in stores]
+        stores = [KeyValueStore(tell_every_s=0.05) for _ in range(4)]
+
+        def each(place: int) -> dict[str, Any]:
+            return {"snapshot": stores[place].snapshot, "restore": stores[place].restore}
+
+        async with groups_of(3, each=each) as groups:
+            for store, group in zip(stores, groups, strict=False):
+                store.attach(group)
+            running = [asyncio.create_task(store.run()) for store in stores[:3]]
             for _ in range(300):
-                store = chance.choice(stores)
+                store = chance.choice(stores[:3])
                 key = f"key{chance.randrange(20)}"
                 await (store.delete(key) if chance.random() < 0.5 else store.set(key, chance.randrange(1000)))
                 if chance.random() < 0.1:
                     await asyncio.sleep(0.002)
             await stores[0].delete("key0")
-            deadline = asyncio.get_running_loop().time() + 15
-            while any(store.tombstones for store in stores) and asyncio.get_running_loop().time() < deadline:
-                await asyncio.sleep(0.1)
-            assert [store.tombstones for store in stores] == [0, 0, 0]
+            await until(lambda: not any(store.tombstones for store in stores))
             assert stores[0].items() == stores[1].items() == stores[2].items()
             assert stores[0].get("key0") is None
             assert stores[0].items()
+            newcomer = await enter(contact=groups[1].address, settings=quick(), **each(3))
+            stores[3].attach(newcomer)
+            running.append(asyncio.create_task(stores[3].run()))
+            await stores[3].set("from", "the newcomer")
+            await until(lambda: all(store.get("from") == "the newcomer" for store in stores))
+            assert stores[3].items() == stores[0].items()
+            await newcomer.leave()
             for task in running:
                 task.cancel()
 
     asyncio.run(run())
+
+
+def test_the_store_runs_in_a_terminal() -> None:
+    first, second = free_addresses(2)
+    command = [sys.executable, "examples/kv_store.py", "--plaintext", "--listen"]
+    stores = [
+        Spoken([*command, own, *way], folder=ROOT, errors=subprocess.DEVNULL, light=True)
+        for own, way in ((first, ["--peer", second]), (second, ["--peer", first]))
+    ]
+    try:
+        assert [store.hear() for store in stores] == ["ready", "ready"]
+        stores[0].tell("set colour green")
+        said = ""
+        while said != "green":
+            stores[1].tell("get colour")
+            said = stores[1].hear()
+            assert said in ("None", "green")
+        for store in stores:
+            assert store.process.stdin is not None
+            store.process.stdin.close()
+        assert [store.process.wait(30) for store in stores] == [0, 0]
+    finally:
+        for store in stores:
+            store.close()

@@ -12,8 +12,7 @@ import pytest
 from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
 from tests.browser import needs_browser, show
-from tests.live.test_changing_group import group_of, until, vanish
-from tests.live.test_group import groups_of
+from tests.live.members import groups_of, until, vanish
 
 pytestmark = [pytest.mark.live, pytest.mark.browser, needs_browser]
 
@@ -28,30 +27,26 @@ def nodes_of(page: str, kind: str) -> set[int]:
     return {int(rank) for rank in re.findall(rf'<g class="{kind}" data-rank="(\d+)"', page)}
 
 
-def test_the_page_draws_who_is_in_and_how_the_links_are(tmp_path: Path) -> None:
-    async def run() -> str:
+def test_the_page_draws_who_is_in_and_how_the_links_are_and_who_went(tmp_path: Path) -> None:
+    async def run() -> tuple[str, str, str]:
         (address,) = free_addresses(1)
-        async with groups_of(8, suspect_after_s=120, causal="tree") as groups, StatusServer(groups[1], address):
+        async with groups_of(8, suspect_after_s=5.0, data="tree") as groups, StatusServer(groups[1], address):
             await (await groups[2].multicast(b"x")).stable(20)
             await groups[6].leave()
-            gone = groups[5]._member
-            assert gone is not None
-            await gone.transport.close()
-            while groups[1].stats["links"][5]["up"]:
-                await asyncio.sleep(0.05)
-            return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
+            await until(lambda: len(groups[1].view.members) == 7)
+            await vanish(groups[7])
+            await until(lambda: len(groups[1].view.members) == 6)
+            page = await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
+            return page, groups[6].address, groups[7].address
 
-    page = asyncio.run(run())
+    page, left, crashed = asyncio.run(run())
     assert nodes_of(page, "me") == {1}
-    assert nodes_of(page, "out") == {6}
-    assert nodes_of(page, "in") | nodes_of(page, "behind") == {0, 2, 3, 4, 5, 7}
-    # Messages go along the tree 0–1, 1–3, 1–5 of the cube; 2 is beside 1 since somebody has gone.
-    assert links_of(page, "eager") == {"0-1", "1-3"}
-    assert links_of(page, "broken") == {"1-5"}
-    assert links_of(page, "lazy") == {"1-2"}
-    assert {"0-2", "0-4", "2-3", "3-7", "4-5", "5-7"} <= links_of(page, "other")
-    assert not any("6" in link.split("-") for link in re.findall(r'data-link="([0-9-]+)"', page))
-    assert "7 of 8 members" in page
+    assert nodes_of(page, "in") | nodes_of(page, "behind") == {0, 2, 3, 4, 5}
+    assert "0-1" in links_of(page, "eager")
+    assert re.search(rf'<tr class="left">.*?{left}.*?left in view 2', page)
+    assert re.search(rf'<tr class="out">.*?{crashed}.*?excluded in view 3', page)
+    assert "view 3, 6 members" in page
+    assert len(re.findall(r'<text x="4', page)) >= 3  # the scales of the charts
 
 
 def page_of_rank_3(tmp_path: Path, **settings: Any) -> str:
@@ -67,10 +62,10 @@ def page_of_rank_3(tmp_path: Path, **settings: Any) -> str:
 
 
 def test_the_page_draws_a_star(tmp_path: Path) -> None:
-    page = page_of_rank_3(tmp_path, causal="star")
+    page = page_of_rank_3(tmp_path, data="star")
     # Messages go through 0; the other links are those of the cube, for stability and failure detection.
     assert links_of(page, "eager") == {"0-3"}
-    assert links_of(page, "lazy") == {"1-3", "2-3", "3-7"}
+    assert links_of(page, "lazy") >= {"1-3", "2-3", "3-7"}
     assert {"0-5", "0-6", "0-7", "0-1", "4-5"} <= links_of(page, "other")
 
 
@@ -84,13 +79,13 @@ def test_the_page_draws_the_mesh_of_a_small_group(tmp_path: Path) -> None:
 def test_the_page_says_that_a_minority_is_blocked(tmp_path: Path) -> None:
     async def run() -> str:
         (address,) = free_addresses(1)
-        async with group_of(3) as (one, two, three), StatusServer(three, address):
+        async with groups_of(3) as (one, two, three), StatusServer(three, address):
             await vanish(one)
             await vanish(two)
             await until(lambda: three.is_blocked)
             return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
 
     page = asyncio.run(run())
-    assert "BLOCKED, too few members within reach: view 3, 3 of 3 members" in page
+    assert "BLOCKED, too few members within reach: view 1, 3 members" in page
     assert nodes_of(page, "me") == {2}
     assert links_of(page, "broken") == {"0-2", "1-2"}

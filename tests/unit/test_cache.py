@@ -47,6 +47,35 @@ SIMULATE_EVERYTHING = """
     json.dump({"compiled": names, "first_run_after_seconds": first}, sys.stdout)
 """
 
+CHECK_A_LIVE_TRACE = """
+    import tempfile
+    import cubecast
+    from cubecast.core.compiled import watch_compiler
+    from cubecast.live.trace_writer import MemberTraceWriter, merged_trace
+    from cubecast.trace import Event
+    with tempfile.NamedTemporaryFile(suffix=".trace") as file, watch_compiler() as names:
+        writer = MemberTraceWriter(file.name)
+        a, b, c = (writer.member_id(name, 0) for name in "abc")
+        for me in (a, b):
+            writer.install(1, me, 1, 7, [a, b])
+        writer.row(2, Event.SENT, a, sender=a, sequence=1, round=1, message=0)
+        for me in (a, b):
+            writer.deliveries(3, me, [a], [1])
+        writer.row(4, Event.RESTART, b)
+        writer.deliveries(4, b, [a], [1])
+        writer.row(4, Event.RESTARTED, b)
+        writer.stable(5, a, [a], [1])
+        writer.row(6, Event.RETURNED, a, sender=a, sequence=2)
+        writer.row(6, Event.EXCLUDED, a)
+        writer.restore(7, c, 2, 8, [a], [1])
+        for me in (b, c):
+            writer.install(7, me, 2, 8, [b, c])
+        writer.close()
+        report = cubecast.check_all(merged_trace([file.name]))
+    assert report.ok, report.lines()
+    print(names)
+"""
+
 
 def run_python(source: str, **environment: str) -> str:
     """Run a program in a new process and give what it printed."""
@@ -69,26 +98,54 @@ def test_a_second_process_compiles_nothing() -> None:
     told = json.loads(run_python(SIMULATE_EVERYTHING))
     print(f"first simulation ended {told['first_run_after_seconds']:.2f} s after the import began")
     assert told["compiled"] == []
+    assert run_python(CHECK_A_LIVE_TRACE).strip() == "[]"
 
 
 BE_MEMBERS = """
     from cubecast.core.compiled import watch_compiler
-    from cubecast.live.cores import Cores
-    from cubecast.live.settings import CAUSAL, Settings
-    from cubecast.live.warm import call_all
+    from cubecast.live.warm import ALL, warm
     with watch_compiler() as names:
-        for way in CAUSAL:
-            call_all(Cores(Settings(causal=way), 6, 0), 6)
+        warm(ALL)
     print(names)
 """
 
 
 @pytest.mark.timeout(2 * COMPILE_SECONDS_MAX)
 @pytest.mark.skipif(not compiled.COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
-def test_a_member_compiles_nothing_however_messages_travel() -> None:
+def test_a_member_compiles_nothing_whatever_its_data_protocol() -> None:
     """The simulator's cores are the live ones; besides them a member needs what `cubecast.live.warm` calls."""
     run_python("from cubecast.sim.warm import warm; from cubecast.live import warm as live; warm(); live.warm()")
     assert run_python(BE_MEMBERS).strip() == "[]"
+
+
+FIRST_MESSAGE = """
+    import asyncio
+    import cubecast
+    from cubecast.core import drive
+    from cubecast.live.local import free_addresses
+    from cubecast.wire import data
+
+    def loaded():
+        return [len(one.overloads) for one in (data._walk, drive.receive_batch, drive.publish_batch)]
+
+    async def main():
+        addresses = free_addresses(2)
+        groups = [cubecast.join("g", listen=one, peers=addresses, plaintext=True) for one in addresses]
+        await asyncio.gather(*(group.__aenter__() for group in groups))
+        print(loaded())
+        await groups[0].multicast(b"first")
+        await groups[1].receive(10)
+        print(loaded())
+        await asyncio.gather(*(group.leave(drain=False) for group in groups))
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(2 * COMPILE_SECONDS_MAX)
+@pytest.mark.skipif(not compiled.COMPILED, reason="nothing is loaded with CUBECAST_JIT=off")
+def test_the_first_message_waits_for_no_code_to_be_loaded() -> None:
+    assert run_python(FIRST_MESSAGE).splitlines() == ["[1, 1, 1]", "[1, 1, 1]"]
 
 
 COMPILE_PIECES = """

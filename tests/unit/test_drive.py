@@ -11,7 +11,7 @@ import pytest
 from cubecast.core import dispatch
 from cubecast.core.compiled import internal
 from cubecast.core.mail import begin_round, deliver, draft, hold_back, multicast, send, set_timer
-from cubecast.live.data_core import DataCore, Way
+from cubecast.member.data_core import DataCore, Way
 from cubecast.wire import data
 
 FORM = data.Form(members=2, stamp_numbers=2, own_numbers=2, payload_bytes_max=100)

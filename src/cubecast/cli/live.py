@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
-from cubecast.live.settings import CAUSAL
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,20 +48,26 @@ def keys_issue(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The member's address, as all others name it.")],
     folder: Folder = Path("keys"),
     name: Annotated[str | None, typer.Option(help="Name of the file; the address if not given.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="How long it counts.")] = 365,
+    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Revoke the certificate that the file holds, and issue another.")
+    ] = False,
 ) -> None:
     """Make the certificate and key of one member, in one file."""
-    from cubecast.live.keys import issue
+    from cubecast.live.keys import REVOKED, issue, member_file
 
-    print(issue(folder, address, name=name, days=days))
+    is_replaced = member_file(folder, address, name=name).exists()
+    print(issue(folder, address, name=name, days=days, replace=replace))
+    if is_replaced:
+        print(f"the old certificate is revoked; {folder / REVOKED} goes to every member, beside group.pem")
 
 
 @keys.command("revoke")
 def keys_revoke(
-    member: Annotated[Path, typer.Argument(metavar="MEMBER.pem", help="The certificate that shall count no more.")],
+    member: Annotated[Path, typer.Argument(metavar="MEMBER.pem", help="The certificate to revoke.")],
     folder: Folder = Path("keys"),
 ) -> None:
-    """Put a member's certificate on the list of those revoked (group.crl, read when a member starts)."""
+    """Put a member's certificate on the list of those revoked (group.crl, read again when it changes)."""
     from cubecast.live.keys import revoke
 
     print(f"{revoke(folder, member)} goes to every member, beside group.pem")
@@ -70,42 +75,56 @@ def keys_revoke(
 
 def node(
     group: Annotated[str, typer.Argument(help="The group's name.")],
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="This member's address, as all others name it.")],
-    peer: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="Another member; once for each.")] = None,
-    found: Annotated[bool, typer.Option("--found", help="Found a group that others join later.")] = False,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where this member accepts connections.")],
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="How others reach it and what they call it.", show_default="--listen"),
+    ] = None,
+    peer: Annotated[
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="Found the group with this member; once for each.")
+    ] = None,
     contact: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Join a founded group by this member of it.")
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="Join a running group by this member of it.")
+    ] = None,
+    found: Annotated[bool, typer.Option("--found", help="Found a group of one, that others join.")] = False,
+    journal: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Continue from this file after a stop or a crash.")
     ] = None,
     credentials: Annotated[Path | None, typer.Option(metavar="FILE", help="This member's certificate and key.")] = None,
     ca: Annotated[Path | None, typer.Option(metavar="FILE", help="The group's certificate.")] = None,
     plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
-    causal: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help=f"With --peer: how messages travel: {', '.join(CAUSAL)}.", show_default="auto"
-        ),
-    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="NAME", help="The data protocol.", show_default="auto")] = None,
     stability: Annotated[
-        str | None, typer.Option(help="With --peer: the stability protocol.", show_default="cube_full_dist")
+        str | None, typer.Option(metavar="NAME", help="The stability protocol.", show_default="cube_full_dist")
     ] = None,
-    suspect_after: Annotated[float, typer.Option(metavar="SECONDS", help="Silence that excludes a member.")] = 5.0,
+    quorum: Annotated[
+        str | None,
+        typer.Option(metavar="majority|any", help="Who may decide on the next view.", show_default="majority"),
+    ] = None,
+    heartbeat: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Step of the failure detector.", show_default="0.2")
+    ] = None,
+    suspect_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Silence that excludes a member.", show_default="3")
+    ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(
-            metavar="none|all|N", help="Founded: messages of the past that a newcomer gets.", show_default="none"
-        ),
+        typer.Option(metavar="none|all|N", help="Messages of the past that a newcomer gets.", show_default="none"),
     ] = None,
-    log: Annotated[Path | None, typer.Option(metavar="FILE", help="Founded: go on from this log after a stop.")] = None,
-    history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Founded: write what this member did, for the checkers.")
+    sync: Annotated[
+        str | None,
+        typer.Option(metavar="always|interval|never", help="When the journal goes to the disk.", show_default="always"),
     ] = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="With --peer: write its events here.")] = None,
+    join_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="How long it may take to get in.", show_default="30")
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write events for `cubecast check`.")] = None,
     status_at: Annotated[str | None, typer.Option("--status", metavar="HOST:PORT", help="Serve status here.")] = None,
     rate: Annotated[float, typer.Option(metavar="PER_SECOND", help="Send made-up messages, not lines.")] = 0.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no deliveries.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every link.")] = False,
 ) -> None:
-    """Be a member of a group: lines in are multicast, deliveries come out as "sender:sequence text".
+    """Be a member of a group: lines in are multicast, deliveries come out as "sender sequence text".
 
     Example, two terminals:
 
@@ -113,33 +132,43 @@ def node(
 
       cubecast node chat --listen 127.0.0.1:7002 --peer 127.0.0.1:7001 --plaintext
 
-    A group that changes: one member founds it, others come and go.
+    A third one joins them later:
 
-      cubecast node chat --listen 127.0.0.1:7001 --found --plaintext
+      cubecast node chat --listen 127.0.0.1:7003 --contact 127.0.0.1:7001 --plaintext
 
-      cubecast node chat --listen 127.0.0.1:7002 --contact 127.0.0.1:7001 --plaintext
+    With --journal a member that was killed continues where it was, and needs no other way in.
     """
-    _require_one_kind(peer=bool(peer), found=found, contact=bool(contact))
-    _refuse_options_of_the_other_kind(
-        fixed=bool(peer),
-        only_fixed={"--causal": causal, "--stability": stability, "--trace": trace},
-        only_founded={"--keep": keep, "--log": log, "--history": history},
-    )
-    certificate = _credentials(credentials, ca, plaintext=plaintext)
+    from cubecast.live.node import Node, run_node
+    from cubecast.member.settings import Settings
+
+    settings = {
+        "data": data,
+        "stability": stability,
+        "quorum": quorum,
+        "heartbeat_s": heartbeat,
+        "suspect_after_s": suspect_after,
+        "keep": int(keep) if keep is not None and keep.isdecimal() else keep,
+        "sync": sync,
+        "join_timeout_s": join_timeout,
+    }
     _log_to_stderr(verbose=verbose)
-    terminal = {"status": status_at, "rate_per_s": rate, "quiet": quiet}
-    common: dict[str, Any] = {"group": group, "listen": listen, "credentials": certificate, **terminal}
-    if peer:
-        _run_fixed(common, peer, trace, causal=causal, stability=stability, suspect_after_s=suspect_after)
-    else:
-        _run_changing(common, contact or [], log, history, keep=keep, suspect_after_s=suspect_after)
-
-
-def _require_one_kind(*, peer: bool, found: bool, contact: bool) -> None:
-    from cubecast.errors import LocalProtocolError
-
-    if peer + found + contact != 1:
-        raise LocalProtocolError("give --peer for every other member, or --found, or --contact of a founded group")
+    run_node(
+        Node(
+            group=group,
+            listen=listen,
+            advertise=advertise,
+            peers=peer,
+            contacts=contact,
+            found=found,
+            journal=journal,
+            credentials=_credentials(credentials, ca, plaintext=plaintext),
+            settings=Settings(**{name: value for name, value in settings.items() if value is not None}),  # type: ignore[arg-type]
+            trace=trace,
+            status=status_at,
+            rate_per_s=rate,
+            quiet=quiet,
+        )
+    )
 
 
 def _credentials(credentials: Path | None, ca: Path | None, *, plaintext: bool) -> Credentials | None:
@@ -159,42 +188,6 @@ def _log_to_stderr(*, verbose: bool) -> None:
     )
 
 
-def _refuse_options_of_the_other_kind(
-    *, fixed: bool, only_fixed: dict[str, object], only_founded: dict[str, object]
-) -> None:
-    from cubecast.errors import LocalProtocolError
-
-    for option, value in (only_founded if fixed else only_fixed).items():
-        if value is not None:
-            needs = "--found or --contact" if fixed else "--peer"
-            raise LocalProtocolError(f"{option} {value}: it goes with {needs} only")
-
-
-def _run_fixed(common: dict[str, Any], peers: list[str], trace: Path | None, **settings: Any) -> None:
-    from cubecast.live.node import Node, run_node
-    from cubecast.live.settings import Settings
-
-    run_node(Node(**common, peers=peers, trace=trace, settings=Settings(**_given(settings))))
-
-
-def _run_changing(
-    common: dict[str, Any], contacts: list[str], log: Path | None, history: Path | None, **settings: Any
-) -> None:
-    from cubecast.live.changing.node import ChangingNode, run_changing_node
-    from cubecast.live.changing.settings import ChangingSettings
-
-    keep = settings["keep"]
-    if keep is not None and keep.isdecimal():
-        settings["keep"] = int(keep)
-    chosen = ChangingSettings(**_given(settings))
-    run_changing_node(ChangingNode(**common, contacts=contacts, log=log, history=history, settings=chosen))
-
-
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """Without what was not given: the settings have their own defaults."""
-    return {name: value for name, value in settings.items() if value is not None}
-
-
 def status(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the member serves its status.")],
     json: JsonOption = False,
@@ -211,25 +204,26 @@ def status(
 
 def _status_table(found: dict[str, Any]) -> Table:
     title = f"{found['group']}: rank {found['rank']} at {found['address']}, view {found['view']}"
-    title += ", BLOCKED: too few members within reach" if found.get("blocked") else ""
+    title += ", BLOCKED: too few members within reach" if found["blocked"] else ""
     table = new_table("address", "link", "rank", "received", "stable", "lag", "behind", left=2, title=title)
-    behind = {one["rank"]: one["behind"] for one in found["laggards"]}
     for one in found["members"]:
-        link = "this member" if one["rank"] == found["rank"] else _link_word(one)
+        link = "this member" if one["rank"] == found["rank"] else _link_word(one["link"])
         numbers = (one["rank"], one["received"], one["stable"], one["received"] - one["stable"])
-        table.add_row(one["address"], link, *map(str, numbers), str(behind.get(one["rank"], "")))
+        table.add_row(one["address"], link, *map(str, numbers), str(one["behind"] or ""))
+    for one in found["gone"]:
+        table.add_row(one["address"], f"{one['how']} in view {one['view']}", *[""] * 5)
     return table
 
 
-def _link_word(one: dict[str, Any]) -> str:
-    if not one["member"]:
-        return "excluded"
-    return "-" if one["link"] is None else "up" if one["link"]["up"] else "down"
+def _link_word(link: dict[str, Any] | None) -> str:
+    return "-" if link is None else "up" if link["up"] else "down"
 
 
 def demo(
-    members: Annotated[int, typer.Option(help="Processes to start.")] = 16,
-    kills: Annotated[int, typer.Option(help="Members to kill -9 after a third of the time.")] = 2,
+    members: Annotated[int, typer.Option(help="Processes to start.")] = 8,
+    kills: Annotated[
+        int | None, typer.Option(help="Members to kill -9 after a third of the time.", show_default="up to 2")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="How long it runs.")] = 15.0,
     rate: Annotated[float, typer.Option(help="Messages a second, each member.")] = 50.0,
     trace: Annotated[
@@ -238,20 +232,26 @@ def demo(
 ) -> None:
     """Show a live group on this machine: processes that multicast, some killed, and what the others make of it."""
     from cubecast.errors import LocalProtocolError
-    from cubecast.live.demo import Demo, run_demo
-    from cubecast.live.settings import Settings
+    from cubecast.live.demo import Demo, kills_max, run_demo
     from cubecast.live.warm import warm
 
-    if not 0 <= kills < members - 1:
-        raise LocalProtocolError(f"--kills {kills}: leave at least 2 of the {members} members alive")
+    most = kills_max(members)
+    chosen = min(2, most) if kills is None else kills
+    if not 0 <= chosen <= most:
+        raise LocalProtocolError(
+            f"--kills {chosen}: at most {most} of {members} members, so that a majority is left to continue"
+        )
     warm()
     with tempfile.TemporaryDirectory() as folder:
         shown = Demo(members=members, rate_per_s=rate, folder=Path(folder))
         screen = _Screen()
         with screen:
-            run_demo(shown, Settings(suspect_after_s=3.0), seconds=seconds, kills=kills, show=screen.show)
+            verdict = run_demo(shown, seconds=seconds, kills=chosen, show=screen.show)
+        print(verdict.line)
         if trace is not None:
-            print(f"{shown.write_trace(trace)} events in {trace}; judge them with: cubecast check {trace}")
+            print(f"{shown.write_trace(trace):,} events in {trace}; judge them with: cubecast check {trace}")
+    if not verdict.is_good:
+        raise typer.Exit(1)
 
 
 class _Screen:
@@ -263,7 +263,6 @@ class _Screen:
 
         self._console = Console(highlight=False)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._said = ""
 
     def __enter__(self) -> None:
         if self._live is not None:
@@ -278,25 +277,23 @@ class _Screen:
         if self._live is not None:
             self._live.update(_demo_table(demo, states, said), refresh=True)
         elif states:
-            views = sorted({(one["view"], one["stats"]["members"]) for one in states.values()})
+            views = sorted({(one["view"], len(one["members"])) for one in states.values()})
             lags = [one["stats"]["unstable_messages"] for one in states.values()]
-            stable = min(sum(m["stable"] for m in one["members"]) for one in states.values())
+            delivered = min(one["stats"]["delivered"] for one in states.values())
             told = ", ".join(f"view {view}: {count} members" for view, count in views)
-            print(f"{said}; {told}; {stable} messages stable everywhere, at most {max(lags)} not yet", flush=True)
+            print(f"{said}; {told}; {delivered:,} messages delivered, at most {max(lags)} not stable", flush=True)
 
 
 def _demo_table(demo: Demo, states: dict[int, Any], said: str) -> Table:
-    table = new_table(
-        "member", "state", "view", "delivered", "stable", "lag", "round ms", "excluded", left=2, title=said
-    )
-    for rank in range(demo.members):
-        state = states.get(rank)
+    title = f"{said}; status page of the first member: http://{demo.page}/"
+    table = new_table("member", "state", "view", "members", "delivered", "unstable", "gone", left=2, title=title)
+    for place in range(demo.members):
+        state = states.get(place)
         if state is None:
-            table.add_row(str(rank), "killed" if rank in demo.killed else "no answer", *[""] * 6)
+            table.add_row(str(place), "killed" if place in demo.killed else "no answer", *[""] * 5)
             continue
-        out = ",".join(str(m["rank"]) for m in state["members"] if not m["member"])
-        stable = sum(m["stable"] for m in state["members"])
+        gone = " ".join(f"{demo.addresses.index(one['address'])} {one['how']}" for one in state["gone"])
         stats = state["stats"]
-        numbers = (state["view"], stats["delivered"], stable, stats["unstable_messages"], f"{stats['round_ms']:.1f}")
-        table.add_row(str(rank), "up", *map(str, numbers), out)
+        numbers = (state["view"], len(state["members"]), stats["delivered"], stats["unstable_messages"])
+        table.add_row(str(place), "blocked" if state["blocked"] else "up", *(f"{one:,}" for one in numbers), gone)
     return table

@@ -1,4 +1,9 @@
-"""A group on this machine for show: members in processes, some of them killed, and what the others make of it."""
+"""A group on this machine for show: members in processes, some of them killed, and a verdict at the end.
+
+The verdict compares what every survivor says of itself once nobody sends any more: all in one view without the killed,
+the same messages delivered, nothing unstable. A message that a killed member had multicast is delivered by
+all survivors or by none, so equal counts of each member's messages mean that nothing was lost between them.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +21,19 @@ from typing import Any
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.local import free_addresses
-from cubecast.live.settings import Settings
 
 _COMMAND = [sys.executable, "-c", "from cubecast.cli import main; main()", "node"]
+SUSPECT_AFTER_S = 1.5
+SETTLE_S = 20.0
+MEMBERS_MAX = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How a demonstration ended."""
+
+    is_good: bool
+    line: str
 
 
 @dataclass
@@ -32,52 +47,100 @@ class Demo:
     status: list[str] = field(default_factory=list)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     killed: dict[int, int] = field(default_factory=dict)
-    """Rank to the time of its end, on the monotonic clock."""
+    """Place to the time of its end, on the monotonic clock."""
 
-    def start(self, settings: Settings) -> None:
+    @property
+    def page(self) -> str:
+        """The address of a status page of a member that lives."""
+        return next((at for place, at in enumerate(self.status) if place not in self.killed), "")
+
+    def start(self) -> None:
         """Start every member."""
-        if not 2 <= self.members <= 256:
-            raise LocalProtocolError(f"--members {self.members}: between 2 and 256 on one machine")
+        if not 2 <= self.members <= MEMBERS_MAX:
+            raise LocalProtocolError(f"--members {self.members}: between 2 and {MEMBERS_MAX} on one machine")
         addresses = free_addresses(2 * self.members)
         self.addresses, self.status = addresses[: self.members], addresses[self.members :]
-        for rank, address in enumerate(self.addresses):
+        for place, address in enumerate(self.addresses):
             options = [
                 *("demo", "--listen", address, "--plaintext", "--quiet"),
-                *("--rate", str(self.rate_per_s), "--status", self.status[rank]),
-                *("--trace", str(self.folder / f"{rank}.rows")),
-                *("--suspect-after", str(settings.suspect_after_s)),
+                *("--rate", str(self.rate_per_s), "--status", self.status[place]),
+                *("--trace", str(self._trace_file(place))),
+                *("--suspect-after", str(SUSPECT_AFTER_S), "--join-timeout", "120"),
                 *(word for peer in self.addresses for word in ("--peer", peer)),
             ]
-            log = (self.folder / f"{rank}.log").open("wb")
-            self.processes.append(subprocess.Popen(_COMMAND + options, stdin=subprocess.DEVNULL, stderr=log))
+            with (self.folder / f"{place}.log").open("wb") as log:
+                self.processes.append(subprocess.Popen(_COMMAND + options, stdin=subprocess.DEVNULL, stderr=log))
+
+    def _trace_file(self, place: int) -> Path:
+        return self.folder / f"{place}.trace"
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until every member answers."""
+        """Wait until every member is in the group."""
         deadline = time.monotonic() + timeout_s
-        for rank in range(self.members):
-            while self.ask(rank) is None:
-                if self.processes[rank].poll() is not None or time.monotonic() > deadline:
-                    said = (self.folder / f"{rank}.log").read_text()[-300:].strip()
-                    raise LocalProtocolError(f"member {rank} did not start: {said or 'it said nothing'}")
+        for place in range(self.members):
+            while (state := self.ask(place)) is None or state["phase"] != "member":
+                if self.processes[place].poll() is not None or time.monotonic() > deadline:
+                    said = (self.folder / f"{place}.log").read_text()[-300:].strip()
+                    raise LocalProtocolError(f"member {place} did not start: {said or 'it said nothing'}")
                 time.sleep(0.1)
 
-    def ask(self, rank: int) -> dict[str, Any] | None:
+    def ask(self, place: int) -> dict[str, Any] | None:
         """A member's status, None when it does not answer."""
-        if rank in self.killed:
+        if place in self.killed:
             return None
         try:
-            return fetch_status(self.status[rank], timeout_s=2.0)
+            return fetch_status(self.status[place], timeout_s=2.0)
         except LocalProtocolError:
             return None
 
+    def ask_all(self) -> dict[int, dict[str, Any]]:
+        """The status of every member that answers."""
+        return {place: state for place in range(self.members) if (state := self.ask(place)) is not None}
+
     def kill(self, count: int, seed: int) -> list[int]:
         """kill -9 of some members at once."""
-        victims = random.Random(seed).sample([r for r in range(self.members) if r not in self.killed], count)
-        for rank in victims:
-            self.processes[rank].send_signal(signal.SIGKILL)
-            self.processes[rank].wait()
-            self.killed[rank] = time.monotonic_ns()
-        return victims
+        victims = random.Random(seed).sample([one for one in range(self.members) if one not in self.killed], count)
+        for place in victims:
+            self.processes[place].send_signal(signal.SIGKILL)
+            self.processes[place].wait()
+            self.killed[place] = time.monotonic_ns()
+        return sorted(victims)
+
+    def be_quiet(self) -> None:
+        """Nobody sends any more."""
+        for place, process in enumerate(self.processes):
+            if place not in self.killed and process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+
+    def settle(self) -> Verdict:
+        """Wait until the survivors agree on everything, and say so; or what they do not agree on."""
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            states = self.ask_all()
+            faults = self._faults(states)
+            if not faults or time.monotonic() > deadline:
+                return self._verdict(states, faults)
+            time.sleep(0.2)
+
+    def _faults(self, states: dict[int, dict[str, Any]]) -> list[str]:
+        alive = self.members - len(self.killed)
+        faults = [f"{alive - len(states)} of {alive} survivors do not answer"] if len(states) < alive else []
+        if any(len(state["members"]) != alive for state in states.values()):
+            faults.append("the survivors are not in one view")
+        received = {tuple((one["address"], one["received"]) for one in state["members"]) for state in states.values()}
+        if len(received) > 1:
+            counts = [sum(count for _, count in one) for one in received]
+            faults.append(f"between {min(counts):,} and {max(counts):,} messages of the members delivered")
+        if unstable := max((state["stats"]["unstable_messages"] for state in states.values()), default=0):
+            faults.append(f"{unstable:,} messages not stable")
+        return faults
+
+    def _verdict(self, states: dict[int, dict[str, Any]], faults: list[str]) -> Verdict:
+        count = max((state["stats"]["delivered"] for state in states.values()), default=0)
+        what = "; ".join(faults) or "nothing lost, everything stable"
+        return Verdict(
+            is_good=not faults, line=f"{len(self.killed)} of {self.members} killed, {count:,} messages, {what}"
+        )
 
     def stop(self) -> None:
         """End the members that live, politely first."""
@@ -86,35 +149,42 @@ class Demo:
                 process.terminate()
         for process in self.processes:
             try:
-                process.wait(20)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
     def write_trace(self, path: Path) -> int:
-        """One trace of all members; gives its rows."""
-        from cubecast.live.recorder import merge
+        """One trace of all members; gives its events."""
+        from cubecast.live.trace_writer import merge_traces
 
-        rows = [self.folder / f"{rank}.rows" for rank in range(self.members)]
-        return merge(rows, path, members=self.members, crashes=self.killed)
+        files = [self._trace_file(place) for place in range(self.members)]
+        crashes = {self.addresses[place]: when_ns for place, when_ns in self.killed.items()}
+        return merge_traces(files, path, crashes=crashes)
 
 
-def run_demo(
-    demo: Demo, settings: Settings, *, seconds: float, kills: int, show: Callable[[Demo, dict[int, Any], str], None]
-) -> None:
-    """Start, let run, kill at half time, let run; `show` is called twice a second with what the members say."""
+def kills_max(members: int) -> int:
+    """How many may be killed at once when a majority is to be left."""
+    return max(0, (members - 1) // 2)
+
+
+Show = Callable[[Demo, dict[int, Any], str], None]
+
+
+def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show) -> Verdict:
+    """Start, show, kill, show, and judge."""
     try:
-        demo.start(settings)
-        demo.wait_ready(60)
+        demo.start()
+        demo.wait_ready(120)
         began = time.monotonic()
-        said = "all members are up"
+        said = f"all {demo.members} members are up, status page http://{demo.page}/"
         while (now := time.monotonic() - began) < seconds:
             if kills and not demo.killed and now > seconds / 3:
-                victims = demo.kill(kills, demo.members)
-                said = f"killed -9: {', '.join(map(str, sorted(victims)))}"
-            states = {rank: state for rank in range(demo.members) if (state := demo.ask(rank)) is not None}
-            show(demo, states, said)
+                said = f"killed -9: {', '.join(map(str, demo.kill(kills, demo.members)))}"
+            show(demo, demo.ask_all(), said)
             time.sleep(0.5)
+        demo.be_quiet()
+        return demo.settle()
     finally:
         demo.stop()
 

@@ -4,7 +4,7 @@
 |---------------|--------------------------------------------------------------|---------------------|
 | `group.pem`   | the group's certificate                                      | every member        |
 | `group.key`   | the group's key: whoever has it can make members             | the operator alone  |
-| `group.crl`   | certificates that count no more                              | every member        |
+| `group.crl`   | the certificates revoked                                     | every member        |
 | `NAME.pem`    | a member's certificate and key                               | that member alone   |
 """
 
@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.credentials import URI
-from cubecast.live.settings import parse_address
+from cubecast.member.settings import parse_address
 
 GROUP, KEY, REVOKED = "group.pem", "group.key", "group.crl"
 
@@ -47,14 +47,29 @@ def init(folder: str | Path, *, name: str = "cubecast group", days: int = 3650) 
     return folder / GROUP
 
 
-def issue(folder: str | Path, address: str, *, name: str | None = None, days: int = 365) -> Path:
-    """Make the certificate and key of the member at `address`; gives the path of the file with both."""
+def member_file(folder: str | Path, address: str, *, name: str | None = None) -> Path:
+    """The file of the certificate and key that `issue` makes with these arguments."""
     parse_address(address)
+    name = name or address.replace(":", "_").replace("[", "").replace("]", "")
+    path = Path(folder) / f"{name}.pem"
+    if path.name in (GROUP, ".pem") or path.parent != Path(folder):
+        raise LocalProtocolError(f"name {name!r}: choose a file name other than that of the group's certificate")
+    return path
+
+
+def issue(folder: str | Path, address: str, *, name: str | None = None, days: int = 365, replace: bool = False) -> Path:
+    """Make the certificate and key of the member at `address`; gives the path of the file with both.
+
+    A file that exists already is an error, unless `replace`: then its certificate is revoked first. An interruption
+    between the two leaves a revoked certificate, never a valid one that nobody can revoke any more.
+    """
     folder = Path(folder)
+    path = member_file(folder, address, name=name)
+    if path.exists() and not replace:
+        raise LocalProtocolError(f"{path} exists already; give --replace to revoke that certificate and issue another")
     group, group_key = _load(folder)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = name or address.replace(":", "_").replace("[", "").replace("]", "")
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, path.stem)])
     certificate = (
         _builder(subject, group.subject, key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -69,13 +84,14 @@ def issue(folder: str | Path, address: str, *, name: str | None = None, days: in
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(group_key.public_key()), critical=False)
         .sign(group_key, hashes.SHA256())
     )
-    path = folder / f"{name}.pem"
+    if path.exists():
+        revoke(folder, path)
     _write(path, certificate.public_bytes(serialization.Encoding.PEM) + _key_bytes(key), secret=True)
     return path
 
 
 def revoke(folder: str | Path, member: str | Path) -> Path:
-    """Add a member's certificate to the list of those that count no more; gives the list's path."""
+    """Add a member's certificate to the list of those revoked; gives the list's path."""
     folder = Path(folder)
     group, group_key = _load(folder)
     try:

@@ -1,28 +1,51 @@
-"""A member in a terminal: every line that comes in is multicast, every delivery goes out as a line."""
+"""A member in a terminal: every line that comes in is multicast, every delivery goes out as a line.
+
+Standard output has "sender sequence payload" lines and nothing else; what happens to the group goes to standard error.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from cubecast.live.group import LiveGroup, join
+from cubecast.core.membership.views import View
+from cubecast.live.credentials import Credentials
+from cubecast.live.group import Group, join
 from cubecast.live.loop import run
-from cubecast.live.settings import Settings
-from cubecast.live.terminal import TerminalNode, be_member
+from cubecast.member.effects import Excluded
+from cubecast.member.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node(TerminalNode):
-    """A member of a group of fixed members."""
+class Node:
+    """What `cubecast node` was asked for."""
 
-    peers: list[str]
+    group: str
+    listen: str
     settings: Settings
+    credentials: Credentials | None
+    advertise: str | None = None
+    peers: list[str] | None = None
+    contacts: list[str] | None = None
+    found: bool = False
+    journal: Path | None = None
     trace: Path | None = None
+    status: str | None = None
+    rate_per_s: float = 0.0
+    """Messages that it makes up and sends by itself."""
+    payload_bytes: int = 100
+    quiet: bool = False
+    """Print no deliveries."""
 
 
 def run_node(node: Node) -> None:
-    """Be a member until the input ends (or a signal comes), then leave."""
+    """Be a member until the input ends or a signal comes, then leave."""
     with suppress(KeyboardInterrupt):
         run(_live(node))
 
@@ -31,23 +54,105 @@ async def _live(node: Node) -> None:
     group = join(
         node.group,
         listen=node.listen,
+        advertise=node.advertise,
         peers=node.peers,
+        contact=node.contacts,
+        found=node.found,
         credentials=node.credentials,
         plaintext=node.credentials is None,
         settings=node.settings,
+        journal=node.journal,
         trace=node.trace,
+        status=node.status,
     )
-    await be_member(
-        node,
-        group,
-        ready=lambda: f"rank {group.rank} of {len(group.addresses)} is ready",
-        listening=lambda: _print_deliveries(group, quiet=node.quiet),
-        settle=lambda message: message.stable(hurry=True),
-    )
+    group.on_view(_say_view)
+    group.on_blocked(lambda is_blocked: say("blocked: too few members within reach" if is_blocked else "unblocked"))
+    group.on_excluded(_say_excluded)
+    group.on_waiting(lambda reason: say(f"waiting: {reason}"))
+    ended = _signals(group)
+    entering = asyncio.ensure_future(group.__aenter__())
+    stopping = asyncio.ensure_future(ended.wait())
+    await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not entering.done():
+        entering.cancel()
+        with suppress(asyncio.CancelledError):
+            await entering
+        return
+    await entering
+    try:
+        say(f"ready: {group.me.name} is rank {group.rank} of {len(group.view.members)} in view {group.view.number}")
+        if node.status is not None:
+            say(f"status: http://{node.status}/")
+        speaking = talk(group, node.rate_per_s, node.payload_bytes) if node.rate_per_s > 0 else send_lines(group)
+        await _until_one_ends(_print_deliveries(group, quiet=node.quiet), speaking, _wait(stopping))
+    finally:
+        stopping.cancel()
+        await group.leave()
 
 
-async def _print_deliveries(group: LiveGroup, *, quiet: bool) -> None:
+def say(words: str) -> None:
+    """Tell the person at the terminal, beside what is delivered."""
+    print(words, file=sys.stderr, flush=True)
+
+
+def _say_view(view: View) -> None:
+    say(f"view {view.number}: {len(view.members)} members: {' '.join(who.name for who in view.members)}")
+
+
+def _say_excluded(excluded: Excluded) -> None:
+    say(f"excluded: {excluded.reason}; {len(excluded.returned)} messages came back")
+
+
+def _signals(group: Group) -> asyncio.Event:
+    """SIGINT and SIGTERM end the member; SIGHUP reads the credentials again."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    loop.add_signal_handler(signal.SIGHUP, group.refresh_credentials)
+    return ended
+
+
+async def _print_deliveries(group: Group, *, quiet: bool) -> None:
     async for delivery in group:
         if not quiet:
             text = delivery.payload.decode("utf-8", "backslashreplace")
-            print(f"{delivery.sender}:{delivery.sequence} {text}", flush=not group.has_more)
+            print(f"{delivery.sender.name} {delivery.sequence} {text}", flush=not group.has_more)
+
+
+async def send_lines(group: Group) -> None:
+    """Multicast every line of the input; at its end wait until the last one is stable."""
+    reader = asyncio.StreamReader(limit=group.settings.payload_bytes_max + 2)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    last = None
+    while line := await reader.readline():
+        last = await group.multicast(line.rstrip(b"\r\n"))
+    if last is not None:
+        await last.stable(hurry=True)
+
+
+async def talk(group: Group, rate_per_s: float, payload_bytes: int) -> None:
+    """Send at an even rate, in small bursts when the rate is high; after SIGUSR1 no more."""
+    quiet = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, quiet.set)
+    payload = bytes(payload_bytes)
+    burst = max(1, round(rate_per_s / 100))
+    while not quiet.is_set():
+        for _ in range(burst):
+            await group.multicast(payload)
+        await asyncio.sleep(burst / rate_per_s)
+    await asyncio.Event().wait()
+
+
+async def _wait(event: asyncio.Future[Any]) -> None:
+    await event
+
+
+async def _until_one_ends(*work: Coroutine[Any, Any, None]) -> None:
+    """Run all until one ends; an error of any is raised."""
+    tasks = {asyncio.create_task(one) for one in work}
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    for task in done:
+        task.result()

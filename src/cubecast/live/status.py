@@ -1,10 +1,10 @@
-"""A member's status over HTTP: a page that updates itself, the same as JSON, and metrics for Prometheus.
+"""What a member shows of itself and its group, over HTTP.
 
-| path           | gives                                                                    |
-|----------------|--------------------------------------------------------------------------|
-| `/`            | the page; it needs nothing but this member                               |
-| `/status.json` | `snapshot`: members, overlay, frontier, laggards, buffers, recent course |
-| `/metrics`     | the Prometheus text format                                               |
+| address        | gives                                                                            |
+|----------------|----------------------------------------------------------------------------------|
+| `/`            | the page; it needs nothing but this member                                       |
+| `/status.json` | `Group.status()` and its recent course                                           |
+| `/metrics`     | the Prometheus text format (`live/metrics.py`)                                   |
 """
 
 from __future__ import annotations
@@ -19,114 +19,93 @@ from importlib import resources
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from cubecast.errors import CubecastError, LocalProtocolError
-from cubecast.live.settings import Settings, parse_address
+from cubecast.member.settings import Settings, parse_address
 
 if TYPE_CHECKING:
-    from cubecast.live.changing.group import ChangingGroup
-    from cubecast.live.group import LiveGroup
+    from cubecast.core.membership.views import MemberId
+    from cubecast.live.group import Group
+    from cubecast.member.member import Member
 
 SAMPLE_S = 1.0
 SAMPLES = 600
 REQUEST_BYTES_MAX = 8192
 REQUEST_TIMEOUT_S = 5.0
-_GAUGES = (
-    *("members", "unstable_messages", "unstable_bytes", "waiting_messages", "backlog_bytes", "round_ms"),
-    *("blocked", "view", "lives"),
-)
-_COUNTERS = ("published", "delivered", "rounds", "refused_connections")
 
 
-def look(group: LiveGroup | ChangingGroup) -> dict[str, Any]:
-    """What a member of either kind of group knows of itself and its group."""
-    return group.status() if hasattr(group, "status") else snapshot(group)
-
-
-def snapshot(group: LiveGroup) -> dict[str, Any]:
-    """What a member of a group of fixed members knows."""
+def status_of(group: Group) -> dict[str, Any]:
+    """What a member knows of itself and its group."""
+    member = group._entered().member
     stats = group.stats
-    received = group.received
+    links = stats.pop("links")
+    view = member.view
+    members = view.members if view is not None else ()
+    behind = dict(member.laggards())
+    frontier, received = member.frontier, _received(member)
     return {
         "group": group.name,
-        "rank": group.rank,
-        "address": group.addresses[group.rank],
-        "view": group.view.number,
+        "rank": members.index(member.me) if member.me in members else -1,
+        "address": member.me.name,
+        "incarnation": member.me.incarnation,
+        "view": view.number if view is not None else 0,
+        "phase": member.phase,
+        "blocked": member.is_blocked,
+        "changing": member.is_changing,
+        "waiting_for": "" if member.phase == "member" else member.waiting_for(),
         "members": [
             {
                 "rank": rank,
-                "address": address,
-                "member": rank in group.view.members,
-                "link": stats["links"].get(rank),
-                "received": received[rank],
-                "stable": group.frontier[rank],
+                "address": who.name,
+                "incarnation": who.incarnation,
+                "link": links.get(who.name),
+                "received": received.get(who, 0),
+                "stable": frontier.get(who, 0),
+                "behind": behind.get(who, 0),
             }
-            for rank, address in enumerate(group.addresses)
+            for rank, who in enumerate(members)
         ],
-        "overlay": _overlay(len(group.addresses), group.view.members, group.settings),
-        "laggards": [{"rank": one.rank, "address": one.address, "behind": one.behind} for one in group.laggards()],
-        "stats": {name: value for name, value in stats.items() if name != "links"},
+        "gone": list(group._notices.gone.values()),
+        "overlay": _overlay(len(members), group.settings),
+        "stats": stats,
     }
 
 
+def _received(member: Member) -> dict[MemberId, int]:
+    """How many messages of each member of the view this one has."""
+    view, delivered = member.view, member.delivered()
+    if view is None or len(delivered) != len(view.members):
+        return {}
+    return {who: sent + count for who, sent, count in zip(view.members, view.sent, delivered, strict=True)}
+
+
 @lru_cache(maxsize=8)
-def _overlay(ranks: int, members: tuple[int, ...], settings: Settings) -> list[tuple[int, int]]:
-    """Who is whose neighbour among these members, the lower rank first."""
-    from cubecast.core.failure.survivors import survivors  # a member of a changing group never loads the compiler
+def _overlay(members: int, settings: Settings) -> list[tuple[int, int]]:
+    """Which ranks hold a link to each other, the lower one first."""
+    if not members:
+        return []
+    data = settings.data_for(members)
+    if data == "timestamp":
+        return list(combinations(range(members), 2))
     from cubecast.core.overlays import hypercube
 
-    cube = hypercube(ranks)
-    pairs: set[tuple[int, int]] = set()
-    for rank in members:
-        near = survivors(cube, rank, members).neighbours.tolist()
-        pairs.update((rank, other) for other in near if rank < other)
-    way = settings.causal_for(ranks)
-    if way == "star":
-        centre, *others = sorted(members)
-        pairs.update((centre, other) for other in others)
-    elif way == "timestamp":
-        pairs.update(combinations(sorted(members), 2))
+    cube = hypercube(members)
+    pairs = {
+        (min(rank, int(other)), max(rank, int(other)))
+        for rank in range(members)
+        for other in cube.neighbours[cube.offsets[rank] : cube.offsets[rank + 1]]
+    }
+    if data == "star":
+        pairs.update((0, other) for other in range(1, members))
     return sorted(pairs)
 
 
-class _Collector(Collector):
-    """Metrics read at the moment they are asked for."""
-
-    def __init__(self, group: LiveGroup | ChangingGroup) -> None:
-        self._group = group
-
-    def collect(self) -> list[Metric]:
-        """Part of prometheus_client."""
-        seen = look(self._group)
-        labels = {"group": seen["group"], "rank": str(seen["rank"])}
-        stats = {"view": seen["view"], **seen["stats"]}
-        found: list[Metric] = []
-        for name in [name for name in _GAUGES if name in stats]:
-            gauge = GaugeMetricFamily(f"cubecast_{name}", name.replace("_", " "), labels=list(labels))
-            gauge.add_metric(list(labels.values()), float(stats[name]))
-            found.append(gauge)
-        for name in [name for name in _COUNTERS if name in stats]:
-            counter = CounterMetricFamily(f"cubecast_{name}", name.replace("_", " "), labels=list(labels))
-            counter.add_metric(list(labels.values()), float(stats[name]))
-            found.append(counter)
-        behind = GaugeMetricFamily("cubecast_behind", "messages behind the first member", labels=[*labels, "member"])
-        for one in seen["laggards"]:
-            behind.add_metric([*labels.values(), str(one["rank"])], float(one["behind"]))
-        return [*found, behind]
-
-
 class StatusServer:
-    """Serves the status of one member: `async with StatusServer(group, "127.0.0.1:9001")`."""
+    """Serves the status of one member: `async with StatusServer(group, "127.0.0.1:9001")`, or `join(status=...)`."""
 
-    def __init__(self, group: LiveGroup | ChangingGroup, listen: str) -> None:
+    def __init__(self, group: Group, listen: str) -> None:
         """Nothing is opened before `async with`."""
         self._group = group
         self._host, self._port = parse_address(listen)
-        self._registry = CollectorRegistry()
-        self._registry.register(_Collector(group))
         self._course: deque[dict[str, float]] = deque(maxlen=SAMPLES)
         self._server: asyncio.Server | None = None
         self._sampling: asyncio.Task[None] | None = None
@@ -179,10 +158,12 @@ class StatusServer:
             if path == "/":
                 return "200 OK", "text/html; charset=utf-8", _page()
             if path == "/status.json":
-                body = json.dumps(look(self._group) | {"course": list(self._course)})
+                body = json.dumps(self._group.status() | {"course": list(self._course)})
                 return "200 OK", "application/json", body.encode()
             if path == "/metrics":
-                return "200 OK", "text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
+                from cubecast.live.metrics import metrics_text
+
+                return "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics_text(self._group)
         except CubecastError as error:
             return "503 Service Unavailable", "text/plain; charset=utf-8", str(error).encode()
         return "404 Not Found", "text/plain; charset=utf-8", b"try /, /status.json or /metrics\n"

@@ -1,136 +1,295 @@
-"""The group for programs without asyncio: the same interface, its loop in a thread of its own.
+"""The group for programs without asyncio: the same interface, its event loop in a thread of its own.
 
 with cubecast.join_sync("orders", listen=..., peers=[...], plaintext=True) as group:
     message = group.multicast(b"hello")
     message.stable(timeout=5)
-    for delivery in group.deliveries(timeout=1):
-        print(delivery.payload)
+    for delivery in group:
+        print(delivery.sender.name, delivery.payload)
+
+Deliveries cross from the loop's thread in lumps. `snapshot` and `restore` are called in the loop's thread while the
+thread that consumes waits for the next event, so they see the state after all events before; callbacks are called
+there at any time.
 """
 
 from __future__ import annotations
 
-import asyncio
-import queue
-from collections.abc import Coroutine, Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from cubecast.errors import CubecastError
-from cubecast.live.group import Buffer, Laggard, LiveGroup, Message, View, join
+from cubecast.core.membership.views import MemberId, View
+from cubecast.errors import LocalProtocolError
+from cubecast.live.group import Buffer, Group, Laggard, Message, join
+from cubecast.live.inbox import Event
 from cubecast.live.loop import LoopThread
-from cubecast.live.traffic import Delivery
+from cubecast.member.effects import Delivery, Excluded
 
 _Result = TypeVar("_Result")
-_QUEUE_MESSAGES = 1024
 
 
 class SyncMessage:
-    """One multicast message of this member."""
+    """One message that this member multicast; made by `SyncGroup.multicast`."""
 
     def __init__(self, group: SyncGroup, message: Message) -> None:
-        """Made by `multicast`."""
+        """Sent, or waiting for the next view."""
         self._group = group
         self._message = message
-        self.sequence = message.sequence
+
+    @property
+    def payload(self) -> bytes:
+        """What was multicast."""
+        return self._message.payload
+
+    @property
+    def sequence(self) -> int:
+        """Its number among all messages of this member; 0 while it waits for the next view."""
+        return self._message.sequence
+
+    @property
+    def view(self) -> int:
+        """The number of the view in which it was sent; 0 while it waits for the next view."""
+        return self._message.view
 
     @property
     def is_stable(self) -> bool:
-        """Does every current member have it?"""
+        """Does every member of the view have it?"""
         return self._message.is_stable
 
     def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
-        """Wait until every current member has the message."""
-        self._group._run(self._message.stable(timeout, hurry=hurry))
+        """Wait until every member of the view has the message; see `Message.stable`."""
+        if not self._message.is_stable:
+            self._group._run(self._message.stable(timeout, hurry=hurry))
 
 
 class SyncGroup:
-    """A member's place in a group, for threads. Make one with `join_sync`, and use it in a `with` block."""
+    """A member's place in a group, for threads. Make one with `cubecast.join_sync`, and use it in a `with` block."""
 
-    def __init__(self, group: LiveGroup) -> None:
+    def __init__(self, group: Group) -> None:
         """Nothing is opened before `with`."""
         self._group = group
         self._loop = LoopThread()
-        self._queue: queue.Queue[Delivery | CubecastError | None] = queue.Queue(_QUEUE_MESSAGES)
+        self._is_running = False
+        self._taken: deque[Event] = deque()
+        """Entries that crossed over, and that nobody was given yet."""
+        self._taking = threading.Lock()
+
+    # In and out.
 
     def __enter__(self) -> Self:
-        """Open the links and wait for the neighbours."""
+        """Wait until this member is in the group and has its state."""
         self._loop.start()
+        self._is_running = True
         try:
             self._run(self._group.__aenter__())
         except BaseException:
-            self._loop.end()
+            self._stop()
             raise
-        self._reading = self._loop.begin(self._read())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the group."""
+        """Leave the group; without waiting for anybody when an exception ends the block."""
         try:
-            self._run(self._group.leave(drain=kind is None))
+            self.leave(drain=kind is None)
         finally:
-            self._reading.cancel()
+            self._stop()
+
+    def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
+        """Leave; see `Group.leave`. What was delivered until then can still be received inside the `with` block."""
+        if self._is_running:
+            self._run(self._group.leave(drain=drain, timeout=timeout))
+
+    def force(self) -> None:
+        """Operator's override; see `Group.force`."""
+        self._call(self._group.force)
+
+    def _stop(self) -> None:
+        if self._is_running:
+            self._is_running = False
             self._loop.end()
 
+    # Sending and receiving.
+
     def multicast(self, payload: Buffer) -> SyncMessage:
-        """Send to every member; waits while too many own messages are not stable."""
+        """Send to every member, this one included; see `Group.multicast`."""
         return SyncMessage(self, self._run(self._group.multicast(payload)))
 
+    def receive(self, timeout: float | None = None) -> Delivery:
+        """Take exactly one delivery. Raises TimeoutError; LocalProtocolError when this member has left."""
+        delivery = self._next((Delivery,), timeout)
+        if delivery is None:
+            raise LocalProtocolError(f"this member has left group {self._group.name!r}, and everything is received")
+        assert isinstance(delivery, Delivery)
+        return delivery
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Deliveries in causal order, each once; ends when this member has left."""
+        return self.deliveries()
+
     def deliveries(self, timeout: float | None = None) -> Iterator[Delivery]:
-        """Deliveries in causal order; ends when none came for `timeout` seconds, or when this member leaves."""
+        """The same; ends also when none came for `timeout` seconds."""
+        for event in self._iterate((Delivery,), timeout):
+            assert isinstance(event, Delivery)
+            yield event
+
+    def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """Deliveries, and a `ViewChange` for every view; ends also when none came for `timeout` seconds."""
+        return self._iterate((), timeout)
+
+    def _iterate(self, wanted: tuple[type[Any], ...], timeout: float | None) -> Iterator[Event]:
         while True:
             try:
-                delivery = self._queue.get(timeout=timeout)
-            except queue.Empty:
+                event = self._next(wanted, timeout)
+            except TimeoutError:
                 return
-            if delivery is None:
+            if event is None:
                 return
-            if isinstance(delivery, CubecastError):
-                raise delivery
-            yield delivery
+            yield event
+
+    def _next(self, wanted: tuple[type[Any], ...], timeout: float | None) -> Event | None:
+        """The next entry of these classes (of all, if none is named); None at the end."""
+        with self._taking:
+            while True:
+                if not self._taken and not self._run(self._group._take_lump(self._taken, timeout)):
+                    return None
+                event = self._taken.popleft()
+                if not wanted or isinstance(event, wanted):
+                    return event
+
+    # Being told at once, in the thread of the loop. A callback that raises is logged, and everything continues.
+
+    def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
+        """Call a function with the frontier each time it moves."""
+        self._group.on_stable(callback)
+
+    def on_view(self, callback: Callable[[View], object]) -> None:
+        """Call a function when a view is installed."""
+        self._group.on_view(callback)
+
+    def on_blocked(self, callback: Callable[[bool], object]) -> None:
+        """Call a function with True when too few members are within reach, with False when there are enough again."""
+        self._group.on_blocked(callback)
+
+    def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
+        """Call a function when the group continued without this member."""
+        self._group.on_excluded(callback)
+
+    def on_progress(self, callback: Callable[[tuple[int, int]], object]) -> None:
+        """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
+        self._group.on_progress(callback)
+
+    # Looking.
 
     @property
-    def rank(self) -> int:
-        """This member's rank."""
-        return self._group.rank
+    def me(self) -> MemberId:
+        """This member: its address and its incarnation."""
+        return self._group.me
 
     @property
     def view(self) -> View:
-        """The current members."""
+        """The members by rank."""
         return self._group.view
 
     @property
-    def frontier(self) -> list[int]:
-        """The stability array S."""
-        return list(self._group.frontier)
+    def rank(self) -> int:
+        """This member's rank in the view; -1 when it is not in it."""
+        return self._group.rank
+
+    @property
+    def is_blocked(self) -> bool:
+        """Are too few members within reach to continue?"""
+        return self._group.is_blocked
+
+    @property
+    def frontier(self) -> dict[MemberId, int]:
+        """For each member of the view: the sequence up to which every member has its messages."""
+        return self._call(lambda: self._group.frontier)
+
+    def is_stable(self, delivery: Delivery) -> bool:
+        """Does every member of the view have it?"""
+        return self._call(lambda: self._group.is_stable(delivery))
+
+    def laggards(self) -> list[Laggard]:
+        """Who holds stability back, and by how many messages."""
+        return self._call(self._group.laggards)
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counts and sizes of this member."""
-        return self._group.stats
+        """Counts and sizes of this member, and its links by name."""
+        return self._call(lambda: self._group.stats)
 
-    def laggards(self) -> list[Laggard]:
-        """Who holds stability back, and by how much."""
-        return self._group.laggards()
+    def status(self) -> dict[str, Any]:
+        """What this member knows of itself and its group."""
+        return self._call(self._group.status)
 
-    async def _read(self) -> None:
-        end: CubecastError | None = None
-        try:
-            async for delivery in self._group:
-                while self._queue.full():
-                    await asyncio.sleep(0.001)
-                self._queue.put_nowait(delivery)
-        except CubecastError as error:
-            end = error
-        while self._queue.full():
-            await asyncio.sleep(0.01)
-        self._queue.put_nowait(end)
+    # Inside.
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        return self._loop.run(work)
+        """Have the loop do something; an interrupt in this thread ends it there too."""
+        if not self._is_running:
+            work.close()
+            raise LocalProtocolError(f"this member is not in group {self._group.name!r}: use it inside `with`")
+        future = self._loop.begin(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _call(self, function: Callable[[], _Result]) -> _Result:
+        """Call a function in the loop's thread: arrays that the loop changes are read there."""
+
+        async def call() -> _Result:
+            return function()
+
+        return self._run(call())
 
 
-def join_sync(name: str, **options: Any) -> SyncGroup:
-    """Be a member of a group from a program without asyncio; the options are those of `join`."""
-    return SyncGroup(join(name, **options))
+def join_sync(
+    name: str,
+    *,
+    listen: str,
+    advertise: str | None = None,
+    peers: Any = None,
+    contact: Any = None,
+    found: bool = False,
+    credentials: Any = None,
+    plaintext: bool = False,
+    settings: Any = None,
+    snapshot: Any = None,
+    restore: Any = None,
+    journal: str | Path | None = None,
+    trace: str | Path | None = None,
+    status: str | None = None,
+) -> SyncGroup:
+    """Be a member of a group from a program without asyncio: `with cubecast.join_sync(...) as group`.
+
+    The options are those of `cubecast.join`, and mean the same; see help(cubecast.join).
+
+        with cubecast.join_sync("orders", listen="10.0.0.1:7001", contact="10.0.0.2:7001", plaintext=True) as group:
+            group.multicast(b"hello").stable(timeout=5)
+            for delivery in group:
+                print(delivery.sender.name, delivery.sequence, delivery.payload)
+    """
+    return SyncGroup(
+        join(
+            name,
+            listen=listen,
+            advertise=advertise,
+            peers=peers,
+            contact=contact,
+            found=found,
+            credentials=credentials,
+            plaintext=plaintext,
+            settings=settings,
+            snapshot=snapshot,
+            restore=restore,
+            journal=journal,
+            trace=trace,
+            status=status,
+        )
+    )

@@ -1,20 +1,35 @@
-"""Compile what a live member calls, once, so that members started later begin at once."""
+"""Compile what a live member calls, once, so that members started later begin at once.
+
+Two members in this process speak to each other without sockets: the calls are those of a real member.
+"""
 
 from __future__ import annotations
 
-from cubecast.live.cores import Cores
-from cubecast.live.settings import MESH_MEMBERS_MAX, Settings
-from cubecast.wire import data
+from collections.abc import Iterable
+from functools import cache
+from typing import get_args
+
+from cubecast.member.member import Member
+from cubecast.member.settings import DataProtocol, Settings
+from cubecast.member.stack import Stack
 
 MEMBER = "live member"
-MEMBERS = (4, MESH_MEMBERS_MAX + 1)
-"""A small group and a larger one: messages travel differently."""
+USUAL = ("timestamp", "tree")
+"""What `auto` chooses from, by the size of the view."""
+ALL = tuple(name for name in get_args(DataProtocol) if name != "auto")
+STEP_NS = 2_000_000
+STEPS_MAX = 2000
 
 
 def states() -> set[type]:
-    """The classes of the states of a member's cores."""
-    stacks = [Cores(Settings(), members, 0) for members in MEMBERS]
-    return {type(core.state) for cores in stacks for core in (cores.data, cores.stability, cores.failure)}
+    """The classes of the states of a member's protocols."""
+    found: set[type] = set()
+    for data in USUAL:
+        for member in _pair(data):
+            stack = member.stack
+            assert isinstance(stack, Stack)
+            found |= {type(core.state) for core in (stack._data, stack._stability, stack._failure)}
+    return found
 
 
 def compile_piece(name: str) -> None:
@@ -23,22 +38,51 @@ def compile_piece(name: str) -> None:
     warm()
 
 
-def warm() -> None:
-    """Call every compiled function of a member once."""
-    for members in MEMBERS:
-        call_all(Cores(Settings(), members, 0), members)
+def warm(protocols: Iterable[str] = USUAL) -> None:
+    """Have every compiled function of a member called once."""
+    for data in protocols:
+        _pair(data)
 
 
-def call_all(cores: Cores, members: int) -> None:
-    """Call what a member calls, with nobody listening."""
-    cores.stability.start(0)
-    cores.failure.start(0)
-    cores.data.start(0)
-    cores.data.publish(0, 1)
-    numbers = cores.data.stamp_numbers
-    body = data.encode_record(0, 1, 1, b"warm", bytes(4 * numbers))
-    table = data.new_table()
-    count = data.decode_batch(body, table, data.Form(members, numbers, cores.data.own_numbers, 1 << 20))
-    cores.data.receive(0, 1, body, table, 0, count)
-    cores.remove(1)
-    cores.data.leave(0, 1)
+@cache
+def load(data: str, stability: str) -> None:
+    """Have the compiled code of these protocols loaded: the first view should not wait for that."""
+    _pair(data, stability)
+
+
+def _pair(data: str, stability: str = Settings.stability) -> list[Member]:
+    """Two members that founded a group, multicast, and agreed that everything is stable."""
+    names = ["127.0.0.1:1", "127.0.0.1:2"]
+    settings = Settings(data=data, stability=stability, round_every_s=0.001)  # type: ignore[arg-type]
+    members = [
+        Member("warm", name, settings, incarnation=1, session=place + 1, is_durable=False, makes_snapshots=False)
+        for place, name in enumerate(names)
+    ]
+    now_ns = 0
+    for member in members:
+        member.form(names, now_ns)
+    sent = None
+    for _ in range(STEPS_MAX):
+        now_ns += STEP_NS
+        for member in members:
+            member.on_timer(now_ns)
+            _carry_out(member, members, names, now_ns)
+        if sent is None and all(member.stack is not None for member in members):
+            sent = [member.multicast(b"warm", now_ns) for member in members]
+        if sent is not None and all(one.is_stable for one in sent):
+            return members
+    raise AssertionError(f"two members with data={data} did not get a message stable")
+
+
+def _carry_out(member: Member, members: list[Member], names: list[str], now_ns: int) -> None:
+    """A connection has the number of the one who dialled, plus one, at both ends."""
+    effects = member.take_effects()
+    other = members[1 - members.index(member)]
+    for name in effects.dials:
+        number = members.index(member) + 1
+        other.connection_made(number, "", None, names[members.index(member)], now_ns)
+        member.connection_made(number, name, None, name, now_ns)
+    for number, buffers in effects.writes:
+        other.data_received(number, b"".join(buffers), now_ns)
+    for close in effects.closes:
+        other.connection_lost(close.connection, close.reason, now_ns)

@@ -1,0 +1,148 @@
+"""What changes of a live group cost: the pause of a view change, a join under full load, a TCP reset under full load.
+
+python -m bench.live.changes --members 16
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from bench.live.processes import ROOT, hear
+from bench.live.timeline import BIN_S
+from cubecast.live.local import Spoken, free_addresses
+
+SENDERS = 4
+SECONDS = 8.0
+EVENT_S = 4.0
+"""When the change happens, after a start."""
+
+
+class Members:
+    """Processes of one benchmark."""
+
+    def __init__(self, members: int, *, sends: bool, seconds: float, reset_rank: int = -1) -> None:
+        """Start them and wait until all are in the group."""
+        self.addresses = free_addresses(members + 1)
+        self._spoken: list[Spoken] = []
+        self._seconds = seconds
+        peers = self.addresses[:members]
+        for rank, address in enumerate(peers):
+            task = {"listen": address, "peers": peers, "sends": sends and rank < SENDERS, "seconds": seconds}
+            if rank == reset_rank:
+                task["reset_after_s"] = EVENT_S
+            self._spoken.append(self._start(task))
+        for member in self._spoken:
+            hear(member, "ready")
+
+    def _start(self, task: dict[str, Any]) -> Spoken:
+        command = [sys.executable, "-m", "bench.live.timeline", json.dumps(task)]
+        return Spoken(command, folder=ROOT, errors=subprocess.DEVNULL)
+
+    def begin(self) -> float:
+        """Let them send; gives the time of the start."""
+        start = time.time() + 0.5
+        for member in self._spoken:
+            member.tell(f"{start}")
+        return start
+
+    def join_and_leave(self, *, stays_s: float) -> None:
+        """One more process joins, and leaves after a while."""
+        task = {"listen": self.addresses[-1], "contact": self.addresses[0], "sends": False, "seconds": 0.0}
+        newcomer = self._start(task)
+        try:
+            hear(newcomer, "ready")
+            time.sleep(stays_s)
+            newcomer.tell("0")
+            hear(newcomer, "{")
+            newcomer.tell("leave")
+            newcomer.process.wait(30)
+        finally:
+            newcomer.close()
+
+    def end(self) -> list[dict[str, Any]]:
+        """Their reports."""
+        reports = [json.loads(hear(member, "{")) for member in self._spoken]
+        for member in self._spoken:
+            member.tell("leave")
+        return reports
+
+    def close(self) -> None:
+        """End all processes."""
+        for member in self._spoken:
+            member.close()
+
+
+def pauses(members: int, changes: int) -> dict[str, float]:
+    """Milliseconds in which one member delivered nothing, over joins and leaves in a quiet group."""
+    group = Members(members, sends=False, seconds=1.0)
+    try:
+        for _ in range(changes):
+            group.join_and_leave(stays_s=0.3)
+        group.begin()
+        found = sorted(1e3 * pause for report in group.end() for _, pause in report["pauses"] if pause)
+    finally:
+        group.close()
+    return {
+        "changes": 2 * changes,
+        "pause_p50_ms": round(statistics.median(found), 2),
+        "pause_p99_ms": round(found[int(0.99 * len(found))], 2),
+    }
+
+
+def under_load(members: int, *, is_reset: bool) -> dict[str, float]:
+    """How much of a second's throughput a join, or a reset of one member's connections, costs; when the rate is back."""
+    group = Members(members, sends=True, seconds=SECONDS, reset_rank=members - 1 if is_reset else -1)
+    try:
+        start = group.begin()
+        if not is_reset:
+            time.sleep(max(0.0, start + EVENT_S - time.time()))
+            group.join_and_leave(stays_s=SECONDS)
+        reports = group.end()
+    finally:
+        group.close()
+    at = start + EVENT_S
+    if not is_reset:
+        installs = [when for report in reports for when, pause in report["pauses"] if pause and when >= at]
+        at = min(installs) if installs else at
+    lost, back = zip(*[_cost(report["bins"], start, at) for report in reports], strict=True)
+    return {
+        "lost_seconds_of_throughput": round(statistics.median(lost), 3),
+        "full_rate_after_s": round(statistics.median(back), 2),
+    }
+
+
+def _cost(bins: list[list[int]], start: float, at: float) -> tuple[float, float]:
+    """Seconds of the usual throughput that are missing after the event, and when 80 % of it was reached again."""
+    rate = {place * BIN_S: count / BIN_S for place, count in bins}
+    before = [rate.get(round(start / BIN_S) * BIN_S, 0.0)] + [
+        value for when, value in rate.items() if at - 2.0 <= when < at - 2 * BIN_S
+    ]
+    usual = statistics.median(before)
+    after = [(when, value) for when, value in sorted(rate.items()) if at - BIN_S <= when < at + 1.5]
+    lost = sum((usual - value) * BIN_S for _, value in after) / usual
+    slow = [when for when, value in after if value < 0.8 * usual]
+    return lost, max(0.0, max(slow, default=at) + BIN_S - at)
+
+
+def main() -> None:
+    """Print one line per measurement."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--members", type=int, default=16)
+    parser.add_argument("--changes", type=int, default=10)
+    chosen = parser.parse_args()
+    print(
+        json.dumps({"members": chosen.members, "what": "quiet view changes", **pauses(chosen.members, chosen.changes)})
+    )
+    for is_reset, what in ((False, "a join under full load"), (True, "a TCP reset under full load")):
+        found = under_load(chosen.members, is_reset=is_reset)
+        print(json.dumps({"members": chosen.members, "what": what, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""The sockets of one member: its listener, and the connections it accepted or dialled, by number.
+
+They pass bytes to the member and carry out what its effects say. TLS is here, because it is I/O: the member gets the
+addresses that a peer's certificate names, and decides.
+
+A plaintext member that is spoken to in TLS answers with a line of text and closes: the dialler's TLS then reports that
+the peer does not speak TLS, and the other way round this side sees the first bytes of a TLS record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cubecast.live.credentials import URI, Credentials, explain_tls_error
+from cubecast.live.listener import Listener
+from cubecast.live.socket_connection import SocketConnection
+from cubecast.member.effects import Close
+from cubecast.member.member import Member
+from cubecast.member.settings import Settings, parse_address
+
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a greeting of TLS begin; no frame of ours begins so."""
+_NOT_TLS = b"this member speaks plaintext\n"
+_SPEAKS_TLS = "it speaks TLS, and this member was started with plaintext=True (--plaintext)"
+
+
+class Connections:
+    """Every socket of one member but that of the status page."""
+
+    def __init__(
+        self,
+        member: Member,
+        settings: Settings,
+        credentials: Credentials | None,
+        *,
+        touch: Callable[[], None],
+        arrived: Callable[[int], None],
+        fail: Callable[[Exception], None],
+        on_refused: Callable[[str, str], None],
+    ) -> None:
+        """`touch` is called after each call of the member (`arrived` after bytes), `fail` when the member raised."""
+        self._member = member
+        self._settings = settings
+        self._credentials = credentials
+        self._touch = touch
+        self._arrived = arrived
+        self._fail = fail
+        self._open: dict[int, SocketConnection] = {}
+        self._known: dict[int, str] = {}
+        """The IP addresses of established connections."""
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+        self._listener = Listener(
+            credentials=credentials,
+            new_connection=self._new_connection,
+            on_refused=on_refused,
+            known_peers=self._known_peers,
+            handshakes_max=settings.handshakes_max,
+            timeout_s=settings.handshake_timeout_s,
+        )
+
+    async def start(self, listen: str) -> None:
+        """Bind the address and accept."""
+        await self._listener.start(*parse_address(listen))
+
+    async def stop(self) -> None:
+        """End everything at once; what was written and not sent yet is sent if the system takes it."""
+        self._is_stopped = True
+        for task in self._dialling:
+            task.cancel()
+        for connection in list(self._open.values()):
+            connection.close("this member stops")
+        self._open.clear()
+        await self._listener.close()
+
+    def abort(self) -> None:
+        """End every connection without a word: nothing that this member does is visible any more."""
+        self._is_stopped = True
+        for task in self._dialling:
+            task.cancel()
+        for connection in list(self._open.values()):
+            connection.abort("this member failed")
+        self._open.clear()
+
+    # What the member asks for.
+
+    def write(self, number: int, buffers: list[bytes]) -> None:
+        """Send bytes."""
+        connection = self._open.get(number)
+        if connection is not None:
+            connection.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+
+    def close(self, close: Close) -> None:
+        """End a connection; the member hears no more of it."""
+        connection = self._open.pop(close.connection, None)
+        if connection is None:
+            return
+        if close.at_once:
+            connection.abort(close.reason)
+        else:
+            connection.close(close.reason)
+
+    def establish(self, number: int) -> None:
+        """The member accepted the peer's greeting."""
+        connection = self._open.get(number)
+        if connection is not None:
+            self._known[number] = connection.address.rpartition(":")[0].strip("[]")
+            self._listener.established(connection)
+
+    def dial(self, name: str) -> None:
+        """Connect to a member, once."""
+        task = asyncio.get_running_loop().create_task(self._dial(name))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    def close_revoked(self) -> int:
+        """End the connections of certificates that were revoked since; gives how many."""
+        assert self._credentials is not None
+        revoked = [one for one in self._open.values() if self._credentials.is_revoked(one.certificate)]
+        for connection in revoked:
+            connection.drop("the peer's certificate was revoked")
+        return len(revoked)
+
+    async def _dial(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        context = self._credentials.client if self._credentials is not None else None
+        try:
+            host, port = parse_address(name)
+            async with asyncio.timeout(self._settings.handshake_timeout_s):
+                await loop.create_connection(lambda: self._new_connection(name), host, port, ssl=context)
+        except Exception as error:
+            reason = explain_tls_error(error)
+            self._call(lambda: self._member.dial_failed(name, reason, time.monotonic_ns()))
+
+    # What sockets tell.
+
+    def _new_connection(self, dialled: str = "") -> SocketConnection:
+        return SocketConnection(
+            on_made=self._made,
+            on_data=self._data_received if self._credentials is not None else self._first_data_received,
+            on_lost=self._lost,
+            on_pause=self._paused,
+            on_resume=self._resumed,
+            high_water=self._settings.connection_bytes,
+            socket_bytes=self._settings.socket_bytes,
+            stall_s=max(self._settings.suspect_after_s, self._settings.handshake_timeout_s),
+            dialled=dialled,
+        )
+
+    def _made(self, connection: SocketConnection) -> None:
+        if self._is_stopped:
+            connection.abort("this member stops")
+            return
+        self._open[connection.number] = connection
+        named = None if self._credentials is None else _addresses(connection.certificate)
+        address = connection.address
+        now_ns = time.monotonic_ns()
+        self._call(lambda: self._member.connection_made(connection.number, connection.dialled, named, address, now_ns))
+
+    def _first_data_received(self, connection: SocketConnection, data: bytes) -> None:
+        connection._on_data = self._data_received
+        if data[:2] not in _TLS_RECORDS:
+            self._data_received(connection, data)
+            return
+        if not connection.dialled:
+            connection.write(_NOT_TLS)
+        self._open.pop(connection.number, None)
+        connection.close(_SPEAKS_TLS)
+        now_ns = time.monotonic_ns()
+        self._call(lambda: self._member.connection_lost(connection.number, _SPEAKS_TLS, now_ns))
+
+    def _data_received(self, connection: SocketConnection, data: bytes) -> None:
+        if connection.number not in self._open:
+            return
+        try:
+            self._member.data_received(connection.number, data, time.monotonic_ns())
+        except Exception as error:
+            self._fail(error)
+        self._arrived(len(data))
+
+    def _lost(self, connection: SocketConnection, reason: str) -> None:
+        if self._open.pop(connection.number, None) is not None:
+            now_ns = time.monotonic_ns()
+            self._call(lambda: self._member.connection_lost(connection.number, reason, now_ns))
+
+    def _paused(self, connection: SocketConnection) -> None:
+        self._call(lambda: self._member.pause_writing(connection.number))
+
+    def _resumed(self, connection: SocketConnection) -> None:
+        self._call(lambda: self._member.resume_writing(connection.number))
+
+    def _call(self, call: Callable[[], None]) -> None:
+        """Call the member; a bug in it ends the member, not the socket it came from."""
+        if self._is_stopped:
+            return
+        try:
+            call()
+        except Exception as error:
+            self._fail(error)
+        self._touch()
+
+    def _known_peers(self) -> set[str]:
+        """Where members of the view are, and peers that are connected."""
+        self._known = {number: ip for number, ip in self._known.items() if number in self._open}
+        known = set(self._known.values())
+        view = self._member.view
+        for who in view.members if view is not None else ():
+            with contextlib.suppress(Exception):
+                known.add(parse_address(who.name)[0])
+        return known
+
+
+def _addresses(certificate: dict[str, Any] | None) -> tuple[str, ...]:
+    """The member addresses that a certificate names."""
+    named = (certificate or {}).get("subjectAltName", ())
+    return tuple(value.removeprefix(URI) for kind, value in named if kind == "URI" and value.startswith(URI))

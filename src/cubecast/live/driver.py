@@ -1,0 +1,494 @@
+"""Drives one sans-I/O `Member` with asyncio: sockets, the journal, the clock, and turns of the event loop.
+
+A *turn*: whatever calls the member in one pass of the event loop (bytes of many connections, timers, multicasts) is
+followed by one `take_effects`, so that messages gather to batches. A lone message does not wait for the end of the
+turn: when the last turn had at most one multicast and nothing else is under way, its effects are carried out at once;
+so are those of a few bytes that arrive after a quiet turn.
+
+Effects are carried out in their order: persist, writes, closes, dials, entries, settled, notices. With `sync="always"`
+they wait for the disk in a thread of the journal's own; meanwhile the member is called as ever and its next effects
+gather, so that one fsync serves many messages. When the journal fails nothing is visible any more: connections are
+aborted, and everybody who waits gets the one error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from cubecast.errors import CubecastError, JournalError, LocalProtocolError
+from cubecast.live.connections import Connections
+from cubecast.live.credentials import Credentials
+from cubecast.live.journal import Journal
+from cubecast.live.sync_thread import SyncThread
+from cubecast.member.effects import Effects, Entry, Notice, Outgoing
+from cubecast.member.links import DUPLICATE
+from cubecast.member.member import Member
+from cubecast.member.settings import Settings
+
+log = logging.getLogger("cubecast.live")
+
+TURN_MESSAGES = 256
+"""Messages that are multicast in one turn: others want to be heard, batches to be sent."""
+SMALL_BYTES = 1024
+QUIET_BYTES = 4096
+REFRESH_S = 10.0
+"""How often the files of the credentials are looked at."""
+STABLE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Bounds of the histogram of the time from a multicast to its stability."""
+
+
+class Flushable(Protocol):
+    """A trace, as far as the driver uses it."""
+
+    def flush(self) -> None:
+        """Write what was noted."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class StableTimes:
+    """The time from a multicast to its stability, of one own message at a time."""
+
+    def __init__(self) -> None:
+        """Nothing measured."""
+        self.counts = [0] * (len(STABLE_BOUNDS_S) + 1)
+        self.sum_s = 0.0
+        self.sample: Outgoing | None = None
+        self._began_ns = 0
+
+    def begin(self, outgoing: Outgoing) -> None:
+        """This message was multicast now, and is the sample."""
+        self.sample, self._began_ns = outgoing, time.monotonic_ns()
+
+    def end(self) -> None:
+        """The sample is stable, or never will be."""
+        sample, self.sample = self.sample, None
+        if sample is not None and sample.is_stable:
+            seconds = (time.monotonic_ns() - self._began_ns) / 1e9
+            self.counts[bisect_left(STABLE_BOUNDS_S, seconds)] += 1
+            self.sum_s += seconds
+
+
+class Driver:
+    """Everything around one member."""
+
+    def __init__(
+        self,
+        member: Member,
+        settings: Settings,
+        *,
+        credentials: Credentials | None,
+        journal: Journal | None,
+        trace: Flushable | None,
+        on_entries: Callable[[list[Entry]], None],
+        on_notice: Callable[[Notice], None],
+        on_end: Callable[[CubecastError | None], None],
+    ) -> None:
+        """Nothing is opened yet. `on_end` is called once: with None after leaving, else with what ended the member."""
+        self.member = member
+        self.settings = settings
+        self.journal = journal
+        self.failure: CubecastError | None = None
+        self.is_ended = False
+        self.refused = 0
+        self.stable_times = StableTimes()
+        self.connections = Connections(
+            member,
+            settings,
+            credentials,
+            touch=self.touch,
+            arrived=self.arrived,
+            fail=self._crash,
+            on_refused=self._count_refusal,
+        )
+        self._credentials = credentials
+        self._trace = trace
+        self._on_entries = on_entries
+        self._on_notice = on_notice
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._sync_thread = SyncThread(journal, self._loop) if journal is not None else None
+        self._held: Effects | None = None
+        """Effects that wait for the disk."""
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._is_turn_due = self._is_dirty = False
+        self._is_calm = self._is_quiet = True
+        self._in_turn = self._turn_bytes = 0
+        self._turn_ns = 0
+        self._room = 0
+        self._room_lump = max(1, settings.window_messages // 64)
+        self._queue: deque[tuple[asyncio.Future[Outgoing], bytes]] = deque()
+        """Multicasts that wait for room or for the next turn, in the order of the calls."""
+        self._awaited: set[Outgoing] = set()
+        """Own messages whose stability somebody waits for."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._refreshing: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    # Beginning and end.
+
+    async def start(self, listen: str, begin: Callable[[int], None]) -> None:
+        """Bind the address, then let the member begin."""
+        await self.connections.start(listen)
+        if self._credentials is not None:
+            self._refreshing = self._loop.call_later(REFRESH_S, self.refresh_credentials)
+        begin(time.monotonic_ns())
+        self.touch()
+
+    async def stop(self) -> None:
+        """Close everything: connections, port, journal, trace. It can be called again."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            if self.failure is None:
+                self._guard(lambda: self.member.stop(time.monotonic_ns()))
+                await self._finish_journal()
+            self._end(None)
+            for timer in (self._timer, self._sync_timer, self._refreshing):
+                if timer is not None:
+                    timer.cancel()
+        await self.connections.stop()
+        if self.journal is not None:
+            assert self._sync_thread is not None
+            self._sync_thread.close(0.0 if self.failure is not None else 1.0)
+            try:
+                self.journal.close(1.0)
+            except JournalError as error:
+                log.error("journal not closed error=%s", error)
+        if self._trace is not None:
+            self._trace.close()
+            self._trace = None
+
+    async def _finish_journal(self) -> None:
+        """Carry out the last effects, and wait until the disk has them."""
+        self._carry_out()
+        if self._sync_thread is None or self.journal is None or self.failure is not None:
+            return
+        done: asyncio.Future[JournalError | None] = self._loop.create_future()
+        self._sync_thread.submit(lambda error: None if done.done() else done.set_result(error))
+        try:
+            async with asyncio.timeout(10):
+                await done
+        except TimeoutError:
+            log.error("journal not synced path=%s reason=the disk does not answer", self.journal.path)
+        self._carry_out()
+
+    def fail(self, error: CubecastError) -> None:
+        """This member cannot continue; nothing it does is visible any more."""
+        if self.failure is None and not self._is_stopped:
+            self.failure = error
+            log.error("member failed member=%s error=%s", self.member.me.name, error)
+            self.connections.abort()
+            self._end(error)
+
+    def _crash(self, error: Exception) -> None:
+        """The member raised: a bug of ours, or what the driver should not have asked for."""
+        if isinstance(error, CubecastError):
+            self.fail(error)
+            return
+        log.error("member crashed member=%s", self.member.me.name, exc_info=error)
+        self.fail(CubecastError(f"this member ended by a bug in cubecast: {error!r}; please report it with the log"))
+
+    def _end(self, error: CubecastError | None) -> None:
+        """Tell everybody who waits that nothing more will come."""
+        if self.is_ended:
+            return
+        self.is_ended = True
+        for future, _ in self._queue:
+            if not future.done():
+                future.set_exception(self._end_error("the message was sent"))
+        self._queue.clear()
+        for outgoing in self._awaited:
+            self._resolve(outgoing)
+        self._awaited.clear()
+        self._on_end(error)
+
+    def _end_error(self, what: str) -> CubecastError:
+        if self.failure is not None:
+            return type(self.failure)(*self.failure.args)
+        return LocalProtocolError(f"this member left before {what}")
+
+    def refresh_credentials(self) -> None:
+        """Read certificates and the list of those revoked if they changed; revoked peers lose their connections."""
+        assert self._credentials is not None
+        if self._is_stopped:
+            return
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        self._refreshing = self._loop.call_later(REFRESH_S, self.refresh_credentials)
+        if self._credentials.refresh():
+            closed = self.connections.close_revoked()
+            log.info("credentials refreshed member=%s revoked_connections=%d", self.member.me.name, closed)
+
+    # Turns of the loop.
+
+    def touch(self) -> None:
+        """The member was called: carry out its effects at the end of this turn."""
+        self._is_dirty = True
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def arrived(self, size: int) -> None:
+        """The member got bytes of a connection. Few of them, after few in the last turn, are dealt with at once."""
+        self._turn_bytes += size
+        if self._is_turn_due:
+            self._is_dirty = True
+            return
+        self.touch()
+        if self._is_quiet and size < QUIET_BYTES:
+            self._carry_out()
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        self._is_calm = self._in_turn <= 1
+        self._is_quiet = self._turn_bytes < QUIET_BYTES
+        self._in_turn = self._room = self._turn_bytes = 0
+        if self.is_ended:
+            return
+        if self._queue:
+            self._guard(self._multicast_queued)
+        if self._is_dirty:
+            self._carry_out()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """One timer of the loop, which may fire early; what is due is done at once."""
+        due_ns = self.member.next_timer_ns
+        if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
+            return
+        delay_ns = due_ns - time.monotonic_ns()
+        if delay_ns <= 0 and not self.is_ended:
+            self._run_timers()
+            due_ns = self.member.next_timer_ns
+            if due_ns is None:
+                return
+            delay_ns = max(0, due_ns - time.monotonic_ns())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = due_ns
+        # Some loops round to milliseconds: a timer that fires early would be set again and again until it is due.
+        self._timer = self._loop.call_later(-(-delay_ns // 1_000_000) / 1e3, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self.is_ended:
+            self._run_timers()
+            self._set_timer()
+
+    def _run_timers(self) -> None:
+        self._guard(lambda: self.member.on_timer(time.monotonic_ns()))
+        self._carry_out()
+
+    def call(self, call: Callable[[int], None]) -> None:
+        """Call the member with the time, and carry out what follows at the end of the turn."""
+        if not self.is_ended:
+            call(time.monotonic_ns())
+            self.touch()
+
+    def _guard(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._crash(error)
+
+    # Multicasts.
+
+    def try_multicast(self, payload: bytes) -> Outgoing | None:
+        """Multicast now, or None when others wait, the turn was long, or the window is full.
+
+        `has_room` is asked for every few small messages only: the window is exceeded by one in sixty-four at most.
+        """
+        if self._queue or self._in_turn >= TURN_MESSAGES:
+            return None
+        if self._room <= 0 or len(payload) > SMALL_BYTES:
+            if not self.member.has_room:
+                self._room = 0
+                return None
+            self._room = self._room_lump
+        self._room -= 1
+        if not self._in_turn:
+            self._turn_ns = time.monotonic_ns()
+        self._in_turn += 1
+        self._is_dirty = True
+        outgoing = self.member.multicast(payload, self._turn_ns)
+        if self.stable_times.sample is None:
+            self.stable_times.begin(outgoing)
+        if not self._is_turn_due:
+            self.touch()
+            if self._is_calm:
+                self._carry_out()
+        return outgoing
+
+    async def wait_multicast(self, payload: bytes) -> Outgoing:
+        """Multicast in the order of the calls, as soon as there is room."""
+        future: asyncio.Future[Outgoing] = self._loop.create_future()
+        self._queue.append((future, payload))
+        self.touch()
+        return await future
+
+    def _multicast_queued(self) -> None:
+        """Multicast for those who wait: nobody who calls later can come before them."""
+        member, queue = self.member, self._queue
+        now_ns = time.monotonic_ns()
+        while queue and self._in_turn < TURN_MESSAGES and member.has_room:
+            future, payload = queue.popleft()
+            if future.done():  # cancelled: not sent
+                continue
+            try:
+                outgoing = member.multicast(payload, now_ns)
+            except CubecastError as error:
+                future.set_exception(error)
+                continue
+            if self.stable_times.sample is None:
+                self.stable_times.begin(outgoing)
+            self._in_turn += 1
+            future.set_result(outgoing)
+        if queue and self._in_turn >= TURN_MESSAGES:
+            self.touch()
+
+    async def wait_settled(self, outgoing: Outgoing, *, hurry: bool) -> None:
+        """Until a message is stable; raises when it never will be."""
+        if not (outgoing.is_stable or outgoing.failure is not None):
+            if self.is_ended:
+                raise self._end_error("the message was stable")
+            if hurry:
+                self.call(lambda now_ns: self.member.ask_stable(outgoing, now_ns))
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            outgoing.waiters = (*outgoing.waiters, waiter)
+            self._awaited.add(outgoing)
+            try:
+                await waiter
+            finally:
+                outgoing.waiters = tuple(one for one in outgoing.waiters if one is not waiter)
+                if not outgoing.waiters:
+                    self._awaited.discard(outgoing)
+        if outgoing.failure is not None:
+            raise type(outgoing.failure)(*outgoing.failure.args)
+
+    def _resolve(self, outgoing: Outgoing) -> None:
+        """Wake those who wait for a message, with the reason when it did not become stable."""
+        waiters, outgoing.waiters = outgoing.waiters, ()
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if outgoing.is_stable or outgoing.failure is not None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(self._end_error("the message was stable"))
+
+    # Effects.
+
+    def _carry_out(self) -> None:
+        """Take the effects, unless earlier ones wait for the disk."""
+        if self._held is not None or self.failure is not None:
+            return
+        self._is_dirty = False
+        try:
+            effects = self.member.take_effects()
+        except Exception as error:
+            self._crash(error)
+            return
+        if effects.persist and self.journal is not None and not self._persist(effects):
+            return
+        if effects:
+            self._guard(lambda: self._do(effects))
+
+    def _persist(self, effects: Effects) -> bool:
+        """Put them into the journal; False when they must wait for the disk, or for ever."""
+        journal, sync_thread = self.journal, self._sync_thread
+        assert journal is not None
+        assert sync_thread is not None
+        try:
+            if effects.replaces:
+                journal.replace(effects.persist)
+            else:
+                journal.append(effects.persist)
+            journal.write()
+        except JournalError as error:
+            self.fail(error)
+            return False
+        if journal.is_synced:
+            return True
+        if journal.holds_effects:
+            self._held = effects
+            sync_thread.submit(self._synced)
+            return False
+        if self.settings.sync == "interval" and self._sync_timer is None:
+            self._sync_timer = self._loop.call_later(self.settings.sync_interval_s, self._sync_soon)
+        return True
+
+    def _sync_soon(self) -> None:
+        self._sync_timer = None
+        if not self._is_stopped and self.failure is None:
+            assert self._sync_thread is not None
+            self._sync_thread.submit(self._sync_ended)
+
+    def _sync_ended(self, error: JournalError | None) -> None:
+        if error is not None:
+            self.fail(error)
+
+    def _synced(self, error: JournalError | None) -> None:
+        """The disk has what the held effects depend on."""
+        effects, self._held = self._held, None
+        if error is not None:
+            self.fail(error)
+        elif effects is not None and self.failure is None:
+            self._guard(lambda: self._do(effects))
+            self._carry_out()
+            if not self.is_ended:
+                self._set_timer()
+                if self._queue:
+                    self.touch()
+
+    def _do(self, effects: Effects) -> None:
+        """Carry out what follows the journal."""
+        if self._trace is not None:
+            self._trace.flush()
+        connections = self.connections
+        for number, buffers in effects.writes:
+            connections.write(number, buffers)
+        for close in effects.closes:
+            connections.close(close)
+        for name in effects.dials:
+            connections.dial(name)
+        if effects.entries:
+            self._on_entries(effects.entries)
+        sample = self.stable_times.sample
+        for outgoing in effects.settled:
+            if outgoing.waiters:
+                self._awaited.discard(outgoing)
+                self._resolve(outgoing)
+            if outgoing is sample:
+                self.stable_times.end()
+        for notice in effects.notices:
+            self._note(notice)
+        if effects.is_partial or (self._queue and effects.settled):
+            self.touch()
+
+    def _note(self, notice: Notice) -> None:
+        if notice.what == "failed":
+            self.fail(notice.value)
+        elif notice.what == "link" and notice.value[1] == "up":
+            link = self.member.links.links.get(notice.value[0])
+            if link is not None and link.pipe is not None:
+                self.connections.establish(link.pipe.number)
+        self._on_notice(notice)
+        if notice.what == "left":
+            self._end(None)
+
+    def _count_refusal(self, _address: str, reason: str) -> None:
+        if reason != DUPLICATE:
+            self.refused += 1
+
+
+def shielded(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+    """Work that goes on to its end when whoever waits for it is cancelled."""
+    return asyncio.shield(asyncio.get_running_loop().create_task(work))

@@ -1,0 +1,227 @@
+"""What waits for the application: deliveries, views, and requests for its state, in one order.
+
+| field         | meaning                                                                                    |
+|---------------|--------------------------------------------------------------------------------------------|
+| `queue`       | entries that the application has not taken, the oldest first                               |
+| `taken_bytes` | bytes of the deliveries taken since the member was told: it takes in more when it is told  |
+
+Whoever consumes (`receive`, `async for`, `events`) takes entries from the left. An entry is popped in the same step of
+the event loop in which the consumer gets it, and bytes are counted then: a consumer that is cancelled, times out or
+stops loses nothing, and another one continues where it ended. A request for the state stays at the head of the queue
+until it is served, so a consumer that is cancelled in the middle of an asynchronous `snapshot` leaves it to the next.
+
+The path of a delivery is short on purpose, it runs for every message: pop, compare the class, add the size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from cubecast.core.membership.views import MemberId
+from cubecast.errors import CubecastError
+from cubecast.member.effects import Delivery, Entry, SnapshotWanted, StateArrived, ViewChange
+
+Event = Delivery | ViewChange
+"""What the application gets."""
+LUMP_BYTES = 1 << 16
+"""The member is told of so many bytes at a time, and of the rest when nothing waits."""
+HISTORY_LUMP = 256
+"""Messages of the kept history that are decoded in one turn of the event loop."""
+
+_Taken = TypeVar("_Taken", bound=Event)
+
+
+class History:
+    """The kept history of the group as an entry: its messages are decoded when the application takes them."""
+
+    __slots__ = ("deliveries",)
+
+    def __init__(self, deliveries: Iterator[Delivery]) -> None:
+        """Nothing is decoded yet."""
+        self.deliveries = deliveries
+
+
+Request = SnapshotWanted | StateArrived
+
+
+class Inbox:
+    """The entries of one member, and those who wait for them."""
+
+    def __init__(
+        self,
+        *,
+        report_taken: Callable[[int], None],
+        serve: Callable[[Request], Awaitable[None]],
+        on_empty: Callable[[], Awaitable[None] | None],
+        backlog_bytes: int,
+        is_tracked: bool,
+    ) -> None:
+        """`serve` deals with a request for the state; `on_empty` may have work to do when everything is taken.
+
+        `is_tracked`: the state is a history of messages. After an exclusion it comes again, and the application gets
+        only what it has not got before.
+        """
+        self.queue: deque[Entry | History] = deque()
+        self.taken_bytes = 0
+        self.lump_bytes = min(LUMP_BYTES, backlog_bytes // 4)
+        self.failure: CubecastError | None = None
+        self.is_tracked = is_tracked
+        self._seen: dict[MemberId, int] = {}
+        """By sender: the last sequence that was taken, where it is tracked."""
+        self._report_taken = report_taken
+        self._serve = serve
+        self._on_empty = on_empty
+        self._sleepers: list[asyncio.Future[None]] = []
+        self._is_serving = False
+        self._is_ended = False
+
+    # From the driver.
+
+    def extend(self, entries: Iterable[Entry | History]) -> None:
+        """More for the application."""
+        self.queue.extend(entries)
+        if self._sleepers:
+            self.wake()
+
+    def end(self, failure: CubecastError | None = None) -> None:
+        """Nothing more will come: this member left, or failed."""
+        self._is_ended = True
+        self.failure = self.failure or failure
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        sleepers, self._sleepers = self._sleepers, []
+        for sleeper in sleepers:
+            if not sleeper.done():
+                sleeper.set_result(None)
+
+    # For the application.
+
+    def flush(self) -> None:
+        """Tell the member how much was taken."""
+        if self.taken_bytes:
+            size, self.taken_bytes = self.taken_bytes, 0
+            self._report_taken(size)
+
+    async def take(self, wanted: tuple[type[Any], ...]) -> Any:
+        """The next entry of these classes; None at the end. Others before it are passed over."""
+        while await self._wait():
+            entry = self.queue.popleft()
+            if type(entry) is Delivery:
+                self.taken_bytes += 0 if entry.is_history else len(entry.record)
+                if self.is_tracked:
+                    self._seen[entry.sender] = entry.sequence
+            if self.taken_bytes > self.lump_bytes or not self.queue:
+                self.flush()
+            if isinstance(entry, wanted):
+                return entry
+        return None
+
+    async def serve_request(self) -> bool:
+        """Serve the request at the head of the queue, if there is one: was there?"""
+        if self._is_serving or not self.queue or not isinstance(self.queue[0], SnapshotWanted | StateArrived):
+            return False
+        await self._serve_first(self.queue[0])
+        return True
+
+    async def _wait(self) -> bool:
+        """Until the first entry is for the application; False at the end."""
+        while True:
+            if self._is_serving:
+                await self._sleep()
+            elif not self.queue:
+                if self._is_ended:
+                    if self.failure is not None:
+                        raise type(self.failure)(*self.failure.args) from self.failure
+                    return False
+                await self._pause()
+            elif isinstance(first := self.queue[0], Delivery | ViewChange):
+                return True
+            elif isinstance(first, History):
+                await self._decode(first)
+            else:
+                await self._serve_first(first)
+
+    async def _pause(self) -> None:
+        """Everything is taken: a moment for a checkpoint, then wait."""
+        work = self._on_empty()
+        if work is None:
+            await self._sleep()
+            return
+        self._is_serving = True
+        try:
+            await work
+        finally:
+            self._is_serving = False
+            self.wake()
+
+    async def _serve_first(self, request: Request) -> None:
+        self._is_serving = True
+        try:
+            await self._serve(request)
+            self.queue.popleft()
+        finally:
+            self._is_serving = False
+            self.wake()
+
+    async def _decode(self, history: History) -> None:
+        """Put the next messages of the history at the head of the queue; let others run before."""
+        self._is_serving = True
+        try:
+            await asyncio.sleep(0)
+            some = list(islice(history.deliveries, HISTORY_LUMP))
+            if len(some) < HISTORY_LUMP:
+                self.queue.popleft()
+            seen = self._seen
+            self.queue.extendleft(one for one in reversed(some) if one.sequence > seen.get(one.sender, 0))
+        finally:
+            self._is_serving = False
+            self.wake()
+
+    async def _sleep(self) -> None:
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append(sleeper)
+        try:
+            await sleeper
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+
+class Entries(Generic[_Taken]):
+    """An iterator over what the application gets; it may be cancelled, left and continued at any time."""
+
+    __slots__ = ("_fast", "_inbox", "_wanted")
+
+    def __init__(self, inbox: Inbox, wanted: tuple[type[_Taken], ...]) -> None:
+        """Entries of these classes, from the first that nobody took."""
+        self._inbox = inbox
+        self._wanted = wanted
+        self._fast: deque[Any] | tuple[()] = () if inbox.is_tracked else inbox.queue
+        """The queue, unless what is taken must be tracked."""
+
+    def __aiter__(self) -> Entries[_Taken]:
+        """Itself."""
+        return self
+
+    async def __anext__(self) -> _Taken:
+        """The next entry."""
+        queue = self._fast
+        if queue:
+            entry = queue.popleft()
+            if type(entry) is Delivery:
+                inbox = self._inbox
+                inbox.taken_bytes = size = inbox.taken_bytes + len(entry.record)
+                if size > inbox.lump_bytes or not queue:
+                    inbox.flush()
+                return entry  # type: ignore[return-value]
+            queue.appendleft(entry)
+        taken = await self._inbox.take(self._wanted)
+        if taken is None:
+            raise StopAsyncIteration
+        return taken  # type: ignore[no-any-return]

@@ -1,0 +1,377 @@
+"""The journal of one member on the disk: one file of batches (`wire.journal`), written by one process at a time.
+
+| file                   | meaning                                                                            |
+|------------------------|------------------------------------------------------------------------------------|
+| `<name>`               | the journal                                                                        |
+| `<name>.lock`          | locked while a process uses the journal; it stays, so that the lock survives a     |
+|                        | rename of the journal                                                              |
+| `<name>.new`           | a checkpoint that is being written; left behind by a crash, it is removed          |
+| `<name>.torn-<number>` | what was cut off the end at the start of a member; the number is the Unix time     |
+
+When is the journal on the disk? `always`: before any effect of it leaves this process, the caller holds the effects
+until `sync` has ended. `interval`: within `interval_s`. `never`: when the system decides. A process that is killed
+loses nothing under any of them. A machine that loses its power may lose what `interval` and `never` had not forced to
+the disk, and with it promises of this member to others.
+
+Threads: `sync` may run in any thread, all the rest belongs to one thread, that of the event loop. `_written` counts the
+writes. A sync notes the count before its fsync and reports that count afterwards, so a write during the fsync waits for
+the next one. A file that a checkpoint replaces during a sync is closed by the sync.
+
+A failed write or fsync is final: the system may have dropped the data it could not write, and the next fsync would
+succeed without them. The journal refuses everything from then on; a restart reads what is on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import logging
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from cubecast.errors import JournalError
+from cubecast.wire.journal import (
+    CHECKPOINT,
+    CREATED,
+    Contents,
+    batch_checksum,
+    encode_batch,
+    encode_header,
+    header_checksum,
+    read_journal,
+)
+
+log = logging.getLogger("cubecast.live")
+
+SyncPolicy = Literal["always", "interval", "never"]
+"""When the journal is forced to the disk."""
+
+_PIECES_MAX = 1024
+"""Buffers in one call of writev: IOV_MAX of Linux and macOS."""
+
+
+class Journal:
+    """The journal of one member: `read` it once, then `append` or `replace`, `write`, and `sync` when it is due."""
+
+    def __init__(self, path: str | Path, *, group: str, member: str, sync: SyncPolicy, interval_s: float) -> None:
+        """Open the file or create it, and lock it; `close` it even if `read` refuses it."""
+        self.path = _resolve(Path(path))
+        self.bytes = 0
+        """Bytes of the file, without what waits for `write`."""
+        self._group = group
+        self._member = member
+        self._policy = sync
+        self._interval_s = interval_s
+        self._pending: list[bytes] = []
+        self._is_replacing = False
+        self._is_read = False
+        self._is_closed = False
+        self._failure: JournalError | None = None
+        self._sequence = self._journal_number = self._previous = 0
+        self._sync_lock = threading.Lock()  # one sync at a time: an error of the disk is reported to one fsync only
+        self._state_lock = threading.Lock()  # guards the fields below
+        self._written = self._sync_begun = self._synced = 0
+        self._sync_begun_s = time.monotonic()
+        self._is_syncing = False
+        self._replaced: list[int] = []
+        with self._guard("open"):
+            self._lock_file = os.open(self._beside("lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self._take_lock()
+            with self._guard("open"):
+                self._beside("new").unlink(missing_ok=True)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        except BaseException:
+            os.close(self._lock_file)
+            raise
+
+    def read(self) -> list[bytes]:
+        """The payloads since the file began; a torn end is copied beside the journal and cut off.
+
+        What it returns is on the disk, unless the policy is `never`: a member that was killed perhaps had not synced.
+        """
+        self._require_usable()
+        assert not self._is_read, "a journal is read once"
+        with self._guard("read"):
+            data = self.path.read_bytes()
+        try:
+            contents = read_journal(data, group=self._group, member=self._member)
+        except JournalError as error:
+            self._failure = JournalError(f"{self.path}: {error}")
+            raise self._failure from error
+        self._is_read = True
+        if contents.torn_bytes:
+            self._keep_torn(data[contents.end :], contents)
+        if contents.end == 0:
+            self._journal_number = secrets.randbits(64)
+            self._put_in_place([self._begin_file(CREATED)])
+        else:
+            self._continue_file(contents)
+        return contents.batches
+
+    def append(self, payload: bytes | Sequence[bytes]) -> None:
+        """Add a batch; it is in the file after the next `write`."""
+        self._require_usable()
+        assert self._is_read, "a journal is read before it is written"
+        batch = encode_batch(self._sequence, payload, journal_number=self._journal_number, previous=self._previous)
+        self._sequence += 1
+        self._previous = batch_checksum(batch)
+        self._pending.append(batch)
+
+    def replace(self, payload: bytes | Sequence[bytes]) -> None:
+        """Add a checkpoint, a batch that makes all before it obsolete: the next `write` begins a new file with it."""
+        self._require_usable()
+        self._pending = [self._begin_file(CHECKPOINT)]
+        self._is_replacing = True
+        self.append(payload)
+
+    def write(self) -> None:
+        """Hand all added batches to the system; a checkpoint is then on the disk too, unless the policy is `never`."""
+        self._require_usable()
+        if not self._pending:
+            return
+        with self._guard("write"):
+            if self._is_replacing:
+                self._put_in_place(self._pending)
+                self._is_replacing = False
+            else:
+                self.bytes += _write_all(self._file, self._pending)
+                with self._state_lock:
+                    self._written += 1
+            self._pending = []
+
+    @property
+    def holds_effects(self) -> bool:
+        """Must effects wait until the journal is on the disk?"""
+        return self._policy == "always"
+
+    @property
+    def is_synced(self) -> bool:
+        """Is all that was written known to be on the disk?"""
+        return self._synced == self._written
+
+    def is_sync_due(self) -> bool:
+        """Is it time for a `sync`? Not for data that a running sync covers."""
+        if self._policy == "never" or self._sync_begun == self._written:
+            return False
+        return self._policy == "always" or time.monotonic() - self._sync_begun_s >= self._interval_s
+
+    def sync(self) -> None:
+        """Force to the disk what was written before this call; blocks, and may run in a thread of its own."""
+        with self._sync_lock:
+            self._require_usable()
+            with self._state_lock:
+                if self._synced == self._written:
+                    return
+                file, written = self._file, self._written
+                self._sync_begun, self._sync_begun_s = written, time.monotonic()
+                self._is_syncing = True
+            try:
+                with self._guard("sync"):
+                    _flush(file)
+                with self._state_lock:
+                    self._synced = max(self._synced, written)
+            finally:
+                self._end_sync()
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Write and sync what is left, close the file and release the lock; after a failure, only the latter two.
+
+        Waits `timeout_s` at most for a sync that runs in another thread.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._failure is None:
+                self.write()
+                self._finish_sync(timeout_s)
+        finally:
+            self._failure = self._failure or JournalError(f"the journal {self.path} is closed")
+            self._retire(self._file)
+            os.close(self._lock_file)
+
+    def _take_lock(self) -> None:
+        with self._guard("lock"):
+            try:
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise JournalError(
+                    f"the journal {self.path} is in use by another process: stop that one, or name another file"
+                ) from error
+
+    def _keep_torn(self, torn: bytes, contents: Contents) -> None:
+        """Keep a copy of what is cut off: a torn write and a damaged last batch look the same."""
+        with self._guard("copy the torn end of"):
+            copy, name = self._create_torn_file()
+            try:
+                _write_all(copy, [torn])
+                if self._policy != "never":
+                    _flush(copy)
+            finally:
+                os.close(copy)
+        log.warning(
+            "journal end torn path=%s bytes=%d kept=%d next=%d copy=%s",
+            self.path,
+            contents.torn_bytes,
+            contents.end,
+            contents.next_sequence,
+            name,
+        )
+
+    def _create_torn_file(self) -> tuple[int, Path]:
+        now = int(time.time())
+        for number in itertools.count(now):
+            name = self._beside(f"torn-{number}")
+            with contextlib.suppress(FileExistsError):
+                return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name
+        raise AssertionError("the count is endless")
+
+    def _continue_file(self, contents: Contents) -> None:
+        """Go on behind the good part of the file."""
+        self._sequence = contents.next_sequence
+        self._journal_number, self._previous = contents.journal_number, contents.previous
+        with self._guard("cut"):
+            if self._policy != "never":
+                _flush_folder(self.path.parent)  # the copy of the torn end first
+            if contents.torn_bytes:
+                os.ftruncate(self._file, contents.end)
+            os.lseek(self._file, contents.end, os.SEEK_SET)
+            if self._policy != "never":
+                _flush(self._file)
+        self.bytes = contents.end
+
+    def _begin_file(self, kind: int) -> bytes:
+        """The header of a new file, that the next batches continue."""
+        header = encode_header(
+            self._group,
+            self._member,
+            kind=kind,
+            first_sequence=self._sequence,
+            journal_number=self._journal_number,
+        )
+        self._previous = header_checksum(header)
+        return header
+
+    def _put_in_place(self, pieces: list[bytes]) -> None:
+        """A new file takes the place of the journal, complete or not at all."""
+        with self._guard("replace"):
+            new = self._write_beside(pieces)
+        with self._state_lock:
+            old, self._file = self._file, new
+            self._written += 1
+            if self._policy != "never":
+                self._sync_begun = self._synced = self._written
+                self._sync_begun_s = time.monotonic()
+        self.bytes = sum(map(len, pieces))
+        self._retire(old)
+
+    def _write_beside(self, pieces: list[bytes]) -> int:
+        """Write a new file and give it the name of the journal, in this order on the disk too."""
+        name = self._beside("new")
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            _write_all(file, pieces)
+            if self._policy != "never":
+                _flush(file)
+            name.replace(self.path)
+            if self._policy != "never":
+                _flush_folder(self.path.parent)
+        except BaseException:
+            os.close(file)
+            with contextlib.suppress(OSError):
+                name.unlink()
+            raise
+        return file
+
+    def _retire(self, file: int) -> None:
+        """Close a file, or leave that to the sync that uses it."""
+        with self._state_lock:
+            if self._is_syncing:
+                self._replaced.append(file)
+                return
+        os.close(file)
+
+    def _end_sync(self) -> None:
+        with self._state_lock:
+            self._is_syncing = False
+            replaced, self._replaced = self._replaced, []
+        for file in replaced:
+            os.close(file)
+
+    def _finish_sync(self, timeout_s: float) -> None:
+        if self._policy == "never":
+            return
+        if not self._sync_lock.acquire(timeout=timeout_s):
+            raise JournalError(f"cannot sync the journal {self.path}: the disk did not answer within {timeout_s:g} s")
+        self._sync_lock.release()
+        self.sync()
+
+    def _beside(self, ending: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{ending}")
+
+    def _require_usable(self) -> None:
+        if self._failure is not None:
+            raise JournalError(str(self._failure)) from self._failure
+
+    @contextlib.contextmanager
+    def _guard(self, action: str) -> Iterator[None]:
+        """An error within is the end of this journal; one of the system becomes a JournalError."""
+        try:
+            yield
+        except BaseException as error:
+            reason = error.strerror or error if isinstance(error, OSError) else repr(error)
+            failure = JournalError(
+                f"cannot {action} the journal {self.path}: {reason}: "
+                "check the disk and the folder, then start the member again"
+            )
+            self._failure = self._failure or failure
+            if isinstance(error, OSError):
+                raise failure from error
+            raise
+
+
+def _resolve(path: Path) -> Path:
+    """The file itself, not a link to it: two names of one journal have one lock."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise JournalError(f"cannot open the journal {path}: {error}: name another file") from error
+
+
+def _write_all(file: int, pieces: list[bytes]) -> int:
+    """Write all, in one call of the system if it takes all; returns the bytes."""
+    total = 0
+    for begin in range(0, len(pieces), _PIECES_MAX):
+        some = pieces[begin : begin + _PIECES_MAX]
+        size = sum(map(len, some))
+        written = os.writev(file, some)
+        if written < size:
+            rest = memoryview(b"".join(some))[written:]
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        total += size
+    return total
+
+
+def _flush(file: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)  # fsync of macOS leaves the data in the cache of the drive
+    else:
+        os.fsync(file)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

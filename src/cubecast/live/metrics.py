@@ -1,0 +1,123 @@
+"""The metrics of one member, in the Prometheus text format, read at the moment they are asked for.
+
+Units are seconds and bytes; counters end in `_total`. Every metric has the labels `group` and `member` (its address);
+metrics of links have `peer` besides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from cubecast.live.driver import STABLE_BOUNDS_S
+
+if TYPE_CHECKING:
+    from cubecast.live.group import Group
+
+_GAUGES = {
+    "members": "Members of the view that this member installed last.",
+    "unstable_messages": "Messages that this member holds because some member may lack them.",
+    "unstable_bytes": "Bytes of the messages that some member may lack.",
+    "own_unstable_messages": "Messages of this member that are not stable; multicast waits when the window is full.",
+    "waiting_messages": "Messages that wait here for others that happened before them.",
+    "backlog_bytes": "Bytes delivered that the application has not taken; the setting backlog_bytes limits them.",
+    "inbox_entries": "Events that the application has not taken.",
+    "round_seconds": "How long a stability round takes, on average.",
+    "journal_bytes": "Size of the journal; 0 without one.",
+}
+_COUNTERS = {
+    "multicasts": ("published", "Messages that the application of this member multicast."),
+    "deliveries": ("delivered", "Messages delivered to the application of this member."),
+    "rounds": ("rounds", "Stability rounds that ended."),
+    "exclusions": ("exclusions", "How often the group continued without this member."),
+    "refused_connections": ("refused_connections", "Connections that were refused, by this member or by a peer."),
+}
+_LINKS = {
+    "link_received_bytes": ("bytes_in", "Bytes received from a peer."),
+    "link_sent_bytes": ("bytes_out", "Bytes sent to a peer."),
+    "link_reconnections": ("reconnections", "How often the connection to a peer was made anew."),
+}
+
+
+def metrics_text(group: Group) -> bytes:
+    """All metrics of a member."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(group))
+    return generate_latest(registry)
+
+
+class _Collector(Collector):
+    """Reads the status once for all metrics."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def describe(self) -> list[Metric]:
+        """Nothing is read before it is asked for."""
+        return []
+
+    def collect(self) -> list[Metric]:
+        """Part of prometheus_client."""
+        seen = self._group.status()
+        labels = {"group": str(seen["group"]), "member": str(seen["address"])}
+        return [
+            *self._plain(seen, labels),
+            *self._per_peer(seen, labels),
+            self._stable_times(labels),
+        ]
+
+    def _plain(self, seen: dict[str, Any], labels: dict[str, str]) -> list[Metric]:
+        stats = {**seen["stats"], "members": len(seen["members"])}
+        found: list[Metric] = [
+            _gauge("view", "Number of the view that this member installed last.", labels, seen["view"]),
+            _gauge("blocked", "1 while too few members are within reach to continue.", labels, seen["blocked"]),
+            _gauge("changing", "1 while the view changes and nothing is delivered.", labels, seen["changing"]),
+        ]
+        found += [_gauge(name, text, labels, stats.get(name, 0)) for name, text in _GAUGES.items()]
+        for name, (key, text) in _COUNTERS.items():
+            counter = CounterMetricFamily(f"cubecast_{name}", text, labels=list(labels))
+            counter.add_metric(list(labels.values()), float(stats.get(key, 0)))
+            found.append(counter)
+        return found
+
+    def _per_peer(self, seen: dict[str, Any], labels: dict[str, str]) -> list[Metric]:
+        """One sample for each other member of the view, also when there is nothing to tell."""
+        names, values = [*labels, "peer"], list(labels.values())
+        behind = GaugeMetricFamily(
+            "cubecast_behind", "Messages that a member lacks and another member has.", labels=names
+        )
+        up = GaugeMetricFamily("cubecast_link_up", "1 while the link to a peer has a connection.", labels=names)
+        counters = {
+            key: CounterMetricFamily(f"cubecast_{name}", text, labels=names) for name, (key, text) in _LINKS.items()
+        }
+        for one in seen["members"]:
+            behind.add_metric([*values, one["address"]], float(one["behind"]))
+            if one["link"] is not None:
+                up.add_metric([*values, one["address"]], float(one["link"]["up"]))
+                for key, counter in counters.items():
+                    counter.add_metric([*values, one["address"]], float(one["link"][key]))
+        return [behind, up, *counters.values()]
+
+    def _stable_times(self, labels: dict[str, str]) -> Metric:
+        times = self._group._entered().stable_times
+        histogram = HistogramMetricFamily(
+            "cubecast_stable_seconds",
+            "Time from a multicast of this member until every member has it; one message at a time is measured.",
+            labels=list(labels),
+        )
+        total = 0
+        buckets = []
+        for bound, count in zip((*map(str, STABLE_BOUNDS_S), "+Inf"), times.counts, strict=True):
+            total += count
+            buckets.append((bound, total))
+        histogram.add_metric(list(labels.values()), buckets, times.sum_s)
+        return histogram
+
+
+def _gauge(name: str, text: str, labels: dict[str, str], value: float) -> Metric:
+    gauge = GaugeMetricFamily(f"cubecast_{name}", text, labels=list(labels))
+    gauge.add_metric(list(labels.values()), float(value))
+    return gauge

@@ -1,0 +1,114 @@
+"""What a member's log says of the group: one line an event, its values by name.
+
+Refusals can be provoked by strangers, and links by a bad network, so their lines are limited in number. Nothing that
+belongs to an orderly start or end is a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from cubecast.core.membership.views import MemberId, View
+from cubecast.live.rate_limited_log import RateLimitedLog
+from cubecast.member.effects import Excluded, Notice
+from cubecast.member.member import Member
+
+log = logging.getLogger("cubecast.live")
+
+RECENT_MAX = 64
+"""Members that left or were excluded, as the status page shows them."""
+
+
+class NoticeLog:
+    """Writes notices, and remembers who is gone."""
+
+    def __init__(self, me: str) -> None:
+        """Nothing happened yet."""
+        self.gone: dict[str, dict[str, Any]] = {}
+        """By address: when a member went, in which view, and whether it left or was excluded."""
+        self.exclusions = 0
+        self._me = me
+        self._view: View | None = None
+        self._limited = RateLimitedLog(log)
+        self._writers: dict[str, Callable[[Any, Member], None]] = {
+            "view": self._installed,
+            "blocked": self._blocked,
+            "excluded": self._excluded,
+            "left": self._left,
+            "refused": self._refused,
+            "link": self._link,
+            "slow": self._slow,
+            "suspected": self._suspected,
+        }
+
+    def write(self, notice: Notice, member: Member) -> None:
+        """Log one notice."""
+        writer = self._writers.get(notice.what)
+        if writer is not None:
+            writer(notice.value, member)
+
+    def _installed(self, view: View, member: Member) -> None:
+        before, self._view = self._view, view
+        log.info("view installed member=%s view=%d members=%d", self._me, view.number, len(view.members))
+        if before is None or before.group_id != view.group_id:
+            return
+        for rank, who in enumerate(before.members):
+            if who not in view.members and who != member.me:
+                self._gone(rank, who, view)
+        for who in view.joined:
+            self.gone.pop(who.name, None)
+            log.info("member joined rank=%d view=%d member=%s", view.members.index(who), view.number, who.name)
+
+    def _gone(self, rank: int, who: MemberId, view: View) -> None:
+        if any(other.name == who.name for other in view.joined):
+            how = "restarted"
+        else:
+            how = "left" if who in view.left else "excluded"
+        level = logging.WARNING if how == "excluded" else logging.INFO
+        log.log(level, "member %s rank=%d view=%d member=%s", how, rank, view.number, who.name)
+        self.gone.pop(who.name, None)
+        self.gone[who.name] = {"address": who.name, "rank": rank, "view": view.number, "how": how}
+        while len(self.gone) > RECENT_MAX:
+            del self.gone[next(iter(self.gone))]
+
+    def _blocked(self, is_blocked: bool, member: Member) -> None:
+        view = member.view.number if member.view is not None else 0
+        if is_blocked:
+            log.warning("blocked member=%s view=%d reason=too few members within reach", self._me, view)
+        else:
+            log.info("unblocked member=%s view=%d", self._me, view)
+
+    def _excluded(self, excluded: Excluded, _: Member) -> None:
+        self._view = None
+        self.exclusions += 1
+        log.warning(
+            "excluded member=%s reason=%s returned_messages=%d certain=%s",
+            self._me,
+            excluded.reason,
+            len(excluded.returned),
+            excluded.certain,
+        )
+
+    def _left(self, _: None, __: Member) -> None:
+        log.info("left member=%s", self._me)
+
+    def _refused(self, refused: tuple[str, str], member: Member) -> None:
+        """The listener logs what it accepted; here is what this member dialled."""
+        peer, reason = refused
+        if peer in member.links.failures:
+            self._limited.info(
+                f"{peer.rpartition(':')[0]} {reason}", "handshake failed peer=%s reason=%s", peer, reason
+            )
+
+    def _link(self, link: tuple[str, str, str], _: Member) -> None:
+        peer, state, reason = link
+        self._limited.info(f"{peer} {state}", "link %s peer=%s%s", state, peer, f" reason={reason}" if reason else "")
+
+    def _slow(self, slow: tuple[MemberId, int], _: Member) -> None:
+        who, messages = slow
+        self._limited.warning(f"slow {who.name}", "member slow member=%s behind_messages=%d", who.name, messages)
+
+    def _suspected(self, who: MemberId, _: Member) -> None:
+        self._limited.info(f"suspected {who.name}", "member suspected member=%s", who.name)

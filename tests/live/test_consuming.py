@@ -1,0 +1,168 @@
+"""How an application takes what is delivered: it may stop, be cancelled and continue anywhere, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from cubecast.errors import LocalProtocolError
+from cubecast.member.effects import Delivery, ViewChange
+from tests.live.members import WAIT_S, groups_of, one, quick, take, until
+
+pytestmark = pytest.mark.live
+
+
+def test_leaving_the_loop_after_every_delivery_loses_nothing_and_returns_the_bytes() -> None:
+    """Today, `async for … : break` never returns the delivery's bytes, and the group stops at backlog_bytes."""
+
+    async def run() -> None:
+        async with groups_of(2, backlog_bytes=5_000, window_messages=50) as groups:
+
+            async def send() -> None:
+                for number in range(400):
+                    await groups[0].multicast(str(number).encode().rjust(100))
+
+            async def take_singly(count: int) -> list[int]:
+                taken: list[int] = []
+                while len(taken) < count:
+                    async for delivery in groups[1]:
+                        taken.append(int(delivery.payload))
+                        break
+                return taken
+
+            reading = asyncio.create_task(take(groups[0], 400))
+            sending = asyncio.create_task(send())
+            async with asyncio.timeout(WAIT_S):
+                assert await take_singly(400) == list(range(400))
+            await sending
+            await reading
+            await until(lambda: groups[1].stats["backlog_bytes"] == 0)
+
+    asyncio.run(run())
+
+
+def test_an_iterator_that_timed_out_or_was_cancelled_goes_on() -> None:
+    """Today, `wait_for(anext(it))` that times out once ends the iterator for good."""
+
+    async def run() -> None:
+        async with groups_of(2) as groups:
+            deliveries = aiter(groups[1])
+            for number in range(5):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(deliveries), 0.01)
+                with pytest.raises(TimeoutError):
+                    await groups[1].receive(0.01)
+                waiting = asyncio.ensure_future(anext(deliveries))
+                await asyncio.sleep(0)
+                waiting.cancel()
+                await groups[0].multicast(str(number).encode())
+                assert int((await asyncio.wait_for(anext(deliveries), WAIT_S)).payload) == number
+
+    asyncio.run(run())
+
+
+def test_receiving_with_impatient_timeouts_takes_every_message_once() -> None:
+    async def run() -> None:
+        async with groups_of(2) as groups:
+            count = 500
+
+            async def send() -> None:
+                for number in range(count):
+                    await groups[0].multicast(str(number).encode())
+                    if number % 7 == 0:
+                        await asyncio.sleep(0.001)
+
+            sending = asyncio.create_task(send())
+            taken: list[int] = []
+            async with asyncio.timeout(WAIT_S):
+                while len(taken) < count:
+                    try:
+                        taken.append(int((await groups[1].receive(0.0005)).payload))
+                    except TimeoutError:
+                        await asyncio.sleep(0)
+            assert taken == list(range(count))
+            await sending
+
+    asyncio.run(run())
+
+
+def test_several_consumers_share_the_deliveries() -> None:
+    async def run() -> None:
+        async with one(found=True) as group:
+            consumers = [asyncio.create_task(group.receive(WAIT_S)) for _ in range(10)]
+            for number in range(10):
+                await group.multicast(str(number).encode())
+            taken = await asyncio.gather(*consumers)
+            assert sorted(int(got.payload) for got in taken) == list(range(10))
+
+    asyncio.run(run())
+
+
+def test_events_have_views_at_their_place_among_the_deliveries() -> None:
+    async def run() -> None:
+        async with groups_of(3) as groups:
+            events: list[Delivery | ViewChange] = []
+
+            async def read() -> None:
+                async for event in groups[0].events():
+                    events.append(event)
+
+            reading = asyncio.create_task(read())
+            for _ in range(10):
+                await groups[2].multicast(b"x")
+            await groups[2].leave()
+            await until(lambda: any(isinstance(got, ViewChange) and len(got.view.members) == 2 for got in events))
+            await groups[0].multicast(b"y")
+            await until(lambda: isinstance(events[-1], Delivery) and events[-1].payload == b"y")
+            at = next(k for k, got in enumerate(events) if isinstance(got, ViewChange) and len(got.view.members) == 2)
+            number = events[at].view.number  # type: ignore[union-attr]
+            for event in events:
+                if isinstance(event, Delivery):
+                    assert (event.view < number) == (events.index(event) < at)
+            views = [got.view.number for got in events if isinstance(got, ViewChange)]
+            assert all(before < after for before, after in pairwise(views))
+            reading.cancel()
+
+    asyncio.run(run())
+
+
+def test_deliveries_can_be_taken_after_leaving_and_then_end() -> None:
+    async def run() -> None:
+        async with groups_of(2) as groups:
+            for number in range(20):
+                await groups[0].multicast(str(number).encode())
+            await groups[0].leave()
+            assert [int(got.payload) async for got in groups[0]] == list(range(20))
+            assert [got async for got in groups[0]] == []
+            with pytest.raises(LocalProtocolError, match="everything is received"):
+                await groups[0].receive()
+            assert [int(got.payload) for got in await take(groups[1], 20)] == list(range(20))
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_deliveries_is_woken_by_the_end() -> None:
+    async def run() -> None:
+        async with groups_of(2) as groups:
+            waiting = asyncio.create_task(anext(aiter(groups[0]), None))
+            receiving = asyncio.create_task(groups[0].receive())
+            await asyncio.sleep(0.05)
+            await groups[0].leave()
+            assert await asyncio.wait_for(waiting, 5) is None
+            with pytest.raises(LocalProtocolError):
+                await asyncio.wait_for(receiving, 5)
+
+    asyncio.run(run())
+
+
+def test_a_consumer_that_is_slow_gets_everything_within_its_backlog() -> None:
+    async def run() -> None:
+        settings = quick(backlog_bytes=2_000)
+        async with one(found=True, settings=settings) as group:
+            for number in range(100):
+                await group.multicast(str(number).encode())
+            assert [int(got.payload) for got in await take(group, 100)] == list(range(100))
+
+    asyncio.run(run())
