@@ -9,14 +9,14 @@ import argparse
 import random
 import time
 
-from tests.wire.frames import Decoder, damage, honest_frame
+from tests.wire.frames import Decoder, damage, damage_body, honest_frame
 
 POOL = 4096
 DAMAGES = 256
 
 
 def main() -> None:
-    """Draw, damage, decode, count."""
+    """Draw frames, damage whole frames or only their bodies, decode, count."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -29,7 +29,8 @@ def main() -> None:
         chance = random.Random(seed)
         pool = [honest_frame(chance) for _ in range(DAMAGES)]
         for _ in range(min(POOL, chosen.frames - done)):
-            octets = damage(chance, chance.choice(pool))
+            harm = chance.choice((damage, damage_body))
+            octets = harm(chance, chance.choice(pool))
             try:
                 refused += not decoder.feed(octets)
             except BaseException:
@@ -38,7 +39,7 @@ def main() -> None:
             done += 1
         seed += 1
     seconds = time.monotonic() - began
-    print(f"{done} frames, {refused} refused, {decoder.bodies} bodies read, {done / seconds:.0f} a second")
+    print(f"{done} frames, {refused} refused, {decoder.bodies} bodies read, {done / seconds:.0f} per second")
 
 
 if __name__ == "__main__":

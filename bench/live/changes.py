@@ -96,7 +96,7 @@ def pauses(members: int, changes: int) -> dict[str, float]:
 
 
 def under_load(members: int, *, is_reset: bool) -> dict[str, float]:
-    """How much of a second's throughput a join, or a reset of one member's connections, costs; when the rate is back."""
+    """How much of a second's throughput a join, or a reset of one member, costs; when the rate is back."""
     group = Members(members, sends=True, seconds=SECONDS, reset_rank=members - 1 if is_reset else -1)
     try:
         start = group.begin()

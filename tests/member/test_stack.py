@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cubecast.core.broadcast.reliability import STEPS_MIN
 from cubecast.core.membership.views import MemberId, View, founding_view
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.member.alone import Alone
@@ -333,3 +334,37 @@ def test_a_member_that_is_alone_delivers_and_finds_stable_at_once() -> None:
     assert host.stable == {0: 3}
     assert alone.log.bytes == 0
     assert alone.progress() == [3]
+
+
+def data_sent_to(world: World, rank: int) -> set[int]:
+    """To whom this member has data records to send now."""
+    host = world.hosts[rank]
+    world_frames: set[int] = set()
+    for who, link in host.links.items():
+        link.flush()
+        assert link.pipe is not None
+        data, link.pipe.out = b"".join(link.pipe.out), []
+        if any(one.kind == frame.DATA for one in host.readers[who].feed(data)):
+            world_frames.add(world.view.members.index(who))
+    return world_frames
+
+
+def test_rasm_asks_others_for_what_came_over_a_link_that_got_worse() -> None:
+    """The tree of 3 reaches 1 over the link 1–3 until 1 misses every other heartbeat of 3."""
+    world = World(8, replace(SETTINGS, data="rasm"))
+    world.hosts[3].stack.publish([b"payload"])
+    for _ in range(20):
+        world.step()
+    member = world.hosts[1].stack
+    assert world.hosts[1].payloads == [b"payload"]
+    data_sent_to(world, 1)
+    for step in range(STEPS_MIN):
+        member._judge_link(3, heard=step % 2 == 0)
+    assert data_sent_to(world, 1)
+
+
+def test_other_data_protocols_do_not_judge_links() -> None:
+    world = World(8, replace(SETTINGS, data="plumtree"))
+    for _ in range(20):
+        world.step()
+    assert not world.hosts[1].stack._data.judges_links

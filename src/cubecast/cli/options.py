@@ -45,6 +45,7 @@ class ScenarioOption(NamedTuple):
 
 GROUP, NETWORK, ROUNDS, PROTOCOL = "Group", "Network", "Rounds", "Protocol"
 FAULTS, DETECTION, DATA, LIMITS = "Faults", "Failure detection", "Data traffic", "Limits"
+CHURN = "Churn"
 _O = ScenarioOption
 
 OPTIONS: dict[str, ScenarioOption] = {
@@ -175,6 +176,21 @@ OPTIONS: dict[str, ScenarioOption] = {
     ),
     "rate": _O(float, ("--rate",), DATA, "100.0", "Data messages a second, each sender."),
     "payload_bytes": _O(int, ("--payload",), DATA, "100", "Bytes of a data message."),
+    "churn_per_s": _O(
+        float, ("--churn",), CHURN, "no views", "A group with views: joins, leaves, crashes and returns a second."
+    ),
+    "churn_mix": _O(
+        str, ("--churn-mix",), CHURN, "join=1,leave=1,crash=1,return=1", "How often each kind of change comes."
+    ),
+    "churn_ms": _O(
+        float, ("--churn-ms",), CHURN, "10000.0", "How long members change and multicast; then the group settles."
+    ),
+    "batch_ms": _O(float, ("--batch-ms",), CHURN, "20.0", "How long a coordinator gathers changes for one view."),
+    "state_bytes": _O(int, ("--state-bytes",), CHURN, "0", "State of the application that a newcomer gets."),
+    "stability": _O(
+        str, ("--stability",), CHURN, "cube_full_dist", "The stability protocol, when PROTOCOL multicasts data."
+    ),
+    "data": _O(str, ("--data",), CHURN, "overlay", "The data protocol, when PROTOCOL detects stability."),
     "transport": _O(
         str, ("--transport",), DATA, "nak", "Reliable multicast: ack, nak, nak_multicast, srm, hybrid, hierarchical."
     ),

@@ -11,20 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cubecast.cli.check import print_report
-from cubecast.cli.churn_study import print_result
-from cubecast.cli.options import OPTIONS, number, with_scenario
+from cubecast.cli.options import with_scenario
 from cubecast.cli.output import JsonOption, Step, new_table, print_json, print_table, waiting
-from cubecast.errors import LocalProtocolError
 
-CHANGING = "membership"
-_CHURN_SETTINGS = {
-    "members": "members",
-    "seed": "seed",
-    "loss": "loss",
-    "rate": "messages_per_second",
-    "until_ms": "seconds",
-}
-"""The options of a scenario that a group that changes has too, and what they are there."""
+CHURN_MS = 10_000.0
+"""How long a run with views lasts, unless the user says otherwise."""
 
 if TYPE_CHECKING:
     from cubecast.sim.checkers import Report
@@ -37,14 +28,6 @@ def _simulate(
     ],
     settings: dict[str, Any],
     trace: Annotated[Path | None, typer.Option(help="Write every event of the run to this Parquet file.")] = None,
-    churn: Annotated[
-        float | None,
-        typer.Option(
-            parser=number,
-            metavar="NUMBER",
-            help="A group that changes: so many crashes, leaves and joins a second. PROTOCOL is `membership` then.",
-        ),
-    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Let the checkers judge the run.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -56,13 +39,11 @@ def _simulate(
       cubecast simulate coord -n 50 --network star --loss 0.02 --check
       cubecast simulate s_coord -n 40 --crash 3@2ms-50ms --json
       cubecast simulate full_dist -n 30 --messages 20 --trace run.parquet
-      cubecast simulate membership -n 50 --churn 0.5 --until-ms 20000
+      cubecast simulate timestamp -n 50 --churn 2 --rate 5 --check
+      cubecast simulate cube_full_dist -n 100 --churn 2 --data tree --loss 0.01 --rate 2
 
     A run that cannot end prints the command that replays it: exit code 1.
     """
-    if churn is not None or protocol == CHANGING:
-        _simulate_churn(protocol, churn, settings, trace, json=json)
-        return
     from cubecast.sim.checkers import check_all
     from cubecast.sim.simulate import simulate as run
     from cubecast.trace import read_trace
@@ -89,34 +70,6 @@ def _simulate(
 simulate = with_scenario(_simulate)
 
 
-def _simulate_churn(
-    protocol: str, churn: float | None, settings: dict[str, Any], trace: Path | None, *, json: bool
-) -> None:
-    """Hand over to the group that changes; its promises are always judged."""
-    from cubecast.sim.churn.measured import ChurnScenario, run_churn
-
-    if protocol != CHANGING:
-        raise LocalProtocolError(
-            f"--churn {churn:g} with {protocol}: its members are fixed; use `simulate {CHANGING} --churn {churn:g}`"
-        )
-    if churn is None:
-        raise LocalProtocolError(f"{CHANGING} without --churn: give the changes a second, 0 for none")
-    foreign = sorted(settings.keys() - _CHURN_SETTINGS.keys())
-    if foreign or trace is not None:
-        name = OPTIONS[foreign[0]].flags[0] if foreign else "--trace"
-        raise LocalProtocolError(f"{name} with {CHANGING}: a group that changes has no such setting; leave it out")
-    given = {_CHURN_SETTINGS[name]: value for name, value in settings.items()}
-    if "seconds" in given:
-        given["seconds"] /= 1000
-    with waiting(f"{CHANGING}: running") as step:
-        result = run_churn(
-            ChurnScenario(churn=churn, **given), lambda share: step(round(100 * share), 100, f"{100 * share:.0f} %")
-        )
-    print_result(result, json=json)
-    if result.broken:
-        raise typer.Exit(1)
-
-
 @contextmanager
 def _trace_place(asked: Path | None, *, wanted: bool) -> Iterator[Path | None]:
     """Where the trace goes: a check without --trace needs one for a moment."""
@@ -131,6 +84,9 @@ def _progress(step: Step, settings: dict[str, Any]) -> Callable[[Result], None]:
     rounds = settings.get("rounds", 1)
 
     def show(result: Result) -> None:
+        if result.views is not None:
+            step(round(result.simulated_ms), round(settings.get("churn_ms", CHURN_MS)), f"view {result.views}")
+            return
         speed = f"{result.packet_hops_per_second / 1e6:.1f} M packet-hops/s"
         step(result.rounds, rounds, f"round {result.rounds + 1} of {rounds}, {result.simulated_ms:.0f} ms, {speed}")
 
@@ -152,6 +108,8 @@ def _lines(result: Result) -> list[tuple[str, str]]:
     lines = [("senders", f"{result.senders:,}")]
     if result.rounds:
         lines += _round_lines(result)
+    if result.views is not None:
+        lines += _view_lines(result)
     if result.data_messages:
         lines += _data_lines(result)
     if result.failure_messages:
@@ -168,6 +126,22 @@ def _lines(result: Result) -> list[tuple[str, str]]:
         ("queue, longest", f"{result.queue_max:,}"),
         ("simulated", f"{result.simulated_ms:,.3f} ms"),
         ("took", f"{result.wall_seconds:.3f} s, {result.packet_hops_per_second / 1e6:.2f} M packet-hops/s"),
+    ]
+
+
+def _view_lines(result: Result) -> list[tuple[str, str]]:
+    """What changes of the group cost."""
+    return [
+        ("changes", f"{result.changes or 0:,}"),
+        ("views", f"{result.views or 0:,}"),
+        ("paused by view changes", f"{100 * (result.paused_share or 0):.2f} % of the time"),
+        ("pause, median", _ms(result.pause_p50_ms)),
+        ("pause, 99th percentile", _ms(result.pause_p99_ms)),
+        ("time to stable, median", _ms(result.stable_p50_ms)),
+        ("time to stable, 99th percentile", _ms(result.stable_p99_ms)),
+        ("membership: bytes a member a second", f"{result.membership_bytes_per_member_s or 0:,.0f}"),
+        ("stability: bytes a member a second", f"{result.stability_bytes_per_member_s or 0:,.0f}"),
+        ("excluded although up", f"{result.excluded_wrongly or 0:,}"),
     ]
 
 

@@ -16,6 +16,7 @@ where the cache lives.
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import os
 import sys
@@ -100,9 +101,20 @@ def _is_base(path: Path) -> bool:
     return path.parent in _BASE_FOLDERS
 
 
+def _parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file. CPython 3.11 can fail at it when a garbage collection runs finalizers meanwhile."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(path.read_bytes())
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _imported_files(path: Path) -> Iterator[Path]:
     """Files of ours, and of the author of a protocol outside the package. Libraries have versions of their own."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(_parsed(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

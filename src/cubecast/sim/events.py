@@ -12,6 +12,7 @@ ENTER, INCLUDE, COUNTS = range(11, 14)
 WAKE_FAILURE, LASTED, SAMPLE = range(14, 17)
 GOODBYE, CONFIRM = range(17, 19)
 FLUSH = 19
+RESEND = 20  # of a lost packet, by a reliable transport
 
 
 @jit

@@ -11,10 +11,10 @@ import numpy as np
 from cubecast import trace as tracing
 from cubecast.core.compiled import internal
 from cubecast.core.fetch import fetch
-from cubecast.core.mail import CONTROL, DATA, release
+from cubecast.core.mail import CONTROL, DATA, FAILURE, release
 from cubecast.core.random import uniform
 from cubecast.sim.due import IDLE, WINNER, challenge, play_again
-from cubecast.sim.events import PACKET_ARRIVES, schedule
+from cubecast.sim.events import PACKET_ARRIVES, RESEND, schedule
 from cubecast.sim.record import record
 from cubecast.sim.riding import drop_riders
 from cubecast.sim.world import LINK_PROCESSOR, NO_PACKET, PACKETS_FULL, TIME_FULL
@@ -162,10 +162,16 @@ def sample_load(scalars, now_ns):
 
 @internal
 def lose(world, mail, packet, link, now_ns):
-    """A packet is dropped: by a full queue, at random, or because its destination is down or cut off."""
+    """A packet is dropped: by a full queue, at random, or because its destination is down or cut off.
+
+    Over a reliable transport its source sends it again, but for the packets of failure detectors.
+    """
     world.scalars[0].drops += 1
     world.scalars[0].in_network -= 1
     record(world, mail, tracing.DROP, now_ns, packet, -1, -1, link)
+    if world.scalars[0].resend_ns > 0 and mail.layers[world.packets[packet].message] != FAILURE:
+        schedule(world, now_ns + world.scalars[0].resend_ns, RESEND, 0, packet, 0)
+        return
     free_packet(world, mail, packet)
 
 

@@ -102,6 +102,26 @@ class Result:
     packet_hops_per_second: float
     wall_seconds: float
     per_round: tuple[Round, ...]
+    # Of runs with views (`sim.views`), None without.
+    changes: int | None = None
+    """Joins, leaves, crashes and returns."""
+    views: int | None = None
+    """Views that were installed, the founding one among them."""
+    paused_share: float | None = None
+    """Of the time that members spent in views, how much they were paused by a view change."""
+    pause_p50_ms: float | None = None
+    """From the promise of a member until it installed the next view."""
+    pause_p99_ms: float | None = None
+    stable_p50_ms: float | None = None
+    """From the multicast of a data message until its sender knew it stable, waiting for a view included."""
+    stable_p99_ms: float | None = None
+    stability_bytes_per_member_s: float | None = None
+    membership_messages: int | None = None
+    """Those of `messages` that are about membership."""
+    membership_bytes: int | None = None
+    membership_bytes_per_member_s: float | None = None
+    excluded_wrongly: int | None = None
+    """Members that were excluded although they were up."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -11,6 +11,7 @@ from cubecast.core.layers import detector_named, transport_named
 from cubecast.core.registry import paper_tree_degree, protocol_named
 from cubecast.errors import LocalProtocolError
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members
+from cubecast.sim.views.settings import check_churn
 
 PAPER_SENDERS = 50  # cube §4.1: in groups above 50 members, 50 send
 NS_PER_MS = 1_000_000
@@ -110,6 +111,20 @@ class Scenario:
     """Data messages each sender multicasts during the rounds; 0: R stays as it is."""
     rate: float = 100.0
     """Data messages a second, each sender."""
+    churn_per_s: float | None = None
+    """A group with views (`sim.views`): so many members join, leave, crash and return a second. None: no views."""
+    churn_mix: str = "join=1,leave=1,crash=1,return=1"
+    """The weights of the kinds of changes."""
+    churn_ms: float = 10_000.0
+    """How long members change and multicast; then the group settles."""
+    batch_ms: float = 20.0
+    """Churn: how long a coordinator gathers changes before it begins to agree on a view."""
+    state_bytes: int = 0
+    """Churn: the application's state that a newcomer gets."""
+    stability: str = "cube_full_dist"
+    """Churn: the stability protocol beside a protocol that multicasts data."""
+    data: str = "overlay"
+    """Churn: the data protocol beside a stability protocol."""
     payload_bytes: int = 100
     quota: bool = False
     """Trees: a member sends as many copies of a message as it has neighbours, where they help most (rasm Eq 2)."""
@@ -130,6 +145,7 @@ class Scenario:
     def __post_init__(self) -> None:
         protocol_named(self.protocol)
         transport_named(self.transport)
+        check_churn(self)
         _check_choices(self)
         _check_sizes(self)
         _check_probabilities(self)
@@ -194,11 +210,26 @@ class Scenario:
         """Is it the protocol itself that multicasts the data messages? Then there are no rounds."""
         return protocol_named(self.protocol).carries_data
 
+    @property
+    def has_views(self) -> bool:
+        """Do members join and leave by agreement, while messages flow?"""
+        return self.churn_per_s is not None
+
+    @property
+    def data_protocol(self) -> str:
+        """Under churn: what multicasts the data."""
+        return self.protocol if self.carries_data else self.data
+
+    @property
+    def stability_protocol(self) -> str:
+        """Under churn: what finds out which messages are stable."""
+        return self.stability if self.carries_data else self.protocol
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; faults as they are spelled."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["family"] = protocol_named(self.protocol).family
-        if self.carries_data:
+        values["family"] = protocol_named(self.data_protocol if self.has_views else self.protocol).family
+        if self.carries_data or self.has_views:
             values["rounds"] = 0
         for name in _FAULTS:
             values[name] = [str(fault) for fault in values[name]]
@@ -229,6 +260,7 @@ _OPTION_NAMES = {
     "joins": "join",
     "leaves": "leave",
     "payload_bytes": "payload",
+    "churn_per_s": "churn",
 }
 
 
@@ -302,7 +334,7 @@ def _check_times(scenario: Scenario) -> None:
         raise LocalProtocolError("until_ms = 0: give the run some time")
     if not 1e3 / TIME_MS_MAX <= scenario.rate < math.inf:
         raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages a second")
-    if scenario.repeat_ns == 0 and scenario.loses_messages and not scenario.carries_data:
+    if scenario.repeat_ns == 0 and scenario.loses_messages and (scenario.has_views or not scenario.carries_data):
         raise LocalProtocolError("repeat_ms = 0 with messages that can be lost: the rounds would never end")
 
 
@@ -347,6 +379,8 @@ def _check_joins(scenario: Scenario) -> None:
 def _check_links(scenario: Scenario) -> None:
     """A protocol that needs more of its links than the scenario gives would stall or break its promise."""
     protocol = protocol_named(scenario.protocol)
+    if scenario.has_views:
+        return  # the transport below a view repairs what the network loses
     if protocol.carries_data and scenario.messages == 0:
         raise LocalProtocolError(f"messages = 0: {protocol.name} multicasts data, give each sender 1 or more")
     if protocol.links != "lossy" and scenario.loses_messages:

@@ -92,6 +92,11 @@ def _service_ns(network: Network, size: int) -> float:
     return max(wire, node)
 
 
+def longest_transfer_ns(network: Network, size: int, copies: int) -> int:
+    """How long the slowest link needs for so many copies of a message, and the longest way for one."""
+    return round(copies * _service_ns(network, size) + CROSSINGS * _crossing_ns(network, size))
+
+
 def _crossing_ns(network: Network, size: int) -> float:
     if network.one_hop is not None:
         return float(network.one_hop.low_ns + network.one_hop.spread_ns)

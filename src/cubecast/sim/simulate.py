@@ -18,6 +18,7 @@ from cubecast.sim.result import Result, collect, delivered_everywhere
 from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.settle import settled
+from cubecast.sim.views.simulate import incarnations_max, names, run_with_views
 from cubecast.sim.world import CORE_FULL, EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
 from cubecast.trace import CRASH, DELIVER, Events, Trace, TraceWriter, blank_events
 
@@ -73,7 +74,8 @@ def run_scenario(
         raise LocalProtocolError(
             f"network {network.name} has {network.members} members, the scenario {scenario.members}: make them equal"
         )
-    scenario = settled(scenario, network)
+    if not scenario.has_views:
+        scenario = settled(scenario, network)
     if trace is None:
         return _run(scenario, network, None, progress)
     with TraceWriter(Path(trace), _described(scenario, network)) as writer:
@@ -84,15 +86,20 @@ def run_scenario(
 
 def trace_scenario(scenario: Scenario, network: Network) -> Trace:
     """Simulate a scenario and keep its trace in memory; the metrics are in the trace."""
-    scenario = settled(scenario, network)
     chunks: list[Events] = []
+    if scenario.has_views:
+        result, run = run_with_views(scenario, network, lambda chunk: chunks.append(chunk.copy()), _failure(scenario))
+        described = _described(scenario, network) | names(run)
+        return Trace(events=np.concatenate(chunks), scenario=described, metrics=result.to_dict())
+    scenario = settled(scenario, network)
     result = _run(scenario, network, lambda chunk: chunks.append(chunk.copy()), None)
     return Trace(events=np.concatenate(chunks), scenario=_described(scenario, network), metrics=result.to_dict())
 
 
 def _described(scenario: Scenario, network: Network) -> dict[str, Any]:
     """What a trace says of its run; without links a message makes one hop, in a time of its own."""
-    return scenario.to_dict() | {"links": network.links}
+    members = incarnations_max(scenario) if scenario.has_views else scenario.members
+    return scenario.to_dict() | {"links": network.links, "members": members}
 
 
 def run_to_end(scenario: Scenario, network: Network) -> tuple[Result, Simulation]:
@@ -102,6 +109,8 @@ def run_to_end(scenario: Scenario, network: Network) -> tuple[Result, Simulation
 
 
 def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Progress | None) -> Result:
+    if scenario.has_views:
+        return run_with_views(scenario, network, keep, _failure(scenario), progress)[0]
     return _drive(scenario, network, build_simulation(scenario, network, tracing=keep is not None), keep, progress)
 
 
@@ -131,8 +140,7 @@ def _drive(
 
 def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
     if status == kernel.FAILED:
-        reason = _FAILURES[int(simulation.world.scalars[0].error)]
-        return f"seed {scenario.seed}: " + reason.format(packets_max=scenario.packets_max, protocol=scenario.protocol)
+        return f"seed {scenario.seed}: " + _failure(scenario)(int(simulation.world.scalars[0].error))
     ended = (
         "nothing is left to happen"
         if status == kernel.STUCK
@@ -142,6 +150,11 @@ def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
         return f"seed {scenario.seed}: {ended} but not every member of {scenario.protocol} has delivered every message"
     number = int(simulation.books.totals[0].oldest_open)
     return f"seed {scenario.seed}: {ended} but round {number} of {scenario.protocol} has not ended at every member"
+
+
+def _failure(scenario: Scenario) -> Callable[[int], str]:
+    """Why the kernel could not go on, by its error."""
+    return lambda error: _FAILURES[error].format(packets_max=scenario.packets_max, protocol=scenario.protocol)
 
 
 def _initial_deliveries(simulation: Simulation) -> Events:

@@ -38,7 +38,7 @@ def transmit(world, books, mail, slot, source, to, layer, now_ns):
     if world.scalars[0].forced_losses > 0 and layer != DATA and _is_lost_by_force(world, now_ns):
         lose(world, mail, packet, -1, now_ns)
     else:
-        _dispatch(world, mail, packet, source, now_ns)
+        dispatch(world, mail, packet, source, now_ns)
 
 
 @internal
@@ -51,13 +51,13 @@ def transmit_to_all(world, books, mail, slot, source, layer, now_ns):
         tree = np.int64(-2) - world.hosts[source]
         packet = _new_packet(world, mail, slot, source, tree, tracing.EVERYONE, layer, now_ns)
         if packet >= 0:
-            _dispatch(world, mail, packet, source, now_ns)
+            dispatch(world, mail, packet, source, now_ns)
         return
     for rank in range(members):
         if rank != source:
             packet = _new_packet(world, mail, slot, source, np.int64(world.hosts[rank]), rank, layer, now_ns)
             if packet >= 0:
-                _dispatch(world, mail, packet, source, now_ns)
+                dispatch(world, mail, packet, source, now_ns)
 
 
 @internal
@@ -120,7 +120,7 @@ def _new_packet(world, mail, slot, source, to, peer, layer, now_ns):
 
 
 @internal
-def _dispatch(world, mail, packet, source, now_ns):
+def dispatch(world, mail, packet, source, now_ns):
     """Into the air, through the sender's processor, or straight onto its first link."""
     scalars = world.scalars
     if scalars[0].one_hop != LINKS_ONLY:

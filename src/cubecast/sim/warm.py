@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cubecast.core.bound import bind
-from cubecast.core.compiled import COMPILED, cache_directory, compiler, state_sources
+from cubecast.core.compiled import COMPILED, cache_directory, compiler, protocol_sources, state_sources
 from cubecast.core.layers import DETECTOR, TRANSPORT, layers
 from cubecast.core.registry import protocol_named, protocols
 from cubecast.errors import LocalProtocolError
@@ -25,15 +25,31 @@ from cubecast.networks.spec import build_network
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.checkers import check_all
 from cubecast.sim.compile_apart import Piece, compile_apart
+from cubecast.sim.faults import Fault
 from cubecast.sim.runner import run_nothing
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate
-from cubecast.trace import read_trace
+from cubecast.sim.views import kernel
+from cubecast.trace import (
+    DELIVER,
+    EXCLUDED,
+    INSTALL,
+    RESTART,
+    RESTARTED,
+    RESTORE,
+    RETURNED,
+    SENT,
+    STABLE,
+    VIEW,
+    Trace,
+    blank_events,
+    read_trace,
+)
 
 Progress = Callable[[int, int, str], None]
 """Called with the pieces done, the pieces in all, and what is being compiled."""
 
-SIMULATOR, CHECKERS, MODELS = "simulator", "checkers", "models"
+SIMULATOR, VIEWS, CHECKERS, MODELS = "simulator", "views", "checkers", "models"
 _ANY = "coord"
 """A protocol to fill the place of one where it does not matter."""
 
@@ -42,7 +58,8 @@ def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[s
     """Compile what is not in the cache yet, and `more`, which may lean on it; returns the functions that had to be."""
     if not COMPILED:
         return []
-    first, last = pieces(), [Piece(__name__, CHECKERS), *more]
+    views = Piece(__name__, VIEWS, protocol_sources(Path(kernel.__file__)))
+    first, last = pieces(), [Piece(__name__, CHECKERS), views, *more]
     total = len(first) + len(last)
     done, compiled = 0, []
     with _alone():
@@ -60,7 +77,7 @@ def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[s
 
 
 def pieces() -> list[Piece]:
-    """What can be compiled apart from all else, what takes longest first. (The checkers want the trace of a run.)"""
+    """What can be compiled apart from all else, what takes longest first. (Checkers and views want a whole run.)"""
     states = {protocol.state: protocol.name for protocol in reversed(protocols())}
     for family in (TRANSPORT, DETECTOR):
         states |= {layer.state: f"{family} {layer.name}" for layer in layers(family)}
@@ -73,6 +90,8 @@ def compile_piece(name: str) -> None:
     """Compile one of the pieces, or load it from the cache."""
     if name == SIMULATOR:
         run_nothing(_tiny(protocol=_ANY, multicast="tree"))  # where it goes is compiled too
+    elif name == VIEWS:
+        _run_with_views()
     elif name == CHECKERS:
         _check_a_trace()
     elif name == MODELS:
@@ -101,11 +120,48 @@ def _tiny(**settings: Any) -> Simulation:
     return build_simulation(scenario, network, tracing=False)
 
 
+def _run_with_views() -> None:
+    """A change of the view, for all that Python calls; the cores are compiled by then."""
+    settings: dict[str, Any] = {"members": 4, "network": "chain", "churn_per_s": 0.0, "churn_ms": 200.0}
+    simulate(_ANY, crashes=(Fault(members=(3,), at_ns=1_000_000),), **settings)
+
+
 def _check_a_trace() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.parquet"
         simulate(_ANY, members=4, network="chain", trace=path)
         check_all(read_trace(path))
+    check_all(_trace_with_views())
+
+
+def _trace_with_views() -> Trace:
+    """Two members; one restarts and excludes the other; a third joins. One broken promise lets the rest be called."""
+    rows: list[dict[str, int]] = [
+        *_install(1, (0, 1)),
+        {"event": SENT, "member": 0, "sender": 0, "sequence": 1, "round": 1, "message": 1},
+        {"event": DELIVER, "member": 0, "sender": 0, "sequence": 1},
+        {"event": STABLE, "member": 0, "sender": 0, "sequence": 1},  # too early
+        {"event": DELIVER, "member": 1, "sender": 0, "sequence": 1},
+        {"event": RESTART, "member": 1},
+        {"event": DELIVER, "member": 1, "sender": 0, "sequence": 1},
+        {"event": RESTARTED, "member": 1},
+        {"event": RETURNED, "member": 0, "sender": 0, "sequence": 2},
+        {"event": EXCLUDED, "member": 0},
+        *_install(2, (1, 2)),
+        {"event": RESTORE, "member": 2, "sender": 0, "sequence": 1, "round": 2, "message": 2},
+    ]
+    events = blank_events(len(rows))
+    events["time_ns"] = events["entered_ns"] = range(1, len(rows) + 1)
+    for place, row in enumerate(rows):
+        for column, value in row.items():
+            events[column][place] = value
+    return Trace(events=events, scenario={"members": 3, "family": "causal"}, metrics={})
+
+
+def _install(number: int, members: tuple[int, ...]) -> list[dict[str, int]]:
+    view = {"round": number, "message": number}
+    ranks = [{"event": VIEW, "peer": member, "sequence": rank, **view} for rank, member in enumerate(members)]
+    return ranks + [{"event": INSTALL, "member": member, **view} for member in members]
 
 
 def _use_models() -> None:

@@ -75,6 +75,7 @@ SCALARS = np.dtype(
         ("leaves", np.int64),  # the place of the first link in `due`
         ("part_shift", np.int64),  # from a link's place in `due` to its part of 512; −1 in a small network
         ("queue_limit", np.int64),  # packets that may wait on a link, 0 = any number
+        ("resend_ns", np.int64),  # when a lost packet is sent again by its source, 0 = never (`sim.views`)
         ("loss", np.float64),  # per link crossed
         ("duplicate", np.float64),
         ("reorder", np.float64),

@@ -102,6 +102,7 @@ class Network:
         self.buffer_bytes = 1 << 16
         self.connections: dict[Connection, None] = {}
         self.cuts: set[Link] = set()
+        self._is_calm = False
         self.silent: set[str] = set()
         """Machines that are down: they do not even refuse."""
         self.slow: dict[Link, float] = {}
@@ -286,8 +287,9 @@ class Network:
         return bool(self.cuts) and (source, to) in self.cuts
 
     def cut(self, links: Iterable[Link]) -> None:
-        """What is sent there waits."""
-        self.cuts.update(links)
+        """What is sent there waits; not once all faults have ended."""
+        if not self._is_calm:
+            self.cuts.update(links)
 
     def mend(self, links: Iterable[Link]) -> None:
         """Bytes flow again, or the connection is found to be dead."""
@@ -303,6 +305,7 @@ class Network:
 
     def calm(self) -> None:
         """All faults end."""
+        self._is_calm = True
         self.slow.clear()
         self.silent.clear()
         self.late = 0.0
