@@ -136,7 +136,7 @@ def test_every_import_of_the_package_keeps_the_rules() -> None:
         ("sim/x.py", "from cubecast.lab import plan"),
         ("sim/x.py", "from cubecast.live import group"),
         ("sim/x.py", "from cubecast.wire import frame"),
-        ("sim/churn/x.py", "from cubecast.wire import frame"),
+        ("sim/views/x.py", "from cubecast.wire import frame"),
         ("sim/fuzz/x.py", "from cubecast.lab import plan"),
         ("sim/fuzz/x.py", "from cubecast.live.journal import Journal"),
         ("core/x.py", "from cubecast.member import effects"),

@@ -95,6 +95,8 @@ class InView:
         self.delivered_count = 0
         self.state = OUT
         self._now_ns = 0
+        self._is_stirred = False
+        """Did something happen that a tick should look at soon?"""
         self._session = session
         self._is_durable = is_durable
         self._makes_snapshots = makes_snapshots
@@ -316,7 +318,7 @@ class InView:
     def _record_pending(self) -> None:
         """What waits is written down: it is sent after a restart."""
         waiting = self.own.waiting
-        if self._is_durable and len(waiting) > self._recorded_pending:
+        if len(waiting) > self._recorded_pending:
             for outgoing in list(waiting)[self._recorded_pending :]:
                 self.record(r.Pending(outgoing.payload))
             self._recorded_pending = len(waiting)

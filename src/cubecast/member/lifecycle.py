@@ -225,6 +225,8 @@ class Lifecycle(InView):
     # Messages.
 
     def _membership_arrived(self, link: Link, body: bytes, now_ns: int) -> None:
+        self._is_stirred = True
+        self.links.mark(link)
         message = decode_message(body)
         if isinstance(message, Join) and message.who != link.peer:
             raise RemoteProtocolError(f"it asks for {message.who.name} to join, which is another process")
@@ -270,17 +272,22 @@ class Lifecycle(InView):
         members = self._members
         if self.state != IN_VIEW:
             return
-        if link.peer in members.ranks:
-            if members.last_decision is not None and members.last_decision.view == said:
-                self.send(link.peer, members.last_decision)
-            elif said.number > members.view.number:
-                self.send(link.peer, Report(members.view.id, 0, 0, (), leaves=False, renews=False))
-        elif members.view.is_past(link.peer) or self.settings.quorum != ANY or not said.number:
-            self._answer_past(link)
-        elif said < members.view.id:
-            self.send(link.peer, Gone(members.view.id))  # it is in another branch, which yields
-        else:
+        is_member = link.peer in members.ranks
+        if is_member and members.last_decision is not None and members.last_decision.view == said:
+            self.send(link.peer, members.last_decision)
+        elif said.number > members.view.number:
             self.send(link.peer, Report(members.view.id, 0, 0, (), leaves=False, renews=False))
+        elif not is_member and self.settings.quorum == ANY and said.number and not members.view.is_past(link.peer):
+            self._settle_branches(link, said)
+        elif not is_member:
+            self._answer_past(link)
+
+    def _settle_branches(self, link: Link, said: ViewId) -> None:
+        """Two branches of the group met: the older one yields."""
+        if said < self._members.view.id:
+            self.send(link.peer, Gone(self._members.view.id))
+        else:
+            self.send(link.peer, Report(self._members.view.id, 0, 0, (), leaves=False, renews=False))
 
     def _answer_past(self, link: Link) -> None:
         """A process that is no longer in the group must learn of it."""
@@ -290,6 +297,7 @@ class Lifecycle(InView):
 
     def link_up(self, link: Link, said: Hello, now_ns: int) -> None:
         """A link has a connection: say at once what the other side may be waiting for."""
+        self._is_stirred = True
         self._heard_ns[link.peer.name] = now_ns
         if self.state in (JOINING, FORMING):
             if not self._is_avoided(link.peer.name):
@@ -536,6 +544,7 @@ class Lifecycle(InView):
 
     def refused_as_past(self, by: str, last_incarnation: int) -> None:
         """A member of the group says that this incarnation is no longer in it."""
+        self._is_stirred = True
         self._last_incarnation = max(self._last_incarnation, last_incarnation)
         if self.state in (JOINING, FORMING):
             self._rejoin()
@@ -545,6 +554,7 @@ class Lifecycle(InView):
 
     def last_known(self, who: MemberId, said: Hello) -> int | None:
         """If this incarnation is no longer in the group: the last one of that name that is known."""
+        self._is_stirred = True
         view = self._members.view if self.state == IN_VIEW else None
         if view is None or not view.is_past(who):
             return None

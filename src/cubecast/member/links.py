@@ -442,7 +442,8 @@ class Links:
             raise RemoteProtocolError(f"it sent a frame of kind {arrived.kind} after the handshake")
         if arrived.number and not link.accept(arrived):
             return
-        self._dirty[pipe.number] = pipe
+        if pipe.out:
+            self._dirty[pipe.number] = pipe
         self._owner.frame_arrived(link, arrived, now_ns)
 
     def send_message(self, to: str, message: Message, now_ns: int) -> bool:
@@ -461,6 +462,8 @@ class Links:
 
     def flush(self) -> None:
         """Put everything that can be written into the effects."""
+        if not self._dirty:
+            return
         dirty, self._dirty = self._dirty, {}
         for pipe in dirty.values():
             if pipe.link is not None:

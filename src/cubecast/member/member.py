@@ -124,7 +124,8 @@ class Member(Lifecycle):
         """Bytes came over a connection."""
         self._now_ns = now_ns
         self.links.data_received(number, data, now_ns)
-        self._schedule()
+        if self._is_stirred:
+            self._schedule()
 
     def connection_lost(self, number: int, reason: str, now_ns: int) -> None:
         """A connection has ended."""
@@ -172,6 +173,7 @@ class Member(Lifecycle):
 
     def _schedule(self) -> None:
         """A change that is wanted or going on is driven more often."""
+        self._is_stirred = False
         if self.state != OUT:
             self._tick_at_ns = min(self._tick_at_ns, self._now_ns + self._tick_ns)
 
@@ -282,8 +284,10 @@ class Member(Lifecycle):
 
     def take_effects(self) -> Effects:
         """What the driver is to do now."""
-        self._send_own()
-        self._record_pending()
+        if self.own.waiting:
+            self._send_own()
+            if self._is_durable:
+                self._record_pending()
         self.links.flush()
         effects, self.effects = self.effects, Effects()
         return effects
