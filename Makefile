@@ -71,9 +71,10 @@ bench-peers: warm ## Measure it side by side with ns-2 and SimPy
 .PHONY: bench-live
 bench-live: warm ## Measure live groups on this machine's loopback, side by side with JGroups and NATS
 	@sh scripts/install-live-peers.sh
-	$(BIN)/python -m bench.live.run --peers --tls --repeat 3
+	$(BIN)/python -m bench.live.run --peers --tls --journal --repeat 3
 	$(BIN)/python -m bench.live.run --peers --tls --payload 1000
 	$(BIN)/python -m bench.live.run --members 8 --latency
+	$(BIN)/python -m bench.live.changes --members 16
 
 .PHONY: lock
 lock: $(SETUP) ## Resolve the dependencies again and rewrite requirements.lock

@@ -83,7 +83,7 @@ async def main() -> None:
         await asyncio.sleep(max(0.0, end + 0.5 - time.time()))
         print(json.dumps(timeline.report()), flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        await group.leave(drain=False)
+        await group.leave()
         await reading
 
 

@@ -6,8 +6,9 @@
 2. If a promise names a proposal that was accepted before, the newest one of these is proposed again, as it is: it may
    have been decided (Paxos). Otherwise the next view consists of those who promised and want to stay, and of those who
    join. The *cut* is the largest `delivered` of each rank among the promises: everything a survivor delivered.
-3. *Flush.* Those who stay and lack something pull it from a member that has it. Nobody accepts before all of them hold
-   everything, so a decided view can be installed at once by each of its members, even if others crash meanwhile.
+3. *Flush.* Those who stay and lack something pull it from a member that has it; where nobody does, this step is left
+   out. Nobody accepts before all of them hold everything, so a decided view can be installed at once by each of its
+   members, even if others crash meanwhile.
 4. *Accept.* With a quorum of the old view it is decided.
 
 A change needs one member that stays and has the application's state: without one the group would forget it.
@@ -96,7 +97,8 @@ class Proposer:
         self.proposal = Proposal(next_view(self.view, stay, joins, cut, left), cut)
         self._survivors = [who for who in self.view.members if who in stay]
         self._flush = Flush(self.view.id, self.ballot, cut, self._sources())
-        self._enter(FLUSH, now_ns)
+        self.flushed = {who for who in self._survivors if self.promises[who].delivered == cut}
+        self._enter(ACCEPT if self.flushed.issuperset(self._survivors) else FLUSH, now_ns)
         return True
 
     def newest_accepted(self) -> Proposal | None:
