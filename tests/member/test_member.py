@@ -1057,3 +1057,13 @@ def test_settings_are_the_default_ones_everywhere() -> None:
     network.multicast(A, b"hello")
     network.settle(*names)
     assert network.app(B).deliveries[0].sender == MemberId(A, 1)
+
+
+def test_a_multicast_with_the_time_of_its_turn_does_not_set_the_clock_back() -> None:
+    """The rows of a trace are ordered by time: a message must not seem older than what was delivered before it."""
+    network = Network()
+    network.form(2)
+    member = network.member(A)
+    now_ns = member.now()
+    member.multicast(b"of this turn", now_ns - 5_000_000)
+    assert member.now() == now_ns

@@ -337,7 +337,7 @@ class Driver:
     def _multicast_queued(self) -> None:
         """Multicast for those who wait: nobody who calls later can come before them."""
         member, queue = self.member, self._queue
-        now_ns = time.monotonic_ns()
+        now_ns = self._turn_ns = time.monotonic_ns()
         while queue and self._in_turn < TURN_MESSAGES and member.has_room:
             future, payload = queue.popleft()
             if future.done():  # cancelled: not sent

@@ -181,7 +181,8 @@ class Member(Lifecycle):
 
     def multicast(self, payload: bytes, now_ns: int) -> Outgoing:
         """Send to every member, this one included, now or as soon as the view allows, in the order of the calls."""
-        self._now_ns = now_ns
+        if now_ns > self._now_ns:  # a driver may give all messages of one turn the time at which the turn began
+            self._now_ns = now_ns
         if self.leaving or self.state == OUT:
             raise LocalProtocolError(f"multicast after leave: {self.me.name} sends nothing more to {self.group!r}")
         if len(payload) > self.settings.payload_bytes_max:
