@@ -37,7 +37,7 @@ A protocol of your own is one file: functions over NumPy arrays, decorated with 
 messages through `cubecast.core.mail`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
 examples/doubling.py is one; docs/protocols.md explains it.
 
-Whatever goes wrong by your hand raises a `cubecast.CubecastError` with one line that names the value and the fix.
+Every user error raises a `cubecast.CubecastError` with one line that names the value and the fix.
 """
 
 from __future__ import annotations

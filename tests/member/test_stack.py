@@ -339,14 +339,14 @@ def test_a_member_that_is_alone_delivers_and_finds_stable_at_once() -> None:
 def data_sent_to(world: World, rank: int) -> set[int]:
     """To whom this member has data records to send now."""
     host = world.hosts[rank]
-    world_frames: set[int] = set()
+    reached: set[int] = set()
     for who, link in host.links.items():
         link.flush()
         assert link.pipe is not None
         data, link.pipe.out = b"".join(link.pipe.out), []
         if any(one.kind == frame.DATA for one in host.readers[who].feed(data)):
-            world_frames.add(world.view.members.index(who))
-    return world_frames
+            reached.add(world.view.members.index(who))
+    return reached
 
 
 def test_rasm_asks_others_for_what_came_over_a_link_that_got_worse() -> None:

@@ -74,9 +74,9 @@ class InView:
         session: int,
         is_durable: bool,
         makes_snapshots: bool,
-        trace: MemberTrace | None,
+        trace: MemberTrace | None = None,
     ) -> None:
-        """Nothing begun."""
+        """Nothing begun. `incarnation` grows with each start of the process, `session` is random."""
         self.group = group
         self.me = MemberId(name, incarnation)
         self.settings = settings
@@ -95,6 +95,7 @@ class InView:
         self.delivered_count = 0
         self.state = OUT
         self._now_ns = 0
+        self._tick_at_ns = 0
         self._is_stirred = False
         """Did something happen that a tick should look at soon?"""
         self._session = session

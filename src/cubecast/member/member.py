@@ -32,40 +32,15 @@ from cubecast.core.membership import records as r
 from cubecast.core.membership.views import founding_view
 from cubecast.errors import LocalProtocolError
 from cubecast.member.effects import Effects, Notice, Outgoing, ViewChange
-from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT, MemberTrace
+from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT
 from cubecast.member.lifecycle import Lifecycle
-from cubecast.member.settings import MEMBERS_MAX, Settings, parse_address
+from cubecast.member.settings import MEMBERS_MAX, parse_address
 
 _PHASES = {FORMING: "forming", JOINING: "joining", LINGER: "leaving", OUT: "out"}
 
 
 class Member(Lifecycle):
     """One member. Begin with exactly one of `found`, `form`, `join` and `resume`."""
-
-    def __init__(
-        self,
-        group: str,
-        name: str,
-        settings: Settings,
-        *,
-        incarnation: int,
-        session: int,
-        is_durable: bool,
-        makes_snapshots: bool,
-        trace: MemberTrace | None = None,
-    ) -> None:
-        """Nothing begun. `incarnation` grows with each start of the process, `session` is random."""
-        super().__init__(
-            group,
-            name,
-            settings,
-            incarnation=incarnation,
-            session=session,
-            is_durable=is_durable,
-            makes_snapshots=makes_snapshots,
-            trace=trace,
-        )
-        self._tick_at_ns = 0
 
     # Beginning.
 
