@@ -40,7 +40,7 @@ check-static: $(SETUP) ## Format, lint, types and import rules only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit/test_import_rules.py
+	$(BIN)/python -m pytest -q tests/project/test_import_rules.py
 
 .PHONY: warm
 warm: $(SETUP) ## Compile the kernels once, so that later runs start at once

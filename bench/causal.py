@@ -12,9 +12,10 @@ import time
 
 import numpy as np
 
-from cubecast.sim.checkers import causal_order
 from cubecast.sim.simulate import simulate
-from cubecast.trace import DATA, DELIVER, Trace, blank_events
+from cubecast.trace.checkers import causal_order
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import DATA, DELIVER, blank_events
 
 MILLISECONDS = 10  # of sending; each of the ten senders multicasts ten messages a millisecond (causal §5.1)
 TOPOLOGIES = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from cubecast.core.layers import TRANSPORT, layers
+from cubecast.protocols.layers import TRANSPORT, layers
 from cubecast.sim.simulate import simulate
 
 

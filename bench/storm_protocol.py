@@ -10,12 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cubecast.core.compiled import internal
-from cubecast.core.group import Group
-from cubecast.core.mail import begin_round, draft, end_round, send, set_timer
-from cubecast.core.overlays import hypercube
-from cubecast.core.registry import Protocol, add_protocol
-from cubecast.core.setup import Setup
+from cubecast.jit.decorators import linked
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    begin_round,
+    draft,
+    end_round,
+    send,
+    set_timer,
+)
+from cubecast.protocol.overlays import hypercube
+from cubecast.protocols.catalogue import Protocol, add_protocol
+from cubecast.protocols.setup import Setup
 
 PACKET_BYTES = 232
 BURST_NS = 1_000_000
@@ -31,14 +37,14 @@ class StormState(NamedTuple):
     missing: np.ndarray
 
 
-@internal
+@linked
 def start(state, row, now_ns, mail):
     """The first burst."""
     begin_round(mail, 1)
     on_timer(state, row, now_ns, mail, 0, 1)
 
 
-@internal
+@linked
 def on_timer(state, row, now_ns, mail, timer, tag):
     """One burst, and the next one a millisecond later."""
     slot = draft(mail, 0, 1, PACKET_BYTES)
@@ -48,7 +54,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
         set_timer(mail, 0, tag + 1, BURST_NS)
 
 
-@internal
+@linked
 def receive(state, row, now_ns, mail, slot):
     """Count what arrives."""
     state.missing[row] -= 1

@@ -18,9 +18,9 @@ from pathlib import Path
 from cubecast.lab.spark.session import session
 from cubecast.lab.spark.tracefiles import find_traces
 from cubecast.lab.spark.traces import check_traces
-from cubecast.sim.checkers import check_all
 from cubecast.sim.simulate import simulate
-from cubecast.trace import read_trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import read_trace
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -28,14 +28,18 @@ from typing import NamedTuple
 import numpy as np
 
 import cubecast
-from cubecast.core.group import Group, copy_numbers, fold, learn_stable
-from cubecast.core.mail import (
+from cubecast.protocol import (
     HEADER_BYTES,
     NUMBER_BYTES,
     ROUND_BYTES,
+    Group,
     begin_round,
+    copy_numbers,
     draft,
     end_round,
+    fold,
+    learn_stable,
+    linked,
     rest,
     send,
     set_timer,
@@ -78,13 +82,13 @@ def new_state(group: Group, setup: cubecast.Setup) -> DoublingState:
     )
 
 
-@cubecast.internal
+@linked
 def start(state, row, now_ns, mail):
     """Every member opens the first round by itself."""
     _enter_round(state, row, mail, 1)
 
 
-@cubecast.internal
+@linked
 def receive(state, row, now_ns, mail, slot):
     """A minimum for some step, a question for one, or a result."""
     number = mail.heads[slot].round_number
@@ -100,7 +104,7 @@ def receive(state, row, now_ns, mail, slot):
         _go_on(state, row, mail)
 
 
-@cubecast.internal
+@linked
 def on_timer(state, row, now_ns, mail, timer, tag):
     """Δ is over, or the message of a step is overdue."""
     if timer == NEXT_ROUND:
@@ -112,7 +116,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
         set_timer(mail, REPEAT, tag, state.repeat_ns)
 
 
-@cubecast.internal
+@linked
 def _enter_round(state, row, mail, number):
     state.round[row] = number
     state.step[row] = 0
@@ -124,7 +128,7 @@ def _enter_round(state, row, mail, number):
     _go_on(state, row, mail)
 
 
-@cubecast.internal
+@linked
 def _go_on(state, row, mail):
     """Take as many steps as messages have come for; after the last, the minimum is S."""
     number = state.round[row]
@@ -141,7 +145,7 @@ def _go_on(state, row, mail):
         _finish_round(state, row, mail, state.minimum[row, last])
 
 
-@cubecast.internal
+@linked
 def _finish_round(state, row, mail, numbers):
     state.done[row] = state.round[row]
     learn_stable(state.group, row, numbers)
@@ -149,7 +153,7 @@ def _finish_round(state, row, mail, numbers):
     rest(mail, NEXT_ROUND, state.round[row], state.delta_ns)
 
 
-@cubecast.internal
+@linked
 def _answer(state, row, mail, slot):
     """Someone waits for the message of a step: send it again, or the result when that round is over here."""
     number = mail.heads[slot].round_number
@@ -163,19 +167,19 @@ def _answer(state, row, mail, slot):
         _send_minimum(state, row, mail, step)
 
 
-@cubecast.internal
+@linked
 def _send_minimum(state, row, mail, step):
     slot = _draft(state, mail, MINIMUM, state.round[row], step)
     copy_numbers(mail.numbers[slot, : state.minimum.shape[2]], state.minimum[row, step])
     send(mail, slot, (state.group.rank[row] + (1 << step)) % state.members)
 
 
-@cubecast.internal
+@linked
 def _behind(state, row, step):
     return (state.group.rank[row] - (1 << step)) % state.members
 
 
-@cubecast.internal
+@linked
 def _draft(state, mail, kind, number, step):
     numbers = 0 if kind == ASK else state.minimum.shape[2]
     slot = draft(mail, kind, number, HEADER_BYTES + 2 * ROUND_BYTES + NUMBER_BYTES * numbers)

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from cubecast.live.trace_writer import merge_traces
-from cubecast.sim.checkers import Report, check_all
-from cubecast.trace import read_trace
+from cubecast.trace.checkers import Report, check_all
+from cubecast.trace.files import read_trace
 from tests.live.bad_network import BadNetwork, LinkState, is_possible
 from tests.live.cast import Cast
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cubecast.core.overlays import hypercube
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.edge_list import save_edge_list
 from cubecast.networks.spec import build_network
+from cubecast.protocol.overlays import hypercube
 
 
 def make_storm(*, members: int, probability: float, seed: int, network_file: Path, pairs_file: Path) -> None:

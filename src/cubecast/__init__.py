@@ -33,8 +33,8 @@ Then run the same protocols between real processes:
 help(cubecast.join) and docs/tutorial.md tell more; help(cubecast.Settings) lists every setting. Members may leave, join
 (`contact=` instead of `peers=`), crash and come back, with a journal where they were.
 
-A protocol of your own is one file: functions over NumPy arrays, decorated with `cubecast.internal`, that read and write
-messages through `cubecast.core.mail`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
+A protocol of your own is one file: functions over NumPy arrays, decorated with `linked`, that read and write messages
+with the functions of `cubecast.protocol`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
 examples/doubling.py is one; docs/protocols.md explains it.
 
 Every user error raises a `cubecast.CubecastError` with one line that names the value and the fix.
@@ -56,11 +56,7 @@ from cubecast.errors import (
 )
 
 if TYPE_CHECKING:
-    from cubecast import core
-    from cubecast.core.compiled import internal, jit
-    from cubecast.core.membership.views import MemberId, View
-    from cubecast.core.registry import Protocol, add_protocol, protocols
-    from cubecast.core.setup import Setup
+    from cubecast.lab.compare import Comparison, compare
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import Group, Laggard, Message, join
     from cubecast.live.status import StatusServer
@@ -69,13 +65,15 @@ if TYPE_CHECKING:
     from cubecast.member.settings import Settings
     from cubecast.networks.network import Network
     from cubecast.networks.spec import build_network
-    from cubecast.sim.checkers import Report, check_all
-    from cubecast.sim.compare import Comparison, compare
+    from cubecast.protocols.catalogue import Protocol, add_protocol, protocols
+    from cubecast.protocols.membership.views import MemberId, View
+    from cubecast.protocols.setup import Setup
     from cubecast.sim.faults import Fault, parse_fault
     from cubecast.sim.result import Result
     from cubecast.sim.scenario import Scenario
     from cubecast.sim.simulate import simulate
-    from cubecast.trace import Trace, read_trace
+    from cubecast.trace.checkers import Report, check_all
+    from cubecast.trace.files import Trace, read_trace
 
 __version__ = "0.1.0"
 
@@ -113,9 +111,6 @@ __all__ = [
     "build_network",
     "check_all",
     "compare",
-    "core",
-    "internal",
-    "jit",
     "join",
     "join_sync",
     "parse_fault",
@@ -125,46 +120,42 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Comparison": "cubecast.sim.compare",
+    "Comparison": "cubecast.lab.compare",
     "Credentials": "cubecast.live.credentials",
     "Delivery": "cubecast.member.effects",
     "Excluded": "cubecast.member.effects",
     "Fault": "cubecast.sim.faults",
     "Group": "cubecast.live.group",
     "Laggard": "cubecast.live.group",
-    "MemberId": "cubecast.core.membership.views",
+    "MemberId": "cubecast.protocols.membership.views",
     "Message": "cubecast.live.group",
     "Network": "cubecast.networks.network",
-    "Protocol": "cubecast.core.registry",
-    "Report": "cubecast.sim.checkers",
+    "Protocol": "cubecast.protocols.catalogue",
+    "Report": "cubecast.trace.checkers",
     "Result": "cubecast.sim.result",
     "Scenario": "cubecast.sim.scenario",
     "Settings": "cubecast.member.settings",
-    "Setup": "cubecast.core.setup",
+    "Setup": "cubecast.protocols.setup",
     "StatusServer": "cubecast.live.status",
     "SyncGroup": "cubecast.live.sync",
-    "Trace": "cubecast.trace",
-    "View": "cubecast.core.membership.views",
+    "Trace": "cubecast.trace.files",
+    "View": "cubecast.protocols.membership.views",
     "ViewChange": "cubecast.member.effects",
-    "add_protocol": "cubecast.core.registry",
+    "add_protocol": "cubecast.protocols.catalogue",
     "build_network": "cubecast.networks.spec",
-    "check_all": "cubecast.sim.checkers",
-    "compare": "cubecast.sim.compare",
-    "internal": "cubecast.core.compiled",
-    "jit": "cubecast.core.compiled",
+    "check_all": "cubecast.trace.checkers",
+    "compare": "cubecast.lab.compare",
     "join": "cubecast.live.group",
     "join_sync": "cubecast.live.sync",
     "parse_fault": "cubecast.sim.faults",
-    "protocols": "cubecast.core.registry",
-    "read_trace": "cubecast.trace",
+    "protocols": "cubecast.protocols.catalogue",
+    "read_trace": "cubecast.trace.files",
     "simulate": "cubecast.sim.simulate",
 }
 """Where each public name lives. It is loaded when it is first asked for: a light member never loads the simulator."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "core":
-        return import_module("cubecast.core")
     if name not in _HOMES:
         raise AttributeError(f"module 'cubecast' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)

@@ -6,13 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cubecast.core.membership import agreement, propose
-from cubecast.core.membership.accept import Acceptor
-from cubecast.core.membership.agreement import Agreement
-from cubecast.core.membership.messages import Flushed
-from cubecast.core.membership.propose import ACCEPT, FLUSH, Proposer
-from cubecast.core.membership.records import Recovered
-from cubecast.core.membership.views import View
 from cubecast.member.durable import Durable
 from cubecast.member.effects import Effects
 from cubecast.member.in_view import InView
@@ -24,6 +17,13 @@ from cubecast.member.message_log import MessageLog
 from cubecast.member.own_messages import OwnMessages
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch, Snapshots
+from cubecast.protocols.membership import agreement, propose
+from cubecast.protocols.membership.accept import Acceptor
+from cubecast.protocols.membership.agreement import Agreement
+from cubecast.protocols.membership.messages import Flushed
+from cubecast.protocols.membership.propose import ACCEPT, FLUSH, Proposer
+from cubecast.protocols.membership.records import Recovered
+from cubecast.protocols.membership.views import View
 from cubecast.sim.fuzz.histories import run_history
 from cubecast.wire import frame
 

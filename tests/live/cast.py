@@ -19,7 +19,7 @@ from typing import Any
 
 from cubecast.live.local import credentials_in, free_addresses
 from cubecast.live.trace_writer import merged_trace
-from cubecast.sim.checkers import Report, check_all
+from cubecast.trace.checkers import Report, check_all
 from tests.live.bad_network import BadNetwork
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import pytest
 
 from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
-from tests.browser import needs_browser, show
+from tests.support.browser import needs_browser, show
 from tests.live.members import groups_of, until, vanish
 
 pytestmark = [pytest.mark.live, pytest.mark.browser, needs_browser]

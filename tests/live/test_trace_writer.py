@@ -20,8 +20,9 @@ from cubecast.live.trace_writer import (
     merged_trace,
     read_member_trace,
 )
-from cubecast.sim.checkers import check_all
-from cubecast.trace import EVENT_DTYPE, NOBODY, Event, read_trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import read_trace
+from cubecast.trace.schema import EVENT_DTYPE, NOBODY, Event
 
 TAG = 1 << 62
 

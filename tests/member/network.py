@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from cubecast.core.membership.views import MemberId, View
 from cubecast.errors import CubecastError
 from cubecast.member.effects import (
     Delivery,
@@ -31,6 +30,7 @@ from cubecast.member.effects import (
 from cubecast.member.history import decode_history
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership.views import MemberId, View
 
 MS = 1_000_000
 DELAY_NS = MS // 5

@@ -9,15 +9,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.membership import records as r
-from cubecast.core.membership.messages import NO_BALLOT, Decide, Proposal
-from cubecast.core.membership.views import MemberId, View, founding_view, next_view
 from cubecast.errors import JournalError
 from cubecast.member.durable import Durable, read_back
 from cubecast.member.effects import Delivery, SnapshotWanted, ViewChange
 from cubecast.member.in_view import IN_VIEW
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.messages import NO_BALLOT, Decide, Proposal
+from cubecast.protocols.membership.views import (
+    MemberId,
+    View,
+    founding_view,
+    next_view,
+)
 from cubecast.wire.data import encode_record as encode_data
 from cubecast.wire.data import payload_of
 from cubecast.wire.records import KINDS, encode_record

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import RemoteProtocolError
 from cubecast.member.effects import Delivery
 from cubecast.member.history import CHUNK_BYTES, History, decode_history
+from cubecast.protocols.membership.views import MemberId
 from cubecast.wire.data import encode_record
 
 SENDERS = [MemberId(f"10.0.0.{number}:7000", number << 40) for number in range(5)]

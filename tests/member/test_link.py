@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import RemoteProtocolError
 from cubecast.member.link import ACK_BYTES, BATCH_BYTES, RECORDS_BATCH, DeadLink, Link, Pipe
+from cubecast.protocols.membership.views import MemberId
 from cubecast.wire import frame, handshake
 from cubecast.wire.frame import Frame, FrameReader
 

@@ -8,8 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from cubecast.core.membership.messages import Join
-from cubecast.core.membership.views import NO_VIEW, MemberId, ViewId
 from cubecast.member.effects import Effects
 from cubecast.member.link import DeadLink, Link
 from cubecast.member.links import (
@@ -22,6 +20,8 @@ from cubecast.member.links import (
     Links,
 )
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership.messages import Join
+from cubecast.protocols.membership.views import NO_VIEW, MemberId, ViewId
 from cubecast.wire import frame, handshake
 from cubecast.wire.frame import Frame, FrameReader, encode_frame
 from cubecast.wire.handshake import Hello, Refusal

@@ -10,13 +10,13 @@ from typing import Literal
 
 import pytest
 
-from cubecast.core.membership.messages import Decide, Proposal
-from cubecast.core.membership.views import MemberId, next_view
 from cubecast.errors import ExcludedError, LocalProtocolError
 from cubecast.member.data_core import read_records, record_form
 from cubecast.member.effects import Delivery, Effects, SnapshotWanted, StateArrived, ViewChange
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership.messages import Decide, Proposal
+from cubecast.protocols.membership.views import MemberId, next_view
 from cubecast.wire import frame
 from cubecast.wire.frame import FrameReader
 from cubecast.wire.membership import encode_message

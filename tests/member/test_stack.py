@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from cubecast.core.broadcast.reliability import STEPS_MIN
-from cubecast.core.membership.views import MemberId, View, founding_view
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.member.alone import Alone
 from cubecast.member.link import Link, Pipe
@@ -18,6 +16,8 @@ from cubecast.member.message_log import SEQUENCE_MASK, Keyed
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
 from cubecast.member.timers import Timers
+from cubecast.protocols.broadcast.reliability import STEPS_MIN
+from cubecast.protocols.membership.views import MemberId, View, founding_view
 from cubecast.wire import frame
 from cubecast.wire.data import payload_of
 from cubecast.wire.frame import Frame, FrameReader

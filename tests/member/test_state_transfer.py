@@ -5,9 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cubecast.core.membership.messages import AskState, NoState, State
-from cubecast.core.membership.views import MemberId, View, founding_view, next_view
 from cubecast.member.state_transfer import PIECES_AHEAD, STALLS_MAX, Fetch, Snapshots
+from cubecast.protocols.membership.messages import AskState, NoState, State
+from cubecast.protocols.membership.views import (
+    MemberId,
+    View,
+    founding_view,
+    next_view,
+)
 
 OLD = [MemberId(name, 1) for name in ("a", "b", "c")]
 NEW = MemberId("n", 5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cubecast.trace import Event
+from cubecast.trace.schema import Event
 from tests.oracles.checkers import Row, is_up
 
 Message = tuple[int, int]

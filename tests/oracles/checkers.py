@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubecast.trace import Event, Events
+from cubecast.trace.schema import Event, Events
 
 Row = dict[str, int]
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from cubecast.trace import Event
+from cubecast.trace.schema import Event
 from tests.oracles.checkers import Row
 
 Message = tuple[int, int]

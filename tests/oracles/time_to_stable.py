@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cubecast.trace import DELIVER, DONE, ROUND, STABLE, Trace
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import DELIVER, DONE, ROUND, STABLE
 
 
 @dataclass(frozen=True, kw_only=True)

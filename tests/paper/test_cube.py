@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cubecast.core.overlays import hypercube
 from cubecast.models.complexity import Group, round_cost
+from cubecast.protocol.overlays import hypercube
 from cubecast.sim.faults import Fault
 from cubecast.sim.result import Result
 from cubecast.sim.simulate import simulate
-from cubecast.trace import SEND
+from cubecast.trace.schema import SEND
 from tests.sim.runs import traced
 
 PROTOCOLS = ("coord", "full_dist", "s_coord", "cube_full_dist")

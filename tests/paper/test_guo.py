@@ -21,7 +21,7 @@ from cubecast.networks.spec import build_network
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, trace_scenario
-from cubecast.trace import EVERYONE, SEND
+from cubecast.trace.schema import EVERYONE, SEND
 
 DENSE, SPARSE = "wan-tree", "wan-tree:nodes=1000"
 NEAR_OPTIMAL_STEP_S = {(50, 50): 0.7, (100, 50): 0.7, (200, 50): 3.0, (50, 1): 0.1, (100, 1): 0.2, (200, 1): 0.5}

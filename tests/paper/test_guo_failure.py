@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cubecast.core.layers import DETECTOR, layers
-from cubecast.core.overlays import hypercube_dimension
 from cubecast.models.failure import k_fail, misses_allowed
+from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocols.layers import DETECTOR, layers
 from cubecast.sim.faults import Fault
 from cubecast.sim.result import Result
 from cubecast.sim.simulate import simulate

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cubecast.core.overlays import hypercube
 from cubecast.models import complexity, orders, trees
 from cubecast.models.complexity import Group, Kind, gossip_bytes, messages_processed, round_cost
 from cubecast.models.failure import k_fail, k_fail_within
@@ -16,6 +15,7 @@ from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.step_search import SearchPlan, StepSearch
 from cubecast.models.tree_hops import tree_hops
 from cubecast.models.trigger import TriggerCase, Verdict, trigger, worked_case
+from cubecast.protocol.overlays import hypercube
 from tests.oracles import models as printed
 
 ARRIVALS = [Fraction(1), Fraction(3, 4), Fraction(1, 10)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cubecast.core.layers import TRANSPORT, layers
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.choose_trigger import choose_trigger, with_trigger
 from cubecast.networks.spec import build_network
-from cubecast.sim.choose_trigger import choose_trigger, with_trigger
+from cubecast.protocols.layers import TRANSPORT, layers
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, simulate, trace_scenario

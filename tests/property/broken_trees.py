@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cubecast.core import compiled
-from cubecast.core.causal import hold_back, stamped_tree
+from cubecast.jit.backend import COMPILED
+from cubecast.protocols.causal import hold_back, stamped_tree
 from tests.property.causal_adversary import broken_promise
 from tests.property.tree_scenes import SCENES, broken_in
 from tests.sim.broken_stability import broken
@@ -62,7 +62,7 @@ def wrong() -> Iterator[str]:
 
 def main() -> None:
     """Print a JSON object: for each safeguard the first promise broken without it; under "" with all of them."""
-    assert not compiled.COMPILED, "run this with CUBECAST_JIT=off"
+    assert not COMPILED, "run this with CUBECAST_JIT=off"
     found = {"": next(wrong(), "")}
     for name, (module, function, instead) in SAFEGUARDS.items():
         with broken(module, function, instead):

@@ -17,9 +17,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from cubecast.core import bits
-from cubecast.core import mail as mailbox
-from cubecast.core.registry import protocol_named
+from cubecast.protocol import mail as mailbox
+from cubecast.protocol import rank_sets
+from cubecast.protocols.catalogue import protocol_named
 from tests.transcripts.exchange import Copy, Exchange
 
 Move = tuple[str, int]
@@ -154,7 +154,7 @@ class Adversary(Exchange):
         self._settle(self.live[number % len(self.live)])
 
     def _settle(self, rank: int) -> None:
-        counted = [other for other in range(self.members) if bits.contains(self.group.members[rank], other)]
+        counted = [other for other in range(self.members) if rank_sets.contains(self.group.members[rank], other)]
         self.group.stable[rank] = self.group.received[counted].min(axis=0)
 
     def let_everything_arrive(self) -> None:

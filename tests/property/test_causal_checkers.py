@@ -7,8 +7,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.sim.checkers import agreement, causal_order
-from cubecast.trace import Event, Events, Trace, blank_events
+from cubecast.trace.checkers import agreement, causal_order
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import Event, Events, blank_events
 from tests.oracles import causal as oracle
 from tests.oracles.checkers import to_rows
 

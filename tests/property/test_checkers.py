@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.sim.checkers import (
+from cubecast.trace.checkers import (
     agreement,
     causal_order,
     check_all,
@@ -22,7 +22,8 @@ from cubecast.sim.checkers import (
     rounds_end,
     stable_never_decreases,
 )
-from cubecast.trace import EVERYONE, NOBODY, Event, Events, Trace, blank_events
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import EVERYONE, NOBODY, Event, Events, blank_events
 from tests.oracles import checkers as oracle
 
 MEMBERS = 4

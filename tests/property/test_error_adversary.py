@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.group import ERRORS
+from cubecast.protocol.group import ERRORS
 from tests.property.test_stability_adversary import PROTOCOLS, STEPS, Adversary
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.layers import detector_named
+from cubecast.protocols.layers import detector_named
 from tests.transcripts.exchange import Exchange
 
 STEP_NS = 100

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.layers import TRANSPORT, Layer, layers
-from cubecast.core.mail import PAYLOAD
+from cubecast.protocol.mail import PAYLOAD
+from cubecast.protocols.layers import TRANSPORT, Layer, layers
 from tests.transcripts.exchange import Copy, Exchange
 
 REPEAT_NS = 1000

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.group import STABILITY
-from cubecast.core.overlays import hypercube
+from cubecast.protocol.group import STABILITY
+from cubecast.protocol.overlays import hypercube
 from tests.oracles.stability import true_minimum
 from tests.transcripts.talk import Message, Talk
 

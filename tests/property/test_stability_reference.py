@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.overlays import hypercube
+from cubecast.protocol.overlays import hypercube
 from tests.oracles import stability as oracle
 from tests.transcripts.talk import Talk
 

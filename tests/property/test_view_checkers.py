@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cubecast.errors import LocalProtocolError
-from cubecast.sim.checkers import (
+from cubecast.trace.checkers import (
     agreement,
     causal_order,
     check_all,
@@ -25,10 +25,11 @@ from cubecast.sim.checkers import (
     view_agreement,
     virtual_synchrony,
 )
-from cubecast.sim.checkers.report import Checker
-from cubecast.sim.checkers.rows import LISTED_MAX
-from cubecast.sim.checkers.views import has_views
-from cubecast.trace import Event, Events, Trace, blank_events
+from cubecast.trace.checkers.report import Checker
+from cubecast.trace.checkers.rows import LISTED_MAX
+from cubecast.trace.checkers.views import has_views
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import Event, Events, blank_events
 from tests.oracles.checkers import to_rows
 from tests.oracles.membership_promises import PROMISES, Judge
 

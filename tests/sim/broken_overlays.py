@@ -4,16 +4,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from cubecast.core import bits
-from cubecast.core.causal import overlay, pc_overlay
-from cubecast.core.causal.overlay import OverlayState
-from cubecast.core.causal.pc_overlay import PcOverlayState
-from cubecast.core.compiled import internal
-from cubecast.core.group import Group
-from cubecast.core.mail import deliver, send, set_timer
-from cubecast.core.overlays import hypercube
-from cubecast.core.registry import add_protocol, protocol_named
-from cubecast.core.setup import Setup
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import deliver, send, set_timer
+from cubecast.protocol.overlays import hypercube
+from cubecast.protocols.catalogue import add_protocol, protocol_named
+from cubecast.protocols.causal import overlay, pc_overlay
+from cubecast.protocols.causal.overlay import OverlayState
+from cubecast.protocols.causal.pc_overlay import PcOverlayState
+from cubecast.protocols.setup import Setup
 
 FORWARD_LATER_NS = 2_000_000
 _FIELDS: list[tuple[str, Any]] = list(OverlayState.__annotations__.items())
@@ -23,7 +23,7 @@ _PC_FIELDS: list[tuple[str, Any]] = list(PcOverlayState.__annotations__.items())
 WithoutPingState = NamedTuple("WithoutPingState", _PC_FIELDS)  # type: ignore[misc]
 
 
-@internal
+@linked
 def _deliver_now_forward_later(state, row, mail, sender, sequence, source):
     state.group.received[row, sender] = sequence
     state.log[row, state.logged[row] % state.log.shape[1]] = sender << 32 | sequence
@@ -32,12 +32,12 @@ def _deliver_now_forward_later(state, row, mail, sender, sequence, source):
     set_timer(mail, source + 1, sender << 32 | sequence, FORWARD_LATER_NS)
 
 
-@internal
+@linked
 def late_publish(state, row, now_ns, mail):
     overlay.publish(state, row, now_ns, mail)
 
 
-@internal
+@linked
 def late_receive(state, row, now_ns, mail, slot):
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
@@ -47,7 +47,7 @@ def late_receive(state, row, now_ns, mail, slot):
         _deliver_now_forward_later(state, row, mail, sender, sequence, mail.heads[slot].source)
 
 
-@internal
+@linked
 def late_timer(state, row, now_ns, mail, timer, tag):
     slot = overlay._draft_data(state, mail, tag >> 32, tag & 0xFFFFFFFF)
     for k in range(state.degree[row]):
@@ -55,19 +55,19 @@ def late_timer(state, row, now_ns, mail, timer, tag):
             send(mail, slot, state.neighbours[row, k] + 0)
 
 
-@internal
+@linked
 def early_receive(state, row, now_ns, mail, slot):
     source = mail.heads[slot].source
     if mail.heads[slot].kind != overlay.OPEN:
         overlay.receive(state, row, now_ns, mail, slot)
-    elif bits.contains(state.group.members[row], source):
+    elif rank_sets.contains(state.group.members[row], source):
         state.neighbours[row, state.degree[row]] = source
         state.degree[row] += 1
-        if not bits.contains(state.asked[row], source):
+        if not rank_sets.contains(state.asked[row], source):
             overlay._ask(state, row, mail, source)
 
 
-@internal
+@linked
 def _rush(state, row):
     """Use every link at once, without waiting for the pong."""
     for place in range(state.degree[row]):
@@ -76,19 +76,19 @@ def _rush(state, row):
         state.links[row, place].heard = 1
 
 
-@internal
+@linked
 def rash_receive(state, row, now_ns, mail, slot):
     pc_overlay.receive(state, row, now_ns, mail, slot)
     _rush(state, row)
 
 
-@internal
+@linked
 def rash_on_join(state, row, now_ns, mail, rank):
     pc_overlay.on_join(state, row, now_ns, mail, rank)
     _rush(state, row)
 
 
-@internal
+@linked
 def rash_on_leave(state, row, now_ns, mail, rank):
     pc_overlay.on_leave(state, row, now_ns, mail, rank)
     _rush(state, row)

@@ -12,16 +12,26 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from cubecast.core import bits, compiled, dispatch
-from cubecast.core.stability import coord, full_dist, gossip, s_coord, s_gossip, s_train, train
 from cubecast.errors import SimulationError
-from cubecast.sim import comings_and_goings
-from cubecast.sim.books import bring_up_to_date
-from cubecast.sim.checkers import check_all
+from cubecast.jit.backend import COMPILED
+from cubecast.protocol import handlers, rank_sets
+from cubecast.protocols.stability import (
+    coord,
+    full_dist,
+    gossip,
+    s_coord,
+    s_gossip,
+    s_train,
+    train,
+)
+from cubecast.sim import lifecycle
 from cubecast.sim.faults import Fault, parse_fault
+from cubecast.sim.metrics import bring_up_to_date
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
-from cubecast.trace import DELIVER, RECOVER, Trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import DELIVER, RECOVER
 from tests.sim.broken_stability import broken
 from tests.sim.runs import network_of
 
@@ -100,11 +110,11 @@ def nothing(*_: Any) -> None:
 
 
 def without_on_leave(state: type, handler: Callable[..., None] = nothing) -> Callable[[], Any]:
-    return lambda: instead(dispatch._ON_LEAVE, state, handler)
+    return lambda: instead(handlers._ON_LEAVE, state, handler)
 
 
 def without_on_join(state: type) -> Callable[[], Any]:
-    return lambda: instead(dispatch._ON_JOIN, state, nothing)
+    return lambda: instead(handlers._ON_JOIN, state, nothing)
 
 
 def without(module: Any, name: str, value: Any = nothing) -> Callable[[], Any]:
@@ -142,8 +152,8 @@ def everybody(module: Any) -> SimpleNamespace:
     """Sets whose cover test asks for all ranks, gone or not."""
 
     def covers(words: Any, wanted: Any) -> bool:
-        full = bits.full(1, MEMBERS)[0]
-        return bool(bits.covers(words, full if wanted.shape == full.shape else wanted))
+        full = rank_sets.full(1, MEMBERS)[0]
+        return bool(rank_sets.covers(words, full if wanted.shape == full.shape else wanted))
 
     return SimpleNamespace(**{**vars(module.bits), "covers": covers})
 
@@ -154,7 +164,7 @@ def fixed_controller(state: Any, row: int, which: int, turn: int) -> int:
 
 
 def all_groups(state: Any, row: int) -> bool:
-    return all(bits.contains(state.groups[row], which) for which in range(s_gossip._group_count(state)))
+    return all(rank_sets.contains(state.groups[row], which) for which in range(s_gossip._group_count(state)))
 
 
 def only_at_first(handler: Callable[..., None]) -> Callable[..., None]:
@@ -212,16 +222,16 @@ REPAIRS = (
     ),
     Repair(
         "join: the late-join handler",
-        without(comings_and_goings, "bring_up_to_date"),
+        without(lifecycle, "bring_up_to_date"),
         joins("coord", loss=0.0, messages=0),
     ),
     Repair(
         "join: up to date before it counts",
-        without(comings_and_goings, "bring_up_to_date", only_at_first(bring_up_to_date)),
+        without(lifecycle, "bring_up_to_date", only_at_first(bring_up_to_date)),
         joins("coord", detect_spread_ms=5.0),
     ),
     Repair("join: s_train gives it a place", without_on_join(s_train.STrainState), joins("s_train")),
-    Repair("leave: told to all", without(comings_and_goings, "_evict"), leaves("coord", 3)),
+    Repair("leave: told to all", without(lifecycle, "_evict"), leaves("coord", 3)),
 )
 
 
@@ -252,7 +262,7 @@ def is_behind(trace: Trace) -> bool:
 
 def main() -> None:
     """Print a JSON object: for each repair what went wrong with it, and without it."""
-    assert not compiled.COMPILED, "run this with CUBECAST_JIT=off"
+    assert not COMPILED, "run this with CUBECAST_JIT=off"
     found = {}
     for repair in REPAIRS:
         kept = {checker for scenario in repair.runs() for checker in wrong(scenario)}

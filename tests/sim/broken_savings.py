@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core import bits, compiled
-from cubecast.core.mail import PAYLOAD, draft
-from cubecast.sim import kernel, riding
+from cubecast.jit.backend import COMPILED
+from cubecast.protocol import rank_sets
+from cubecast.protocol.mail import PAYLOAD, draft
+from cubecast.sim import kernel, piggyback
 from cubecast.sim.build import build_simulation
 from cubecast.sim.scenario import Scenario
 from tests.sim.broken_stability import broken, noticed
@@ -25,7 +26,7 @@ SENDING = SMALL | {"messages": 12, "rate": 300.0}
 
 def _taken_for_received(world: Any, group: Any, mail: Any, slot: int, member: int) -> None:
     for entry in range(group.stable.shape[1]):
-        if bits.contains(world.left_out[slot], entry):
+        if rank_sets.contains(world.left_out[slot], entry):
             mail.numbers[slot, entry] = 1_000
 
 
@@ -53,14 +54,14 @@ def order_of_riders() -> list[int]:
     """The rounds of three control messages for member 4, as it reads them; one more is for member 5 alone."""
     simulation = build_simulation(*_sending(), tracing=False)
     world, books, mail = simulation.world, simulation.books, simulation.mail
-    for number, to in ((1, 4), (2, 5), (3, riding.EVERYONE), (4, 4)):
+    for number, to in ((1, 4), (2, 5), (3, piggyback.EVERYONE), (4, 4)):
         slot = draft(mail, 0, number, 36)
-        assert riding.waits_for_data(world, books, mail, slot, 0, to, 0)
+        assert piggyback.waits_for_data(world, books, mail, slot, 0, to, 0)
     data = draft(mail, PAYLOAD, 0, 132)
-    riding.take_riders(world, books, mail, data, 0)
+    piggyback.take_riders(world, books, mail, data, 0)
     assert mail.heads[data].size_bytes == 132 + 4 * 4
     read, slot = [], data
-    while (slot := int(riding.next_rider_for(world, slot, 4))) > 0:
+    while (slot := int(piggyback.next_rider_for(world, slot, 4))) > 0:
         read.append(int(mail.heads[slot].round_number))
     return read
 
@@ -72,7 +73,7 @@ def _sending() -> tuple[Scenario, Any]:
 
 def main() -> None:
     """Print a JSON object: what was broken, and which checkers noticed."""
-    assert not compiled.COMPILED, "run this with CUBECAST_JIT=off"
+    assert not COMPILED, "run this with CUBECAST_JIT=off"
     np.seterr(over="ignore")
     found: dict[str, list[Any]] = dict(one for experiment in (changed_only, riding_on_data) for one in experiment())
     print(json.dumps(found | {"riders in order": order_of_riders()}))

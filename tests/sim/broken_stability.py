@@ -13,15 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core import bits, compiled
-from cubecast.core.broadcast import asking
-from cubecast.core.mail import deliver
-from cubecast.core.stability import coord, cube_full_dist, full_dist, s_coord
+from cubecast.jit.backend import COMPILED
+from cubecast.protocol import rank_sets
+from cubecast.protocol.mail import deliver
+from cubecast.protocols.stability import (
+    coord,
+    cube_full_dist,
+    full_dist,
+    s_coord,
+)
+from cubecast.protocols.transport import repair
 from cubecast.sim.build import Simulation, build_simulation
-from cubecast.sim.checkers import check_all
 from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
-from cubecast.trace import DELIVER, Trace, blank_events
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import DELIVER, blank_events
 from tests.sim.runs import network_of
 
 SMALL: dict[str, Any] = {"members": 6, "network": "random:degree=3", "seed": 2, "rounds": 2}
@@ -61,10 +68,10 @@ def forgetful_bits() -> SimpleNamespace:
 
     def covers(words: Any, wanted: Any) -> bool:
         rest = wanted.copy()
-        bits.discard(rest, FORGOTTEN)
-        return bool(bits.covers(words, rest))
+        rank_sets.discard(rest, FORGOTTEN)
+        return bool(rank_sets.covers(words, rest))
 
-    return SimpleNamespace(**{**vars(bits), "covers": covers})
+    return SimpleNamespace(**{**vars(rank_sets), "covers": covers})
 
 
 def without_waiting_for_the_last(state: Any, row: int, mail: Any) -> None:
@@ -130,7 +137,7 @@ def hasty_delivery() -> Iterator[tuple[str, list[str]]]:
             state.group.received[row, sender] = sequence
 
     settings = SMALL | {"messages": 8, "rate": 1_000, "reorder": 0.5, "reorder_ms": 10.0}
-    with broken(asking, "keep", keep):
+    with broken(repair, "keep", keep):
         yield "hasty delivery", noticed(Scenario(protocol="coord", **settings))
 
 
@@ -152,7 +159,7 @@ def unbroken() -> Iterator[tuple[str, list[str]]]:
 
 def main() -> None:
     """Print a JSON object: what was broken, and which checkers noticed."""
-    assert not compiled.COMPILED, "run this with CUBECAST_JIT=off"
+    assert not COMPILED, "run this with CUBECAST_JIT=off"
     experiments = (premature, never_ending, reordering_links, hasty_delivery, shrinking, unbroken)
     print(json.dumps(dict(found for experiment in experiments for found in experiment())))
 

@@ -6,25 +6,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cubecast.core import bits
-from cubecast.core.causal import timestamp
-from cubecast.core.causal.hold_back import accept, draft_have, stamp_again
-from cubecast.core.causal.timestamp import ASK, DATA, TimestampState
-from cubecast.core.compiled import internal
-from cubecast.core.group import Group
-from cubecast.core.mail import deliver, draft, hold_back, multicast, send
-from cubecast.core.registry import add_protocol, protocol_named
-from cubecast.core.setup import Setup
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    deliver,
+    draft,
+    hold_back,
+    multicast,
+    send,
+)
+from cubecast.protocols.catalogue import add_protocol, protocol_named
+from cubecast.protocols.causal import timestamp
+from cubecast.protocols.causal.hold_back import accept, draft_have, stamp_again
+from cubecast.protocols.causal.timestamp import ASK, DATA, TimestampState
+from cubecast.protocols.setup import Setup
 
 _FIELDS: list[tuple[str, Any]] = list(TimestampState.__annotations__.items())
 
 
-@internal
+@linked
 def silent_on_leave(state, row, now_ns, mail, rank):
     """Nobody is told what has arrived here."""
 
 
-@internal
+@linked
 def gullible_receive(state, row, now_ns, mail, slot):
     """Takes from the dead what the others will never hear of."""
     if mail.heads[slot].kind == DATA:
@@ -33,7 +39,7 @@ def gullible_receive(state, row, now_ns, mail, slot):
         timestamp.receive(state, row, now_ns, mail, slot)
 
 
-@internal
+@linked
 def modest_receive(state, row, now_ns, mail, slot):
     """Never says that it has more than the one who told it what it has."""
     kind = mail.heads[slot].kind
@@ -42,18 +48,18 @@ def modest_receive(state, row, now_ns, mail, slot):
         return
     for sender in range(state.asked.shape[1]):
         told = mail.numbers[slot, sender]
-        if not bits.contains(state.group.members[row], sender) and timestamp._is_wanted(state, row, sender, told):
+        if not rank_sets.contains(state.group.members[row], sender) and timestamp._is_wanted(state, row, sender, told):
             timestamp._ask(state, row, mail, slot, mail.heads[slot].source)
             return
 
 
-@internal
+@linked
 def trusting_on_leave(state, row, now_ns, mail, rank):
     """Still counts on the answer of one that has died."""
     multicast(mail, draft_have(state.order, row, mail, timestamp.HAVE))
 
 
-@internal
+@linked
 def hoarding_receive(state, row, now_ns, mail, slot):
     """Sends again what is stable, though its record was freed."""
     if mail.heads[slot].kind != ASK:
@@ -67,17 +73,17 @@ def hoarding_receive(state, row, now_ns, mail, slot):
             send(mail, again, mail.heads[slot].source)
 
 
-@internal
+@linked
 def discreet_receive(state, row, now_ns, mail, slot):
     """Does not tell that an answer closed a gap."""
     if mail.heads[slot].kind != DATA:
         timestamp.receive(state, row, now_ns, mail, slot)
-    elif bits.contains(state.group.members[row], mail.heads[slot].source):
+    elif rank_sets.contains(state.group.members[row], mail.heads[slot].source):
         accept(state.order, state.group, row, mail, slot)
         hold_back(mail, state.order.waiting[row], False)
 
 
-@internal
+@linked
 def hasty_receive(state, row, now_ns, mail, slot):
     """Delivers without a look at the stamp."""
     sender = mail.heads[slot].sender

@@ -14,10 +14,10 @@ import time
 from cubecast.errors import SimulationError
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
-from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
+from cubecast.trace.checkers import check_all
 
 US = 1_000
 

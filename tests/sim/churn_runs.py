@@ -12,13 +12,13 @@ import sys
 import time
 from typing import Any
 
-from cubecast.core.registry import protocols
 from cubecast.errors import SimulationError
 from cubecast.networks.spec import build_network
-from cubecast.sim.checkers import check_all
+from cubecast.protocols.catalogue import protocols
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
+from cubecast.trace.checkers import check_all
 
 DATA = tuple(protocol.name for protocol in protocols("causal") if not protocol.joins)
 STABILITY = tuple(protocol.name for protocol in protocols("stability"))

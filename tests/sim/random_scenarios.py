@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.overlays import hypercube
-from cubecast.core.registry import protocols
 from cubecast.errors import SimulationError
 from cubecast.networks.spec import build_network
-from cubecast.sim.checkers import check_all
+from cubecast.protocol.overlays import hypercube
+from cubecast.protocols.catalogue import protocols
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
+from cubecast.trace.checkers import check_all
 
 PROTOCOLS = ("coord", "full_dist", "s_coord", "cube_full_dist")
 """Those of the cube paper."""

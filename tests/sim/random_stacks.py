@@ -21,11 +21,12 @@ import numpy as np
 
 from cubecast.errors import SimulationError
 from cubecast.networks.spec import build_network
-from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
-from cubecast.trace import CRASH, EXCLUDE, RECOVER, Trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import CRASH, EXCLUDE, RECOVER
 
 NS_PER_MS = 1_000_000
 MEMBERS_MAX = 17

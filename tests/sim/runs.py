@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core import mail as mailbox
 from cubecast.networks.network import Cables, Network, NodeCosts, every_node_hosts, from_cables
 from cubecast.networks.spec import build_network
+from cubecast.protocol import mail as mailbox
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.due import IDLE
@@ -17,7 +17,7 @@ from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.simulate import trace_scenario
 from cubecast.sim.world import NO_PACKET
-from cubecast.trace import Trace
+from cubecast.trace.files import Trace
 
 
 def run_to_end(scenario: Scenario, network: Network | None = None, budget: int = 1 << 20) -> tuple[int, Simulation]:

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from cubecast.core.causal import timestamp
-from cubecast.core.group import Group
-from cubecast.core.registry import add_protocol, protocol_named
-from cubecast.core.setup import Setup
 from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.networks.spec import build_network
-from cubecast.sim.checkers import agreement, causal_order, check_all
+from cubecast.protocol.group import Group
+from cubecast.protocols.catalogue import add_protocol, protocol_named
+from cubecast.protocols.causal import timestamp
+from cubecast.protocols.setup import Setup
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
-from cubecast.trace import Event
+from cubecast.trace.checkers import agreement, causal_order, check_all
+from cubecast.trace.schema import Event
 from tests.sim.broken_overlays import register_broken_overlays
 from tests.sim.broken_timestamps import register_broken_timestamps
 from tests.sim.causal_runs import broken_promises, changing_scenario, crashing_scenario

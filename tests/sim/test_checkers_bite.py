@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cubecast.sim.checkers import check_all
-from cubecast.trace import DONE, DROP, HOP, SEND, Trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import DONE, DROP, HOP, SEND
 from tests.sim.plain_python import told_by
 from tests.sim.random_scenarios import PROTOCOLS
 from tests.sim.runs import traced

@@ -14,8 +14,13 @@ import numpy as np
 import pytest
 
 from cubecast.cli.app import run as run_command
-from cubecast.core.mail import HEADER_BYTES
-from cubecast.core.membership.messages import (
+from cubecast.errors import LocalProtocolError, SimulationError
+from cubecast.lab.experiments import experiment_named
+from cubecast.lab.load_plan import load_plan
+from cubecast.lab.runs import runs_of
+from cubecast.networks.spec import build_network
+from cubecast.protocol.mail import HEADER_BYTES
+from cubecast.protocols.membership.messages import (
     Accept,
     Accepted,
     Decide,
@@ -32,20 +37,16 @@ from cubecast.core.membership.messages import (
     Refusal,
     Report,
 )
-from cubecast.core.membership.views import MemberId, founding_view, next_view
-from cubecast.errors import LocalProtocolError, SimulationError
-from cubecast.lab.experiments import experiment_named
-from cubecast.lab.load_plan import load_plan
-from cubecast.lab.runs import runs_of
-from cubecast.networks.spec import build_network
-from cubecast.sim.checkers import check_all
+from cubecast.protocols.membership.views import MemberId, founding_view, next_view
 from cubecast.sim.faults import Fault, parse_fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, simulate, trace_scenario
 from cubecast.sim.views.group import SimulatedGroup
 from cubecast.sim.views.incarnation import Incarnation
 from cubecast.sim.views.sizes import size_of
-from cubecast.trace import CRASH, EXCLUDED, INSTALL, LEAVE, MULTICAST, RESTORE, SENT, Trace, read_trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace, read_trace
+from cubecast.trace.schema import CRASH, EXCLUDED, INSTALL, LEAVE, MULTICAST, RESTORE, SENT
 from cubecast.wire.membership import encode_message
 from tests.sim.churn_runs import DATA, STABILITY, broken_promises, random_churn
 
@@ -168,7 +169,7 @@ def test_a_flush_that_recovers_nothing_is_caught(monkeypatch: pytest.MonkeyPatch
 
 
 def test_deliveries_beyond_the_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubecast.core.membership.propose.Proposer.cut", _lowest_cut)
+    monkeypatch.setattr("cubecast.protocols.membership.propose.Proposer.cut", _lowest_cut)
     assert caught()
 
 
@@ -178,7 +179,7 @@ def _lowest_cut(proposer: Any) -> tuple[int, ...]:
 
 
 def test_two_sides_that_both_decide_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubecast.core.membership.propose.has_quorum", lambda *_: True)
+    monkeypatch.setattr("cubecast.protocols.membership.propose.has_quorum", lambda *_: True)
     assert caught()
 
 

@@ -23,7 +23,7 @@ import hashlib, json, sys
 from tests.sim.random_scenarios import random_scenario
 from tests.sim.runs import network_of
 from cubecast.sim.simulate import trace_scenario
-from cubecast.sim.checkers import check_all
+from cubecast.trace.checkers import check_all
 found = []
 for seed in map(int, sys.argv[1:]):
     scenario = random_scenario(seed)

@@ -7,16 +7,21 @@ import random
 import numpy as np
 import pytest
 
-from cubecast.core.causal.eager_tree import BINOMIAL, STAR, live_parent, tree_overlay
-from cubecast.core.compiled import jit
-from cubecast.core.overlays import hypercube_dimension
+from cubecast.jit.decorators import entry_point
+from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocols.causal.eager_tree import (
+    BINOMIAL,
+    STAR,
+    live_parent,
+    tree_overlay,
+)
 from tests.sim.causal_runs import broken_promises, crashing_scenario
 
 SHAPES = {"binomial": BINOMIAL, "star": STAR}
 by_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
 
-@jit
+@entry_point
 def parent_of(live, members, me, dimension, shape):  # type: ignore[no-untyped-def]
     """Callable from Python."""
     return live_parent(live, members, me, dimension, shape)

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cubecast.core.registry import protocols
 from cubecast.errors import LocalProtocolError
 from cubecast.models.complexity import Group, round_cost
 from cubecast.models.tree_hops import EXACT_PROTOCOLS
+from cubecast.protocols.catalogue import protocols
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation
-from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import parse_fault
 from cubecast.sim.result import Result, collect
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
+from cubecast.trace.checkers import check_all
 from tests.sim.plain_python import told_by
 from tests.sim.runs import leaks, network_of, run_to_end
 

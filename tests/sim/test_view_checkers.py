@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cubecast.sim.checkers import (
+from cubecast.trace.checkers import (
     agreement,
     causal_order,
     check_all,
@@ -26,8 +26,9 @@ from cubecast.sim.checkers import (
     view_agreement,
     virtual_synchrony,
 )
-from cubecast.sim.checkers.report import Checker
-from cubecast.trace import NOBODY, Event, Trace, blank_events
+from cubecast.trace.checkers.report import Checker
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import NOBODY, Event, blank_events
 
 IDS = "abcd"
 

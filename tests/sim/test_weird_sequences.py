@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import Fault
-from cubecast.trace import DONE, Trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import DONE
 from tests.sim.random_scenarios import PROTOCOLS
 from tests.sim.runs import traced
 

@@ -46,7 +46,7 @@ def test_pyspark_installed_again_wants_a_new_archive_in_place_of_the_old_one(
     jar.parent.mkdir()
     jar.write_bytes(b"classes")
     monkeypatch.setattr(archive.pyspark, "__file__", str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(archive, "cache_directory", lambda: tmp_path / "compiled" / "version")
+    monkeypatch.setattr(archive, "cache_root", lambda: tmp_path)
     first = archive.archive_path()
     assert archive.archive_path() == first
     os.utime(jar, (1, 1))

@@ -18,7 +18,14 @@ import pytest
 from cubecast.cli import main
 from cubecast.errors import LocalProtocolError
 from cubecast.live.trace_writer import MemberTraceWriter
-from cubecast.trace import DELIVER, LEAVE, RESTART, RESTARTED, SENT, STABLE
+from cubecast.trace.schema import (
+    DELIVER,
+    LEAVE,
+    RESTART,
+    RESTARTED,
+    SENT,
+    STABLE,
+)
 
 pytestmark = [pytest.mark.spark]
 

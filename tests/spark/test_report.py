@@ -10,7 +10,7 @@ import pytest
 from cubecast.lab.report import write_report
 from cubecast.lab.store import Store
 from cubecast.lab.study import Outcome
-from tests.browser import needs_browser, show
+from tests.support.browser import needs_browser, show
 
 pytestmark = [pytest.mark.spark, pytest.mark.browser]
 

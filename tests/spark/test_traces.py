@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.sim.checkers import check_all
 from cubecast.sim.faults import parse_fault
 from cubecast.sim.simulate import simulate
-from cubecast.trace import CRASH, DELIVER, STABLE, Trace, TraceWriter, blank_events, read_trace
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace, TraceWriter, read_trace
+from cubecast.trace.schema import CRASH, DELIVER, STABLE, blank_events
 from tests.property.test_view_checkers import damaged, obedient
 
 pytestmark = [pytest.mark.spark]

@@ -12,16 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core import bits
-from cubecast.core import mail as mailbox
-from cubecast.core.bound import bind
-from cubecast.core.broadcast import window
-from cubecast.core.dispatch import HEARD, LEAVE, PUBLISH, RECEIVE, START, TIMER
-from cubecast.core.group import new_group
-from cubecast.core.layers import DETECTOR, Layer, LayerSetup
-from cubecast.core.mail import new_mail
-from cubecast.core.registry import Protocol
-from cubecast.core.setup import Setup
+from cubecast.protocol import mail as mailbox
+from cubecast.protocol import rank_sets
+from cubecast.protocol.bound import bind
+from cubecast.protocol.group import new_group
+from cubecast.protocol.handlers import (
+    HEARD,
+    LEAVE,
+    PUBLISH,
+    RECEIVE,
+    START,
+    TIMER,
+)
+from cubecast.protocol.mail import new_mail
+from cubecast.protocols.catalogue import Protocol
+from cubecast.protocols.layers import DETECTOR, Layer, LayerSetup
+from cubecast.protocols.setup import Setup
+from cubecast.protocols.transport import window
 from tests.transcripts.turn import SLOT, turn
 
 _KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
@@ -88,7 +95,7 @@ class Exchange:
         self.layer = layer
         self.state: Any = layer.build(self.group, known)
         self.mail = new_mail(
-            slots=256, width=max(members, layer.numbers(known)), words=bits.words_for(members), room=256
+            slots=256, width=max(members, layer.numbers(known)), words=rank_sets.words_for(members), room=256
         )
         self.bound = bind((self.state,), self.mail)
         self.now_ns = 0
@@ -112,7 +119,7 @@ class Exchange:
         self._call(rank, HEARD, source, 0)
 
     def leave(self, rank: int, who: int) -> None:
-        bits.discard(self.group.members[rank], who)
+        rank_sets.discard(self.group.members[rank], who)
         self._call(rank, LEAVE, who, 0)
 
     def receive(self, copy: Copy) -> None:
@@ -120,7 +127,7 @@ class Exchange:
         head.kind, head.sender, head.sequence = copy.kind, copy.sender, copy.sequence
         head.iteration, head.source = copy.iteration, copy.source
         self.mail.numbers[SLOT, : len(copy.numbers)] = copy.numbers
-        bits.clear(self.mail.bits[SLOT])
+        rank_sets.clear(self.mail.bits[SLOT])
         self.mail.bits[SLOT, 0] = copy.mask
         self.mail.counts[mailbox.USED] = SLOT + 1
         self._call(copy.to, RECEIVE, SLOT, 0)

@@ -13,14 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core import bits
-from cubecast.core import mail as mailbox
-from cubecast.core.bound import bind
-from cubecast.core.dispatch import JOIN, LEAVE, RECEIVE, START, TIMER
-from cubecast.core.group import STABILITY, new_group
-from cubecast.core.mail import new_mail
-from cubecast.core.registry import protocol_named
-from cubecast.core.setup import Setup
+from cubecast.protocol import mail as mailbox
+from cubecast.protocol import rank_sets
+from cubecast.protocol.bound import bind
+from cubecast.protocol.group import STABILITY, new_group
+from cubecast.protocol.handlers import (
+    JOIN,
+    LEAVE,
+    RECEIVE,
+    START,
+    TIMER,
+)
+from cubecast.protocol.mail import new_mail
+from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocols.setup import Setup
 from tests.transcripts.turn import SLOT, turn
 
 _KINDS = {
@@ -105,7 +111,7 @@ class Talk:
         self.timer_names = _STEP_TIMERS if protocol in ("gossip", "s_gossip") else _TIMERS
         self._has_views = protocol == "s_train"
         self.mail = new_mail(
-            slots=256, width=max(found.numbers(setup), senders), words=bits.words_for(self.members), room=256
+            slots=256, width=max(found.numbers(setup), senders), words=rank_sets.words_for(self.members), room=256
         )
         self.bound = bind((self.state,), self.mail)
         self.under_way: list[Message] = []
@@ -129,9 +135,9 @@ class Talk:
         self.mail.heads[SLOT].iteration = message.view if self._has_views else message.iteration
         self.mail.heads[SLOT].source = message.source
         self.mail.numbers[SLOT, : len(message.numbers)] = message.numbers
-        bits.clear(self.mail.bits[SLOT])
+        rank_sets.clear(self.mail.bits[SLOT])
         for rank in message.heard:
-            bits.add(self.mail.bits[SLOT], rank)
+            rank_sets.add(self.mail.bits[SLOT], rank)
         self.mail.counts[mailbox.USED] = SLOT + 1
         self._call(message.to, RECEIVE, SLOT, 0)
 
@@ -144,12 +150,12 @@ class Talk:
 
     def leave(self, rank: int, who: int) -> None:
         """The failure detector of a member reports `who`."""
-        bits.discard(self.group.members[rank], who)
+        rank_sets.discard(self.group.members[rank], who)
         self._call(rank, LEAVE, who, 0)
 
     def join(self, rank: int, who: int) -> None:
         """A member takes the newcomer `who` into its membership."""
-        bits.add(self.group.members[rank], who)
+        rank_sets.add(self.group.members[rank], who)
         self._call(rank, JOIN, who, 0)
 
     # What befalls messages under way.
@@ -264,7 +270,9 @@ class Talk:
             round=int(head.round_number),
             iteration=int(head.iteration) if gossip else 0,
             numbers=() if kind in _BARE else tuple(int(number) for number in self.mail.numbers[slot]),
-            heard=tuple(rank for rank in range(self.members) if gossip and bits.contains(self.mail.bits[slot], rank)),
+            heard=tuple(
+                rank for rank in range(self.members) if gossip and rank_sets.contains(self.mail.bits[slot], rank)
+            ),
             size=int(head.size_bytes),
             view=int(head.iteration) if self._has_views else 0,
         )

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from cubecast.core.failure.live_array import GOSSIP, NEWS_STEPS
-from cubecast.core.layers import DETECTOR, Layer, detector_named, layers
+from cubecast.protocols.failure.live_array import GOSSIP, NEWS_STEPS
+from cubecast.protocols.layers import (
+    DETECTOR,
+    Layer,
+    detector_named,
+    layers,
+)
 from tests.transcripts.exchange import Exchange
 
 STEP_NS = 100

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from cubecast.core.layers import TRANSPORT, Layer, layers, transport_named
+from cubecast.protocols.layers import (
+    TRANSPORT,
+    Layer,
+    layers,
+    transport_named,
+)
 from tests.transcripts.exchange import Exchange
 
 WAIT_NS = 1000

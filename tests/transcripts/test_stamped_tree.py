@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cubecast.core.broadcast import rasm
-from cubecast.core.causal import hold_back, stamped_tree
-from cubecast.core.dispatch import TIMER
-from cubecast.core.registry import protocol_named
+from cubecast.protocol.handlers import TIMER
+from cubecast.protocols.broadcast import rasm
+from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocols.causal import hold_back, stamped_tree
 from tests.transcripts.exchange import Copy, Exchange
 
 ANNOUNCE_NS = 20_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from cubecast.core.causal.hold_back import NOTHING_MORE
-from cubecast.core.causal.timestamp import DATA
-from cubecast.core.registry import protocol_named
+from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocols.causal.hold_back import NOTHING_MORE
+from cubecast.protocols.causal.timestamp import DATA
 from tests.transcripts.exchange import Copy, Exchange
 
 _KINDS = ("DATA", "HAVE", "HAVE_TOO", "ASK")

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from cubecast.core.membership import MemberId, View, ViewId
-from cubecast.core.membership import messages as m
-from cubecast.core.membership import records as r
-from cubecast.core.membership.messages import Message, Proposal
+from cubecast.protocols.membership import MemberId, View, ViewId
+from cubecast.protocols.membership import messages as m
+from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.messages import Message, Proposal
 
 HOSTS = ("127.0.0.1", "[::1]", "a.example", "very-long-host-name.of-a-department.example.org")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
+from cubecast.protocols.membership.views import MemberId
 from cubecast.wire import fields as f
 
 NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=255)

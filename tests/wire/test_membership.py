@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.membership import MemberId, View, ViewId
-from cubecast.core.membership import messages as m
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
+from cubecast.protocols.membership import MemberId, View, ViewId
+from cubecast.protocols.membership import messages as m
 from cubecast.wire.membership import KINDS, decode_message, encode_message, require_fit
 from tests.wire.frames import damage
 from tests.wire.membership_messages import MESSAGES, draw_message

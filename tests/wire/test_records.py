@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.core.membership import records as r
 from cubecast.errors import JournalError
+from cubecast.protocols.membership import records as r
 from cubecast.wire.records import KINDS, decode_records, delivered_head, encode_record
 from tests.wire.frames import damage
 from tests.wire.membership_messages import RECORDS, draw_record

@@ -26,7 +26,7 @@ def bench(
 
       cubecast bench --repeat 5
     """
-    from cubecast.sim.benchmark import benchmark
+    from cubecast.lab.benchmark import benchmark
 
     if repeat < 1:
         raise LocalProtocolError(f"--repeat {repeat}: run each job at least once")

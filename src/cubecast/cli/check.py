@@ -11,8 +11,8 @@ from cubecast.cli.output import JsonOption, new_table, print_json, print_table, 
 from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from cubecast.sim.checkers import Report
-    from cubecast.trace import Trace
+    from cubecast.trace.checkers import Report
+    from cubecast.trace.files import Trace
 
 QUORUMS = ("majority", "any")
 
@@ -50,7 +50,7 @@ def check(
 
       cubecast check traces/ --crashed 127.0.0.1:7003
     """
-    from cubecast.sim.checkers import check_all
+    from cubecast.trace.checkers import check_all
 
     if quorum not in QUORUMS:
         raise LocalProtocolError(f"--quorum {quorum}: choose one of {', '.join(QUORUMS)}")
@@ -70,7 +70,7 @@ def check(
 def _read(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> list[tuple[str, Trace]]:
     """Give every finished trace by its path, and one trace of all members' files together."""
     from cubecast.live.trace_writer import is_member_trace, merged_trace
-    from cubecast.trace import read_trace
+    from cubecast.trace.files import read_trace
 
     files = [file for path in paths for file in _files(path)]
     members = [file for file in files if file.is_file() and is_member_trace(file)]

@@ -13,8 +13,8 @@ from cubecast.cli.output import JsonOption, new_table, print_json, print_table, 
 from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from cubecast.sim.compare import Comparison, Metric
-    from cubecast.sim.estimate import Estimate
+    from cubecast.lab.compare import Comparison, Metric
+    from cubecast.lab.estimate import Estimate
 
 
 def _compare(
@@ -45,7 +45,7 @@ def _compare(
       cubecast compare --members 50,100,200 --repeat 5 --plot curves.html
       cubecast compare -n 60 --protocols coord,s_coord --loss 0.02 --out results
     """
-    from cubecast.sim.compare import compare as run
+    from cubecast.lab.compare import compare as run
 
     _check_places(plot, out)
     names = None if protocols is None else [name.strip() for name in protocols.split(",")]
@@ -72,8 +72,8 @@ compare = with_scenario(_compare, leave_out=("members",))
 
 def _check_places(plot: Path | None, out: Path | None) -> None:
     """A picture that cannot be made, or written, is better known before the runs than after them."""
-    from cubecast.sim.plots import check_ending
-    from cubecast.sim.whole_file import check_folder
+    from cubecast.lab.plots import check_ending
+    from cubecast.lab.whole_file import check_folder
 
     if plot is not None:
         check_ending(plot)
@@ -91,7 +91,7 @@ def _sizes(texts: list[str]) -> list[int]:
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    from cubecast.core.registry import protocol_named
+    from cubecast.protocols.catalogue import protocol_named
 
     scenario = comparison.runs[0].scenario
     seeds = len({run.scenario.seed for run in comparison.runs})

@@ -9,8 +9,8 @@ import typer
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
 
 if TYPE_CHECKING:
-    from cubecast.core.layers import Layer
-    from cubecast.core.registry import Protocol
+    from cubecast.protocols.catalogue import Protocol
+    from cubecast.protocols.layers import Layer
 
 
 def protocols(
@@ -39,8 +39,8 @@ def protocols(
 
 
 def _known(family: str | None) -> list[Protocol | Layer]:
-    from cubecast.core.layers import DETECTOR, TRANSPORT, layers
-    from cubecast.core.registry import protocols as registered
+    from cubecast.protocols.catalogue import protocols as registered
+    from cubecast.protocols.layers import DETECTOR, TRANSPORT, layers
 
     beside: list[Protocol | Layer] = [*layers(TRANSPORT), *layers(DETECTOR)]
     if family in (TRANSPORT, DETECTOR):

@@ -18,8 +18,8 @@ CHURN_MS = 10_000.0
 """How long a run with views lasts, unless the user says otherwise."""
 
 if TYPE_CHECKING:
-    from cubecast.sim.checkers import Report
     from cubecast.sim.result import Result
+    from cubecast.trace.checkers import Report
 
 
 def _simulate(
@@ -44,9 +44,9 @@ def _simulate(
 
     A run that cannot end prints the command that replays it: exit code 1.
     """
-    from cubecast.sim.checkers import check_all
     from cubecast.sim.simulate import simulate as run
-    from cubecast.trace import read_trace
+    from cubecast.trace.checkers import check_all
+    from cubecast.trace.files import read_trace
 
     report: Report | None = None
     with (
@@ -94,7 +94,7 @@ def _progress(step: Step, settings: dict[str, Any]) -> Callable[[Result], None]:
 
 
 def _print_result(result: Result) -> None:
-    from cubecast.core.registry import protocol_named
+    from cubecast.protocols.catalogue import protocol_named
 
     title = protocol_named(result.protocol).title
     table = new_table(f"{title}, {result.members} members, {result.network}, seed {result.seed}", "", left=1)
@@ -179,7 +179,7 @@ def _data_lines(result: Result) -> list[tuple[str, str]]:
 
 def _family_lines(result: Result) -> list[tuple[str, str]]:
     """What the papers measure besides: causal §5, and of trees what arrives and what it costs."""
-    from cubecast.core.registry import protocol_named
+    from cubecast.protocols.catalogue import protocol_named
 
     family = protocol_named(result.protocol).family
     if family == "causal":

@@ -10,7 +10,7 @@ from cubecast.cli.options import number, whole_number, with_scenario
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 
 if TYPE_CHECKING:
-    from cubecast.sim.tune import Tuning
+    from cubecast.lab.tune import Tuning
 
 BAR = 40  # characters of the longest bar
 
@@ -40,9 +40,9 @@ def _tune(
 
       cubecast tune gossip -n 200 --network wan-tree --subset 3 --longest-s 20 --resolution-s 2 --stride-s 1
     """
+    from cubecast.lab.tune import tune as search
+    from cubecast.lab.tune import usual_plan
     from cubecast.sim.scenario import Scenario
-    from cubecast.sim.tune import tune as search
-    from cubecast.sim.tune import usual_plan
 
     scenario = Scenario(protocol=protocol, **settings)
     plan = usual_plan(

@@ -11,7 +11,7 @@ from cubecast.cli.output import JsonOption, print_json, waiting
 from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from cubecast.sim.compile_apart import Piece
+    from cubecast.jit.compile_apart import Piece
 
 
 def warm(json: JsonOption = False) -> None:
@@ -22,7 +22,7 @@ def warm(json: JsonOption = False) -> None:
     Where there are Spark and Java, an archive of Spark's classes is made too (190 MB):
     studies then start in half the time.
     """
-    from cubecast.core.compiled import cache_directory
+    from cubecast.jit.sources import code_root
     from cubecast.sim.warm import warm as run
 
     began = time.perf_counter()
@@ -31,7 +31,7 @@ def warm(json: JsonOption = False) -> None:
         seconds = time.perf_counter() - began
         step(1, 1, "archiving, once: Spark's classes")
         archive = _warm_spark()
-    place = cache_directory().parent
+    place = code_root()
     if json:
         made = None if archive is None else str(archive)
         print_json({"compiled": len(compiled), "archive": made, "seconds": seconds, "cache": str(place)})
@@ -62,9 +62,9 @@ def _live_pieces() -> list[Piece]:
     """What a live member calls; nothing where the packages it needs are not installed."""
     if find_spec("msgspec") is None:
         return []
-    from cubecast.core.compiled import state_sources
+    from cubecast.jit.compile_apart import Piece
+    from cubecast.jit.sources import sources_of_class
     from cubecast.live import warm
-    from cubecast.sim.compile_apart import Piece
 
-    sources = [state_sources(state) for state in warm.states()]
+    sources = [sources_of_class(state) for state in warm.states()]
     return [Piece(warm.__name__, warm.MEMBER, frozenset().union(*sources))]

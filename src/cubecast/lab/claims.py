@@ -20,11 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from cubecast.lab.metric_titles import title_of
 from cubecast.lab.plan import FORMULAS, Claim, Plan, Test
 from cubecast.lab.quantities import Measured, Point, measure, name_of
 from cubecast.lab.stats import Estimate
 from cubecast.lab.tables import sortable
-from cubecast.lab.words import title_of
 
 CONFIRMED, REFUTED, OPEN, NOT_COMPARABLE = "confirmed", "refuted", "open", "not comparable"
 RULE = (

@@ -22,21 +22,21 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from cubecast.core.overlays import hypercube
-from cubecast.core.registry import protocol_named
 from cubecast.errors import LocalProtocolError, PlanError, SimulationError
 from cubecast.lab import formulas
 from cubecast.lab.formulas import Metrics, Settings, only_known
+from cubecast.lab.tune import tune
 from cubecast.models.complexity import Group, round_cost
 from cubecast.models.step_search import SearchPlan
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
+from cubecast.protocol.overlays import hypercube
+from cubecast.protocols.catalogue import protocol_named
 from cubecast.sim.faults import Fault, parse_fault
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
 from cubecast.sim.trees import GrownTree, grow_tree
-from cubecast.sim.tune import tune
 
 NOT_METRICS = {
     "protocol",

@@ -8,12 +8,17 @@ from typing import Any
 
 import altair as alt
 
-from cubecast.core.registry import protocols as registered
-from cubecast.lab.maps import order_map, orders, winner_map, winners
+from cubecast.lab.metric_titles import title_of
 from cubecast.lab.palette import colours
+from cubecast.lab.phase_diagrams import (
+    order_map,
+    orders,
+    winner_map,
+    winners,
+)
 from cubecast.lab.plan import Figure, Plan
 from cubecast.lab.tables import Row
-from cubecast.lab.words import title_of
+from cubecast.protocols.catalogue import protocols as registered
 
 WIDTH, HEIGHT = 330, 230
 COLUMNS_MAX = 3

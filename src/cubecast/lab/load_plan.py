@@ -8,13 +8,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from cubecast.core.registry import protocols as registered
 from cubecast.errors import CubecastError, PlanError
 from cubecast.lab.experiments import at_fault, check_run, experiment_named
 from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, Size, Test
 from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
 from cubecast.lab.select import check_selection
 from cubecast.lab.toml_lines import key_lines, line_of
+from cubecast.protocols.catalogue import protocols as registered
 
 _TOP: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "paper", "title", "about", "experiment"), str),

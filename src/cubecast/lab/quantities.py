@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cubecast.lab.metric_titles import title_of
 from cubecast.lab.plan import Selection, Test
 from cubecast.lab.select import matches
 from cubecast.lab.stats import Estimate, mean_estimate, spread_ratio, variation
 from cubecast.lab.tables import rows_of
-from cubecast.lab.words import title_of
 
 Point = dict[str, Any]
 Seeds = dict[int, float]

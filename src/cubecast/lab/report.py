@@ -29,7 +29,7 @@ from cubecast.lab.runs import runs_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import Outcome
 from cubecast.lab.tables import file_name, write_tables
-from cubecast.sim.whole_file import write_whole
+from cubecast.lab.whole_file import write_whole
 
 PAPERS = {
     "cube": "Scalable Stability Detection Using Logical Hypercube",

@@ -14,14 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cubecast.core.compiled import TOOLS, protocol_sources
-from cubecast.core.registry import protocol_named
+from cubecast.jit.sources import sources_of
+from cubecast.protocols.catalogue import protocol_named
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py")
-_LAYERS = ("core/broadcast/*.py", "core/failure/*.py")
-_SHARED = ("core/*.py", *_LAYERS, "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
-_VIEWS = ("core/membership/*.py", "core/causal/*.py", "core/stability/*.py", "sim/views/*.py")
+_LAYERS = ("protocols/broadcast/*.py", "protocols/failure/*.py", "protocols/transport/*.py")
+_KIT = ("jit/*.py", "protocol/*.py", "protocols/*.py")
+_SHARED = (*_KIT, *_LAYERS, "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)
+_TOOLS = {"warm.py", "compile_apart.py", "self_test.py"}
+"""Files that no result of a run depends on."""
+_VIEWS = ("protocols/membership/*.py", "protocols/causal/*.py", "protocols/stability/*.py", "sim/views/*.py")
 """What a run with views depends on besides."""
 
 
@@ -37,12 +40,12 @@ def source_hash(settings: Mapping[str, Any]) -> str:
 @cache
 def _protocol_hash(name: str) -> str:
     file = getattr(protocol_named(name).handlers, "__file__", None)
-    return _hash(tuple(sorted(protocol_sources(Path(file)))) if file else ())
+    return _hash(tuple(sorted(sources_of(Path(file)))) if file else ())
 
 
 @cache
 def _hash(protocol_files: Iterable[Path]) -> str:
-    shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in TOOLS}
+    shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in _TOOLS}
     digest = hashlib.sha256()
     for path in sorted(shared | set(protocol_files)):
         digest.update(path.name.encode())

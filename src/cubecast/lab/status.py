@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cubecast.lab.pending_runs import results_on_disk
 from cubecast.lab.plan import Plan
 from cubecast.lab.runs import runs_of
 from cubecast.lab.schema import OK
-from cubecast.lab.stock import results_on_disk
 from cubecast.lab.store import Store
 
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from cubecast.errors import LocalProtocolError, PlanError
 from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plans
+from cubecast.lab.pending_runs import Stock, failures, take_stock
 from cubecast.lab.plan import Plan
 from cubecast.lab.runs import Run, runs_of
-from cubecast.lab.stock import Stock, failures, take_stock
 from cubecast.lab.store import Store
 
 Progress = Callable[[int, int], None]

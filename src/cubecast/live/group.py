@@ -25,7 +25,6 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from cubecast.core.membership.views import MemberId, View
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.driver import Driver, shielded
@@ -37,6 +36,7 @@ from cubecast.member.effects import Delivery, Entry, Excluded, Notice, Outgoing,
 from cubecast.member.history import decode_history
 from cubecast.member.member import Member
 from cubecast.member.settings import MEMBERS_MAX, Settings, parse_address
+from cubecast.protocols.membership.views import MemberId, View
 
 log = logging.getLogger("cubecast.live")
 

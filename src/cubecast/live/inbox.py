@@ -21,9 +21,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import CubecastError
 from cubecast.member.effects import Delivery, Entry, SnapshotWanted, StateArrived, ViewChange
+from cubecast.protocols.membership.views import MemberId
 
 Event = Delivery | ViewChange
 """What the application gets."""

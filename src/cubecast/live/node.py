@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cubecast.core.membership.views import View
 from cubecast.live.credentials import Credentials
 from cubecast.live.group import Group, join
 from cubecast.live.loop import run
 from cubecast.member.effects import Excluded
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership.views import View
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from cubecast.core.membership.views import MemberId, View
 from cubecast.live.rate_limited_log import RateLimitedLog
 from cubecast.member.effects import Excluded, Notice
 from cubecast.member.member import Member
+from cubecast.protocols.membership.views import MemberId, View
 
 log = logging.getLogger("cubecast.live")
 

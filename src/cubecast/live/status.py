@@ -23,9 +23,9 @@ from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.member.settings import Settings, parse_address
 
 if TYPE_CHECKING:
-    from cubecast.core.membership.views import MemberId
     from cubecast.live.group import Group
     from cubecast.member.member import Member
+    from cubecast.protocols.membership.views import MemberId
 
 SAMPLE_S = 1.0
 SAMPLES = 600
@@ -86,7 +86,7 @@ def _overlay(members: int, settings: Settings) -> list[tuple[int, int]]:
     data = settings.data_for(members)
     if data == "timestamp":
         return list(combinations(range(members), 2))
-    from cubecast.core.overlays import hypercube
+    from cubecast.protocol.overlays import hypercube
 
     cube = hypercube(members)
     pairs = {

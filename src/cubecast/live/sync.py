@@ -20,12 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from cubecast.core.membership.views import MemberId, View
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Buffer, Group, Laggard, Message, join
 from cubecast.live.inbox import Event
 from cubecast.live.loop import LoopThread
 from cubecast.member.effects import Delivery, Excluded
+from cubecast.protocols.membership.views import MemberId, View
 
 _Result = TypeVar("_Result")
 

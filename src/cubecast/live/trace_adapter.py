@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cubecast.core.membership.views import MemberId, View, ViewId
 from cubecast.live.trace_writer import MemberTraceWriter
-from cubecast.trace import (
+from cubecast.protocols.membership.views import MemberId, View, ViewId
+from cubecast.trace.schema import (
     BLOCKED,
     EXCLUDED,
     LEAVE,

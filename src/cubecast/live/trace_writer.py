@@ -1,6 +1,6 @@
 """The trace of a live process: rows of the one trace schema, appended to a file that survives kills and restarts.
 
-One process writes one file, for all its incarnations and restarts: a sequence of blocks (`cubecast.trace_blocks`).
+One process writes one file, for all its incarnations and restarts: a sequence of blocks (`cubecast.trace.blocks`).
 A member id of the file is given by `member_id`; the block that names an id comes before the rows that use it.
 `merge_traces` makes one trace of the files of all processes.
 
@@ -24,23 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.errors import LocalProtocolError
-from cubecast.trace import (
-    CRASH,
-    DATA,
-    DELIVER,
-    EVENT_DTYPE,
-    HOLD,
-    INSTALL,
-    NOBODY,
-    RESTORE,
-    STABLE,
-    VIEW,
-    Events,
-    Trace,
-    TraceWriter,
-    blank_events,
-)
-from cubecast.trace_blocks import (
+from cubecast.trace.blocks import (
     ID_COLUMNS,
     MAGIC,
     NAMES,
@@ -52,6 +36,21 @@ from cubecast.trace_blocks import (
     is_member_trace,
     make_block,
     rows_of,
+)
+from cubecast.trace.files import Trace, TraceWriter
+from cubecast.trace.schema import (
+    CRASH,
+    DATA,
+    DELIVER,
+    EVENT_DTYPE,
+    HOLD,
+    INSTALL,
+    NOBODY,
+    RESTORE,
+    STABLE,
+    VIEW,
+    Events,
+    blank_events,
 )
 
 __all__ = [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cubecast.core.causal.overlay import DATA as DATA_RECORD
-from cubecast.core.membership.views import View
 from cubecast.member.message_log import MessageLog
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Host
+from cubecast.protocols.causal.overlay import DATA as DATA_RECORD
+from cubecast.protocols.membership.views import View
 from cubecast.wire import data
 
 

@@ -6,9 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core import drive, mail
-from cubecast.core.bound import bind, hold
-from cubecast.core.dispatch import HEARD, RECEIVE, START, TIMER
+from cubecast.jit.tables import hold
+from cubecast.member import calls
+from cubecast.protocol import mail
+from cubecast.protocol.bound import bind
+from cubecast.protocol.handlers import (
+    HEARD,
+    RECEIVE,
+    START,
+    TIMER,
+)
 from cubecast.wire.control import Control
 
 
@@ -20,11 +27,11 @@ class ControlCore:
         self.state = state
         self.width = width
         self.words = words
-        self._mail = drive.new_member_mail(width=width, words=words, room=room)
+        self._mail = calls.new_member_mail(width=width, words=words, room=room)
         self._heads = self._mail.heads.view(np.ndarray)
         self._actions = self._mail.actions.view(np.ndarray)
         self._bound = bind((state,), self._mail)
-        self._held = hold(drive.Driver(self._bound.cores, self._mail, drive.new_sorted(width=1, room=1)))
+        self._held = hold(calls.Driver(self._bound.cores, self._mail, calls.new_sorted(width=1, room=1)))
 
     def start(self, now_ns: int) -> list[Any]:
         """The view begins."""
@@ -32,13 +39,13 @@ class ControlCore:
 
     def receive(self, now_ns: int, source: int, message: Control) -> list[Any]:
         """A message arrived."""
-        self._heads[drive.INCOMING] = (
+        self._heads[calls.INCOMING] = (
             *(message.kind, message.round_number, message.iteration, source),
             *(message.sender, message.sequence, 0, 1),
         )
-        self._mail.numbers[drive.INCOMING] = message.numbers
-        self._mail.bits[drive.INCOMING] = message.bits
-        return self._run(now_ns, RECEIVE, drive.INCOMING, 0)
+        self._mail.numbers[calls.INCOMING] = message.numbers
+        self._mail.bits[calls.INCOMING] = message.bits
+        return self._run(now_ns, RECEIVE, calls.INCOMING, 0)
 
     def on_timer(self, now_ns: int, timer: int, tag: int) -> list[Any]:
         """A timer is due."""
@@ -62,6 +69,6 @@ class ControlCore:
         )
 
     def _run(self, now_ns: int, what: int, a: int, b: int) -> list[Any]:
-        drive.call(self._held.handle, now_ns, what, a, b)
+        calls.call(self._held.handle, now_ns, what, a, b)
         assert self._mail.counts[mail.OVERFLOW] == 0, "the outbox of a live core is too small"
         return list(self._actions[: int(self._mail.counts[mail.WAITING])].tolist())

@@ -16,16 +16,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cubecast.core import bits, drive
-from cubecast.core.bound import bind, hold
-from cubecast.core.broadcast import rasm
-from cubecast.core.causal import overlay, stamped_tree, timestamp
-from cubecast.core.causal.eager_tree import BINOMIAL, NO_TREE, STAR, tree_overlay
-from cubecast.core.dispatch import LEAVE, START, TIMER
-from cubecast.core.group import Group
-from cubecast.core.mail import Mail
-from cubecast.core.overlays import hypercube, of_ranks
+from cubecast.jit.tables import hold
+from cubecast.member import calls
 from cubecast.member.settings import Settings
+from cubecast.protocol import rank_sets
+from cubecast.protocol.bound import bind
+from cubecast.protocol.group import Group
+from cubecast.protocol.handlers import LEAVE, START, TIMER
+from cubecast.protocol.mail import Mail
+from cubecast.protocol.overlays import hypercube, of_ranks
+from cubecast.protocols.broadcast import rasm
+from cubecast.protocols.causal import overlay, stamped_tree, timestamp
+from cubecast.protocols.causal.eager_tree import (
+    BINOMIAL,
+    NO_TREE,
+    STAR,
+    tree_overlay,
+)
 from cubecast.wire.data import Form, decode_some, new_table
 
 LOG_MAX = 1 << 19
@@ -68,7 +75,7 @@ def read_records(body: bytes, form: Form) -> list[tuple[int, bytes]]:
 
 
 class Asked(NamedTuple):
-    """What a data core asked for; see `core.drive`."""
+    """What a data core asked for; see `member.calls`."""
 
     deliveries: list[list[int]]
     sends: list[list[int]]
@@ -102,11 +109,11 @@ class DataCore:
         self.own_numbers = max(members, self.stamp_numbers)
         self._way = way
         room = members * window + overlay.LINKS_MAX + _SPARE_ACTIONS
-        self._mail: Mail = drive.new_member_mail(width=self.own_numbers, words=bits.words_for(members), room=room)
-        self._sorted = drive.new_sorted(width=self.own_numbers, room=room + BATCH_ROOM)
+        self._mail: Mail = calls.new_member_mail(width=self.own_numbers, words=rank_sets.words_for(members), room=room)
+        self._sorted = calls.new_sorted(width=self.own_numbers, room=room + BATCH_ROOM)
         self._bound = bind((state,), self._mail)
         self._held = hold(
-            drive.Driver(
+            calls.Driver(
                 cores=self._bound.cores,
                 mail=self._mail,
                 sorted_actions=self._sorted,
@@ -120,19 +127,19 @@ class DataCore:
 
     def start(self, now_ns: int) -> None:
         """The member begins."""
-        drive.tell_data(self._handle, now_ns, START, 0, 0)
+        calls.tell_data(self._handle, now_ns, START, 0, 0)
 
     def receive(self, now_ns: int, source: int, body: bytes, table: Any, first: int, last: int) -> int:
         """Receive records first … last−1; gives one past the last taken."""
-        return int(drive.receive_batch(self._handle, now_ns, source, body, table, first, last))
+        return int(calls.receive_batch(self._handle, now_ns, source, body, table, first, last))
 
     def publish(self, now_ns: int, count: int) -> int:
         """Publish up to `count` messages; gives how many were taken."""
-        return int(drive.publish_batch(self._handle, now_ns, count))
+        return int(calls.publish_batch(self._handle, now_ns, count))
 
     def on_timer(self, now_ns: int, timer: int, tag: int) -> None:
         """A timer is due."""
-        drive.tell_data(self._handle, now_ns, TIMER, timer, tag)
+        calls.tell_data(self._handle, now_ns, TIMER, timer, tag)
 
     @property
     def judges_links(self) -> bool:
@@ -146,11 +153,11 @@ class DataCore:
 
     def compare_paths(self, now_ns: int, rank: int, *, better: bool) -> None:
         """Compare the paths over the link to a rank, which has become better or worse, with others."""
-        drive.tell_data(self._handle, now_ns, TIMER, stamped_tree.BETTER if better else stamped_tree.WORSE, rank)
+        calls.tell_data(self._handle, now_ns, TIMER, stamped_tree.BETTER if better else stamped_tree.WORSE, rank)
 
     def leave(self, now_ns: int, rank: int) -> None:
         """A rank was taken out of the membership."""
-        drive.tell_data(self._handle, now_ns, LEAVE, rank, 0)
+        calls.tell_data(self._handle, now_ns, LEAVE, rank, 0)
 
     def results(self) -> Asked:
         """What the last call asked for."""
@@ -202,7 +209,7 @@ def _build_timestamp(group: Group, members: int, window: int) -> timestamp.Times
 def _all_others(state: timestamp.TimestampState) -> list[int]:
     ranks = range(state.group.received.shape[1])
     me = int(state.group.rank[0])
-    return [rank for rank in ranks if rank != me and bits.contains(state.group.members[0], rank)]
+    return [rank for rank in ranks if rank != me and rank_sets.contains(state.group.members[0], rank)]
 
 
 def _along_trees(build: Callable[..., Any], extra: int, **more: Any) -> Way:

@@ -23,15 +23,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from cubecast.core.membership import records as r
-from cubecast.core.membership.accept import Acceptor
-from cubecast.core.membership.messages import Decide
-from cubecast.core.membership.views import MemberId, Name, View
 from cubecast.errors import JournalError, RemoteProtocolError
 from cubecast.member.data_core import read_records, record_form
 from cubecast.member.effects import Delivery, Entry, SnapshotWanted, ViewChange
 from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.accept import Acceptor
+from cubecast.protocols.membership.messages import Decide
+from cubecast.protocols.membership.views import MemberId, Name, View
 from cubecast.wire.records import decode_records
 
 

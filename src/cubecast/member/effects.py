@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cubecast.core.membership.views import MemberId, View
 from cubecast.errors import CubecastError
+from cubecast.protocols.membership.views import MemberId, View
 from cubecast.wire.data import payload_of
 
 

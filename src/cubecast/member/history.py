@@ -17,9 +17,9 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import RemoteProtocolError
 from cubecast.member.effects import Delivery
+from cubecast.protocols.membership.views import MemberId
 
 _SENDER = struct.Struct("<BHq")
 _MESSAGE = struct.Struct("<BIqqI")

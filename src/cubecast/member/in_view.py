@@ -20,10 +20,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from cubecast.core.membership import records as r
-from cubecast.core.membership.agreement import Agreement
-from cubecast.core.membership.messages import Flush, Message, Missing, Proposal, Pull
-from cubecast.core.membership.views import NO_VIEW, MemberId, Vector, View, ViewId
 from cubecast.errors import CubecastError, RemoteProtocolError
 from cubecast.member.alone import Alone
 from cubecast.member.data_core import read_records, record_form
@@ -37,6 +33,22 @@ from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch, Snapshots
 from cubecast.member.timers import Timers
+from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.agreement import Agreement
+from cubecast.protocols.membership.messages import (
+    Flush,
+    Message,
+    Missing,
+    Proposal,
+    Pull,
+)
+from cubecast.protocols.membership.views import (
+    NO_VIEW,
+    MemberId,
+    Vector,
+    View,
+    ViewId,
+)
 from cubecast.wire import frame
 from cubecast.wire.frame import Frame
 from cubecast.wire.handshake import Hello

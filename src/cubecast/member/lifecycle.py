@@ -19,23 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from cubecast.core.membership import records as r
-from cubecast.core.membership.messages import (
-    ANY_INCARNATION,
-    AskState,
-    Decide,
-    Gone,
-    Join,
-    Message,
-    Missing,
-    NoState,
-    Proposal,
-    Pull,
-    Ready,
-    Report,
-    State,
-)
-from cubecast.core.membership.views import ANY, NO_VIEW, MemberId, View, ViewId
 from cubecast.errors import ExcludedError, RemoteProtocolError
 from cubecast.member.alone import Alone
 from cubecast.member.durable import Durable, from_view, read_back
@@ -53,6 +36,29 @@ from cubecast.member.link import Link
 from cubecast.member.message_log import SEQUENCE_MASK, MessageLog
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch
+from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.messages import (
+    ANY_INCARNATION,
+    AskState,
+    Decide,
+    Gone,
+    Join,
+    Message,
+    Missing,
+    NoState,
+    Proposal,
+    Pull,
+    Ready,
+    Report,
+    State,
+)
+from cubecast.protocols.membership.views import (
+    ANY,
+    NO_VIEW,
+    MemberId,
+    View,
+    ViewId,
+)
 from cubecast.wire.data import payload_of
 from cubecast.wire.handshake import Hello
 from cubecast.wire.membership import decode_message, require_fit

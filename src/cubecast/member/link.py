@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import RemoteProtocolError
+from cubecast.protocols.membership.views import MemberId
 from cubecast.wire import frame, handshake
 from cubecast.wire.data import RECORDS_MAX
 from cubecast.wire.frame import Frame, FrameReader, encode_frame

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from cubecast.core.membership.messages import Message
-from cubecast.core.membership.views import MemberId, ViewId
 from cubecast.errors import RemoteProtocolError
 from cubecast.member.effects import Close, Effects, Notice
 from cubecast.member.link import DeadLink, Link, Pipe
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership.messages import Message
+from cubecast.protocols.membership.views import MemberId, ViewId
 from cubecast.wire import frame, handshake
 from cubecast.wire.frame import Frame, encode_frame
 from cubecast.wire.handshake import Hello, Refusal

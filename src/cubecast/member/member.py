@@ -28,13 +28,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cubecast.core.membership import records as r
-from cubecast.core.membership.views import founding_view
 from cubecast.errors import LocalProtocolError
 from cubecast.member.effects import Effects, Notice, Outgoing, ViewChange
 from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT
 from cubecast.member.lifecycle import Lifecycle
 from cubecast.member.settings import MEMBERS_MAX, parse_address
+from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.views import founding_view
 
 _PHASES = {FORMING: "forming", JOINING: "joining", LINGER: "leaving", OUT: "out"}
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
-from cubecast.core.membership.views import Vector
+from cubecast.protocols.membership.views import Vector
 
 SEQUENCE_MASK = 0xFFFFFFFF
 Keyed = tuple[int, bytes]

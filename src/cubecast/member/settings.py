@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from cubecast.core.membership.settings import MembershipSettings
 from cubecast.errors import LocalProtocolError
+from cubecast.protocols.membership.settings import MembershipSettings
 
 DataProtocol = Literal["auto", "timestamp", "star", "tree", "overlay", "plumtree", "rasm"]
 Quorum = Literal["majority", "any"]

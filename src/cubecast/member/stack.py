@@ -21,23 +21,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cubecast.core import bits, mail
-from cubecast.core.broadcast.reliability import Heartbeats
-from cubecast.core.causal.overlay import DATA as DATA_RECORD
-from cubecast.core.drive import EVERYONE
-from cubecast.core.group import Group, new_group
-from cubecast.core.layers import LayerSetup, detector_named
-from cubecast.core.membership.views import MemberId, View
-from cubecast.core.overlays import hypercube, hypercube_dimension, of_ranks
-from cubecast.core.registry import paper_tree_degree, protocol_named
-from cubecast.core.setup import Setup
 from cubecast.errors import LocalProtocolError
+from cubecast.member.calls import EVERYONE
 from cubecast.member.control_core import ControlCore
 from cubecast.member.data_core import Asked, data_core, record_form, window_messages
 from cubecast.member.link import Link
 from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
 from cubecast.member.rounds import Rounds
 from cubecast.member.settings import Settings
+from cubecast.protocol import mail, rank_sets
+from cubecast.protocol.group import Group, new_group
+from cubecast.protocol.overlays import hypercube, hypercube_dimension, of_ranks
+from cubecast.protocols.broadcast.reliability import Heartbeats
+from cubecast.protocols.catalogue import paper_tree_degree, protocol_named
+from cubecast.protocols.causal.overlay import DATA as DATA_RECORD
+from cubecast.protocols.layers import LayerSetup, detector_named
+from cubecast.protocols.membership.views import MemberId, View
+from cubecast.protocols.setup import Setup
 from cubecast.wire import data, frame
 from cubecast.wire.control import decode_control, encode_control
 
@@ -370,7 +370,7 @@ def _stability_core(settings: Settings, group: Group, members: int) -> ControlCo
         seed=0,
     )
     state = protocol.build(group, setup)
-    return ControlCore(state, width=protocol.numbers(setup), words=bits.words_for(members), room=4 * members + 256)
+    return ControlCore(state, width=protocol.numbers(setup), words=rank_sets.words_for(members), room=4 * members + 256)
 
 
 def _failure_core(settings: Settings, group: Group, members: int) -> ControlCore:
@@ -384,4 +384,4 @@ def _failure_core(settings: Settings, group: Group, members: int) -> ControlCore
         grace_steps=0,
     )
     state = detector.build(group, setup)
-    return ControlCore(state, width=detector.numbers(setup), words=bits.words_for(members), room=4 * members + 256)
+    return ControlCore(state, width=detector.numbers(setup), words=rank_sets.words_for(members), room=4 * members + 256)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cubecast.core.membership.messages import AskState, NoState, State
-from cubecast.core.membership.views import MemberId, View, ViewId
+from cubecast.protocols.membership.messages import AskState, NoState, State
+from cubecast.protocols.membership.views import MemberId, View, ViewId
 
 PIECES_AHEAD = 16
 """How many pieces a newcomer asks for at a time."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from cubecast.core.mail import HEADER_BYTES, NUMBER_BYTES
-from cubecast.core.overlays import hypercube
 from cubecast.models.checks import require_whole
+from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES
+from cubecast.protocol.overlays import hypercube
 
 
 def timestamp_copies(members: int) -> int:

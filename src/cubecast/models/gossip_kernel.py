@@ -7,7 +7,7 @@ probability that nothing changes. Two buffers and the subset in the outer loop l
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.compiled import allocating
+from cubecast.jit.decorators import allocating
 
 FloatArray = NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """Bayesian estimates of how reliable neighbours and links are (rasm §3.1; Garbinato, Pedone and Schmidt 2004).
 
-The estimate is the mean of a posterior (`core.broadcast.reliability`). The trials:
+The estimate is the mean of a posterior (`protocols.broadcast.reliability`). The trials:
 
 - *own crashes*: after a crash a member sees on its clock how many steps it missed; it tells its neighbours in its
   heartbeats. Trials: all steps.
@@ -14,9 +14,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.broadcast import reliability
-from cubecast.core.broadcast.reliability import PRIOR
 from cubecast.models.checks import require
+from cubecast.protocols.broadcast import reliability
+from cubecast.protocols.broadcast.reliability import PRIOR
 
 
 def posterior_mean(

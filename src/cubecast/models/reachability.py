@@ -11,9 +11,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.broadcast.quota import share_quota
 from cubecast.errors import LocalProtocolError
 from cubecast.models.checks import require
+from cubecast.protocols.broadcast.quota import share_quota
 
 
 def link_failure(crash_from: float, loss: float, crash_to: float) -> float:

@@ -1,6 +1,6 @@
 """Whether a trigger X exists for a buffer and its load, how long it lasts, and what to change if not (guo ch. 6).
 
-X itself is `core.stability.trigger`.
+X itself is `protocols.stability.trigger`.
 
 Departure: 6.3 looks two rounds ahead only. When a round releases fewer messages than are sent meanwhile, rounds
 follow each other at once and the buffer creeps up to r·f/α at the start of a round; if r·f·(1 + 1/α) > g it overflows
@@ -13,9 +13,9 @@ import enum
 import math
 from dataclasses import dataclass
 
-from cubecast.core.stability.trigger import trigger_level
 from cubecast.errors import LocalProtocolError
 from cubecast.models.checks import require_positive, require_probability, require_whole
+from cubecast.protocols.stability.trigger import trigger_level
 
 # Below this share a round releases less than one message of any real buffer.
 NOTHING_STABLE = 1e-6

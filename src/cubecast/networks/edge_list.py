@@ -9,7 +9,7 @@ import numpy as np
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import NS_PER_MS
 from cubecast.networks.network import Network
-from cubecast.networks.written_cables import WrittenCable, written_cable
+from cubecast.networks.written_links import WrittenCable, written_cable
 
 
 def read_edge_list(path: Path) -> list[WrittenCable]:

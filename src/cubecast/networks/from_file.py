@@ -15,7 +15,7 @@ from cubecast.networks.edge_list import read_edge_list
 from cubecast.networks.graphml import read_graphml
 from cubecast.networks.network import Cables, Network, components, every_node_hosts, from_cables
 from cubecast.networks.options import Options
-from cubecast.networks.written_cables import WrittenCable
+from cubecast.networks.written_links import WrittenCable
 
 
 def from_options(options: Options) -> Network:

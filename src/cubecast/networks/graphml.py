@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from cubecast.errors import LocalProtocolError
-from cubecast.networks.written_cables import WrittenCable, written_cable
+from cubecast.networks.written_links import WrittenCable, written_cable
 
 _ATTRIBUTES = ("delay_ms", "bandwidth_bps")
 

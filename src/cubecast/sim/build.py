@@ -8,28 +8,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.bits import words_for
-from cubecast.core.broadcast import nak, silent
-from cubecast.core.group import ERRORS, STABILITY, Group, new_group
-from cubecast.core.layers import LayerSetup, transport_named
-from cubecast.core.mail import Mail, new_mail
-from cubecast.core.overlays import Overlay
-from cubecast.core.random import new_stream, uniform
-from cubecast.core.registry import Protocol, protocol_named
-from cubecast.core.setup import Setup
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes
+from cubecast.protocol.group import (
+    ERRORS,
+    STABILITY,
+    Group,
+    new_group,
+)
+from cubecast.protocol.mail import Mail, new_mail
+from cubecast.protocol.overlays import Overlay
+from cubecast.protocol.random import new_stream, uniform
+from cubecast.protocol.rank_sets import words_for
+from cubecast.protocols.catalogue import Protocol, protocol_named
+from cubecast.protocols.failure import no_detector
+from cubecast.protocols.layers import LayerSetup, transport_named
+from cubecast.protocols.setup import Setup
+from cubecast.protocols.transport import nak
 from cubecast.sim import events
-from cubecast.sim.books import Books, new_books
 from cubecast.sim.detectors import build_detector, detector_numbers
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
+from cubecast.sim.metrics import Books, new_books
 from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.paths import near_order, routes_of, tree_cover
+from cubecast.sim.resolve_defaults import scatter_ns, settled
 from cubecast.sim.scenario import NS_PER_MS, Scenario
-from cubecast.sim.settle import scatter_ns, settled
 from cubecast.sim.world import (
     DELAY_EXPONENTIAL,
     DELAY_UNIFORM,
@@ -43,7 +49,7 @@ from cubecast.sim.world import (
     World,
     aligned,
 )
-from cubecast.trace import EVENT_DTYPE
+from cubecast.trace.schema import EVENT_DTYPE
 
 ROUNDS_ROOM = 1 << 16
 FLOODED_MAX = 1 << 22  # messages in the pool beyond the usual, for protocols that forward every message at every member
@@ -77,7 +83,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
         books=_first_books(scenario, protocol),
         mail=_empty_mail(scenario, protocol, setup),
         group=group,
-        control=silent.SilentState(group=group) if protocol.carries_data else protocol.build(group, setup),
+        control=no_detector.SilentState(group=group) if protocol.carries_data else protocol.build(group, setup),
         data=protocol.build(group, setup) if protocol.carries_data else _build_data(scenario, group, network),
         failure=build_detector(scenario, group, network, routes),
         faults=new_faults(
@@ -158,7 +164,7 @@ def _empty_mail(scenario: Scenario, protocol: Protocol, setup: Setup) -> Mail:
 
 
 def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
-    """Room for what the savings of guo ch. 7 note of every message (`sim.changed_entries`, `sim.riding`)."""
+    """Room for what the savings of guo ch. 7 note of every message (`sim.changed_entries`, `sim.piggyback`)."""
     slots = len(simulation.mail.heads)
     world = simulation.world
     if scenario.ride:

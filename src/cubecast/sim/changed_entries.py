@@ -10,18 +10,18 @@ is shortened; the S that Gossip piggybacks behind M goes in full.
 message.
 """
 
-from cubecast.core import bits
-from cubecast.core.compiled import internal
-from cubecast.core.mail import DRAFTED, HEADER_BYTES, NUMBER_BYTES
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.mail import DRAFTED, HEADER_BYTES, NUMBER_BYTES
 
 
-@internal
+@linked
 def leave_out_unchanged(world, books, mail, member):
     """Shorten the arrays among the messages just drafted."""
     width = books.seen_stable.shape[1]
     for k in range(mail.counts[DRAFTED]):
         slot = mail.drafts[k]
-        bits.clear(world.left_out[slot])
+        rank_sets.clear(world.left_out[slot])
         saved = -((width + 7) // 8)
         for j in range(width):
             if mail.numbers[slot, j] == books.seen_stable[member, j]:
@@ -31,16 +31,16 @@ def leave_out_unchanged(world, books, mail, member):
             _leave_out(world, books, mail, slot, member)
 
 
-@internal
+@linked
 def _leave_out(world, books, mail, slot, member):
     for j in range(books.seen_stable.shape[1]):
         if mail.numbers[slot, j] == books.seen_stable[member, j]:
-            bits.add(world.left_out[slot], j)
+            rank_sets.add(world.left_out[slot], j)
 
 
-@internal
+@linked
 def fill_in_unchanged(world, group, mail, slot, member):
     """What was left out is what this receiver knows to be stable. Each receiver fills it in anew."""
     for j in range(group.stable.shape[1]):
-        if bits.contains(world.left_out[slot], j):
+        if rank_sets.contains(world.left_out[slot], j):
             mail.numbers[slot, j] = group.stable[member, j]

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.broadcast import silent
-from cubecast.core.group import Group
-from cubecast.core.layers import Layer, LayerSetup, detector_named
-from cubecast.core.overlays import hypercube_dimension
 from cubecast.models.failure import k_fail, misses_allowed
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes
+from cubecast.protocol.group import Group
+from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocols.failure import no_detector
+from cubecast.protocols.layers import Layer, LayerSetup, detector_named
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 
 
 def build_detector(scenario: Scenario, group: Group, network: Network, routes: Routes) -> Any:
     """The state of the failure layer; silent where the failure detector is only a model."""
     if not scenario.detects:
-        return silent.SilentState(group=group)
+        return no_detector.SilentState(group=group)
     return detector_named(scenario.detector).build(group, detector_setup(scenario, network, routes))
 
 

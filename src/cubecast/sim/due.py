@@ -12,7 +12,7 @@ minimum of eight numbers, without a branch, and the number of steps is the same 
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.compiled import internal
+from cubecast.jit.decorators import linked
 from cubecast.sim.world import aligned
 
 WINNER = 1
@@ -43,7 +43,7 @@ def new_due(links: int) -> NDArray[np.int64]:
     return due
 
 
-@internal
+@linked
 def play_again(due, leaves, link, key):
     """The link is due at another time, or idle: whom it beat before plays again, up to the top."""
     place = np.uint64(leaves + link)
@@ -58,7 +58,7 @@ def play_again(due, leaves, link, key):
         due[place] = min(min(one, two), min(three, four))
 
 
-@internal
+@linked
 def challenge(due, leaves, link, key):
     """An idle link is due: it goes up for as long as it wins."""
     place = np.uint64(leaves + link)

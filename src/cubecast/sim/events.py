@@ -3,7 +3,7 @@
 They wait in a binary heap of records, ties in order of scheduling. Hops are in `cubecast.sim.due`.
 """
 
-from cubecast.core.compiled import internal, jit
+from cubecast.jit.decorators import entry_point, linked
 from cubecast.sim.world import EVENTS_FULL
 
 PACKET_ARRIVES = 0  # a packet that travels on its own, outside the lists of the links
@@ -15,7 +15,7 @@ FLUSH = 19
 RESEND = 20  # of a lost packet, by a reliable transport
 
 
-@jit
+@entry_point
 def schedule(world, time_ns, what, member, a, b):
     """Add an event."""
     scalars = world.scalars
@@ -41,14 +41,14 @@ def schedule(world, time_ns, what, member, a, b):
     events[place].b = b
 
 
-@internal
+@linked
 def _is_before(events, one, other):
     if events[one].time_ns != events[other].time_ns:
         return events[one].time_ns < events[other].time_ns
     return events[one].order < events[other].order
 
 
-@internal
+@linked
 def remove_first_event(world):
     """Drop the event at the root; the last one takes its place and sinks."""
     events = world.events

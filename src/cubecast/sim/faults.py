@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cubecast.core.random import new_stream
 from cubecast.errors import LocalProtocolError
+from cubecast.protocol.random import new_stream
 
 NS_PER = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 NEVER = -1

@@ -2,38 +2,27 @@
 
 `step` does all that no protocol needs to know: it carries out what the last core called left in the mail, moves
 packets, lets faults happen, and stops at the next thing that concerns a core. `run` then calls that core, by its
-address (`cubecast.core.bound`). It can be left and entered again at any point (progress, Ctrl-C, a full trace buffer),
-since all state is in the arrays.
+address (`cubecast.protocol.bound`). It can be left and entered again at any point (progress, Ctrl-C, a full trace
+buffer), since all state is in the arrays.
 """
 
 import numpy as np
 
-from cubecast import trace as tracing
-from cubecast.core import bits
-from cubecast.core import mail as mailbox
-from cubecast.core.bound import call_bound
-from cubecast.core.compiled import internal, jit
-from cubecast.core.dispatch import HEARD, JOIN, LEAVE, PUBLISH, RECEIVE, START, TIMER
-from cubecast.core.mail import clear_outbox
-from cubecast.sim.books import (
-    finish_if_all_complete,
-    note_delivered,
-    note_excluded,
-    note_held_back,
-    note_released,
-    note_round_begun,
-    note_round_done,
+from cubecast.jit.decorators import entry_point, linked
+from cubecast.protocol import mail as mailbox
+from cubecast.protocol import rank_sets
+from cubecast.protocol.bound import call_bound
+from cubecast.protocol.handlers import (
+    HEARD,
+    JOIN,
+    LEAVE,
+    PUBLISH,
+    RECEIVE,
+    START,
+    TIMER,
 )
+from cubecast.protocol.mail import clear_outbox
 from cubecast.sim.changed_entries import fill_in_unchanged, leave_out_unchanged
-from cubecast.sim.comings_and_goings import (
-    count_newcomer,
-    depart,
-    enter_group,
-    let_fault_happen,
-    postpone,
-    suspect,
-    tell_all,
-)
 from cubecast.sim.due import IDLE, WINNER
 from cubecast.sim.events import (
     BEGIN,
@@ -59,7 +48,25 @@ from cubecast.sim.events import (
     remove_first_event,
     schedule,
 )
+from cubecast.sim.lifecycle import (
+    count_newcomer,
+    depart,
+    enter_group,
+    let_fault_happen,
+    postpone,
+    suspect,
+    tell_all,
+)
 from cubecast.sim.links import advance, enter_processor, free_packet, lose, pass_node, sample_load
+from cubecast.sim.metrics import (
+    finish_if_all_complete,
+    note_delivered,
+    note_excluded,
+    note_held_back,
+    note_released,
+    note_round_begun,
+    note_round_done,
+)
 from cubecast.sim.output_buffers import (
     go_on_sending,
     has_no_room,
@@ -71,10 +78,11 @@ from cubecast.sim.output_buffers import (
     sample_buffers,
     wait_for_round,
 )
+from cubecast.sim.piggyback import drop_lost_riders, next_rider_for, rides
 from cubecast.sim.record import record, record_fact
-from cubecast.sim.riding import drop_lost_riders, next_rider_for, rides
 from cubecast.sim.transmit import transmit_pending, transmit_to
 from cubecast.sim.world import CORE_FULL, MAIL_FULL
+from cubecast.trace import schema as tracing
 
 # What `call` says: which core to call, and with what.
 LAYER, WHAT, MEMBER, A, B, NOW_NS, PACKET = range(7)
@@ -85,7 +93,7 @@ PAUSED, FINISHED, STUCK, OUT_OF_TIME, FAILED, CALL = range(6)
 _FOREVER = np.int64(1) << 62
 
 
-@jit
+@entry_point
 def run(world, books, mail, group, cores, faults, call, until_ns, budget):
     """Go on for at most `budget` calls of a core."""
     for _ in range(budget):
@@ -96,7 +104,7 @@ def run(world, books, mail, group, cores, faults, call, until_ns, budget):
     return PAUSED
 
 
-@internal
+@linked
 def step(world, books, mail, group, faults, call, until_ns, budget):
     """Finish the last call and go on to the next one, or to the end."""
     scalars = world.scalars
@@ -126,12 +134,12 @@ def step(world, books, mail, group, faults, call, until_ns, budget):
     return PAUSED
 
 
-@internal
+@linked
 def _next_event_ns(world):
     return world.events[0].time_ns if world.scalars[0].events_size > 0 else _FOREVER
 
 
-@internal
+@linked
 def _set_call(call, layer, what, member, a, b, now_ns):
     call[LAYER] = layer
     call[WHAT] = what
@@ -141,7 +149,7 @@ def _set_call(call, layer, what, member, a, b, now_ns):
     call[NOW_NS] = now_ns
 
 
-@internal
+@linked
 def _finish_call(world, books, mail, group, call):
     """Do what the core asked for; returns whether the same event concerns another layer too."""
     _carry_out(world, books, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
@@ -168,7 +176,7 @@ def _finish_call(world, books, mail, group, call):
     return False
 
 
-@internal
+@linked
 def _next_event(world, books, mail, group, faults, call):
     """Take the next event; returns whether it concerns a core."""
     event = world.events[0]
@@ -205,7 +213,7 @@ def _next_event(world, books, mail, group, faults, call):
     if what == SEND_DATA and has_no_room(books, group, member):
         note_blocked(books, member, now_ns)
         return False
-    if what == EXCLUDE and not bits.contains(group.members[member], a) and books.totals[0].self_joining == 0:
+    if what == EXCLUDE and not rank_sets.contains(group.members[member], a) and books.totals[0].self_joining == 0:
         return False
     if what == INCLUDE and books.members[a].evicted == 1:
         return False
@@ -220,7 +228,7 @@ def _next_event(world, books, mail, group, faults, call):
     return True
 
 
-@internal
+@linked
 def _wake(world, books, group, call, what, member, a, b, now_ns):
     """Something is due at a member that is up."""
     if what == WAKE:
@@ -232,21 +240,21 @@ def _wake(world, books, group, call, what, member, a, b, now_ns):
     elif what == BEGIN:
         _set_call(call, mailbox.DATA, START, member, a, b, now_ns)
     elif what == EXCLUDE:
-        bits.discard(group.members[member], a)
+        rank_sets.discard(group.members[member], a)
         record_fact(world, tracing.EXCLUDE, now_ns, member, a, -1, -1, 0)
         note_excluded(books, a, now_ns)
         _set_call(call, mailbox.DATA, LEAVE, member, a, b, now_ns)
     elif what == CONFIRM:
         _set_call(call, mailbox.DATA, TIMER, member, np.int64(-1), a, now_ns)
     elif what == INCLUDE:
-        bits.add(group.members[member], a)
+        rank_sets.add(group.members[member], a)
         _set_call(call, mailbox.DATA, JOIN, member, a, b, now_ns)
     else:
         _note_published(world, books, member, now_ns)
         _set_call(call, mailbox.DATA, PUBLISH, member, a, b, now_ns)
 
 
-@internal
+@linked
 def _note_published(world, books, member, now_ns):
     """The application of a sender multicasts its next data message, and says when the one after is due."""
     sequence = books.published[member] + 1
@@ -259,7 +267,7 @@ def _note_published(world, books, member, now_ns):
     let_rounds_go(world, books, now_ns)
 
 
-@internal
+@linked
 def _arrive_late(world, books, mail, group, call, node, packet, now_ns):
     """A packet that travelled on its own reaches a node."""
     if world.scalars[0].processors != 0:
@@ -269,7 +277,7 @@ def _arrive_late(world, books, mail, group, call, node, packet, now_ns):
     return arrived >= 0 and _arrive(world, books, mail, group, call, arrived)
 
 
-@internal
+@linked
 def _arrive(world, books, mail, group, call, packet):
     """A message copy reached its member's node; returns whether the member takes it."""
     now_ns = world.scalars[0].now_ns
@@ -290,7 +298,7 @@ def _arrive(world, books, mail, group, call, packet):
     return True
 
 
-@internal
+@linked
 def _let_receive(world, mail, group, call, member, slot, now_ns):
     """Hand a message to the layer it is for."""
     if world.left_out.shape[0] > 1 and mail.layers[slot] == mailbox.CONTROL:
@@ -298,7 +306,7 @@ def _let_receive(world, mail, group, call, member, slot, now_ns):
     _set_call(call, mail.layers[slot], RECEIVE, member, slot, 0, now_ns)
 
 
-@internal
+@linked
 def _carry_out(world, books, mail, group, member, layer, now_ns):
     """Do what the core asked for, in order."""
     riding = world.riders.shape[0] > 1
@@ -345,7 +353,7 @@ def _carry_out(world, books, mail, group, member, layer, now_ns):
         world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL
 
 
-@internal
+@linked
 def _schedule_wake(world, layer, member, timer, tag, time_ns):
     """A timer of one of the three layers."""
     what = WAKE

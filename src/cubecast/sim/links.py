@@ -8,19 +8,24 @@ link, from the node to itself.
 
 import numpy as np
 
-from cubecast import trace as tracing
-from cubecast.core.compiled import internal
-from cubecast.core.fetch import fetch
-from cubecast.core.mail import CONTROL, DATA, FAILURE, release
-from cubecast.core.random import uniform
+from cubecast.jit.decorators import linked
+from cubecast.jit.prefetch import fetch
+from cubecast.protocol.mail import (
+    CONTROL,
+    DATA,
+    FAILURE,
+    release,
+)
+from cubecast.protocol.random import uniform
 from cubecast.sim.due import IDLE, WINNER, challenge, play_again
 from cubecast.sim.events import PACKET_ARRIVES, RESEND, schedule
+from cubecast.sim.piggyback import drop_riders
 from cubecast.sim.record import record
-from cubecast.sim.riding import drop_riders
 from cubecast.sim.world import LINK_PROCESSOR, NO_PACKET, PACKETS_FULL, TIME_FULL
+from cubecast.trace import schema as tracing
 
 
-@internal
+@linked
 def take_packet(world):
     """A free packet, or −1 when there is none left."""
     scalars = world.scalars
@@ -36,7 +41,7 @@ def take_packet(world):
     return packet
 
 
-@internal
+@linked
 def free_packet(world, mail, packet):
     """The copy is gone: give back the packet, and the message with its last copy."""
     slot = np.int64(world.packets[packet].message)
@@ -50,7 +55,7 @@ def free_packet(world, mail, packet):
         release(mail, slot)
 
 
-@internal
+@linked
 def settle(line, packets, now_ns):
     """Packets whose transmission has begun by now no longer wait; returns how many still do."""
     waiting = np.int64(line.waiting)
@@ -63,7 +68,7 @@ def settle(line, packets, now_ns):
     return waiting
 
 
-@internal
+@linked
 def sample_queue(scalars, waiting):
     """MODELS §9: the queue is sampled at every send and receive."""
     scalars[0].queue_sum += waiting
@@ -72,7 +77,7 @@ def sample_queue(scalars, waiting):
         scalars[0].queue_max = waiting
 
 
-@internal
+@linked
 def enter_link(world, link, packet, now_ns, busy_ns):
     """Queue the packet on a link that needs `busy_ns` to transmit it; False when the queue has no room."""
     line = world.links[np.uint64(link)]
@@ -113,7 +118,7 @@ def enter_link(world, link, packet, now_ns, busy_ns):
     return True
 
 
-@internal
+@linked
 def leave_link(world, link, packet):
     """Take the first packet off a link; the next one on it, if any, is due instead."""
     scalars = world.scalars
@@ -125,7 +130,7 @@ def leave_link(world, link, packet):
         fetch_ahead(world, link)
 
 
-@internal
+@linked
 def fetch_ahead(world, link):
     """Bring near what the next hops need: a large network does not fit into the fast caches.
 
@@ -148,7 +153,7 @@ def fetch_ahead(world, link):
     fetch(world.port, (max(ahead.to, np.int32(0)), line.to))
 
 
-@internal
+@linked
 def sample_load(scalars, now_ns):
     """MODELS §9: messages on all links, sampled every millisecond of a round; and what the buffers hold."""
     while scalars[0].next_sample_ns <= now_ns:
@@ -160,7 +165,7 @@ def sample_load(scalars, now_ns):
         scalars[0].next_sample_ns += scalars[0].sample_ns
 
 
-@internal
+@linked
 def lose(world, mail, packet, link, now_ns):
     """A packet is dropped: by a full queue, at random, or because its destination is down or cut off.
 
@@ -175,7 +180,7 @@ def lose(world, mail, packet, link, now_ns):
     free_packet(world, mail, packet)
 
 
-@internal
+@linked
 def disturb(world, mail, packet, link, now_ns):
     """Loss, duplication and reordering at the far end of a link. Returns whether the packet goes on now."""
     scalars = world.scalars
@@ -193,7 +198,7 @@ def disturb(world, mail, packet, link, now_ns):
     return True
 
 
-@internal
+@linked
 def copy_packet(world, mail, packet):
     """One more copy of the same message in the network, or −1 when there is no room."""
     twin = take_packet(world)
@@ -206,7 +211,7 @@ def copy_packet(world, mail, packet):
     return twin
 
 
-@internal
+@linked
 def enter_wire(world, mail, link, packet, now_ns):
     """Send a packet over a cable."""
     entering = world.packets[np.uint64(packet)]
@@ -217,7 +222,7 @@ def enter_wire(world, mail, link, packet, now_ns):
     count_hop(world.scalars, mail.layers[np.uint64(entering.message)])
 
 
-@internal
+@linked
 def count_hop(scalars, layer):
     """A message of this layer crossed a link."""
     if layer == CONTROL:
@@ -228,7 +233,7 @@ def count_hop(scalars, layer):
         scalars[0].failure_hops += 1
 
 
-@internal
+@linked
 def _is_branch(world, root, link):
     """Does the multicast tree of `root` go on over this link, to members?"""
     child = np.int64(world.links[link].to)
@@ -237,7 +242,7 @@ def _is_branch(world, root, link):
     return world.first_link[child] + world.port[root, child] == world.reverse[link]
 
 
-@internal
+@linked
 def _goes_on(world, node, root):
     """Does the multicast tree of `root` go on from this node?"""
     for link in range(world.first_link[node], world.first_link[node + 1]):
@@ -246,7 +251,7 @@ def _goes_on(world, node, root):
     return False
 
 
-@internal
+@linked
 def enter_processor(world, mail, node, packet, now_ns):
     """At a node that takes time: receive at the destination, route elsewhere, both where a multicast goes on."""
     scalars = world.scalars
@@ -263,7 +268,7 @@ def enter_processor(world, mail, node, packet, now_ns):
         lose(world, mail, packet, link, now_ns)
 
 
-@internal
+@linked
 def pass_node(world, mail, node, packet, now_ns):
     """At a node: returns the packet when it has arrived for the member there, −1 when it was sent on."""
     to = np.int64(world.packets[np.uint64(packet)].to)
@@ -283,7 +288,7 @@ def pass_node(world, mail, node, packet, now_ns):
     return np.int64(-1)
 
 
-@internal
+@linked
 def spread(world, mail, node, root, packet, now_ns):
     """Send a copy of a tree multicast to every child of `node` in the tree of `root` that leads to members."""
     for link in range(world.first_link[node], world.first_link[node + 1]):
@@ -294,7 +299,7 @@ def spread(world, mail, node, root, packet, now_ns):
             enter_wire(world, mail, link, twin, now_ns)
 
 
-@internal
+@linked
 def advance(world, mail, limit_ns, budget):
     """Move packets, hop by hop in time order, until one arrives where it was going.
 

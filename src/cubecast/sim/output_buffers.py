@@ -1,6 +1,6 @@
 """Rounds that begin when a buffer fills up, and senders that stop when theirs is full (guo ch. 6).
 
-What X should be is `core.stability.trigger`; here it is given.
+What X should be is `protocols.stability.trigger`; here it is given.
 
 Every sender has an output buffer of g messages, which keeps each of its messages until it is stable. With the trigger
 "buffer" the next round waits until a member that may begin one holds X messages of some sender that are not stable: its
@@ -16,18 +16,18 @@ The first round begins at once, as always; it finds the buffers empty.
 
 import numpy as np
 
-from cubecast.core.compiled import internal
+from cubecast.jit.decorators import linked
 from cubecast.sim.events import SAMPLE, SEND_DATA, WAKE, schedule
 
 
-@internal
+@linked
 def is_full_enough(books, group, member, sender):
     """Are X messages of this sender waiting here to become stable?"""
     waiting = np.int64(group.received[member, sender]) - np.int64(group.stable[member, sender])
     return waiting >= books.totals[0].trigger_level
 
 
-@internal
+@linked
 def is_any_full_enough(books, group, member):
     """Are X messages of some sender waiting here?"""
     for sender in range(group.received.shape[1]):
@@ -36,7 +36,7 @@ def is_any_full_enough(books, group, member):
     return False
 
 
-@internal
+@linked
 def holds_round_back(books, group, member, timer, tag, delay_ns):
     """Must the next round wait for a fuller buffer? Then remember what was to happen."""
     if is_any_full_enough(books, group, member):
@@ -48,7 +48,7 @@ def holds_round_back(books, group, member, timer, tag, delay_ns):
     return True
 
 
-@internal
+@linked
 def has_no_room(books, group, member):
     """Is the output buffer of a sender full?"""
     room = books.totals[0].buffer_room
@@ -56,14 +56,14 @@ def has_no_room(books, group, member):
     return room > 0 and waiting >= room
 
 
-@internal
+@linked
 def note_blocked(books, member, now_ns):
     """A sender cannot send."""
     books.totals[0].overflows += 1
     books.members[member].blocked_ns = now_ns
 
 
-@internal
+@linked
 def may_go_on(books, group, member, now_ns):
     """Was a sender held back that has room now?"""
     if books.members[member].blocked_ns < 0 or has_no_room(books, group, member):
@@ -73,7 +73,7 @@ def may_go_on(books, group, member, now_ns):
     return True
 
 
-@internal
+@linked
 def note_input(books, group, member, sender):
     """An input buffer has room for g messages of each sender."""
     room = books.totals[0].buffer_room
@@ -83,7 +83,7 @@ def note_input(books, group, member, sender):
             books.totals[0].input_overflows += 1
 
 
-@internal
+@linked
 def wait_for_round(world, books, group, member, timer, tag, delay_ns):
     """Δ after the last round, or when the buffers are full enough: at once when they are already."""
     now_ns = world.scalars[0].now_ns
@@ -93,14 +93,14 @@ def wait_for_round(world, books, group, member, timer, tag, delay_ns):
         schedule(world, now_ns, WAKE, member, timer, tag)
 
 
-@internal
+@linked
 def let_round_begin(world, books, member, time_ns):
     """The round that waits begins at this time."""
     books.members[member].parked = 0
     schedule(world, time_ns, WAKE, member, books.members[member].parked_timer, books.members[member].parked_tag)
 
 
-@internal
+@linked
 def let_rounds_go(world, books, now_ns):
     """Nobody will send any more: rounds that wait for a fuller buffer begin Δ from now."""
     if books.totals[0].senders_left == 0:
@@ -109,14 +109,14 @@ def let_rounds_go(world, books, now_ns):
                 let_round_begin(world, books, member, now_ns + books.members[member].parked_ns)
 
 
-@internal
+@linked
 def go_on_sending(world, books, group, member, now_ns):
     """A sender that was held back has room again."""
     if may_go_on(books, group, member, now_ns):
         schedule(world, now_ns, SEND_DATA, member, 0, 0)
 
 
-@internal
+@linked
 def sample_buffers(world, books, interval_ns, now_ns):
     """One more point of the time series of what the buffers hold."""
     place = books.totals[0].samples

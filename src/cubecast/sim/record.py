@@ -1,15 +1,15 @@
 """Writing rows of the event trace from inside the kernel.
 
-The kernel stops when half of the buffer is filled, and Python writes the rows out; `cubecast.trace` documents the
-columns.
+The kernel stops when half of the buffer is filled, and Python writes the rows out; `cubecast.trace.schema` documents
+the columns.
 """
 
-from cubecast import trace as tracing
-from cubecast.core.compiled import internal
+from cubecast.jit.decorators import linked
 from cubecast.sim.world import TRACE_FULL
+from cubecast.trace import schema as tracing
 
 
-@internal
+@linked
 def record(world, mail, event, time_ns, packet, member, peer, link):
     """A row about a message copy: send, hop, drop, receive."""
     if world.scalars[0].tracing == 0:
@@ -28,7 +28,7 @@ def record(world, mail, event, time_ns, packet, member, peer, link):
         row.entered_ns = world.entered_ns[packet]
 
 
-@internal
+@linked
 def record_fact(world, event, time_ns, member, peer, round_number, sender, sequence):
     """A row about a member: deliver, stable, crash, recover, exclude, round, done."""
     if world.scalars[0].tracing == 0:
@@ -39,7 +39,7 @@ def record_fact(world, event, time_ns, member, peer, round_number, sender, seque
     row.sequence = sequence
 
 
-@internal
+@linked
 def _blank_row(world, event, time_ns, member, peer):
     place = world.scalars[0].trace_size
     if place + 1 < world.trace.shape[0]:

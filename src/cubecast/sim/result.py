@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.registry import protocol_named
 from cubecast.networks.network import Network
+from cubecast.protocols.catalogue import protocol_named
 from cubecast.sim.build import Simulation
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 

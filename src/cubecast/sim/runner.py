@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cubecast.core.bound import Bound, bind, nothing_bound
+from cubecast.protocol.bound import Bound, bind, nothing_bound
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation
 

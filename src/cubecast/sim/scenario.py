@@ -7,9 +7,9 @@ import shlex
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from cubecast.core.layers import detector_named, transport_named
-from cubecast.core.registry import paper_tree_degree, protocol_named
 from cubecast.errors import LocalProtocolError
+from cubecast.protocols.catalogue import paper_tree_degree, protocol_named
+from cubecast.protocols.layers import detector_named, transport_named
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members
 from cubecast.sim.views.settings import check_churn
 
@@ -200,7 +200,7 @@ class Scenario:
 
     @property
     def repeat_ns(self) -> int:
-        """0 in the reliable FIFO form. (What the network adds to the default is in `sim.settle`.)"""
+        """0 in the reliable FIFO form. (What the network adds to the default is in `sim.resolve_defaults`.)"""
         if self.repeat_ms is not None:
             return round(self.repeat_ms * NS_PER_MS)
         return REPEAT_NS if self.repeats else 0

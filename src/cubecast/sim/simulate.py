@@ -14,13 +14,14 @@ from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
+from cubecast.sim.resolve_defaults import settled
 from cubecast.sim.result import Result, collect, delivered_everywhere
 from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
-from cubecast.sim.settle import settled
 from cubecast.sim.views.simulate import incarnations_max, names, run_with_views
 from cubecast.sim.world import CORE_FULL, EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
-from cubecast.trace import CRASH, DELIVER, Events, Trace, TraceWriter, blank_events
+from cubecast.trace.files import Trace, TraceWriter
+from cubecast.trace.schema import CRASH, DELIVER, Events, blank_events
 
 SLICE = 1_000_000  # calls of a core between two looks at the clock and at Ctrl-C
 

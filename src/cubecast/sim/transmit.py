@@ -4,21 +4,21 @@ import math
 
 import numpy as np
 
-from cubecast import trace as tracing
-from cubecast.core import bits
-from cubecast.core.compiled import internal
-from cubecast.core.mail import CONTROL, DATA, PAYLOAD
-from cubecast.core.random import uniform
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.mail import CONTROL, DATA, PAYLOAD
+from cubecast.protocol.random import uniform
 from cubecast.sim.events import PACKET_ARRIVES, schedule
 from cubecast.sim.links import copy_packet, count_hop, enter_link, lose, pass_node, take_packet
+from cubecast.sim.piggyback import let_go, next_pending
 from cubecast.sim.record import record
-from cubecast.sim.riding import let_go, next_pending
 from cubecast.sim.world import DELAY_UNIFORM, LINKS_ONLY
+from cubecast.trace import schema as tracing
 
 FRAGMENT_BYTES = 1500  # causal §5.1 counts what IP would send; the link carries the sum
 
 
-@internal
+@linked
 def transmit_to(world, books, mail, slot, member, to, layer, now_ns):
     """Send to one member, or to everyone (−1)."""
     if to >= 0:
@@ -27,7 +27,7 @@ def transmit_to(world, books, mail, slot, member, to, layer, now_ns):
         transmit_to_all(world, books, mail, slot, member, layer, now_ns)
 
 
-@internal
+@linked
 def transmit(world, books, mail, slot, source, to, layer, now_ns):
     """Send one copy to one member."""
     _count(books, mail, slot, layer, 1)
@@ -41,7 +41,7 @@ def transmit(world, books, mail, slot, source, to, layer, now_ns):
         dispatch(world, mail, packet, source, now_ns)
 
 
-@internal
+@linked
 def transmit_to_all(world, books, mail, slot, source, layer, now_ns):
     """Multicast: n−1 unicasts, or one copy per link of the shortest-path tree."""
     members = world.hosts.shape[0]
@@ -60,7 +60,7 @@ def transmit_to_all(world, books, mail, slot, source, layer, now_ns):
                 dispatch(world, mail, packet, source, now_ns)
 
 
-@internal
+@linked
 def _count(books, mail, slot, layer, copies):
     """MODELS §9: a multicast is n−1 messages, however it travels."""
     if layer == DATA:
@@ -80,7 +80,7 @@ def _count(books, mail, slot, layer, copies):
         books.totals[0].failure_bytes += copies * mail.heads[slot].size_bytes
 
 
-@internal
+@linked
 def _is_lost_by_force(world, now_ns):
     """guo §5.3.1: so many random messages of every step are lost at their senders.
 
@@ -98,7 +98,7 @@ def _is_lost_by_force(world, now_ns):
     return lost
 
 
-@internal
+@linked
 def _new_packet(world, mail, slot, source, to, peer, layer, now_ns):
     """A copy of a drafted message, handed to the network; −1 when there is no room."""
     packet = take_packet(world)
@@ -119,7 +119,7 @@ def _new_packet(world, mail, slot, source, to, peer, layer, now_ns):
     return packet
 
 
-@internal
+@linked
 def dispatch(world, mail, packet, source, now_ns):
     """Into the air, through the sender's processor, or straight onto its first link."""
     scalars = world.scalars
@@ -134,7 +134,7 @@ def dispatch(world, mail, packet, source, now_ns):
         pass_node(world, mail, np.int64(world.hosts[source]), packet, now_ns)
 
 
-@internal
+@linked
 def _fly(world, mail, packet, to, now_ns):
     """One logical hop with a sampled delay; loss, duplication and reordering as on a link."""
     scalars = world.scalars
@@ -152,7 +152,7 @@ def _fly(world, mail, packet, to, now_ns):
     schedule(world, now_ns + _flight_ns(world) + late_ns, PACKET_ARRIVES, to, packet, -1)
 
 
-@internal
+@linked
 def _flight_ns(world):
     scalars = world.scalars
     stretch = uniform(world.random)
@@ -161,7 +161,7 @@ def _flight_ns(world):
     return np.int64(scalars[0].one_hop_low_ns + scalars[0].one_hop_spread_ns * stretch + 0.5)
 
 
-@internal
+@linked
 def transmit_pending(world, books, mail, member, tag, now_ns):
     """No data came by in time: the control messages travel alone."""
     if books.members[member].pending_tag != tag:
@@ -173,14 +173,14 @@ def transmit_pending(world, books, mail, member, tag, now_ns):
         slot = next_pending(world, books, member)
 
 
-@internal
+@linked
 def _transmit_alone(world, books, mail, slot, member, now_ns):
     """Bits of all members stand for a multicast."""
     layer = np.int64(CONTROL)
     members = books.members.shape[0]
-    if bits.count(world.rides_to[slot]) == members:
+    if rank_sets.count(world.rides_to[slot]) == members:
         transmit_to_all(world, books, mail, slot, member, layer, now_ns)
         return
     for rank in range(members):
-        if bits.contains(world.rides_to[slot], rank):
+        if rank_sets.contains(world.rides_to[slot], rank):
             transmit(world, books, mail, slot, member, np.int64(rank), layer, now_ns)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from cubecast.core.compiled import jit
+from cubecast.jit.decorators import entry_point
 
 
-@jit
+@entry_point
 def mark_tree_cover(cover, hosts, link_to, first_link, port):
     """cover[rank, node] = is there a member at `node` or below it, in the tree of shortest paths from `rank`?
 

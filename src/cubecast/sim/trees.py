@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.broadcast.peers import Peers
 from cubecast.models.reachability import expected_share, tree_reachability, tree_reachability_with_quota
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
+from cubecast.protocols.broadcast.peers import Peers
 from cubecast.sim.build import Simulation
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario

@@ -15,22 +15,24 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from cubecast.core.bound import bind
-from cubecast.core.compiled import COMPILED, cache_directory, compiler, protocol_sources, state_sources
-from cubecast.core.layers import DETECTOR, TRANSPORT, layers
-from cubecast.core.registry import protocol_named, protocols
 from cubecast.errors import LocalProtocolError
+from cubecast.jit.backend import COMPILED, compiler
+from cubecast.jit.compile_apart import Piece, compile_apart
+from cubecast.jit.sources import code_directory, code_root, sources_of, sources_of_class
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.networks.spec import build_network
+from cubecast.protocol.bound import bind
+from cubecast.protocols.catalogue import protocol_named, protocols
+from cubecast.protocols.layers import DETECTOR, TRANSPORT, layers
 from cubecast.sim.build import Simulation, build_simulation
-from cubecast.sim.checkers import check_all
-from cubecast.sim.compile_apart import Piece, compile_apart
 from cubecast.sim.faults import Fault
 from cubecast.sim.runner import run_nothing
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate
 from cubecast.sim.views import kernel
-from cubecast.trace import (
+from cubecast.trace.checkers import check_all
+from cubecast.trace.files import Trace, read_trace
+from cubecast.trace.schema import (
     DELIVER,
     EXCLUDED,
     INSTALL,
@@ -41,9 +43,7 @@ from cubecast.trace import (
     SENT,
     STABLE,
     VIEW,
-    Trace,
     blank_events,
-    read_trace,
 )
 
 Progress = Callable[[int, int, str], None]
@@ -58,7 +58,7 @@ def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[s
     """Compile what is not in the cache yet, and `more`, which may lean on it; returns the functions that had to be."""
     if not COMPILED:
         return []
-    views = Piece(__name__, VIEWS, protocol_sources(Path(kernel.__file__)))
+    views = Piece(__name__, VIEWS, sources_of(Path(kernel.__file__)))
     first, last = pieces(), [Piece(__name__, CHECKERS), views, *more]
     total = len(first) + len(last)
     done, compiled = 0, []
@@ -81,7 +81,7 @@ def pieces() -> list[Piece]:
     states = {protocol.state: protocol.name for protocol in reversed(protocols())}
     for family in (TRANSPORT, DETECTOR):
         states |= {layer.state: f"{family} {layer.name}" for layer in layers(family)}
-    cores = [Piece(__name__, name, state_sources(state)) for state, name in states.items()]
+    cores = [Piece(__name__, name, sources_of_class(state)) for state, name in states.items()]
     by_size = sorted(cores, key=lambda piece: sum(source.stat().st_size for source in piece.sources), reverse=True)
     return [Piece(__name__, SIMULATOR), *by_size, Piece(__name__, MODELS)]
 
@@ -179,13 +179,14 @@ def _tell(progress: Progress | None, done: int, total: int, what: str) -> None:
 def _mark(wanted: Sequence[Piece]) -> Path:
     """A file that says: these pieces are compiled."""
     names = hashlib.sha256("\n".join(sorted(piece.name for piece in wanted)).encode()).hexdigest()[:16]
-    return cache_directory(source for piece in wanted for source in piece.sources) / f"warm-{compiler()}-{names}"
+    sources = sources_of(Path(__file__)).union(*(piece.sources for piece in wanted))
+    return code_directory(sources) / f"warm-{compiler()}-{names}"
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
     """Hold the lock of the cache; a process that dies lets go of it."""
-    lock = cache_directory().parent / "warming.lock"
+    lock = code_root() / "warming.lock"
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")

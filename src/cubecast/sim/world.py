@@ -14,7 +14,7 @@
 | on_tree    | n × nodes     | is there a member at or below this node in the multicast tree of that member?        |
 | due        | places        | which link is due next: see `sim.due`                                                |
 | events     | room          | heap of everything that is not a hop: timers, faults, sends, late packets            |
-| riders     | slots, or 1   | control messages inside data messages; see `sim.riding`                              |
+| riders     | slots, or 1   | control messages inside data messages; see `sim.piggyback`                              |
 | rides_to   | slots × words | for whom each of those is; one row without                                           |
 | left_out   | slots × words | the entries left out of each message's array; one row without                        |
 | scalars    | 1             | the clock, counters and sums                                                         |

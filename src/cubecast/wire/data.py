@@ -12,7 +12,7 @@
 | length      |          | the payload                                                                      |
 
 A record is the same on every link, so whoever forwards a message copies bytes (but for the last number, where it
-changes at each hop: `with_last_number`). `decode_batch` fills a table with one row a record (columns of `core.drive`),
+changes at each hop: `with_last_number`). `decode_batch` fills a table with one row per record,
 in compiled code because it runs for every message that arrives.
 """
 
@@ -21,9 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cubecast.core.compiled import jit
-from cubecast.core.drive import COLUMNS, END, KIND, NUMBERS, PAYLOAD, SENDER, SEQUENCE, START
 from cubecast.errors import RemoteProtocolError
+from cubecast.jit.decorators import entry_point
+
+KIND, SENDER, SEQUENCE, START, NUMBERS, PAYLOAD, END = range(7)
+"""Columns of a table of records; a record stands at START … END−1 of its batch, its payload begins at PAYLOAD."""
+COLUMNS = 7
 
 _HEAD = struct.Struct("<BBHIII")
 HEAD_BYTES = _HEAD.size
@@ -96,7 +99,7 @@ def decode_some(body: bytes, table: np.ndarray, form: Form) -> int:
     return int(count)
 
 
-@jit
+@entry_point
 def _walk(body: Any, table: Any, members: int, stamp_numbers: int, own_numbers: int, payload_bytes_max: int) -> Any:
     """Every length is compared with what is left before it is used: compiled code checks no bounds by itself."""
     at, end, count = np.int64(0), np.int64(len(body)), np.int64(0)
@@ -115,7 +118,7 @@ def _walk(body: Any, table: Any, members: int, stamp_numbers: int, own_numbers: 
     return count
 
 
-@jit
+@entry_point
 def _read_head(
     body: Any,
     at: Any,
@@ -152,7 +155,7 @@ def _read_head(
     return np.int64(0)
 
 
-@jit
+@entry_point
 def _number(body: Any, at: Any) -> Any:
     return (
         np.int64(body[at]) | np.int64(body[at + 1]) << 8 | np.int64(body[at + 2]) << 16 | np.int64(body[at + 3]) << 24

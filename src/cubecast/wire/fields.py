@@ -25,9 +25,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from cubecast.core.membership.messages import Proposal
-from cubecast.core.membership.views import MemberId, View, ViewId
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
+from cubecast.protocols.membership.messages import Proposal
+from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.wire.vectors import read_vector, write_vector
 
 _FLAG = struct.Struct("<B")

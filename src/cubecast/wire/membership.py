@@ -1,4 +1,4 @@
-"""The messages of `core.membership.messages` as bytes: one byte of kind, then the fields in order.
+"""The messages of `protocols.membership.messages` as bytes: one byte of kind, then the fields in order.
 
 The body of a MEMBERSHIP frame is one message. Reading has two steps. `decode_message` checks that the bytes are a
 message. `require_fit` checks that a message of the present view has one entry per member, and only ranks that exist.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubecast.core.membership import messages as m
-from cubecast.core.membership.messages import Message
 from cubecast.errors import RemoteProtocolError
+from cubecast.protocols.membership import messages as m
+from cubecast.protocols.membership.messages import Message
 from cubecast.wire.fields import (
     BALLOT,
     BITS,

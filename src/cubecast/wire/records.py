@@ -1,4 +1,4 @@
-"""The records of a member's journal (`core.membership.records`) as bytes: length, a byte of kind, then the fields.
+"""The records of a member's journal (`protocols.membership.records`) as bytes: length, a byte of kind, then the fields.
 
 A batch of the journal is one record after another: for each its length in 4 bytes, then the record.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from cubecast.core.membership import records as r
-from cubecast.core.membership.messages import Decide
 from cubecast.errors import JournalError, RemoteProtocolError
+from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.messages import Decide
 from cubecast.wire.fields import (
     BALLOT,
     FLAG,

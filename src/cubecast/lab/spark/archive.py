@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from cubecast.core.compiled import cache_directory
+from cubecast.jit.sources import cache_root
 from cubecast.lab.java import find_java
 
 # Java tells on stdout why it does not use an archive, or leaves a class out of it: no news for the user.
@@ -28,7 +28,7 @@ def archive_path() -> Path | None:
     java = found.resolve()
     jars = Path(pyspark.__file__).parent / "jars"
     told = [_stamp(java), *sorted(_stamp(jar) for jar in jars.iterdir())]
-    return cache_directory().parents[1] / "java" / f"{_digest(str(jars))}-{_digest(*told)}.jsa"
+    return cache_root() / "java" / f"{_digest(str(jars))}-{_digest(*told)}.jsa"
 
 
 def older_archives(path: Path) -> list[Path]:

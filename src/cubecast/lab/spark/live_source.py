@@ -1,6 +1,6 @@
 """A folder of live traces as a streaming source of Spark: what was appended since the last batch.
 
-Each live process appends blocks to a file of its own (`cubecast.trace_blocks`). The offset of the stream holds for each
+Each live process appends blocks to a file of its own (`cubecast.trace.blocks`). The offset of the stream holds for each
 file the place behind its last whole block; a block that is half written is left for a later batch. A process that
 restarts appends to its file, with new ids: members are named in the rows, as `NAME (INCARNATION)`.
 
@@ -27,8 +27,20 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from cubecast.errors import LocalProtocolError
-from cubecast.trace import EVENT_NAMES, INSTALL, NOBODY, Events
-from cubecast.trace_blocks import ID_COLUMNS, NAMES, Names, is_member_trace, read_blocks, rows_of
+from cubecast.trace.blocks import (
+    ID_COLUMNS,
+    NAMES,
+    Names,
+    is_member_trace,
+    read_blocks,
+    rows_of,
+)
+from cubecast.trace.schema import (
+    EVENT_NAMES,
+    INSTALL,
+    NOBODY,
+    Events,
+)
 
 _NUMBERS = {"time_ns": pa.int64(), "sequence": pa.int32(), "round": pa.int32(), "message": pa.int64()}
 SCHEMA = pa.schema(

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
 from cubecast.errors import LocalProtocolError
-from cubecast.trace import METADATA_KEY
+from cubecast.trace.files import METADATA_KEY
 
 
 @dataclass(frozen=True, kw_only=True)

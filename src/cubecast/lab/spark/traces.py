@@ -1,4 +1,4 @@
-"""Check traces on Spark: the promises of `sim.checkers`, on any number of traces of any length.
+"""Check traces on Spark: the promises of `trace.checkers`, on any number of traces of any length.
 
 | divided by | promises |
 |---|---|
@@ -24,10 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from cubecast.lab.spark.tracefiles import TraceFile
-from cubecast.sim.checkers import in_order_delivery, premature_stability, stable_never_decreases
-from cubecast.sim.checkers.registry import CHECKERS
-from cubecast.sim.checkers.report import Checker
-from cubecast.trace import (
+from cubecast.trace.checkers import in_order_delivery, premature_stability, stable_never_decreases
+from cubecast.trace.checkers.registry import CHECKERS
+from cubecast.trace.checkers.report import Checker
+from cubecast.trace.files import Trace, read_trace
+from cubecast.trace.schema import (
     CRASH,
     DELIVER,
     EVENT_DTYPE,
@@ -40,9 +41,7 @@ from cubecast.trace import (
     RESTORE,
     STABLE,
     VIEW,
-    Trace,
     blank_events,
-    read_trace,
 )
 
 BY_SENDER: tuple[Checker, ...] = (premature_stability, stable_never_decreases, in_order_delivery)

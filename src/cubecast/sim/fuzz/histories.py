@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cubecast.core.membership.views import has_quorum
 from cubecast.member.member import Member
 from cubecast.member.settings import DataProtocol, Settings
+from cubecast.protocols.membership.views import has_quorum
 from cubecast.sim.fuzz import changes
 from cubecast.sim.fuzz.agenda import MS, SECOND
 from cubecast.sim.fuzz.fault_points import FaultPoints, draw_chains

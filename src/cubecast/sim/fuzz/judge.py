@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from cubecast.core.membership.views import MemberId, View, ViewId
+from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.sim.fuzz.agenda import MS, SECOND
 from cubecast.sim.fuzz.world import Event
 

@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import JournalError, LocalProtocolError
 from cubecast.member.effects import Delivery, Effects, Entry, Notice, SnapshotWanted, StateArrived, ViewChange
 from cubecast.member.history import decode_history
+from cubecast.protocols.membership.views import MemberId
 from cubecast.sim.fuzz.agenda import MS
 from cubecast.sim.fuzz.network import End
 

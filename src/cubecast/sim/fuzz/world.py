@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cubecast.core.membership.views import MemberId
 from cubecast.errors import JournalError
 from cubecast.member.effects import Delivery, Excluded, Outgoing
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership.views import MemberId
 from cubecast.sim.fuzz.agenda import MS, SECOND, Agenda
 from cubecast.sim.fuzz.disk import Disk
 from cubecast.sim.fuzz.impostor import Impostor

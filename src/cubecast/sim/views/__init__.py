@@ -1,8 +1,8 @@
 """Groups with views in the packet-level simulator: members join, leave, crash and return while messages flow.
 
 Every view has a stack for each of its members: data protocol, stability protocol and failure detector, compiled, over
-arrays sized for that view. Agreement on the next view (`core.membership`) is plain Python; its messages are packets of
-the simulated network, and the kernel returns to Python when one arrives.
+arrays sized for that view. Agreement on the next view (`protocols.membership`) is plain Python; its messages are
+packets of the simulated network, and the kernel returns to Python when one arrives.
 
 | module         | one idea                                                                              |
 |----------------|---------------------------------------------------------------------------------------|

@@ -15,13 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from cubecast import trace as tracing
-from cubecast.core.mail import Mail
-from cubecast.core.membership.messages import Decide, Message
-from cubecast.core.membership.settings import MembershipSettings
-from cubecast.core.membership.views import MemberId, Vector, View, founding_view
-from cubecast.core.random import below, new_stream, uniform
 from cubecast.errors import SimulationError
+from cubecast.protocol.mail import Mail
+from cubecast.protocol.random import below, new_stream, uniform
+from cubecast.protocols.membership.messages import Decide, Message
+from cubecast.protocols.membership.settings import MembershipSettings
+from cubecast.protocols.membership.views import (
+    MemberId,
+    Vector,
+    View,
+    founding_view,
+)
 from cubecast.sim.views import kernel, transport
 from cubecast.sim.views.incarnation import IN_VIEW, JOINING, LINGER, OUT, Incarnation
 from cubecast.sim.views.pauses import Pauses
@@ -29,6 +33,7 @@ from cubecast.sim.views.sizes import size_of
 from cubecast.sim.views.stacks import WINDOW, Stack, Stacks
 from cubecast.sim.views.tables import Tables
 from cubecast.sim.world import World
+from cubecast.trace import schema as tracing
 
 SLICE = 1_000_000
 SECOND_NS = 1_000_000_000

@@ -16,13 +16,29 @@ from typing import Protocol
 
 import numpy as np
 
-from cubecast import trace as tracing
-from cubecast.core.membership import records
-from cubecast.core.membership.agreement import REPORT_TO, Agreement
-from cubecast.core.membership.messages import Decide, Flush, Gone, Join, Message, Missing, Proposal, Pull, Report
-from cubecast.core.membership.settings import MembershipSettings
-from cubecast.core.membership.views import NO_VIEW, MemberId, Vector, View, ViewId
+from cubecast.protocols.membership import records
+from cubecast.protocols.membership.agreement import REPORT_TO, Agreement
+from cubecast.protocols.membership.messages import (
+    Decide,
+    Flush,
+    Gone,
+    Join,
+    Message,
+    Missing,
+    Proposal,
+    Pull,
+    Report,
+)
+from cubecast.protocols.membership.settings import MembershipSettings
+from cubecast.protocols.membership.views import (
+    NO_VIEW,
+    MemberId,
+    Vector,
+    View,
+    ViewId,
+)
 from cubecast.sim.views.stacks import Stack
+from cubecast.trace import schema as tracing
 
 JOINING, IN_VIEW, LINGER, OUT = range(4)
 _LINGER_NS = 50_000_000

@@ -11,12 +11,18 @@ while a member is frozen.
 
 import numpy as np
 
-from cubecast import trace as tracing
-from cubecast.core import mail as mailbox
-from cubecast.core.bound import call_bound
-from cubecast.core.compiled import held_at, internal, jit
-from cubecast.core.dispatch import HEARD, PUBLISH, RECEIVE, START, TIMER
-from cubecast.core.mail import clear_outbox
+from cubecast.jit.decorators import entry_point, linked
+from cubecast.jit.tables import held_at
+from cubecast.protocol import mail as mailbox
+from cubecast.protocol.bound import call_bound
+from cubecast.protocol.handlers import (
+    HEARD,
+    PUBLISH,
+    RECEIVE,
+    START,
+    TIMER,
+)
+from cubecast.protocol.mail import clear_outbox
 from cubecast.sim.events import BEGIN, PACKET_ARRIVES, RESEND, SEND_DATA, remove_first_event, schedule
 from cubecast.sim.links import advance, enter_processor, free_packet, pass_node, sample_load
 from cubecast.sim.record import record_fact
@@ -30,6 +36,7 @@ from cubecast.sim.views.transport import (
     send_copy,
 )
 from cubecast.sim.world import CORE_FULL, MAIL_FULL, NO_PACKET, TIME_FULL
+from cubecast.trace import schema as tracing
 
 # What `call` says: which core to call, with what, and for which process in which place.
 CORE, WHAT, RANK, A, B, NOW_NS, PACKET, PROCESS, PLACE = range(9)
@@ -46,7 +53,7 @@ _PUBLISH_WAITING = 50
 _WAKE_LAYER = 100  # + the layer whose timer it is
 
 
-@jit
+@entry_point
 def run(world, mail, cores, tables, call, until_ns, budget):
     """Go on until Python is needed, or for at most `budget` calls of a core."""
     for _ in range(budget):
@@ -57,7 +64,7 @@ def run(world, mail, cores, tables, call, until_ns, budget):
     return PAUSED
 
 
-@internal
+@linked
 def step(world, mail, tables, call, until_ns, budget):
     """Finish the last call and go on to the next one, or to something for Python."""
     scalars = world.scalars
@@ -78,7 +85,7 @@ def step(world, mail, tables, call, until_ns, budget):
     return PAUSED
 
 
-@internal
+@linked
 def _next(world, mail, tables, call, until_ns, budget):
     """What happens next: a packet that waited, one that arrives, or an event."""
     packet = next_replayed(world, tables)
@@ -94,12 +101,12 @@ def _next(world, mail, tables, call, until_ns, budget):
     return _next_event(world, mail, tables, call)
 
 
-@internal
+@linked
 def _next_event_ns(world):
     return world.events[0].time_ns if world.scalars[0].events_size > 0 else _FOREVER
 
 
-@internal
+@linked
 def _arrive(world, mail, tables, call, packet):
     now_ns = world.scalars[0].now_ns
     if arrives_in_order(world, mail, tables, packet, now_ns):
@@ -107,7 +114,7 @@ def _arrive(world, mail, tables, call, packet):
     return GO_ON
 
 
-@internal
+@linked
 def _handle(world, mail, tables, call, packet, now_ns):
     """A packet is handed to the layer it is for, to Python, or kept for a later view."""
     slot = np.int64(world.packets[packet].message)
@@ -133,7 +140,7 @@ def _handle(world, mail, tables, call, packet, now_ns):
     return GO_ON
 
 
-@internal
+@linked
 def _set_call(tables, call, process, layer, what, a, b, now_ns):
     place = tables.processes[process].place
     call[CORE] = LAYERS * place + layer
@@ -146,7 +153,7 @@ def _set_call(tables, call, process, layer, what, a, b, now_ns):
     call[PLACE] = place
 
 
-@internal
+@linked
 def _finish_call(world, mail, tables, call):
     """Do what the core asked for; returns whether another one is to be called for the same event."""
     process = call[PROCESS]
@@ -176,14 +183,14 @@ def _finish_call(world, mail, tables, call):
     return False
 
 
-@internal
+@linked
 def _layer_after(layer, detecting):
     if layer == mailbox.DATA:
         return mailbox.CONTROL
     return mailbox.FAILURE if layer == mailbox.CONTROL and detecting == 1 else -1
 
 
-@internal
+@linked
 def _next_event(world, mail, tables, call):
     event = world.events[0]
     now_ns = event.time_ns
@@ -217,7 +224,7 @@ def _next_event(world, mail, tables, call):
     return CALL
 
 
-@internal
+@linked
 def _arrive_late(world, mail, tables, call, node, packet, now_ns):
     """A packet that travelled on its own reaches a node."""
     if world.scalars[0].processors != 0:
@@ -227,7 +234,7 @@ def _arrive_late(world, mail, tables, call, node, packet, now_ns):
     return _arrive(world, mail, tables, call, arrived) if arrived >= 0 else GO_ON
 
 
-@internal
+@linked
 def _multicast(world, tables, process, now_ns):
     """The application multicasts; the message is sent as soon as the view allows."""
     one = tables.processes[process]
@@ -241,14 +248,14 @@ def _multicast(world, tables, process, now_ns):
     schedule(world, now_ns + tables.totals[0].interval_ns, SEND_DATA, process, 0, 0)
 
 
-@internal
+@linked
 def _set_message(world, serial):
     """The serial of a multicast stands in the message column of the row just written."""
     if world.scalars[0].tracing != 0:
         world.trace[world.scalars[0].trace_size - 1].message = serial
 
 
-@internal
+@linked
 def _try_to_publish(world, tables, call, process, now_ns):
     one = tables.processes[process]
     if one.place < 0 or one.begun == 0:
@@ -257,7 +264,7 @@ def _try_to_publish(world, tables, call, process, now_ns):
     return CALL if _publish(world, tables, view, call, process, now_ns) else GO_ON
 
 
-@internal
+@linked
 def _publish(world, tables, view, call, process, now_ns):
     """Send the next message that waits, if the view and the window allow; returns whether a core is to be called."""
     one = tables.processes[process]
@@ -276,7 +283,7 @@ def _publish(world, tables, view, call, process, now_ns):
     return True
 
 
-@internal
+@linked
 def _carry_out(world, mail, tables, view, process, layer, now_ns):
     """Do what the core asked for, in order."""
     for k in range(mail.counts[mailbox.WAITING]):
@@ -302,7 +309,7 @@ def _carry_out(world, mail, tables, view, process, layer, now_ns):
         world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL
 
 
-@internal
+@linked
 def _send(world, mail, tables, view, process, layer, slot, rank, what, now_ns):
     """Send to one rank, or to every other rank of the view."""
     one = tables.processes[process]
@@ -320,7 +327,7 @@ def _send(world, mail, tables, view, process, layer, slot, rank, what, now_ns):
             send_copy(world, mail, tables, slot, process, view.process[other], now_ns)
 
 
-@internal
+@linked
 def _set_timer(world, tables, process, layer, timer, tag, time_ns):
     if time_ns >= _FOREVER:
         world.scalars[0].error = TIME_FULL
@@ -328,7 +335,7 @@ def _set_timer(world, tables, process, layer, timer, tag, time_ns):
     schedule(world, time_ns, _WAKE_LAYER + layer, member, timer, tag)
 
 
-@internal
+@linked
 def note_delivered(world, tables, view, process, rank, number, now_ns):
     """The application of a process gets message `number` of a rank in this view."""
     sender = view.process[rank]
@@ -343,7 +350,7 @@ def note_delivered(world, tables, view, process, rank, number, now_ns):
             tables.totals[0].delay_max_ns = delay_ns
 
 
-@internal
+@linked
 def _note_held_back(tables, count):
     tables.totals[0].waiting_sum += count
     tables.totals[0].waiting_samples += 1
@@ -351,7 +358,7 @@ def _note_held_back(tables, count):
         tables.totals[0].waiting_max = count
 
 
-@internal
+@linked
 def _note_stable(world, tables, view, process, now_ns):
     """A process knows more messages stable; its own ones make room for others."""
     rank = tables.processes[process].rank
@@ -368,7 +375,7 @@ def _note_stable(world, tables, view, process, now_ns):
                 schedule(world, now_ns, _PUBLISH_WAITING, process, 0, 0)
 
 
-@internal
+@linked
 def note_own_stable(tables, process, before, stable, now_ns):
     """A sender knows its messages from before + 1 to `stable` stable: how long did they take?"""
     one = tables.processes[process]
@@ -380,7 +387,7 @@ def note_own_stable(tables, process, before, stable, now_ns):
         tables.totals[0].stable_count += 1
 
 
-@jit
+@entry_point
 def end_view(world, tables, process, senders, numbers, count, cut, now_ns):
     """A process ends its view: it delivers what it recovered, in this order, and its own messages are stable."""
     one = tables.processes[process]
@@ -392,7 +399,7 @@ def end_view(world, tables, process, senders, numbers, count, cut, now_ns):
         note_own_stable(tables, process, before, view.sent[one.rank] + cut, now_ns)
 
 
-@jit
+@entry_point
 def begin_view(world, tables, process, place, stamp, rank, now_ns):
     """A process installs a view: its protocols begin."""
     one = tables.processes[process]
@@ -406,19 +413,19 @@ def begin_view(world, tables, process, place, stamp, rank, now_ns):
     schedule(world, now_ns, BEGIN, stamp << _PROCESS_BITS | process, 0, 0)
 
 
-@jit
+@entry_point
 def publish_soon(world, process, now_ns):
     """A process may send again."""
     schedule(world, now_ns, _PUBLISH_WAITING, process, 0, 0)
 
 
-@jit
+@entry_point
 def multicast_from(world, process, time_ns):
     """The application of a process begins to multicast."""
     schedule(world, time_ns, SEND_DATA, process, 0, 0)
 
 
-@jit
+@entry_point
 def note(world, event, time_ns, member, peer, round_number, sender, sequence, message):
     """A row of the trace about membership."""
     record_fact(world, event, time_ns, member, peer, round_number, sender, sequence)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from cubecast.core.random import below, new_stream, uniform
+from cubecast.protocol.random import below, new_stream, uniform
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.views.group import SECOND_NS, SimulatedGroup
 from cubecast.sim.views.incarnation import OUT, Incarnation

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cubecast.core.mail import Mail
 from cubecast.networks.network import Network
+from cubecast.protocol.mail import Mail
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.views.group import SimulatedGroup

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from cubecast.core.registry import protocol_named
 from cubecast.errors import LocalProtocolError
+from cubecast.protocols.catalogue import protocol_named
 
 if TYPE_CHECKING:
     from cubecast.sim.scenario import Scenario

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.core.layers import LayerSetup
-from cubecast.core.mail import HEADER_BYTES, Mail
-from cubecast.core.membership.settings import MembershipSettings
-from cubecast.core.setup import Setup
 from cubecast.errors import SimulationError
 from cubecast.networks.network import Network
+from cubecast.protocol.mail import HEADER_BYTES, Mail
+from cubecast.protocols.layers import LayerSetup
+from cubecast.protocols.membership.settings import MembershipSettings
+from cubecast.protocols.setup import Setup
 from cubecast.sim.build import build_world
 from cubecast.sim.detectors import detector_setup
 from cubecast.sim.paths import routes_of
+from cubecast.sim.resolve_defaults import longest_transfer_ns, settled
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
-from cubecast.sim.settle import longest_transfer_ns, settled
 from cubecast.sim.views.group import SimulatedGroup
 from cubecast.sim.views.lifecycle import Lifecycle
 from cubecast.sim.views.metrics import Run, collect
@@ -33,7 +33,7 @@ from cubecast.sim.views.sizes import MEMBER_BYTES
 from cubecast.sim.views.stacks import WINDOW, StackPlan, Stacks
 from cubecast.sim.views.tables import Tables, new_tables
 from cubecast.sim.world import World
-from cubecast.trace import NOBODY, RECEIVE, Events
+from cubecast.trace.schema import NOBODY, RECEIVE, Events
 
 DELTA_MS = 100.0
 PLACES = 64

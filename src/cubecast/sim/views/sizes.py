@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubecast.core.mail import HEADER_BYTES
-from cubecast.core.membership.messages import Message, Missing, Proposal
-from cubecast.core.membership.views import MemberId, Vector, View, ViewId
+from cubecast.protocol.mail import HEADER_BYTES
+from cubecast.protocols.membership.messages import Message, Missing, Proposal
+from cubecast.protocols.membership.views import (
+    MemberId,
+    Vector,
+    View,
+    ViewId,
+)
 
 NAME_BYTES = 16  # 10.20.30.40:7000
 MEMBER_BYTES = 1 + NAME_BYTES + 8

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.core.bits import words_for
-from cubecast.core.bound import Bound, Held, bind
-from cubecast.core.broadcast import silent
-from cubecast.core.compiled import COMPILED
-from cubecast.core.group import Group, new_group
-from cubecast.core.layers import LayerSetup, detector_named
-from cubecast.core.mail import Mail, new_mail
-from cubecast.core.membership.views import MemberId, View
-from cubecast.core.overlays import hypercube_dimension
-from cubecast.core.registry import paper_tree_degree, protocol_named
-from cubecast.core.setup import Setup
+from cubecast.jit.backend import COMPILED
+from cubecast.jit.tables import Held
+from cubecast.protocol.bound import Bound, bind
+from cubecast.protocol.group import Group, new_group
+from cubecast.protocol.mail import Mail, new_mail
+from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocol.rank_sets import words_for
+from cubecast.protocols.catalogue import paper_tree_degree, protocol_named
+from cubecast.protocols.failure import no_detector
+from cubecast.protocols.layers import LayerSetup, detector_named
+from cubecast.protocols.membership.views import MemberId, View
+from cubecast.protocols.setup import Setup
 from cubecast.sim.views.kernel import LAYERS
 from cubecast.sim.views.tables import Tables, ViewTables, new_view_tables, put_view
 
@@ -127,7 +128,7 @@ class Stacks:
             protocol_named(plan.data).build(group, setup),
             detector_named(plan.detector).build(group, plan.detector_of(n))
             if plan.detector
-            else silent.SilentState(group=group),
+            else no_detector.SilentState(group=group),
         )
         place = self._free.pop()
         tables = new_view_tables(group, processes, view.sent, WINDOW)

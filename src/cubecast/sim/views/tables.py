@@ -10,7 +10,7 @@ member of the network; several incarnations may run on one host, one after anoth
 | processes  | P        | one record per incarnation                                                              |
 | occupant   | H        | the newest incarnation on each host, −1 = none yet                                      |
 | side       | H        | of a partition                                                                          |
-| views      | K        | handle of the `ViewTables` of each place, see `core.bound.hold`                         |
+| views      | K        | handle of the `ViewTables` of each place, see `protocol.bound.hold`                         |
 | late       | H        | packets that arrived before an earlier one of their source: first of a list             |
 | next_out   | H × H    | number of the next packet from one host to another; 1 × 1 where links keep order anyway |
 | next_in    | H × H    | number of the packet that is awaited at a host from another                             |
@@ -31,9 +31,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cubecast.core.bound import Held, hold
-from cubecast.core.compiled import COMPILED
-from cubecast.core.group import Group
+from cubecast.jit.backend import COMPILED
+from cubecast.jit.tables import Held, hold
+from cubecast.protocol.group import Group
 
 NO_PROCESS = -1
 

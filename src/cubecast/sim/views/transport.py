@@ -11,19 +11,27 @@ and so does all behind it.
 
 import numpy as np
 
-from cubecast import trace as tracing
-from cubecast.core.compiled import internal, jit
-from cubecast.core.mail import CONTROL, DATA, FAILURE, OVERFLOW, PAYLOAD, clear_outbox, draft
+from cubecast.jit.decorators import entry_point, linked
+from cubecast.protocol.mail import (
+    CONTROL,
+    DATA,
+    FAILURE,
+    OVERFLOW,
+    PAYLOAD,
+    clear_outbox,
+    draft,
+)
 from cubecast.sim.events import RESEND, schedule
 from cubecast.sim.links import free_packet, take_packet
 from cubecast.sim.record import record
 from cubecast.sim.transmit import FRAGMENT_BYTES, dispatch
 from cubecast.sim.world import MAIL_FULL, NO_PACKET
+from cubecast.trace import schema as tracing
 
 MEMBERSHIP = 0  # the kind of a membership message
 
 
-@internal
+@linked
 def send_copy(world, mail, tables, slot, source, target, now_ns):
     """Send one copy of a message whose source, layer and view are noted."""
     packet = take_packet(world)
@@ -43,7 +51,7 @@ def send_copy(world, mail, tables, slot, source, target, now_ns):
     _launch(world, mail, tables, packet, slot, source, target, now_ns)
 
 
-@internal
+@linked
 def _launch(world, mail, tables, packet, slot, source, target, now_ns):
     _count(tables, mail, slot)
     world.scalars[0].in_network += 1
@@ -54,7 +62,7 @@ def _launch(world, mail, tables, packet, slot, source, target, now_ns):
     dispatch(world, mail, packet, tables.processes[source].host, now_ns)
 
 
-@internal
+@linked
 def _count(tables, mail, slot):
     totals = tables.totals
     size = mail.heads[slot].size_bytes
@@ -78,7 +86,7 @@ def _count(tables, mail, slot):
         totals[0].failure_bytes += size
 
 
-@internal
+@linked
 def send_again(world, mail, tables, packet, now_ns):
     """A packet was lost a while ago: its source sends it again, unless it or the destination is gone."""
     slot = np.int64(world.packets[packet].message)
@@ -90,12 +98,12 @@ def send_again(world, mail, tables, packet, now_ns):
         free_packet(world, mail, packet)
 
 
-@internal
+@linked
 def _is_there(tables, process):
     return tables.processes[process].up == 1 and tables.occupant[tables.processes[process].host] == process
 
 
-@internal
+@linked
 def arrives_in_order(world, mail, tables, packet, now_ns):
     """A packet is at its host: may it be handled now? Otherwise it waits for an earlier one, or is gone."""
     slot = np.int64(world.packets[packet].message)
@@ -122,7 +130,7 @@ def arrives_in_order(world, mail, tables, packet, now_ns):
     return True
 
 
-@internal
+@linked
 def _discard(world, mail, packet, now_ns):
     world.scalars[0].drops += 1
     world.scalars[0].in_network -= 1
@@ -130,7 +138,7 @@ def _discard(world, mail, packet, now_ns):
     free_packet(world, mail, packet)
 
 
-@internal
+@linked
 def _wait_for_partition(world, mail, tables, packet, now_ns):
     """The other side is cut off: the source tries again when the partition is over, a failure detector does not."""
     slot = np.int64(world.packets[packet].message)
@@ -144,7 +152,7 @@ def _wait_for_partition(world, mail, tables, packet, now_ns):
     schedule(world, again_ns, RESEND, 0, packet, 0)
 
 
-@internal
+@linked
 def _release_late(world, tables, host, origin):
     """Packets that waited for the one that just came are handled next, in order."""
     found = True
@@ -171,7 +179,7 @@ def _release_late(world, tables, host, origin):
             packet = after
 
 
-@internal
+@linked
 def replay(world, tables, packet):
     """Handle this packet before anything else happens, after those that are to be handled already."""
     world.packets[packet].next = NO_PACKET
@@ -182,7 +190,7 @@ def replay(world, tables, packet):
     tables.totals[0].replay_last = packet
 
 
-@internal
+@linked
 def next_replayed(world, tables):
     """Take the first of these packets, or NO_PACKET."""
     packet = tables.totals[0].replay
@@ -191,7 +199,7 @@ def next_replayed(world, tables):
     return packet
 
 
-@internal
+@linked
 def keep_early(world, tables, process, packet):
     """A packet of a view that this process has not installed: it waits for it."""
     world.packets[packet].next = NO_PACKET
@@ -202,7 +210,7 @@ def keep_early(world, tables, process, packet):
     tables.processes[process].early_last = packet
 
 
-@internal
+@linked
 def replay_early(world, tables, process):
     """The view has begun: handle what came before."""
     packet = tables.processes[process].early
@@ -213,7 +221,7 @@ def replay_early(world, tables, process):
         packet = after
 
 
-@jit
+@entry_point
 def begin_on(world, mail, tables, process, host):
     """A new incarnation begins on a host: all links of the host begin anew."""
     before = tables.occupant[host]
@@ -235,7 +243,7 @@ def begin_on(world, mail, tables, process, host):
                 _forget_origin(world, mail, tables, other, host)
 
 
-@internal
+@linked
 def _forget_origin(world, mail, tables, host, origin):
     """Packets of an incarnation that is gone wait for nothing any more."""
     kept = np.int64(NO_PACKET)
@@ -252,7 +260,7 @@ def _forget_origin(world, mail, tables, host, origin):
     tables.late[host] = kept
 
 
-@internal
+@linked
 def _free_list(world, mail, packet):
     while packet != NO_PACKET:
         after = np.int64(world.packets[packet].next)
@@ -260,7 +268,7 @@ def _free_list(world, mail, packet):
         packet = after
 
 
-@jit
+@entry_point
 def post(world, mail, tables, source, targets, sizes, tokens, count, now_ns):
     """Send membership messages; a token says which object of Python's each is."""
     for k in range(count):

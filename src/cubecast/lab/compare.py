@@ -1,0 +1,257 @@
+"""Protocols side by side: the same groups on the same networks, once per seed.
+
+Every protocol of a comparison meets the same network with the same R for each size and seed, so that a difference
+between two of them is theirs alone. A protocol that cannot end a run does not stop the others: the run is kept with the
+reason, and left out of the means.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from cubecast.errors import LocalProtocolError, SimulationError
+from cubecast.lab.estimate import Estimate, estimate
+from cubecast.lab.whole_file import write_whole
+from cubecast.networks.network import Network
+from cubecast.networks.spec import build_network
+from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocols.catalogue import protocols as registered
+from cubecast.sim.result import Result
+from cubecast.sim.scenario import SEED_MAX, Scenario
+from cubecast.sim.simulate import run_scenario
+
+Progress = Callable[[int, int, str], None]
+"""Called before each run with the runs done, the runs in all, and what is next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A column of the comparison."""
+
+    name: str
+    title: str
+    short: str
+    unit: str = ""
+    digits: int = 0
+    of: Literal["all", "rounds", "buffers", "data", "views"] = "rounds"
+    """Measured always, or of the rounds of stability detection, of the buffers these free (when data flows), of
+    protocols that carry the data themselves, or of groups with views."""
+
+
+METRICS = (
+    Metric(name="rtt_first_ms", title="RTT, first member", short="RTT first", unit="ms", digits=2),
+    Metric(name="rtt_last_ms", title="RTT, last member", short="RTT last", unit="ms", digits=2),
+    Metric(name="messages", title="Messages", short="messages"),
+    Metric(name="hops", title="Packet-hops", short="hops"),
+    Metric(name="bytes", title="Bytes sent", short="bytes"),
+    Metric(name="delay_mean_ms", title="Delay, mean", short="delay mean", unit="ms", digits=2, of="data"),
+    Metric(name="delay_max_ms", title="Delay, longest", short="delay max", unit="ms", digits=2, of="data"),
+    Metric(name="data_messages", title="Messages", short="messages", of="data"),
+    Metric(name="data_hops", title="Packet-hops", short="hops", of="data"),
+    Metric(name="data_bytes", title="Bytes sent", short="bytes", of="data"),
+    Metric(name="delivery_queue_mean", title="Delivery queue, mean", short="held mean", digits=2, of="data"),
+    Metric(name="delivered_share", title="Delivered, share", short="delivered", digits=3, of="data"),
+    Metric(name="load_mean", title="Messages in the network", short="load", digits=1, of="all"),
+    Metric(name="queue_mean", title="Queue, mean", short="queue mean", digits=2, of="all"),
+    Metric(name="queue_max", title="Queue, longest", short="queue max", of="all"),
+    Metric(name="tts_last_ms", title="Time to stable", short="stable", unit="ms", digits=2, of="buffers"),
+    Metric(name="buffer_mean", title="Unstable messages held", short="held", digits=1, of="buffers"),
+    Metric(name="views", title="Views", short="views", of="views"),
+    Metric(name="paused_share", title="Share of time paused", short="paused", digits=3, of="views"),
+    Metric(name="pause_p99_ms", title="Pause, 99th percentile", short="pause p99", unit="ms", digits=1, of="views"),
+    Metric(name="stable_p50_ms", title="Time to stable, median", short="stable p50", unit="ms", digits=1, of="views"),
+    Metric(name="stable_p99_ms", title="Time to stable, p99", short="stable p99", unit="ms", digits=1, of="views"),
+    Metric(name="membership_bytes", title="Bytes of membership", short="membership", of="views"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of a comparison: its result, or why it has none."""
+
+    scenario: Scenario
+    result: Result | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One protocol at one group size, over all seeds."""
+
+    protocol: str
+    members: int
+    runs: int
+    failed: int
+    figures: dict[str, Estimate]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON: each figure with its mean and the half-width of its 95 % interval."""
+        figures = {name: {"mean": one.mean, "ci95": one.half_width} for name, one in self.figures.items()}
+        return {"protocol": self.protocol, "members": self.members, "runs": self.runs, "failed": self.failed} | figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All runs, and what they amount to."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """Why some runs did not end, each with the command that replays it."""
+        return [run.failure for run in self.runs if run.failure is not None]
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics that were measured."""
+        measured = {"all"}
+        for scenario in (run.scenario for run in self.runs):
+            if scenario.has_views:
+                measured |= {"data", "views"}
+            elif scenario.carries_data:
+                measured.add("data")
+            else:
+                measured |= {"rounds", "buffers"} if scenario.messages else {"rounds"}
+        return [metric for metric in METRICS if metric.of in measured]
+
+    @cached_property
+    def summaries(self) -> list[Summary]:
+        """One for each group size and protocol, in the order of the runs."""
+        cells: dict[tuple[int, str], list[Run]] = {}
+        for run in self.runs:
+            cells.setdefault((run.scenario.members, run.scenario.protocol), []).append(run)
+        return [self._summary(members, protocol, runs) for (members, protocol), runs in cells.items()]
+
+    def _summary(self, members: int, protocol: str, runs: list[Run]) -> Summary:
+        ended = [run.result for run in runs if run.result is not None]
+        figures = {}
+        for metric in self.metrics:
+            values = [getattr(result, metric.name) for result in ended]
+            figures[metric.name] = estimate(
+                [float(value) for value in values if value is not None and not math.isnan(value)]
+            )
+        return Summary(
+            protocol=protocol, members=members, runs=len(runs), failed=len(runs) - len(ended), figures=figures
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "summary": [summary.to_dict() for summary in self.summaries],
+            "runs": [run.result.to_dict() for run in self.runs if run.result is not None],
+            "failures": self.failures,
+        }
+
+    def runs_csv(self) -> str:
+        """One line a run, with every figure that has one value."""
+        rows = [run.result.to_dict() for run in self.runs if run.result is not None]
+        for row in rows:
+            del row["per_round"], row["buffer_series"]
+        return _csv(rows)
+
+    def summary_csv(self) -> str:
+        """One line a protocol and size: mean and half-width of the 95 % interval of each metric."""
+        rows = []
+        for summary in self.summaries:
+            row: dict[str, Any] = {"protocol": summary.protocol, "members": summary.members}
+            row |= {"runs": summary.runs, "failed": summary.failed}
+            for name, one in summary.figures.items():
+                row |= {name: one.mean, f"{name}_ci95": one.half_width}
+            rows.append(row)
+        return _csv(rows)
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw it into an HTML page that works offline, or a PNG, SVG or PDF picture, by the ending of `path`."""
+        from cubecast.lab.plots import save_plot
+
+        return save_plot(self, path)
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write `runs.csv`, `summary.csv`, `compare.html` and `compare.png` into a folder."""
+        folder = Path(folder)
+        return [
+            write_whole(folder / "runs.csv", self.runs_csv()),
+            write_whole(folder / "summary.csv", self.summary_csv()),
+            self.plot(folder / "compare.html"),
+            self.plot(folder / "compare.png"),
+        ]
+
+
+def compare(
+    *,
+    members: int | Sequence[int],
+    protocols: Sequence[str] | None = None,
+    family: str = "stability",
+    network: str | Network = "random:p=0.02",
+    repeat: int = 1,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Run protocols side by side and return their figures.
+
+    >>> comparison = compare(members=[50, 100], network="random:degree=5", repeat=3)  # doctest: +SKIP
+    >>> for summary in comparison.summaries:  # doctest: +SKIP
+    ...     print(summary.protocol, summary.members, summary.figures["rtt_last_ms"].mean)
+
+    `members` is one group size or several; `protocols` are names, by default all of `family`; each runs with the seeds
+    `seed` … `seed + repeat − 1`. The other `settings` are the fields of `Scenario`.
+    """
+    sizes = [members] if isinstance(members, int) else list(members)
+    if not sizes or repeat < 1 or seed + repeat - 1 > SEED_MAX:
+        raise LocalProtocolError(f"{len(sizes)} group sizes, {repeat} seeds from {seed}: give at least one of each")
+    names = (
+        [one.name for one in registered(family)] if protocols is None else [protocol_named(p).name for p in protocols]
+    )
+    spelled = network if isinstance(network, str) else network.name
+    # All scenarios are made, and so checked, before the first of them runs.
+    scenarios = [
+        Scenario(protocol=name, members=size, network=spelled, seed=seed + turn, **settings)
+        for size in dict.fromkeys(sizes)
+        for turn in range(repeat)
+        for name in dict.fromkeys(names)
+    ]
+    return Comparison(runs=tuple(_run_all(scenarios, network, progress)))
+
+
+def _run_all(scenarios: list[Scenario], network: str | Network, progress: Progress | None) -> list[Run]:
+    runs: list[Run] = []
+    built: tuple[tuple[int, int], Network] | None = None
+    for done, scenario in enumerate(scenarios):
+        if progress is not None:
+            title = protocol_named(scenario.protocol).title
+            progress(done, len(scenarios), f"{title}, {scenario.members} members, seed {scenario.seed}")
+        place = (scenario.members, scenario.seed)
+        if built is None or built[0] != place:
+            built = (place, _network(network, scenario))
+        runs.append(_run_one(scenario, built[1]))
+    return runs
+
+
+def _network(network: str | Network, scenario: Scenario) -> Network:
+    if isinstance(network, str):
+        return build_network(network, members=scenario.members, seed=scenario.seed)
+    return network
+
+
+def _run_one(scenario: Scenario, network: Network) -> Run:
+    try:
+        return Run(scenario=scenario, result=run_scenario(scenario, network))
+    except SimulationError as error:
+        return Run(scenario=scenario, failure=str(error))
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,66 @@
+"""What a protocol is written against: pure functions over NumPy arrays, without clock, randomness or I/O of their own.
+
+An author of a protocol imports everything from here; docs/protocols.md explains it with an example.
+"""
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import overlays, rank_sets
+from cubecast.protocol.group import (
+    ERRORS,
+    STABILITY,
+    Group,
+    copy_numbers,
+    fold,
+    is_lowest,
+    learn_stable,
+    raise_numbers,
+)
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    Mail,
+    begin_round,
+    deliver,
+    draft,
+    end_round,
+    hold_back,
+    multicast,
+    rest,
+    send,
+    set_timer,
+    suspect,
+)
+from cubecast.protocol.random import below, new_stream, new_streams, uniform
+
+__all__ = [
+    "ERRORS",
+    "HEADER_BYTES",
+    "NUMBER_BYTES",
+    "ROUND_BYTES",
+    "STABILITY",
+    "Group",
+    "Mail",
+    "begin_round",
+    "below",
+    "copy_numbers",
+    "deliver",
+    "draft",
+    "end_round",
+    "fold",
+    "hold_back",
+    "is_lowest",
+    "learn_stable",
+    "linked",
+    "multicast",
+    "new_stream",
+    "new_streams",
+    "overlays",
+    "raise_numbers",
+    "rank_sets",
+    "rest",
+    "send",
+    "set_timer",
+    "suspect",
+    "uniform",
+]

@@ -1,0 +1,226 @@
+"""What trees over a graph of neighbours share: whom a member pushes to, for each source, and what it has seen.
+
+| field      | shape          | meaning                                                                             |
+|------------|----------------|-------------------------------------------------------------------------------------|
+| offsets    | rows + 1       | the links of a row are offsets[row] … offsets[row + 1] − 1                          |
+| neighbours | links          | the rank at the other end; −1: a spare place for a link that may come               |
+| failure    | links          | the probability that a message does not get across (known, or estimated)            |
+| quota      | 1              | messages a member may send for one multicast; 0: one to each peer                   |
+| eager      | links × m      | is the link in the tree of that sender (eagerPushPeers)?                            |
+| wanted     | links × m or 0 | does this member want that sender's messages over the link? See below               |
+| provider   | rows × m       | from whom this member gets that sender's messages; −1 = nobody yet                  |
+| seen       | rows × m × W   | the sequence number that was seen last at place sequence mod W                      |
+| sent       | kinds          | messages sent, of each kind                                                         |
+| changed_ns | 1              | when a tree changed last                                                            |
+| scratch    | degree         | room for the shares of a quota                                                      |
+
+W, the window, bounds how far messages of one sender may overtake each other; an older one is taken for a duplicate.
+
+**Wanted.** Where links may lose a PRUNE, a member draws its conclusions from what comes. Where they lose nothing and
+keep order (`reliable`), it knows what it told each neighbour, and `eager` of that neighbour follows: what comes over a
+link that is not wanted was under way when it was pruned, and says nothing of the tree. So PRUNEs that cross cut nobody
+off.
+
+Invariants: a spare place is eager for no sender; a provider is a neighbour, or was one when it gave; on reliable links
+a provider's messages are wanted.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    BUFFER_FULL,
+    OVERFLOW,
+    deliver,
+    send,
+)
+from cubecast.protocol.overlays import Overlay
+from cubecast.protocols.broadcast.quota import share_quota
+
+WINDOW = 32
+NEW, AGAIN, OLD = range(3)
+
+
+class Peers(NamedTuple):
+    """Neighbours and trees, one row per local member."""
+
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    failure: np.ndarray
+    quota: np.ndarray
+    eager: np.ndarray
+    wanted: np.ndarray
+    provider: np.ndarray
+    seen: np.ndarray
+    sent: np.ndarray
+    changed_ns: np.ndarray
+    scratch: np.ndarray
+    scratch_failure: np.ndarray
+
+
+def with_spare_links(overlay: Overlay, links: int) -> Overlay:
+    """The same neighbours, with room for `links` at every row."""
+    rows = len(overlay.offsets) - 1
+    neighbours = np.full((rows, links), -1, np.int32)
+    for row in range(rows):
+        first = overlay.neighbours[overlay.offsets[row] : overlay.offsets[row + 1]]
+        neighbours[row, : len(first)] = first
+    return Overlay(np.arange(rows + 1, dtype=np.int32) * np.int32(links), neighbours.reshape(-1))
+
+
+def new_peers(
+    group: Group,
+    overlay: Overlay,
+    failure: np.ndarray,
+    *,
+    quota: bool,
+    kinds: int,
+    window: int = WINDOW,
+    reliable: bool = False,
+) -> Peers:
+    """Every neighbour is an eager peer (rasm Algorithm 1, line 4); with `quota` a member may send `degree` messages."""
+    rows, senders = group.received.shape
+    degree = int(np.diff(overlay.offsets).max())
+    return Peers(
+        offsets=overlay.offsets,
+        neighbours=overlay.neighbours,
+        failure=np.ascontiguousarray(failure, np.float64),
+        quota=np.array([degree if quota else 0], np.int64),
+        eager=np.repeat((overlay.neighbours >= 0).astype(np.int8)[:, None], senders, axis=1),
+        wanted=np.ones((len(overlay.neighbours) if reliable else 0, senders), np.int8),
+        provider=np.full((rows, senders), -1, np.int64),
+        seen=np.zeros((rows, senders, window), np.int32),
+        sent=np.zeros(kinds, np.int64),
+        changed_ns=np.zeros(1, np.int64),
+        scratch=np.zeros(degree, np.int64),
+        scratch_failure=np.zeros(degree, np.float64),
+    )
+
+
+@linked
+def look(peers, row, sender, sequence):
+    """Is this message new here, one seen before, or too old to tell? A new one is noted."""
+    place = sequence % peers.seen.shape[2]
+    if peers.seen[row, sender, place] == sequence:
+        return AGAIN
+    if peers.seen[row, sender, place] > sequence:
+        return OLD
+    peers.seen[row, sender, place] = sequence
+    return NEW
+
+
+@linked
+def take(state, row, mail, slot):
+    """Deliver a message that is new here. R is the highest number seen: messages may be missing before it."""
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    state.group.received[row, sender] = max(np.int64(state.group.received[row, sender]), sequence)
+    deliver(mail, sender, sequence)
+
+
+@linked
+def link_to(peers, row, rank):
+    """The link of this row that leads to `rank`, or −1."""
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        if rank >= 0 and peers.neighbours[link] == rank:
+            return np.int64(link)
+    return np.int64(-1)
+
+
+@linked
+def add_link(peers, row, mail, rank):
+    """A new neighbour: as at the beginning it is an eager peer for every sender. Gives the link, or −1."""
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        if peers.neighbours[link] < 0:
+            peers.neighbours[link] = rank
+            peers.failure[link] = 0.0
+            for sender in range(peers.eager.shape[1]):
+                peers.eager[link, sender] = 1
+                want(peers, link, sender, 1)
+            return np.int64(link)
+    mail.counts[OVERFLOW] = BUFFER_FULL
+    return np.int64(-1)
+
+
+@linked
+def drop_link(peers, row, rank):
+    """A neighbour is gone: nothing is pushed to it, and it provides nothing."""
+    link = link_to(peers, row, rank)
+    for sender in range(peers.eager.shape[1]):
+        if link >= 0:
+            peers.eager[link, sender] = 0
+        if peers.provider[row, sender] == rank:
+            peers.provider[row, sender] = -1
+    if link >= 0:
+        peers.neighbours[link] = -1
+
+
+@linked
+def set_eager(peers, row, sender, rank, eager, now_ns):
+    """Put a neighbour into the sender's tree, or take it out."""
+    link = link_to(peers, row, rank)
+    if link >= 0 and peers.eager[link, sender] != eager:
+        peers.eager[link, sender] = eager
+        peers.changed_ns[0] = now_ns
+
+
+@linked
+def is_reliable(peers):
+    """Do links lose nothing, so that a member knows which neighbours push to it?"""
+    return peers.wanted.shape[0] > 0
+
+
+@linked
+def want(peers, link, sender, wanted):
+    """Remember what a neighbour was told of a sender's messages."""
+    if link >= 0 and is_reliable(peers):
+        peers.wanted[link, sender] = wanted
+
+
+@linked
+def is_wanted(peers, row, sender, rank):
+    """May the neighbour's messages of that sender go on to come?"""
+    if not is_reliable(peers):
+        return True
+    link = link_to(peers, row, rank)
+    return link >= 0 and peers.wanted[link, sender] != 0
+
+
+@linked
+def set_provider(peers, row, sender, rank, now_ns):
+    """Get the sender's messages from `rank` from now on."""
+    if peers.provider[row, sender] != rank:
+        peers.provider[row, sender] = rank
+        peers.changed_ns[0] = now_ns
+
+
+@linked
+def takes_over(state, row, sender, source, now_ns):
+    """On reliable links: the provider is gone, and a neighbour that pushes comes in its place. Says whether it does."""
+    peers = state.peers
+    vacant = is_reliable(peers) and peers.provider[row, sender] < 0 and sender != state.group.rank[row]
+    if vacant and is_wanted(peers, row, sender, source):
+        set_provider(peers, row, sender, source, now_ns)
+        return True
+    return False
+
+
+@linked
+def share_out(peers, row, sender, source):
+    """How often to send to each eager peer but `source`: into `scratch`, in the order of the links."""
+    count = 0
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        if peers.eager[link, sender] != 0 and peers.neighbours[link] != source:
+            peers.scratch_failure[count] = peers.failure[link]
+            count += 1
+    share_quota(peers.scratch_failure, peers.scratch, count, max(peers.quota[0], count))
+
+
+@linked
+def send_counted(peers, mail, slot, rank, kind):
+    """Send, and count by kind."""
+    peers.sent[kind] += 1
+    send(mail, slot, rank)

@@ -1,0 +1,250 @@
+"""Plumtree: epidemic broadcast trees (Leitão, Pereira and Rodrigues 2007; rasm §3.2 compares with it).
+
+A member pushes a message *eagerly* to the peers in its tree and announces it *lazily* (IHAVE) to its other neighbours.
+A duplicate is answered by PRUNE, which makes the link lazy: the first sender's link stays, so the tree follows the
+lowest latency. A member that was told of a message and does not get it in time asks one of those who announced it
+(GRAFT), which sends it and puts the link back into the tree. One tree for each sender.
+
+| field     | shape         | meaning                                                                             |
+|-----------|---------------|-------------------------------------------------------------------------------------|
+| peers     | –             | neighbours, trees and what was seen: `protocols.broadcast.peers`                    |
+| carried   | –             | numbers that a message carries from hop to hop as they are                          |
+| graft_ns  | 1             | how long to wait for an announced message; half of it between two GRAFTs            |
+| announced | links × m × W | the message announced over this link and not asked for yet, at place sequence mod W |
+| asking    | rows × m × W  | the message for which a timer runs                                                  |
+
+Departures: announcements are sent at once, not gathered; several who announced are asked in the order of the links;
+the optional optimisation of the tree by hop counts is left out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    draft,
+    set_timer,
+)
+from cubecast.protocol.overlays import Overlay
+from cubecast.protocols.broadcast.peers import (
+    AGAIN,
+    NEW,
+    WINDOW,
+    Peers,
+    is_reliable,
+    is_wanted,
+    link_to,
+    look,
+    new_peers,
+    send_counted,
+    set_eager,
+    set_provider,
+    share_out,
+    take,
+    takes_over,
+    want,
+)
+
+GOSSIP, PRUNE, IHAVE, GRAFT = range(4)
+KINDS = 4
+
+
+class PlumtreeState(NamedTuple):
+    """Plumtree, one row per local member."""
+
+    group: Group
+    message_bytes: int
+    carried: int
+    graft_ns: int
+    peers: Peers
+    announced: np.ndarray
+    asking: np.ndarray
+
+
+def new_state(
+    group: Group,
+    overlay: Overlay,
+    failure: np.ndarray,
+    *,
+    payload_bytes: int,
+    quota: bool,
+    graft_ns: int,
+    carried: int = 0,
+    window: int = WINDOW,
+) -> PlumtreeState:
+    """No tree yet: the first message floods. With `graft_ns` = 0 links lose nothing, and nothing is announced."""
+    rows, senders = group.received.shape
+    announced = window if graft_ns > 0 else 1
+    return PlumtreeState(
+        group=group,
+        message_bytes=HEADER_BYTES + payload_bytes,
+        carried=carried,
+        graft_ns=graft_ns,
+        peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window, reliable=graft_ns == 0),
+        announced=np.zeros((len(overlay.neighbours), senders, announced), np.int32),
+        asking=np.zeros((rows, senders, announced), np.int32),
+    )
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member."""
+    me = state.group.rank[row]
+    slot = _draft(state, mail, GOSSIP, me, np.int64(state.group.received[row, me]) + 1)
+    take(state, row, mail, slot)
+    push_own(state, row, mail, slot)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """A message, for the first time or again, or something about messages."""
+    if mail.heads[slot].kind != GOSSIP:
+        heed(state, row, now_ns, mail, slot)
+        return
+    status = look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    if status == NEW:
+        take(state, row, mail, slot)
+        push_on(state, row, now_ns, mail, slot)
+    else:
+        refuse(state, row, now_ns, mail, slot, status)
+
+
+@linked
+def push_own(state, row, mail, slot):
+    """Push a new message of this member; it stands in a draft."""
+    look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    _push(state, row, mail, slot, np.int64(-1))
+
+
+@linked
+def push_on(state, row, now_ns, mail, slot):
+    """Push on a message that is new here: whoever sent it is in the tree."""
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    if is_wanted(state.peers, row, sender, source):
+        set_provider(state.peers, row, sender, source, now_ns)
+    if not is_reliable(state.peers):
+        set_eager(state.peers, row, sender, source, 1, now_ns)
+    pushed = _draft(state, mail, GOSSIP, sender, mail.heads[slot].sequence)
+    copy_numbers(mail.numbers[pushed, : state.carried], mail.numbers[slot])
+    _push(state, row, mail, pushed, source)
+
+
+@linked
+def refuse(state, row, now_ns, mail, slot, status):
+    """A message that was here already: whoever sent it is taken out of the tree, but for the one in it."""
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    known = status == AGAIN or is_reliable(state.peers)
+    if known and state.peers.provider[row, sender] == source:
+        return  # a further copy of the quota, over the same link
+    if takes_over(state, row, sender, source, now_ns):
+        return
+    if not is_reliable(state.peers):
+        set_eager(state.peers, row, sender, source, 0, now_ns)
+    if is_wanted(state.peers, row, sender, source):
+        want(state.peers, link_to(state.peers, row, source), sender, 0)
+        _tell(state, mail, PRUNE, sender, np.int64(0), source)
+
+
+@linked
+def heed(state, row, now_ns, mail, slot):
+    """The wish to have no messages of a sender, word of one, or a request for one."""
+    kind = mail.heads[slot].kind
+    sender = mail.heads[slot].sender
+    source = mail.heads[slot].source
+    sequence = mail.heads[slot].sequence
+    if kind == PRUNE:
+        set_eager(state.peers, row, sender, source, 0, now_ns)
+    elif kind == IHAVE:
+        _note_announced(state, row, mail, sender, sequence, source)
+    elif kind == GRAFT:
+        set_eager(state.peers, row, sender, source, 1, now_ns)
+        if state.peers.seen[row, sender, sequence % state.peers.seen.shape[2]] == sequence:
+            _tell(state, mail, GOSSIP, sender, sequence, source)
+
+
+@linked
+def put_path(state, row, mail, slot, link):
+    """A message says nothing of the path that it takes."""
+
+
+@linked
+def forget_link(state, link):
+    """What was announced over a link that is gone means nothing for the next at its place."""
+    for sender in range(state.announced.shape[1]):
+        for place in range(state.announced.shape[2]):
+            state.announced[link, sender, place] = 0
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """The message tagged sender << 32 | sequence should be here: ask the next who announced it."""
+    sender = tag >> 32
+    sequence = tag & 0xFFFFFFFF
+    place = sequence % state.asking.shape[2]
+    if state.asking[row, sender, place] != sequence:
+        return
+    state.asking[row, sender, place] = 0
+    if state.peers.seen[row, sender, place] >= sequence:
+        return
+    for link in range(state.peers.offsets[row], state.peers.offsets[row + 1]):
+        if state.announced[link, sender, place] == sequence:
+            state.announced[link, sender, place] = 0
+            rank = np.int64(state.peers.neighbours[link])
+            set_eager(state.peers, row, sender, rank, 1, now_ns)
+            _tell(state, mail, GRAFT, sender, sequence, rank)
+            state.asking[row, sender, place] = sequence
+            set_timer(mail, 0, tag, state.graft_ns // 2)
+            return
+
+
+@linked
+def _note_announced(state, row, mail, sender, sequence, source):
+    place = sequence % state.asking.shape[2]
+    if state.peers.seen[row, sender, place] >= sequence:
+        return
+    link = link_to(state.peers, row, source)
+    if link >= 0:
+        state.announced[link, sender, place] = sequence
+    if state.asking[row, sender, place] < sequence:
+        state.asking[row, sender, place] = sequence
+        set_timer(mail, 0, sender << 32 | sequence, state.graft_ns)
+
+
+@linked
+def _push(state, row, mail, pushed, source):
+    """Push a draft eagerly, announce it lazily."""
+    peers = state.peers
+    sender = mail.heads[pushed].sender
+    share_out(peers, row, sender, source)
+    announced = _draft(state, mail, IHAVE, sender, mail.heads[pushed].sequence)
+    count = 0
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        rank = np.int64(peers.neighbours[link])
+        if rank == source:
+            continue
+        if peers.eager[link, sender] != 0:
+            for _ in range(peers.scratch[count]):
+                send_counted(peers, mail, pushed, rank, GOSSIP)
+            count += 1
+        elif state.graft_ns > 0:
+            send_counted(peers, mail, announced, rank, IHAVE)
+
+
+@linked
+def _draft(state, mail, kind, sender, sequence):
+    size = state.message_bytes if kind == GOSSIP else HEADER_BYTES + NUMBER_BYTES
+    slot = draft(mail, kind, -1, size)
+    mail.heads[slot].sender = sender
+    mail.heads[slot].sequence = sequence
+    return slot
+
+
+@linked
+def _tell(state, mail, kind, sender, sequence, rank):
+    send_counted(state.peers, mail, _draft(state, mail, kind, sender, sequence), rank, kind)

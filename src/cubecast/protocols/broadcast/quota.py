@@ -1,0 +1,38 @@
+"""Which links get the messages that a quota leaves over (rasm §3.3, "Resource Optimization", Eq 2).
+
+A member may send `quota` messages for one multicast message. Every receiver gets one; the rest go, one by one, to the
+link that raises the probability to reach all receivers most. With failure probability f of a link and k copies on it
+that probability is ∏ (1 − f^k), so the next copy goes where (1 − f^(k+1)) / (1 − f^k) is largest. The ratio falls as k
+grows, so the greedy choice is the best one (proved by brute force on small cases in the tests).
+"""
+
+from cubecast.jit.decorators import entry_point
+
+
+@entry_point
+def share_quota(failure, copies, links, quota):
+    """Fill `copies` for the first `links` entries of `failure`: one each, and the rest of the quota greedily."""
+    for place in range(links):
+        copies[place] = 1
+    for _ in range(links, quota):
+        best = -1
+        best_gain = 1.0
+        for place in range(links):
+            gain = next_copy_gain(failure[place], copies[place])
+            if gain > best_gain:
+                best = place
+                best_gain = gain
+        if best < 0:
+            return  # nothing can fail any more: a further copy would be wasted
+        copies[best] += 1
+
+
+@entry_point
+def next_copy_gain(failure, copies):
+    """By what factor one more copy raises the probability that at least one gets across."""
+    missed = 1.0
+    for _ in range(copies):
+        missed *= failure
+    if missed >= 1.0:
+        return 1.0
+    return (1.0 - missed * failure) / (1.0 - missed)

@@ -1,0 +1,215 @@
+"""Overlay: causal broadcast by constrained flooding over the hypercube, without any control data (causal §3.2, Fig 2).
+
+A member that receives a message for the first time delivers it and sends it on to every neighbour but the one it came
+from. Links are FIFO and reliable, so whatever a neighbour forwards comes after everything that neighbour delivered
+before: first receipts are in causal order (Theorem 3.1), and nothing ever waits.
+
+**More crashes than the cube is connected** (beyond the paper, which tolerates fewer than log2 n). When the neighbour
+p = i ⊕ 2^s of member i is reported dead, i looks for the first live rank in i ⊕ 2^s, i ⊕ 2^s ⊕ 1, i ⊕ 2^s ⊕ 2, … below
+2^s (the cluster order of VCube: Duarte, Bona and Ruoso 2014) and opens a link to it. The survivors stay connected: take
+any subcube with live ranks in both halves, and a live k in the upper one. Its partner in the lower half is a rank that
+exists; if it is alive the two are neighbours, and if not, k opened a link into the lower half.
+
+A new link must not let a message overtake its causes, and what died with the crashed members' queues must be made up
+for. OPEN carries R of the member that asks. The other side first sends, in the order of its own deliveries, all it
+delivered beyond that R, and from then on forwards over the link whatever it delivers; it asks back in the same way.
+Every cause of a message on the link is then in R, or before it on the link. One vector for each new link, none for a
+message.
+
+**Eager tree.** All this holds for any connected overlay, and a tree spends one copy a delivery where the cube spends
+log2 n. `eager_tree` names a spanning tree to flood (`protocols/causal/eager_tree.py`); all other links stay lazy,
+opened when a death calls for a new parent. The price is waiting: what goes through a dead member rests until its death
+is reported, while the whole cube would have brought it another way.
+
+| field      | shape        | meaning                                                                            |
+|------------|--------------|------------------------------------------------------------------------------------|
+| neighbours | rows × links | to whom this member forwards; the first `degree[row]` count                        |
+| degree     | rows         | how many                                                                           |
+| asked      | rows × words | whom this member asked to forward to it (its first neighbours without a message)   |
+| log        | rows × room  | deliveries in their order, sender << 32 | sequence; a circle of `room` entries     |
+| logged     | rows         | deliveries ever logged                                                             |
+
+Invariants: on each link i → j, in order, all that i delivered and j had not told it to hold already; R of a member is
+`group.received`; a message is delivered when it is forwarded, in one step. A log too short for a newcomer ends the run
+with an error.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group, copy_numbers, raise_numbers
+from cubecast.protocol.mail import (
+    BUFFER_FULL,
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    OVERFLOW,
+    deliver,
+    draft,
+    send,
+)
+from cubecast.protocol.overlays import Overlay, hypercube_dimension
+from cubecast.protocols.causal.eager_tree import NO_TREE, first_live, live_parent
+
+DATA, OPEN = range(2)
+LINKS_MAX = 256  # of one member; a cube has log2 n, and every neighbour's death may bring one more
+
+
+class OverlayState(NamedTuple):
+    """Constrained flooding, one row per local member."""
+
+    group: Group
+    members: int
+    dimension: int
+    eager_tree: int
+    message_bytes: int
+    neighbours: np.ndarray
+    degree: np.ndarray
+    asked: np.ndarray
+    log: np.ndarray
+    logged: np.ndarray
+
+
+def new_state(
+    group: Group, overlay: Overlay, *, members: int, payload_bytes: int, room: int, eager_tree: int = NO_TREE
+) -> OverlayState:
+    """Nothing sent; `overlay` holds the first neighbours of the local rows, the log takes `room` deliveries."""
+    rows = len(group.rank)
+    neighbours = np.full((rows, min(members, LINKS_MAX)), -1, np.int32)
+    asked = np.zeros_like(group.members)
+    degree = np.diff(overlay.offsets).astype(np.int64)
+    for row in range(rows):
+        first = overlay.neighbours[overlay.offsets[row] : overlay.offsets[row + 1]]
+        neighbours[row, : len(first)] = first
+        for rank in first:
+            asked[row, rank >> 6] |= np.uint64(1) << np.uint64(rank & 63)
+    return OverlayState(
+        group=group,
+        members=members,
+        dimension=hypercube_dimension(members),
+        eager_tree=eager_tree,
+        message_bytes=HEADER_BYTES + payload_bytes,
+        neighbours=neighbours,
+        degree=degree,
+        asked=asked,
+        log=np.zeros((rows, max(room, 1)), np.int64),
+        logged=np.zeros(rows, np.int64),
+    )
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Fig 2, lines 9–11."""
+    me = state.group.rank[row]
+    _deliver_and_forward(state, row, mail, me, np.int64(state.group.received[row, me]) + 1, -1)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Fig 2, lines 1–8; or a member asks for a new link."""
+    source = mail.heads[slot].source
+    if mail.heads[slot].kind == OPEN:
+        _open_towards(state, row, mail, slot, source)
+        return
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    if sequence > state.group.received[row, sender]:
+        _deliver_and_forward(state, row, mail, sender, sequence, source)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Stop forwarding to the dead; in every dimension whose partner is dead, link to the next best live rank."""
+    _unlink(state, row, rank)
+    me = state.group.rank[row]
+    if state.eager_tree != NO_TREE:
+        parent = live_parent(state.group.members[row], state.members, me, state.dimension, state.eager_tree)
+        if parent >= 0 and not rank_sets.contains(state.asked[row], parent):
+            _ask(state, row, mail, parent)
+        return
+    for place in range(state.dimension):
+        partner = me ^ (np.int64(1) << place)
+        if partner < state.members and not rank_sets.contains(state.group.members[row], partner):
+            stand_in = first_live(state.group.members[row], state.members, partner, place)
+            if stand_in >= 0 and not rank_sets.contains(state.asked[row], stand_in):
+                _ask(state, row, mail, stand_in)
+
+
+@linked
+def _deliver_and_forward(state, row, mail, sender, sequence, source):
+    """Forwarding comes first in the outbox: whoever delivers has passed on (Fig 2 against its text, §3.2)."""
+    state.group.received[row, sender] = sequence
+    room = state.log.shape[1]
+    state.log[row, state.logged[row] % room] = sender << 32 | sequence
+    state.logged[row] += 1
+    slot = _draft_data(state, mail, sender, sequence)
+    for k in range(state.degree[row]):
+        if state.neighbours[row, k] != source:
+            send(mail, slot, np.int64(state.neighbours[row, k]))
+    deliver(mail, sender, sequence)
+
+
+@linked
+def _draft_data(state, mail, sender, sequence):
+    slot = draft(mail, DATA, -1, state.message_bytes)
+    mail.heads[slot].sender = sender
+    mail.heads[slot].sequence = sequence
+    return slot
+
+
+@linked
+def _unlink(state, row, rank):
+    """Take a rank out of the neighbours; the order of the others does not matter."""
+    for k in range(state.degree[row]):
+        if state.neighbours[row, k] == rank:
+            state.degree[row] -= 1
+            state.neighbours[row, k] = state.neighbours[row, state.degree[row]]
+            return
+
+
+@linked
+def _ask(state, row, mail, rank):
+    """OPEN(R): forward to me, from what I hold on."""
+    rank_sets.add(state.asked[row], rank)
+    senders = state.group.received.shape[1]
+    slot = draft(mail, OPEN, -1, HEADER_BYTES + NUMBER_BYTES * senders)
+    copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
+    send(mail, slot, rank)
+
+
+@linked
+def _open_towards(state, row, mail, slot, source):
+    """Send what the other side lacks, in the order delivered here, and forward to it from now on."""
+    if not rank_sets.contains(state.group.members[row], source):
+        return
+    if state.degree[row] >= state.neighbours.shape[1]:
+        mail.counts[OVERFLOW] = BUFFER_FULL
+        return
+    _send_log_beyond(state, row, mail, slot, source)
+    _unlink(state, row, source)
+    state.neighbours[row, state.degree[row]] = source
+    state.degree[row] += 1
+    if not rank_sets.contains(state.asked[row], source):
+        _ask(state, row, mail, source)
+
+
+@linked
+def _send_log_beyond(state, row, mail, slot, source):
+    """What is stable the other side has got since it asked, and nobody keeps it any more."""
+    raise_numbers(mail.numbers[slot, : state.group.stable.shape[1]], state.group.stable[row])
+    lacking = np.int64(0)
+    for sender in range(state.group.received.shape[1]):
+        lacking += max(np.int64(state.group.received[row, sender]) - mail.numbers[slot, sender], 0)
+    room = state.log.shape[1]
+    for place in range(max(state.logged[row] - room, 0), state.logged[row]):
+        if lacking == 0:
+            return
+        sender = state.log[row, place % room] >> 32
+        sequence = state.log[row, place % room] & 0xFFFFFFFF
+        if sequence > mail.numbers[slot, sender]:
+            send(mail, _draft_data(state, mail, sender, sequence), source)
+            lacking -= 1
+    if lacking > 0:
+        mail.counts[OVERFLOW] = BUFFER_FULL

@@ -1,0 +1,313 @@
+"""Overlay on a changing overlay: causal flooding while members join and leave (causal §7's open problem).
+
+Causal flooding over links that are opened and closed as the group changes (`pc_links`): nothing is flushed, nobody
+stops sending, and no message carries data that grows with the group.
+
+**Joining**: the newcomer says HELLO to a member. The answer, WELCOME, carries R of that host; the newcomer starts from
+there, and the link between the two is safe both ways at once, as neither has delivered anything that the other lacks.
+It then floods that it takes part (a ping for itself), and links are opened by pings. If the membership service says
+that its host is gone, or the host has not joined itself yet, the newcomer asks another; it asks one at a time.
+
+**Leaving**: a member that is told to go stops sending of its own, and otherwise goes on like any other. Its neighbours
+open the links that replace it. A neighbour whose links to members that stay are all safe both ways says CAN_GO. With
+the word of all its neighbours the member says GONE, which is the last over each of its links, and is gone. So nobody
+ever loses its last safe link into a half of a subcube, and in the argument of `overlay` the safe links connect all
+members at every moment; removing a link harms no order. A newcomer says CAN_GO to its host no sooner than it has links
+of its own.
+
+| field    | shape          | meaning                                                                              |
+|----------|----------------|--------------------------------------------------------------------------------------|
+| links    | rows × degree  | one record a link: peer, state of each direction, ping, where its buffer begins      |
+| degree   | rows           | links of this member                                                                 |
+| pinged   | rows           | pings this member has flooded                                                        |
+| pings    | rows × n       | the newest ping of each member that was seen                                         |
+| log      | rows × room × 2| what was flooded, in order: (sender, sequence), or (−1 − origin, ping << 32 | target) |
+| logged   | rows           | how many                                                                             |
+| joined   | rows           | does it take part?                                                                   |
+| present  | rows × words   | who is known to take part                                                            |
+| going    | rows × words   | who is known to leave                                                                |
+| leaving  | rows           | was it told to go?                                                                   |
+| unsent   | rows           | messages its application sent before it had joined                                   |
+| host     | rows           | whom a newcomer asked; −1 = nobody                                                   |
+
+Invariants: on a safe link i → j, in order, everything that i flooded since the link was opened, and j has all that i
+flooded before. The log is the buffer of all opening links at once; when it is too short the run ends with an error.
+Crashes are not mended here: use `overlay` for those.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    adopt,
+    deliver,
+    depart,
+    draft,
+    send,
+)
+from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocols.causal.pc_links import (
+    LINK,
+    LINKS_MAX,
+    PING,
+    PONG,
+    READY,
+    add_link,
+    announce,
+    drop_link,
+    find_link,
+    first_peers,
+    flood,
+    make_safe,
+    open_wanted,
+    pass_ping,
+    tell,
+)
+
+CAN_GO, GONE, HELLO, NOT_YET, WELCOME = range(4, 9)
+
+
+class PcOverlayState(NamedTuple):
+    """PC-broadcast, one row per local member."""
+
+    group: Group
+    members: int
+    dimension: int
+    message_bytes: int
+    links: np.recarray
+    degree: np.ndarray
+    pinged: np.ndarray
+    pings: np.ndarray
+    log: np.ndarray
+    logged: np.ndarray
+    joined: np.ndarray
+    leaving: np.ndarray
+    unsent: np.ndarray
+    present: np.ndarray
+    going: np.ndarray
+    host: np.ndarray
+
+
+def new_state(group: Group, *, members: int, payload_bytes: int, room: int) -> PcOverlayState:
+    """The members that each row sees in the group are linked already; a row that is not among them has yet to join."""
+    rows = len(group.rank)
+    state = PcOverlayState(
+        group=group,
+        members=members,
+        dimension=hypercube_dimension(members),
+        message_bytes=HEADER_BYTES + payload_bytes,
+        links=np.zeros((rows, min(members, LINKS_MAX)), LINK).view(np.recarray),
+        degree=np.zeros(rows, np.int64),
+        pinged=np.zeros(rows, np.int64),
+        pings=np.zeros((rows, members), np.int32),
+        log=np.zeros((rows, max(room, 1), 2), np.int64),
+        logged=np.zeros(rows, np.int64),
+        joined=np.zeros(rows, np.int8),
+        leaving=np.zeros(rows, np.int8),
+        unsent=np.zeros(rows, np.int64),
+        present=group.members.copy(),
+        going=np.zeros_like(group.members),
+        host=np.full(rows, -1, np.int64),
+    )
+    for row in range(rows):
+        rank = int(group.rank[row])
+        present = {other for other in range(members) if group.members[row, other >> 6] >> np.uint64(other & 63) & 1}
+        state.joined[row] = rank in present
+        if rank in present:
+            peers = first_peers(present, state.dimension)[rank]
+            for place, peer in enumerate(sorted(peers)):
+                state.links[row, place] = (peer, 1, 1, 1, 0, 0, 0, 0)
+            state.degree[row] = len(peers)
+    return state
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """A newcomer asks to be let in."""
+    if state.joined[row] == 0:
+        _ask_next(state, row, mail)
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member, once it has joined and unless it leaves."""
+    if state.joined[row] == 0:
+        state.unsent[row] += 1
+    elif state.leaving[row] == 0:
+        _publish(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Joining has messages of its own; all others come over a link."""
+    kind = mail.heads[slot].kind
+    source = mail.heads[slot].source
+    if kind == HELLO:
+        _welcome(state, row, mail, source)
+    elif kind == NOT_YET:
+        if state.host[row] == source:  # otherwise the service has said that it is gone, and another was asked
+            _ask_next(state, row, mail)
+    elif kind == WELCOME:
+        _enter(state, row, mail, slot, source)
+    elif kind == GONE:
+        rank_sets.discard(state.present[row], source)
+        drop_link(state, row, source)
+    else:
+        place = find_link(state, row, source)
+        if place >= 0:
+            _receive_over(state, row, mail, slot, place)
+    _let_go(state, row, mail)
+
+
+@linked
+def _receive_over(state, row, mail, slot, place):
+    """What comes over a link; floods only once a ping of the other side was answered."""
+    kind = mail.heads[slot].kind
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    link = state.links[row, place]
+    if kind == PONG:
+        make_safe(state, row, mail, place, sequence)
+    elif kind == READY:
+        link.ready = 1
+    elif kind == CAN_GO:
+        link.approved = 1
+    elif link.heard == 0:
+        return
+    elif kind == PING:
+        pass_ping(state, row, mail, sender, sequence, mail.heads[slot].iteration, link.peer)
+    elif sequence > state.group.received[row, sender]:
+        _deliver(state, row, mail, sender, sequence, link.peer)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A member, `tag`, is gone for good. If it never heard of a link to it, no GONE will come over that link."""
+    if state.joined[row] == 0:
+        if state.host[row] == tag:
+            _ask_next(state, row, mail)
+        return
+    rank_sets.discard(state.present[row], tag)
+    place = find_link(state, row, tag)
+    if place >= 0 and state.links[row, place].safe == 0 and state.links[row, place].heard == 0:
+        drop_link(state, row, tag)
+    open_wanted(state, row, mail)
+    _let_go(state, row, mail)
+
+
+@linked
+def on_join(state, row, now_ns, mail, rank):
+    """A newcomer may be nearer than a stand-in."""
+    open_wanted(state, row, mail)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Replace a neighbour that leaves; or leave."""
+    rank_sets.add(state.going[row], rank)
+    if rank == state.group.rank[row]:
+        state.leaving[row] = 1
+    open_wanted(state, row, mail)
+    _let_go(state, row, mail)
+
+
+@linked
+def _publish(state, row, mail):
+    me = state.group.rank[row]
+    _deliver(state, row, mail, me, np.int64(state.group.received[row, me]) + 1, np.int64(-1))
+
+
+@linked
+def _deliver(state, row, mail, sender, sequence, source):
+    state.group.received[row, sender] = sequence
+    flood(state, row, mail, sender, sequence, source)
+    deliver(mail, sender, sequence)
+
+
+@linked
+def _let_go(state, row, mail):
+    """Tell neighbours that leave that they can go, once they can; go oneself once all neighbours have said so."""
+    if state.joined[row] == 0:
+        return
+    if _is_covered(state, row):
+        for place in range(state.degree[row]):
+            link = state.links[row, place]
+            # Before a ping or a pong of the peer has come, it may not know of the link, and would miss the word.
+            if link.told == 0 and link.safe + link.heard > 0 and rank_sets.contains(state.going[row], link.peer):
+                link.told = 1
+                tell(state, mail, CAN_GO, 0, link.peer)
+    if state.leaving[row] == 1 and _is_released(state, row):
+        for place in range(state.degree[row]):
+            tell(state, mail, GONE, 0, state.links[row, place].peer)
+        state.degree[row] = 0
+        state.joined[row] = 0
+        depart(mail)
+
+
+@linked
+def _is_covered(state, row):
+    """Are all links to members that stay safe both ways? (Those that are wanted are there, if only just opened.)"""
+    for place in range(state.degree[row]):
+        link = state.links[row, place]
+        if not rank_sets.contains(state.going[row], link.peer) and (link.safe == 0 or link.ready == 0):
+            return False
+    return True
+
+
+@linked
+def _is_released(state, row):
+    for place in range(state.degree[row]):
+        if state.links[row, place].approved == 0:
+            return False
+    return True
+
+
+@linked
+def _ask_next(state, row, mail):
+    """Say HELLO to the next member in turn."""
+    me = state.group.rank[row]
+    last = state.host[row] if state.host[row] >= 0 else me
+    for step in range(1, state.members + 1):
+        rank = (last + step) % state.members
+        if rank != me and rank_sets.contains(state.group.members[row], rank):
+            state.host[row] = rank
+            tell(state, mail, HELLO, 0, rank)
+            return
+
+
+@linked
+def _welcome(state, row, mail, source):
+    """Let a newcomer in: it starts from R of this member, and neither lacks what the other has."""
+    if state.joined[row] == 0:
+        tell(state, mail, NOT_YET, 0, source)
+        return
+    senders = state.group.received.shape[1]
+    slot = draft(mail, WELCOME, -1, HEADER_BYTES + NUMBER_BYTES * senders + (state.members + 7) // 8)
+    copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
+    rank_sets.copy(mail.bits[slot], state.present[row])
+    send(mail, slot, source)
+    add_link(state, row, mail, source, 1)
+
+
+@linked
+def _enter(state, row, mail, slot, source):
+    """The newcomer takes over R of its host, says that it takes part, and sends what had to wait."""
+    state.joined[row] = 1
+    copy_numbers(state.group.received[row], mail.numbers[slot])
+    for sender in range(state.group.received.shape[1]):
+        if state.group.received[row, sender] > 0:
+            adopt(mail, sender, np.int64(state.group.received[row, sender]), source)
+    rank_sets.copy(state.present[row], mail.bits[slot])
+    rank_sets.add(state.present[row], state.group.rank[row])
+    add_link(state, row, mail, source, 1)
+    announce(state, row, mail)
+    for _ in range(state.unsent[row]):
+        _publish(state, row, mail)
+    state.unsent[row] = 0
+    open_wanted(state, row, mail)

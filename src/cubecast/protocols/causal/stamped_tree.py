@@ -1,0 +1,300 @@
+"""Causal broadcast along the trees of Plumtree or RASM over the hypercube, crash-proof (rasm §3; causal §3.1).
+
+A message carries a vector stamp and travels along its sender's tree, which grows over the links of the hypercube by
+eager push and PRUNE (`protocols.broadcast.plumtree`, `protocols.broadcast.rasm`): one copy a delivery once it has
+grown. What arrives waits for its causes (`protocols.causal.hold_back`). A message that stays away, because somebody on
+its path died, is asked for when a neighbour announces it (`protocols.causal.announcements`), and its tree grows again
+over that link; nobody needs to know that a member died.
+
+**Deaths.** When a neighbour in the hypercube is reported dead, a member links to the stand-in that Overlay would choose
+(`protocols.causal.overlay`), so the survivors stay connected whoever died. LINK(have) opens the link at the other side,
+if there is none, and is answered by HAVE; it goes to every neighbour, since what was asked of the dead never comes.
+Neighbours end up with the same, and the survivors are connected: what one survivor has all get.
+
+| field     | shape | meaning                                                                       |
+|-----------|-------|-------------------------------------------------------------------------------|
+| members   | –     | ranks 0 … members−1                                                           |
+| dimension | –     | of the hypercube                                                              |
+| order     | –     | what arrived, and what waits: `protocols.causal.hold_back`                    |
+| news      | –     | what was told and asked: `protocols.causal.announcements`                     |
+| tree      | –     | the state of Plumtree or RASM; its neighbours have spare places for stand-ins |
+
+A stamp is m numbers, which a message carries from hop to hop as they are; the cost of RASM's path stands after them. R,
+`group.received`, is what was delivered. A message of a dead sender that happened after one that nobody left has is
+never delivered: it stays in the buffer.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import chosen_by_state, linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    NUMBER_BYTES,
+    deliver,
+    draft,
+    hold_back,
+    send,
+)
+from cubecast.protocol.overlays import (
+    Overlay,
+    hypercube,
+    hypercube_dimension,
+    of_ranks,
+)
+from cubecast.protocols.broadcast import plumtree, rasm
+from cubecast.protocols.broadcast.peers import (
+    NEW,
+    add_link,
+    drop_link,
+    link_to,
+    look,
+    set_eager,
+    want,
+    with_spare_links,
+)
+from cubecast.protocols.broadcast.plumtree import GOSSIP, PlumtreeState
+from cubecast.protocols.broadcast.rasm import RasmState
+from cubecast.protocols.causal.announcements import (
+    ANNOUNCE,
+    ASK,
+    HAVE,
+    LINK,
+    PATIENCE,
+    Announcements,
+    announce,
+    announce_later,
+    ask_for_awaited,
+    forget_told,
+    new_announcements,
+    note_told,
+    tell_all,
+)
+from cubecast.protocols.causal.eager_tree import first_live
+from cubecast.protocols.causal.hold_back import (
+    NOTHING_MORE,
+    WAITS,
+    HoldBack,
+    accept,
+    draft_have,
+    new_hold_back,
+    stamp_again,
+    stamp_next,
+)
+
+BETTER, WORSE = range(2, 4)  # timers that only a driver sets: the link to the rank in the tag has become so
+LINKS_MAX = 64  # of one member, where there are many rows; a cube has log2 n, and deaths may bring some more
+
+
+class CausalPlumtreeState(NamedTuple):
+    """Stamped messages along Plumtree's trees, one row per local member."""
+
+    group: Group
+    members: int
+    dimension: int
+    order: HoldBack
+    news: Announcements
+    tree: PlumtreeState
+
+
+class CausalRasmState(NamedTuple):
+    """Stamped messages along RASM's trees, one row per local member."""
+
+    group: Group
+    members: int
+    dimension: int
+    order: HoldBack
+    news: Announcements
+    tree: RasmState
+
+
+def _new_state(
+    kind: Callable[..., Any],
+    new_tree: Callable[..., Any],
+    group: Group,
+    *,
+    members: int,
+    payload_bytes: int,
+    room: int,
+    window: int,
+    announce_ns: int,
+    keeps_stamps: bool = True,
+) -> Any:
+    """No tree yet: the first message of a sender floods. A delivery buffer holds up to `room` messages."""
+    links = _links(group, members)
+    return kind(
+        group=group,
+        members=members,
+        dimension=hypercube_dimension(members),
+        order=new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps),
+        news=new_announcements(group, announce_ns=announce_ns),
+        tree=new_tree(
+            *(group, links, np.zeros(len(links.neighbours))),
+            payload_bytes=NUMBER_BYTES * members + payload_bytes,
+            quota=False,
+            carried=group.received.shape[1],
+            window=window,
+        ),
+    )
+
+
+def _links(group: Group, members: int) -> Overlay:
+    links = members - 1 if len(group.rank) == 1 else min(members - 1, LINKS_MAX)
+    return with_spare_links(of_ranks(hypercube(members), group.rank), links)
+
+
+new_plumtree = partial(_new_state, CausalPlumtreeState, partial(plumtree.new_state, graft_ns=0))
+new_rasm = partial(_new_state, CausalRasmState, partial(rasm.new_state, reliable=True))
+"""All links are as good as each other until `rasm.set_link_failure` says otherwise."""
+
+
+@chosen_by_state({PlumtreeState: plumtree.push_own, RasmState: rasm.push_own})
+def _push_own(state, row, mail, slot):
+    """Push a new message of this member; it stands in a draft."""
+
+
+@chosen_by_state({PlumtreeState: plumtree.push_on, RasmState: rasm.push_on})
+def _push_on(state, row, now_ns, mail, slot):
+    """Push on a message that is new here."""
+
+
+@chosen_by_state({PlumtreeState: plumtree.refuse, RasmState: rasm.refuse})
+def _refuse(state, row, now_ns, mail, slot, status):
+    """A message that was here already came again."""
+
+
+@chosen_by_state({PlumtreeState: plumtree.heed, RasmState: rasm.heed})
+def _heed(state, row, now_ns, mail, slot):
+    """A neighbour says something about the tree of a sender."""
+
+
+@chosen_by_state({PlumtreeState: plumtree.put_path, RasmState: rasm.put_path})
+def _put_path(state, row, mail, slot, link):
+    """Write into a draft what it says of its path."""
+
+
+@chosen_by_state({PlumtreeState: plumtree.forget_link, RasmState: rasm.forget_link})
+def _forget_link(state, link):
+    """A link is gone."""
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Stamp the next message of this member and push it."""
+    slot = draft(mail, GOSSIP, -1, state.tree.message_bytes)
+    sequence = stamp_next(state.order, state.group, row, mail, slot)
+    _push_own(state.tree, row, mail, slot)
+    deliver(mail, state.group.rank[row], sequence)
+    announce_later(state.news, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """A message; or what another has, wants, or does not want to have."""
+    source = mail.heads[slot].source
+    if not rank_sets.contains(state.group.members[row], source):
+        return
+    kind = mail.heads[slot].kind
+    if kind == GOSSIP:
+        _take_in(state, row, now_ns, mail, slot)
+    elif kind == HAVE:
+        note_told(state.news, state.order, row, mail, slot)
+    elif kind == LINK:
+        _open_link(state, row, mail, source)
+        send(mail, draft_have(state.order, row, mail, HAVE), source)
+        note_told(state.news, state.order, row, mail, slot)
+    elif kind == ASK:
+        _send_again(state, row, now_ns, mail, slot, source)
+    else:
+        _heed(state.tree, row, now_ns, mail, slot)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """News was gathered, patience ended, or a link has become better or worse."""
+    if timer == ANNOUNCE:
+        announce(state.news, state.order, state.tree.peers, row, mail)
+    elif timer == PATIENCE:
+        ask_for_awaited(state.news, state.order, state.tree.peers, row, mail)
+    else:
+        _compare_again(state, row, mail, tag, timer == BETTER)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Let go of the dead, link to the next best live rank where it was a neighbour, and tell all what is here."""
+    peers = state.tree.peers
+    link = link_to(peers, row, rank)
+    if link >= 0:
+        _forget_link(state.tree, link)
+    drop_link(peers, row, rank)
+    me = state.group.rank[row]
+    for place in range(state.dimension):
+        partner = me ^ (np.int64(1) << place)
+        if partner < state.members and not rank_sets.contains(state.group.members[row], partner):
+            stand_in = first_live(state.group.members[row], state.members, partner, place)
+            if stand_in >= 0:
+                _open_link(state, row, mail, stand_in)
+    forget_told(state.news, row)
+    tell_all(state.news, state.order, peers, row, mail, LINK)
+
+
+@linked
+def _take_in(state, row, now_ns, mail, slot):
+    status = look(state.tree.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    if status != NEW:
+        _refuse(state.tree, row, now_ns, mail, slot, status)
+        return
+    _push_on(state.tree, row, now_ns, mail, slot)
+    arrival = accept(state.order, state.group, row, mail, slot)
+    hold_back(mail, state.order.waiting[row], arrival == WAITS)
+    announce_later(state.news, row, mail)
+
+
+@linked
+def _open_link(state, row, mail, rank):
+    if link_to(state.tree.peers, row, rank) < 0:
+        add_link(state.tree.peers, row, mail, rank)
+
+
+@linked
+def _send_again(state, row, now_ns, mail, slot, source):
+    """Send what the other lacks, and push those senders' messages to it from now on.
+
+    What is stable the other has got since it asked, and nobody keeps it any more.
+    """
+    link = link_to(state.tree.peers, row, source)
+    for sender in range(state.order.have.shape[1]):
+        if mail.numbers[slot, sender] == NOTHING_MORE:
+            continue
+        set_eager(state.tree.peers, row, sender, source, 1, now_ns)
+        has = max(np.int64(mail.numbers[slot, sender]), np.int64(state.group.stable[row, sender]))
+        for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):
+            again = draft(mail, GOSSIP, -1, state.tree.message_bytes)
+            stamp_again(state.order, mail, again, sender, sequence)
+            _put_path(state.tree, row, mail, again, link)
+            send(mail, again, source)
+
+
+@linked
+def _compare_again(state, row, mail, rank, better):
+    """Have more neighbours push than one, so that the best path wins (rasm §3.3).
+
+    Ask a neighbour whose link has become better for what others give; or, when it has become worse, the others for what
+    that neighbour gives.
+    """
+    peers = state.tree.peers
+    for link in range(peers.offsets[row], peers.offsets[row + 1]):
+        if peers.neighbours[link] < 0 or (peers.neighbours[link] == rank) != better:
+            continue
+        wish = draft_have(state.order, row, mail, ASK)
+        for sender in range(state.order.have.shape[1]):
+            if (peers.provider[row, sender] == rank) != better:
+                want(peers, link, sender, 1)
+            else:
+                mail.numbers[wish, sender] = NOTHING_MORE
+        send(mail, wish, np.int64(peers.neighbours[link]))

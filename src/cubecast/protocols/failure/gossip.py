@@ -1,0 +1,131 @@
+"""Gossip-style failure detection (guo §3.1.2, Fig 3.1).
+
+Every step a member adds one to every entry of its live array L but its own, and sends L to a random subset of the
+members. Whoever gets an L' takes the element-wise minimum; a data message from j sets L[j] = 0. A member whose entry
+reaches K_fail is suspected. `cubecast.models.failure.k_fail` chooses K_fail for a probability of mistake.
+
+State and invariants: `silence` (L is `silent`); besides
+
+| field         | shape  | meaning                                                             |
+|---------------|--------|---------------------------------------------------------------------|
+| message_bytes | –      | a header and one entry a member, as wide as K_fail needs            |
+| chosen        | subset | room for the ranks drawn in one step                                |
+
+Every member's suspicion is its own and can be a mistake of its own; a live group, which must agree on whom it excludes,
+runs `live_array`.
+
+Departure: entries of members that have left are not touched, and neither aged nor merged: what others still say of a
+member one has given up on changes nothing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.mail import HEADER_BYTES, draft, send
+from cubecast.protocol.random import below
+from cubecast.protocols.failure.silence import (
+    age,
+    begin_steps,
+    hear,
+    merge,
+    new_silence,
+    new_streams,
+)
+
+DRAWS = 32  # before the next eligible rank is taken instead: only in groups that have mostly crashed
+
+
+class GossipDetectorState(NamedTuple):
+    """Gossip-style failure detection, one row per local member."""
+
+    group: Group
+    step_ns: int
+    threshold: int
+    message_bytes: int
+    silent: np.ndarray
+    random: np.ndarray
+    chosen: np.ndarray
+
+
+def new_state(
+    group: Group, *, members: int, step_ns: int, threshold: int, subset: int, seed: int
+) -> GossipDetectorState:
+    """L = 0 everywhere."""
+    entry_bytes = max(1, -(-threshold.bit_length() // 8))
+    return GossipDetectorState(
+        group=group,
+        step_ns=step_ns,
+        threshold=threshold,
+        message_bytes=HEADER_BYTES + members * entry_bytes,
+        silent=new_silence(group, members),
+        random=new_streams(group, seed),
+        chosen=np.zeros(min(subset, members - 1), np.int64),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """The first gossip comes within a step."""
+    begin_steps(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """L = ArrayMin(L, L')."""
+    merge(state, row, mail.numbers[slot])
+
+
+@linked
+def on_heard(state, row, now_ns, mail, rank):
+    """A data message from j: L[j] = 0."""
+    hear(state, row, rank)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A step: age, suspect, and gossip L to a random subset."""
+    age(state, row, mail)
+    slot = draft(mail, 0, -1, state.message_bytes)
+    copy_numbers(mail.numbers[slot, : state.silent.shape[1]], state.silent[row])
+    for k in range(_choose(state, row)):
+        send(mail, slot, state.chosen[k])
+
+
+@linked
+def _choose(state, row):
+    """Draw distinct members, not oneself; returns how many there are."""
+    for k in range(state.chosen.shape[0]):
+        rank = _draw_one(state, row, k)
+        if rank < 0:
+            return k
+        state.chosen[k] = rank
+    return state.chosen.shape[0]
+
+
+@linked
+def _draw_one(state, row, drawn):
+    members = state.silent.shape[1]
+    rank = 0
+    for _ in range(DRAWS):
+        rank = below(state.random[row], members)
+        if _is_eligible(state, row, rank, drawn):
+            return rank
+    for step in range(members):
+        other = (rank + step) % members
+        if _is_eligible(state, row, other, drawn):
+            return other
+    return -1
+
+
+@linked
+def _is_eligible(state, row, rank, drawn):
+    if rank == state.group.rank[row] or not rank_sets.contains(state.group.members[row], rank):
+        return False
+    for k in range(drawn):
+        if state.chosen[k] == rank:
+            return False
+    return True

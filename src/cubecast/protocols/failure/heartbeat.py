@@ -1,0 +1,66 @@
+"""Failure detection by heartbeat (guo §3.1.1, the first scheme).
+
+Every step a member multicasts "I am alive". A member from which neither a heartbeat nor a data message came for
+`threshold` steps is suspected. State and invariants: `silence`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import HEADER_BYTES, draft, multicast
+from cubecast.protocols.failure.silence import (
+    age,
+    begin_steps,
+    hear,
+    new_silence,
+    new_streams,
+)
+
+
+class HeartbeatState(NamedTuple):
+    """Heartbeats, one row per local member."""
+
+    group: Group
+    step_ns: int
+    threshold: int
+    silent: np.ndarray
+    random: np.ndarray
+
+
+def new_state(group: Group, *, members: int, step_ns: int, threshold: int, seed: int) -> HeartbeatState:
+    """Nobody was silent yet."""
+    return HeartbeatState(
+        group=group,
+        step_ns=step_ns,
+        threshold=threshold,
+        silent=new_silence(group, members),
+        random=new_streams(group, seed),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """The first heartbeat comes within a step."""
+    begin_steps(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """A heartbeat."""
+    hear(state, row, mail.heads[slot].source)
+
+
+@linked
+def on_heard(state, row, now_ns, mail, rank):
+    """A data message is as good as a heartbeat."""
+    hear(state, row, rank)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A step: suspect the silent, and say that I am alive."""
+    age(state, row, mail)
+    multicast(mail, draft(mail, 0, -1, HEADER_BYTES))

@@ -1,0 +1,139 @@
+"""Gossip-style failure detection of live groups: L goes to overlay neighbours, each member has its own opinion.
+
+L is aged, merged and judged as by every other detector (`silence`, guo §3.1.2 and §3.3, van Renesse et al. 1998). What
+differs from `gossip`:
+
+- L goes to all overlay neighbours in place of a random subset, because a live member has links to few others. News
+  travels one hop per step, so a live member's entry stays at or below the diameter plus what messages are late; K_fail
+  is above that.
+- A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view nobody is
+  taken out by one member's opinion.
+- The sum of R is sent along, so that every member can name those who hold stability back.
+- Anything that arrives on a link is a sign of life of the neighbour at its other end, as a data message is for
+  `gossip`: under load the gossip itself may be late.
+- When a member goes, so do the paths through it, and news of others may have to come another way. So nobody is
+  suspected within the next `NEWS_STEPS`.
+
+Besides the fields of `silence`:
+
+| field     | shape        | meaning                                                                            |
+|-----------|--------------|------------------------------------------------------------------------------------|
+| neighbours| links        | to whom each row gossips, `offsets[row]` … `offsets[row + 1] − 1`                  |
+| progress  | rows × n     | how many messages each member has delivered, as far as known here                  |
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    draft,
+    send,
+    set_timer,
+)
+from cubecast.protocol.overlays import Overlay
+from cubecast.protocols.failure.silence import (
+    STEP,
+    age,
+    hear,
+    merge,
+)
+
+GOSSIP = 0
+NEWS_STEPS = 4
+"""Steps in which a new link is made and news comes over it."""
+
+
+class LiveArrayState(NamedTuple):
+    """The live array, one row per local member."""
+
+    group: Group
+    step_ns: int
+    threshold: int
+    message_bytes: int
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    silent: np.ndarray
+    progress: np.ndarray
+
+
+def new_state(
+    group: Group, overlay: Overlay, *, members: int, step_ns: int, threshold: int, grace_steps: int
+) -> LiveArrayState:
+    """Nobody suspected; every other member has `grace_steps` more than K_fail = `threshold` to appear."""
+    rows = len(group.rank)
+    silent = np.full((rows, members), -grace_steps, np.int32)
+    silent[np.arange(rows), group.rank] = 0
+    return LiveArrayState(
+        group=group,
+        step_ns=step_ns,
+        threshold=threshold,
+        message_bytes=HEADER_BYTES + 2 * NUMBER_BYTES * members,
+        offsets=overlay.offsets,
+        neighbours=overlay.neighbours,
+        silent=silent,
+        progress=np.zeros((rows, members), np.int32),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """The first gossip, so that neighbours hear of this member at once."""
+    _tell_neighbours(state, row, mail)
+    set_timer(mail, STEP, 0, state.step_ns)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """One step: all others are a step older, and may be too old."""
+    age(state, row, mail)
+    _tell_neighbours(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Merge what a neighbour knows."""
+    source = mail.heads[slot].source
+    if not rank_sets.contains(state.group.members[row], source):
+        return
+    merge(state, row, mail.numbers[slot])
+    members = state.silent.shape[1]
+    for rank in range(members):
+        state.progress[row, rank] = max(state.progress[row, rank], mail.numbers[slot, members + rank])
+
+
+@linked
+def on_heard(state, row, now_ns, mail, rank):
+    """Something came from this neighbour: L[rank] = 0."""
+    if rank_sets.contains(state.group.members[row], rank):
+        hear(state, row, rank)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """News of the others may have to come another way now: give it time, and tell the new neighbours."""
+    for other in range(state.silent.shape[1]):
+        state.silent[row, other] = min(state.silent[row, other], state.threshold - NEWS_STEPS)
+    _tell_neighbours(state, row, mail)
+
+
+@linked
+def _tell_neighbours(state, row, mail):
+    """Send L and the progress to every live neighbour."""
+    me = state.group.rank[row]
+    total = np.int64(0)
+    for sender in range(state.group.received.shape[1]):
+        total += state.group.received[row, sender]
+    state.progress[row, me] = total
+    slot = draft(mail, GOSSIP, -1, state.message_bytes)
+    members = state.silent.shape[1]
+    copy_numbers(mail.numbers[slot, :members], state.silent[row])
+    copy_numbers(mail.numbers[slot, members : 2 * members], state.progress[row])
+    for link in range(state.offsets[row], state.offsets[row + 1]):
+        if rank_sets.contains(state.group.members[row], state.neighbours[link]):
+            send(mail, slot, np.int64(state.neighbours[link]))

@@ -1,0 +1,79 @@
+"""What the failure detectors share: how long each member has been silent, counted in steps of one's own.
+
+Every step a member adds one to the silence of each other member of its group, and suspects those whose silence has
+reached the threshold. News of a member sets its silence back, its own or what others know of it. Steps are counted,
+not time: a member that was down itself does not wake up to suspect everybody else.
+
+A detector's state has these fields (and the group):
+
+| field     | shape    | meaning                                                                                     |
+|-----------|----------|---------------------------------------------------------------------------------------------|
+| step_ns   | –        | the length of a step                                                                        |
+| threshold | –        | suspect a member after that many steps without news of it (K_fail, k)                       |
+| silent    | rows × n | L: steps since there was news of each member; the member's own entry stays 0                |
+| random    | rows × 2 | a stream for each row                                                                       |
+
+Only members of the group age, so `silent ≤ threshold` always, and a newcomer starts from 0. A negative entry means that
+no news has come yet, and how many steps its member still has to appear; the first news, however old, replaces it.
+"""
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import set_timer, suspect
+from cubecast.protocol.random import below, new_stream
+
+STEP = 0  # the one timer of a detector
+
+
+def new_silence(group: Group, members: int) -> np.ndarray:
+    """Everybody was heard just now."""
+    return np.zeros((len(group.rank), members), np.int32)
+
+
+def new_streams(group: Group, seed: int) -> np.ndarray:
+    """A random stream for each local member."""
+    return np.stack([new_stream(seed, "failure", int(rank)) for rank in group.rank])
+
+
+@linked
+def begin_steps(state, row, mail):
+    """Members step at random offsets, so that their messages do not come all at once."""
+    set_timer(mail, STEP, 0, below(state.random[row], state.step_ns))
+
+
+@linked
+def age(state, row, mail):
+    """One more step of silence for everybody else; suspect who has been silent too long; the next step will come."""
+    me = state.group.rank[row]
+    for rank in range(state.silent.shape[1]):
+        if rank != me and rank_sets.contains(state.group.members[row], rank):
+            state.silent[row, rank] += 1
+            if state.silent[row, rank] >= state.threshold:
+                suspect(mail, rank)
+    set_timer(mail, STEP, 0, state.step_ns)
+
+
+@linked
+def hear(state, row, rank):
+    """The member is alive."""
+    state.silent[row, rank] = 0
+
+
+@linked
+def merge(state, row, told):
+    """L = ArrayMin(L, L'): whoever had news of a member later than this one is believed (guo Fig 3.1)."""
+    for rank in range(state.silent.shape[1]):
+        newest = _newest(state.silent[row, rank], told[rank])
+        if newest != state.silent[row, rank] and rank_sets.contains(state.group.members[row], rank):
+            state.silent[row, rank] = newest
+
+
+@linked
+def _newest(mine, theirs):
+    """The shorter silence; of two members who never had news, the longer time to appear; any news before none."""
+    if (mine < 0) == (theirs < 0):
+        return min(mine, theirs)
+    return max(mine, theirs)

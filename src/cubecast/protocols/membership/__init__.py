@@ -1,0 +1,26 @@
+"""Agreement on views (guo §2.2.1, §3.2; causal §7): who is in the group, decided by Paxos, one decree per view.
+
+Plain Python, not compiled: a view changes seldom, and what is handled (views, proposals) has no fixed size. Messages go
+in and come out as objects; `cubecast.member` puts them on the wire.
+
+| module      | one idea                                                              |
+|-------------|-----------------------------------------------------------------------|
+| `views`     | identities, views, quorums, ranks that stay                           |
+| `messages`  | what members say to each other                                        |
+| `accept`    | a member's part in agreeing on the next view: promise, flush, accept  |
+| `propose`   | a coordinator's part: gather promises, flush, decide                  |
+| `agreement` | when to change the view, and whom to follow                           |
+| `records`   | what a member writes to its journal                                   |
+| `settings`  | times and quorum                                                      |
+"""
+
+from cubecast.protocols.membership.settings import MembershipSettings
+from cubecast.protocols.membership.views import (
+    MemberId,
+    View,
+    ViewId,
+    founding_view,
+    has_quorum,
+)
+
+__all__ = ["MemberId", "MembershipSettings", "View", "ViewId", "founding_view", "has_quorum"]

@@ -1,0 +1,202 @@
+"""What members say to each other about membership and state.
+
+Every message names the view in which it is said. A ballot is (attempt, rank of the coordinator): no two coordinators
+share one.
+
+| message                | from, to                         | meaning                                                  |
+|------------------------|----------------------------------|----------------------------------------------------------|
+| Join                   | newcomer, any member             | let me join                                              |
+| Report                 | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
+| Prepare, Promise       | coordinator and member           | Paxos, and: deliver no more; delivered so far            |
+| Flush, Flushed         | coordinator and member           | hold everything up to the cut                            |
+| Pull, Missing          | member and source                | the messages it lacks up to the cut, in causal order     |
+| Accept, Accepted       | coordinator and member           | Paxos                                                    |
+| Refusal                | member, coordinator              | there is a newer ballot                                  |
+| Decide                 | anybody, anybody                 | this view follows                                        |
+| Gone                   | member, past member              | the group continues without you                          |
+| AskState, State        | newcomer and holder              | pieces of the application's state                        |
+| NoState                | holder, newcomer                 | ask another                                              |
+| Ready                  | newcomer, everybody              | it has the state                                         |
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cubecast.protocols.membership.views import (
+    MemberId,
+    Vector,
+    View,
+    ViewId,
+)
+
+Ballot = tuple[int, int]
+NO_BALLOT: Ballot = (0, -1)
+ANY_INCARNATION = -1
+"""`MemberId(name, ANY_INCARNATION)` addresses the process of that name, whatever its incarnation."""
+
+
+class Proposal(NamedTuple):
+    """The view that is to follow, and how many messages of each rank of the old view are delivered before it."""
+
+    view: View
+    cut: Vector
+
+
+class Join(NamedTuple):
+    """Let me join."""
+
+    view: ViewId
+    who: MemberId
+
+
+class Report(NamedTuple):
+    """What a member tells those who may coordinate the next change."""
+
+    view: ViewId
+    suspects: int
+    """A bit for each rank it suspects, the first rank's the lowest."""
+    behind: int
+    """A bit for each rank that holds back the stability of too many messages."""
+    joins: tuple[MemberId, ...]
+    leaves: bool
+    renews: bool
+    """Does it need a new view because a link of this one cannot be resumed?"""
+
+
+class Prepare(NamedTuple):
+    """A coordinator asks for promises: deliver no more in this view, and follow no older ballot."""
+
+    view: ViewId
+    ballot: Ballot
+
+
+class Promise(NamedTuple):
+    """The answer: what this member delivered, and the proposal it accepted last, if any."""
+
+    view: ViewId
+    ballot: Ballot
+    delivered: Vector
+    accepted_ballot: Ballot
+    accepted: Proposal | None
+    who: MemberId
+    """The member itself: founders learn each other's incarnations from it."""
+    ready: bool
+    leaves: bool
+
+
+class Refusal(NamedTuple):
+    """There is a newer ballot."""
+
+    view: ViewId
+    ballot: Ballot
+
+
+class Flush(NamedTuple):
+    """Hold everything up to the cut; a member that lacks a message of rank s pulls it from rank `sources[s]`."""
+
+    view: ViewId
+    ballot: Ballot
+    cut: Vector
+    sources: Vector
+
+
+class Pull(NamedTuple):
+    """Send what lies between these messages and the cut, in the order in which you delivered it."""
+
+    view: ViewId
+    ballot: Ballot
+    delivered: Vector
+    cut: Vector
+
+
+class Missing(NamedTuple):
+    """Records of messages, one after the other."""
+
+    view: ViewId
+    records: bytes
+
+
+class Flushed(NamedTuple):
+    """I hold everything up to the cut."""
+
+    view: ViewId
+    ballot: Ballot
+
+
+class Accept(NamedTuple):
+    """Every member that stays holds what it must: accept this view."""
+
+    view: ViewId
+    ballot: Ballot
+    proposal: Proposal
+
+
+class Accepted(NamedTuple):
+    """Done."""
+
+    view: ViewId
+    ballot: Ballot
+
+
+class Decide(NamedTuple):
+    """A quorum accepted: this view follows."""
+
+    view: ViewId
+    proposal: Proposal
+
+
+class Gone(NamedTuple):
+    """You are not in the group any more; it is at this view."""
+
+    view: ViewId
+
+
+class AskState(NamedTuple):
+    """Send pieces `first` … `first + pieces − 1` of the state with which this view began."""
+
+    view: ViewId
+    first: int
+    pieces: int
+
+
+class State(NamedTuple):
+    """A piece of it, of so many."""
+
+    view: ViewId
+    piece: int
+    pieces: int
+    octets: bytes
+
+
+class NoState(NamedTuple):
+    """I do not have it (yet)."""
+
+    view: ViewId
+
+
+class Ready(NamedTuple):
+    """This member has the state of the application."""
+
+    view: ViewId
+
+
+Message = (
+    Join
+    | Report
+    | Prepare
+    | Promise
+    | Refusal
+    | Flush
+    | Pull
+    | Missing
+    | Flushed
+    | Accept
+    | Accepted
+    | Decide
+    | Gone
+    | AskState
+    | State
+    | NoState
+    | Ready
+)

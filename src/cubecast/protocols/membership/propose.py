@@ -1,0 +1,159 @@
+"""A coordinator's part in agreeing on the next view: gather promises, flush, have it accepted, decide.
+
+1. *Gather.* PREPARE to all members of the view. It continues when every member has promised that is not doomed (enough
+   members suspect it); after `patience_ns` a quorum is enough. A member that promised without the application's state
+   is asked again: the state may have come since.
+2. If a promise names a proposal that was accepted before, the newest one of these is proposed again, as it is: it may
+   have been decided (Paxos). Otherwise the next view consists of those who promised and want to stay, and of those who
+   join. The *cut* is the largest `delivered` of each rank among the promises: everything a survivor delivered.
+3. *Flush.* Those who stay and lack something pull it from a member that has it; where nobody does, this step is left
+   out. Nobody accepts before all of them hold everything, so a decided view can be installed at once by each of its
+   members, even if others crash meanwhile.
+4. *Accept.* With a quorum of the old view it is decided.
+
+A change needs one member that stays and has the application's state: without one the group would forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from cubecast.protocols.membership.messages import (
+    NO_BALLOT,
+    Accept,
+    Ballot,
+    Flush,
+    Message,
+    Prepare,
+    Promise,
+    Proposal,
+)
+from cubecast.protocols.membership.views import (
+    MemberId,
+    Vector,
+    View,
+    founding_view,
+    has_quorum,
+    next_view,
+)
+
+GATHER, FLUSH, ACCEPT = range(3)
+
+
+class Proposer:
+    """One ballot of one coordinator."""
+
+    def __init__(self, view: View, ballot: Ballot, now_ns: int, quorum: str, group: str) -> None:
+        """PREPARE is to be sent."""
+        self.view = view
+        self.ballot = ballot
+        self.phase = GATHER
+        self.began_ns = now_ns
+        self.promises: dict[MemberId, Promise] = {}
+        self.flushed: set[MemberId] = set()
+        self.accepted: set[MemberId] = set()
+        self.proposal: Proposal | None = None
+        self._quorum = quorum
+        self._group = group
+        self._survivors: list[MemberId] = []
+        self._flush: Flush | None = None
+
+    def to_send(self) -> list[tuple[MemberId, Message]]:
+        """What is still to be said in this phase, to those who have not answered; repeated every tick."""
+        if self.phase == GATHER:
+            prepare = Prepare(self.view.id, self.ballot)
+            return [(who, prepare) for who in self.view.members if not self._is_answered(who)]
+        assert self.proposal is not None
+        if self.phase == FLUSH:
+            assert self._flush is not None
+            return [(who, self._flush) for who in self._survivors if who not in self.flushed]
+        accept = Accept(self.view.id, self.ballot, self.proposal)
+        return [(who, accept) for who in self.view.members if who not in self.accepted]
+
+    def _is_answered(self, who: MemberId) -> bool:
+        return who in self.promises and self.promises[who].ready
+
+    def may_close(self, doomed: Collection[MemberId], is_patient: bool) -> bool:
+        """Are there promises enough to continue?"""
+        if self.phase != GATHER or not self.has_quorum(self.promises):
+            return False
+        missing = [who for who in self.view.members if who not in self.promises and who not in doomed]
+        return not missing or not is_patient
+
+    def has_quorum(self, who: Collection[MemberId]) -> bool:
+        """Are these enough of the old view?"""
+        return has_quorum(self.view.members, who, self._quorum)
+
+    def close(self, joins: Sequence[MemberId], slow: Collection[MemberId], now_ns: int) -> bool:
+        """Make the proposal from the promises; False when nobody who stays has the state."""
+        earlier = self.newest_accepted()
+        if earlier is not None:
+            self.proposal = earlier
+            self._enter(ACCEPT, now_ns)
+            return True
+        if self.view.number == 0:
+            founders = sorted(promise.who for promise in self.promises.values())
+            self.proposal = Proposal(founding_view(founders, self._group), ())
+            self._enter(ACCEPT, now_ns)
+            return True
+        stay = self._who_stays(joins, slow)
+        if not any(self.promises[who].ready for who in stay):
+            return False
+        cut = self.cut()
+        left = {who for who, promise in self.promises.items() if promise.leaves}
+        self.proposal = Proposal(next_view(self.view, stay, joins, cut, left), cut)
+        self._survivors = [who for who in self.view.members if who in stay]
+        self._flush = Flush(self.view.id, self.ballot, cut, self._sources())
+        self.flushed = {who for who in self._survivors if self.promises[who].delivered == cut}
+        self._enter(ACCEPT if self.flushed.issuperset(self._survivors) else FLUSH, now_ns)
+        return True
+
+    def newest_accepted(self) -> Proposal | None:
+        """The proposal that may have been decided already."""
+        newest = max(self.promises.values(), key=lambda promise: promise.accepted_ballot)
+        return newest.accepted if newest.accepted_ballot > NO_BALLOT else None
+
+    def cut(self) -> Vector:
+        """The largest number of each rank that anybody who promised has delivered."""
+        vectors = [promise.delivered for promise in self.promises.values()]
+        return tuple(max(column) for column in zip(*vectors, strict=True))
+
+    def _sources(self) -> Vector:
+        """For each rank, the rank of a member that has delivered up to the cut; as few different ones as is easy."""
+        present = [rank for rank, who in enumerate(self.view.members) if who in self.promises]
+        total = {rank: sum(self.promises[self.view.members[rank]].delivered) for rank in present}
+        order = sorted(present, key=lambda rank: -total[rank])
+        return tuple(
+            max(order, key=lambda rank: self.promises[self.view.members[rank]].delivered[sender])
+            for sender in range(len(self.view.members))
+        )
+
+    def _who_stays(self, joins: Sequence[MemberId], slow: Collection[MemberId]) -> set[MemberId]:
+        """Those who promised, but not who wants to leave, who came back in a new incarnation, or who is too slow.
+
+        When none of the others has the state, the first one that has it must wait.
+        """
+        names = {who.name for who in joins}
+        present = [who for who in self.view.members if who in self.promises and who.name not in names]
+        stay = {who for who in present if not self.promises[who].leaves and who not in slow}
+        if not any(self.promises[who].ready for who in stay):
+            stay |= set([who for who in present if self.promises[who].ready][:1])
+        return stay
+
+    def take_flushed(self, who: MemberId, now_ns: int) -> None:
+        """With the word of all who stay, have it accepted."""
+        self.flushed.add(who)
+        if self.phase == FLUSH and self.flushed.issuperset(self._survivors):
+            self._enter(ACCEPT, now_ns)
+
+    def may_flush(self, doomed: Collection[MemberId]) -> bool:
+        """Can all who are to stay still say that they hold everything?"""
+        return all(who in self.flushed or who not in doomed for who in self._survivors)
+
+    def is_decided(self) -> bool:
+        """Has a quorum of the old view accepted?"""
+        return self.phase == ACCEPT and self.has_quorum(self.accepted)
+
+    def _enter(self, phase: int, now_ns: int) -> None:
+        self.phase = phase
+        self.began_ns = now_ns

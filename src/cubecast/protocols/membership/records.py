@@ -1,0 +1,151 @@
+"""What a member writes to its journal, so that it can continue after a crash as if it had only been slow.
+
+Each record is one step of the state that others rely on, or that the application saw. `member.durable` reads them back.
+
+| record      | written when                                                                                       |
+|-------------|----------------------------------------------------------------------------------------------------|
+| Incarnation | an incarnation begins; what was written before is obsolete                                         |
+| Entered     | a view is installed                                                                                |
+| Promised    | a ballot is followed; Adopted: a proposal is accepted                                              |
+| Delivered   | messages are delivered, own ones included, in this order                                           |
+| Recovered   | messages were pulled during a change and wait for its decision                                     |
+| Settled     | more is known to be stable                                                                         |
+| Pending     | the application multicast what cannot be sent yet                                                  |
+| Knows       | a name under which the group may be found                                                          |
+| Restored    | the application's state has arrived                                                                |
+| Kept        | the application gave a snapshot for newcomers                                                      |
+| Over        | the member is no longer in the group                                                               |
+| Checkpoint  | the application gave a checkpoint: everything that matters; what was written before is obsolete    |
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cubecast.protocols.membership.messages import Ballot, Decide, Proposal
+from cubecast.protocols.membership.views import (
+    MemberId,
+    Name,
+    Vector,
+    View,
+)
+
+
+class Incarnation(NamedTuple):
+    """Who this is, whom it asks to join or with whom it founds, and what waits to be sent."""
+
+    me: MemberId
+    contacts: tuple[Name, ...]
+    founders: tuple[Name, ...]
+    pending: tuple[bytes, ...]
+
+
+class Entered(NamedTuple):
+    """A view begins; `decision` led to it."""
+
+    view: View
+    decision: Decide | None
+    is_newcomer: bool
+    """Is the application's state still to be fetched?"""
+
+
+class Promised(NamedTuple):
+    """No older ballot is followed, and nothing more is delivered in this view."""
+
+    ballot: Ballot
+
+
+class Adopted(NamedTuple):
+    """A proposal was accepted."""
+
+    ballot: Ballot
+    proposal: Proposal
+
+
+class Delivered(NamedTuple):
+    """Data records, one after the other."""
+
+    records: bytes
+
+
+class Recovered(NamedTuple):
+    """Data records, one after the other."""
+
+    records: bytes
+
+
+class Settled(NamedTuple):
+    """So many messages of each rank are stable."""
+
+    stable: Vector
+
+
+class Pending(NamedTuple):
+    """A payload that waits to be sent."""
+
+    payload: bytes
+
+
+class Knows(NamedTuple):
+    """A name that may be in the group."""
+
+    name: Name
+
+
+class Restored(NamedTuple):
+    """The application's state at the beginning of a view: the one in which this member joined, or a later one."""
+
+    view: int
+    state: bytes
+
+
+class Kept(NamedTuple):
+    """The state with which a view began, for those who joined with it."""
+
+    view: int
+    state: bytes
+    needed_by: tuple[MemberId, ...]
+
+
+class Over(NamedTuple):
+    """Out of the group, by this decision if it is known; has this member left of its own accord?"""
+
+    decision: Decide | None
+    has_left: bool
+
+
+class Checkpoint(NamedTuple):
+    """All that matters of a member when its application gave a checkpoint."""
+
+    me: MemberId
+    names: tuple[Name, ...]
+    view: View
+    decision: Decide | None
+    promised: Ballot
+    accepted_ballot: Ballot
+    accepted: Proposal | None
+    delivered: Vector
+    stable: Vector
+    unstable: bytes
+    """Data records of what is delivered and not stable, in the order of delivery."""
+    recovered: bytes
+    pending: tuple[bytes, ...]
+    snapshots: tuple[Kept, ...]
+    state: bytes
+
+
+Record = (
+    Incarnation
+    | Entered
+    | Promised
+    | Adopted
+    | Delivered
+    | Recovered
+    | Settled
+    | Pending
+    | Knows
+    | Restored
+    | Kept
+    | Over
+    | Checkpoint
+)

@@ -1,0 +1,217 @@
+"""CubeFullDist: gossip with the hypercube neighbours only, in iterations (cube §3.2, Fig 5).
+
+A round: each member sends (G, M, round, iteration) to its neighbours, waits to hear from all of them, merges what it
+heard, and goes on to the next iteration until G covers the membership. It then sends the full G once more, so that no
+neighbour waits for one that has moved on, and M is S.
+
+| field      | shape        | meaning                                                                           |
+|------------|--------------|-----------------------------------------------------------------------------------|
+| neighbours | links        | the logical neighbours of each row, `offsets[row]` … `offsets[row + 1] − 1`       |
+| reached    | links        | the newest iteration of this round heard from that neighbour                      |
+| round      | rows         | r: the current round                                                              |
+| done       | rows         | the newest round whose S this member knows                                        |
+| iteration  | rows         | k: the current iteration                                                          |
+| minimum    | rows × m     | M: the minimum over the members in `heard`                                        |
+| heard      | rows × words | G: whose R is in `minimum`                                                        |
+
+Invariants: `minimum ≤ R_k` for every k in `heard`, so a covering G is never premature; `done ≤ round ≤ done + 1`
+unless rounds were skipped.
+
+`reached` in place of the paper's counter makes duplicates, loss and a neighbour that is one iteration ahead harmless:
+an iteration is complete when every live neighbour has reached it. A message of a later round is joined at once
+(possible during Δ, or after loss). Lossy form (`repeat_ns > 0`): an unfinished member repeats its state; a finished
+one answers a neighbour that lags behind with the full G and S.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import (
+    Group,
+    copy_numbers,
+    fold,
+    learn_stable,
+)
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    rest,
+    send,
+    set_timer,
+)
+from cubecast.protocol.overlays import Overlay
+
+STABILITY, RESULT = range(2)
+NEXT_ROUND, REPEAT = range(2)
+ITERATION_BYTES = 4
+
+
+class CubeFullDistState(NamedTuple):
+    """CubeFullDist, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    message_bytes: int
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    reached: np.ndarray
+    round: np.ndarray
+    done: np.ndarray
+    iteration: np.ndarray
+    minimum: np.ndarray
+    heard: np.ndarray
+
+
+def new_state(group: Group, overlay: Overlay, *, members: int, delta_ns: int, repeat_ns: int) -> CubeFullDistState:
+    """CubeFullDist before its first round; `overlay` holds the neighbours of the local rows."""
+    rows, senders = group.received.shape
+    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * senders + (members + 7) // 8
+    return CubeFullDistState(
+        group=group,
+        delta_ns=delta_ns,
+        repeat_ns=repeat_ns,
+        message_bytes=size + (ITERATION_BYTES if repeat_ns > 0 else 0),
+        offsets=overlay.offsets,
+        neighbours=overlay.neighbours,
+        reached=np.zeros(len(overlay.neighbours), np.int32),
+        round=np.zeros(rows, np.int64),
+        done=np.zeros(rows, np.int64),
+        iteration=np.zeros(rows, np.int64),
+        minimum=np.zeros_like(group.received),
+        heard=np.zeros_like(group.members),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """Every member opens the first round by itself."""
+    if state.round[row] == 0:
+        _enter_round(state, row, mail, 1)
+        _send_state(state, row, mail)
+        _go_on(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Fig 5, lines 2–20."""
+    number = mail.heads[slot].round_number
+    if number <= state.done[row]:
+        # A result is not answered: two members with different views would answer each other for ever.
+        asks = mail.heads[slot].kind == STABILITY and not rank_sets.covers(mail.bits[slot], state.group.members[row])
+        if state.repeat_ns > 0 and asks:
+            _send_result(state, row, mail, mail.heads[slot].source)
+        return
+    if number < state.round[row]:
+        return
+    joins = number > state.round[row]
+    if joins:
+        _enter_round(state, row, mail, number)
+    _merge(state, row, mail, slot)
+    if joins:
+        _send_state(state, row, mail)
+    _go_on(state, row, mail)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Δ is over, or it is time to repeat."""
+    if timer == NEXT_ROUND:
+        if state.round[row] == tag and state.done[row] == tag:
+            _enter_round(state, row, mail, tag + 1)
+            _send_state(state, row, mail)
+            _go_on(state, row, mail)
+    elif state.done[row] < tag:
+        # Also when a later round has begun: rounds that follow faster than repeats must not leave anyone behind.
+        _send_state(state, row, mail)
+        if state.round[row] == tag:
+            set_timer(mail, REPEAT, tag, state.repeat_ns)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Neither its bit nor its message is waited for any more."""
+    if state.done[row] < state.round[row]:
+        _go_on(state, row, mail)
+
+
+@linked
+def _enter_round(state, row, mail, number):
+    state.round[row] = number
+    state.iteration[row] = 1
+    copy_numbers(state.minimum[row], state.group.received[row])
+    rank_sets.only(state.heard[row], state.group.rank[row])
+    for link in range(state.offsets[row], state.offsets[row + 1]):
+        state.reached[link] = 0
+    begin_round(mail, number)
+    if state.repeat_ns > 0:
+        set_timer(mail, REPEAT, number, state.repeat_ns)
+
+
+@linked
+def _merge(state, row, mail, slot):
+    rank_sets.merge(state.heard[row], mail.bits[slot])
+    fold(state.group, state.minimum[row], mail.numbers[slot])
+    for link in range(state.offsets[row], state.offsets[row + 1]):
+        if state.neighbours[link] == mail.heads[slot].source:
+            state.reached[link] = max(state.reached[link], mail.heads[slot].iteration)
+
+
+@linked
+def _go_on(state, row, mail):
+    """Finish the round, or as many iterations as the neighbours allow."""
+    while not rank_sets.covers(state.heard[row], state.group.members[row]):
+        if not _iteration_complete(state, row):
+            return
+        state.iteration[row] += 1
+        _send_state(state, row, mail)
+    _finish_round(state, row, mail)
+
+
+@linked
+def _iteration_complete(state, row):
+    """Has every live neighbour reached this iteration? (Never, without a live neighbour.)"""
+    alive = False
+    for link in range(state.offsets[row], state.offsets[row + 1]):
+        if rank_sets.contains(state.group.members[row], state.neighbours[link]):
+            alive = True
+            if state.reached[link] < state.iteration[row]:
+                return False
+    return alive
+
+
+@linked
+def _finish_round(state, row, mail):
+    _send_state(state, row, mail)
+    learn_stable(state.group, row, state.minimum[row])
+    state.done[row] = state.round[row]
+    end_round(mail, state.round[row])
+    rest(mail, NEXT_ROUND, state.round[row], state.delta_ns)
+
+
+@linked
+def _send_state(state, row, mail):
+    slot = draft(mail, STABILITY, state.round[row], state.message_bytes)
+    mail.heads[slot].iteration = state.iteration[row]
+    copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.minimum[row])
+    rank_sets.copy(mail.bits[slot], state.heard[row])
+    for link in range(state.offsets[row], state.offsets[row + 1]):
+        if rank_sets.contains(state.group.members[row], state.neighbours[link]):
+            send(mail, slot, np.int64(state.neighbours[link]))
+
+
+@linked
+def _send_result(state, row, mail, rank):
+    """S and a full G: all that a neighbour still in that round, or an earlier one, needs."""
+    slot = draft(mail, RESULT, state.done[row], state.message_bytes)
+    mail.heads[slot].iteration = state.iteration[row]
+    copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.group.stable[row])
+    rank_sets.copy(mail.bits[slot], state.group.members[row])
+    send(mail, slot, rank)

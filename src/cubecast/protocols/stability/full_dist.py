@@ -1,0 +1,247 @@
+"""FullDist: everybody tells everybody (cube §2.2, Fig 2; guo §4.2.2).
+
+A round: the leader (lowest rank alive) multicasts INFO(R); on the first INFO of a round each member multicasts its
+own, at once or, *scattered* (guo §5.4.3), after an offset drawn from `scatter_ns`. A member keeps the newest row it
+heard from each member; it is done with a round when it holds a row of that round, or of a later one, from every
+member, and S is then the column minimum.
+
+| field   | shape        | meaning                                                                             |
+|---------|--------------|-------------------------------------------------------------------------------------|
+| matrix  | rows × n × m | E: the newest R heard from each member                                              |
+| latest  | rows × n     | the round that row belongs to                                                       |
+| joined  | rows         | the newest round this member knows of                                               |
+| sent    | rows         | the newest round in which this member multicast its own row                         |
+| done    | rows         | the newest round whose S this member knows                                          |
+| missing | rows         | how many members have not yet sent a row of a round later than `done`               |
+| minimum | rows × m     | the column minimum of the last round done                                           |
+
+Invariants: `matrix[row, k] ≤ R_k` now, so a column minimum is never premature; `done ≤ sent ≤ joined`.
+
+Counting a row of round r+1 for round r too is the paper's own rule (cube §3.5): a newer row carries at least as much.
+Lossy form (`repeat_ns > 0`): an unfinished member sends its row again, as a request, to those whose row it lacks, and
+they answer with theirs. The paper re-multicasts to all instead; the request says the same to fewer, and a finished
+member, which would be silent there, still answers. An older row never replaces a newer one, so order does not matter.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import (
+    Group,
+    copy_numbers,
+    fold,
+    is_lowest,
+    learn_stable,
+    raise_numbers,
+)
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    multicast,
+    rest,
+    send,
+    set_timer,
+)
+from cubecast.protocol.random import new_streams, uniform
+
+INFO, REQUEST = range(2)
+NEXT_ROUND, REPEAT, SCATTERED = range(3)
+
+
+class FullDistState(NamedTuple):
+    """FullDist, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    scatter_ns: int
+    stream: np.ndarray
+    matrix: np.ndarray
+    latest: np.ndarray
+    joined: np.ndarray
+    sent: np.ndarray
+    done: np.ndarray
+    missing: np.ndarray
+    minimum: np.ndarray
+
+
+def new_state(
+    group: Group, *, members: int, delta_ns: int, repeat_ns: int, scatter_ns: int = 0, seed: int = 0
+) -> FullDistState:
+    """FullDist before its first round. `repeat_ns = 0` is the reliable FIFO form; `scatter_ns > 0` scatters."""
+    rows, senders = group.received.shape
+    return FullDistState(
+        group=group,
+        delta_ns=delta_ns,
+        repeat_ns=repeat_ns,
+        scatter_ns=scatter_ns,
+        stream=new_streams(seed, "scatter", group.rank),
+        matrix=np.zeros((rows, members, senders), np.int32),
+        latest=np.zeros((rows, members), np.int32),
+        joined=np.zeros(rows, np.int64),
+        sent=np.zeros(rows, np.int64),
+        done=np.zeros(rows, np.int64),
+        missing=np.bitwise_count(group.members).sum(axis=1).astype(np.int64),
+        minimum=np.zeros_like(group.received),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """The leader opens the first round; a newcomer counts whose rows it lacks."""
+    if now_ns > 0:
+        _count_missing(state, row)
+    if is_lowest(state.group, row):
+        _open_round(state, row, mail, 1)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Fig 2, lines 3–15."""
+    source = mail.heads[slot].source
+    number = mail.heads[slot].round_number
+    if number >= state.latest[row, source]:
+        _keep_row(state, row, source, number, mail.numbers[slot])
+    if number > state.joined[row]:
+        _join_round(state, row, mail, number)
+    if mail.heads[slot].kind == REQUEST:
+        _answer(state, row, mail, source)
+    _finish_if_complete(state, row, mail)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Δ is over, or it is time to ask for the rows that are missing."""
+    if timer == NEXT_ROUND:
+        if is_lowest(state.group, row) and state.joined[row] == tag and state.done[row] == tag:
+            _open_round(state, row, mail, tag + 1)
+    elif timer == SCATTERED:
+        if state.sent[row] < tag and state.joined[row] == tag:
+            _send_row(state, row, mail)
+            _finish_if_complete(state, row, mail)
+    elif state.done[row] < tag:
+        # Also when a later round has begun: rounds that follow faster than repeats must not leave anyone behind.
+        _request_missing(state, row, mail)
+        if state.sent[row] == tag:
+            set_timer(mail, REPEAT, tag, state.repeat_ns)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """A row that will never come is not waited for; whoever is lowest now leads."""
+    _count_missing(state, row)
+    if state.joined[row] > 0 and state.joined[row] == state.done[row]:
+        _schedule_next_round(state, row, mail)
+    elif state.joined[row] == 0 and is_lowest(state.group, row):
+        _open_round(state, row, mail, 1)
+    _finish_if_complete(state, row, mail)
+
+
+@linked
+def on_join(state, row, now_ns, mail, rank):
+    """A row of the newcomer is waited for."""
+    _count_missing(state, row)
+
+
+@linked
+def _open_round(state, row, mail, number):
+    """As leader: nobody waits for a scattered leader."""
+    state.joined[row] = number
+    begin_round(mail, number)
+    _send_row(state, row, mail)
+    _finish_if_complete(state, row, mail)
+
+
+@linked
+def _join_round(state, row, mail, number):
+    state.joined[row] = number
+    begin_round(mail, number)
+    if state.scatter_ns > 0:
+        set_timer(mail, SCATTERED, number, np.int64(uniform(state.stream[row]) * state.scatter_ns))
+    else:
+        _send_row(state, row, mail)
+
+
+@linked
+def _send_row(state, row, mail):
+    number = state.joined[row]
+    state.sent[row] = number
+    _keep_row(state, row, state.group.rank[row], number, state.group.received[row])
+    multicast(mail, _draft_row(state, row, mail, INFO))
+    if state.repeat_ns > 0:
+        # A scattered row is not missing before its time.
+        set_timer(mail, REPEAT, number, state.repeat_ns + state.scatter_ns)
+
+
+@linked
+def _answer(state, row, mail, source):
+    """Somebody lacks this member's row: it gets the newest, unless that is about to be multicast."""
+    if state.sent[row] == state.joined[row]:
+        send(mail, _draft_row(state, row, mail, INFO), source)
+
+
+@linked
+def _keep_row(state, row, rank, number, numbers):
+    if state.latest[row, rank] <= state.done[row] < number and rank_sets.contains(state.group.members[row], rank):
+        state.missing[row] -= 1
+    state.latest[row, rank] = number
+    # R never decreases; entries that a message leaves out (`sim.changed_entries`) stay as they are.
+    raise_numbers(state.matrix[row, rank], numbers)
+
+
+@linked
+def _count_missing(state, row):
+    missing = 0
+    for rank in range(state.latest.shape[1]):
+        if rank_sets.contains(state.group.members[row], rank) and state.latest[row, rank] <= state.done[row]:
+            missing += 1
+    state.missing[row] = missing
+
+
+@linked
+def _finish_if_complete(state, row, mail):
+    if state.missing[row] > 0:
+        return
+    number = state.joined[row]
+    minimum = state.minimum[row]
+    copy_numbers(minimum, state.matrix[row, state.group.rank[row]])
+    for rank in range(state.latest.shape[1]):
+        if rank_sets.contains(state.group.members[row], rank):
+            number = min(number, state.latest[row, rank])
+            fold(state.group, minimum, state.matrix[row, rank])
+    learn_stable(state.group, row, minimum)
+    state.done[row] = number
+    end_round(mail, number)
+    _count_missing(state, row)
+    if state.joined[row] == number:
+        _schedule_next_round(state, row, mail)
+
+
+@linked
+def _schedule_next_round(state, row, mail):
+    if is_lowest(state.group, row):
+        rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+
+
+@linked
+def _request_missing(state, row, mail):
+    slot = _draft_row(state, row, mail, REQUEST)
+    for rank in range(state.latest.shape[1]):
+        if rank_sets.contains(state.group.members[row], rank) and state.latest[row, rank] < state.sent[row]:
+            send(mail, slot, rank)
+
+
+@linked
+def _draft_row(state, row, mail, kind):
+    senders = state.matrix.shape[2]
+    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
+    slot = draft(mail, kind, state.sent[row], HEADER_BYTES + NUMBER_BYTES * senders + round_bytes)
+    copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
+    return slot

@@ -1,0 +1,224 @@
+"""Gossip: every step, every member tells a random subset what it has gathered (guo §4.2.4, Figs 4.5–4.6).
+
+State M (the minimum so far), W (whom I've heard from), S and the round r. Every step interval a member sends (M, W, r)
+to `subset` members drawn at random; members begin at random offsets inside the first step. On a message of the same
+round, M and W are merged; when W covers the membership, M is S.
+
+| field   | shape        | meaning                                                                             |
+|---------|--------------|-------------------------------------------------------------------------------------|
+| round   | rows         | r: the current round                                                                |
+| done    | rows         | the newest round whose S this member knows                                          |
+| minimum | rows × m     | M: the minimum of R over the members in `heard`                                     |
+| heard   | rows × words | W: whose R is in `minimum`                                                          |
+| stream  | rows × 2     | each member's own random numbers                                                    |
+| order   | n            | the ranks to choose from                                                            |
+| targets | subset       | the subset being chosen                                                             |
+
+Invariants: `minimum ≤ R_k` for every k in `heard`, so a covering W is never premature; `done ≤ round`.
+
+Two endings. *Piggyback*: a member that covers the membership goes on to the next round at once, and S rides on every
+gossip from then on; where no next round is wanted, it goes on telling that it covers the membership. *Optimised*: it
+multicasts INFO(S); everyone rests until Δ is over, then the next round begins. Where messages can be lost (`repeat_ns
+> 0`) a member that hears gossip of a round it is done with answers with its S, in place of the paper's occasional
+piggyback. Nothing else is repeated: gossip is its own repetition.
+
+Size (guo §5.2): 36 + 4m + ⌈n/8⌉ bytes, header, round, M and W. The paper's figure has no room for S; where it rides
+along (piggyback, from the second round on) we add its 4m bytes.
+
+Departures: a member that enters a later round merges its own R (Fig 4.6 as printed would certify a round it took no
+part in), and a message more than one round ahead, possible once messages are lost, is treated like one of the next
+round.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group, copy_numbers, learn_stable
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    multicast,
+    rest,
+    send,
+    set_timer,
+)
+from cubecast.protocol.random import new_streams, uniform
+from cubecast.protocols.stability.gossiping import choose_subset, merge_news
+
+GOSSIP, INFO = range(2)
+STEP, NEXT_ROUND = range(2)
+
+
+class GossipState(NamedTuple):
+    """Gossip, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    step_ns: int
+    piggyback: int
+    message_bytes: int
+    round: np.ndarray
+    done: np.ndarray
+    minimum: np.ndarray
+    heard: np.ndarray
+    stream: np.ndarray
+    order: np.ndarray
+    targets: np.ndarray
+
+
+def new_state(
+    group: Group,
+    *,
+    members: int,
+    delta_ns: int,
+    repeat_ns: int,
+    step_ns: int,
+    subset: int,
+    piggyback: bool,
+    seed: int,
+) -> GossipState:
+    """Gossip before its first round."""
+    rows, senders = group.received.shape
+    return GossipState(
+        group=group,
+        delta_ns=delta_ns,
+        repeat_ns=repeat_ns,
+        step_ns=step_ns,
+        piggyback=int(piggyback),
+        message_bytes=HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * senders + (members + 7) // 8,
+        round=np.zeros(rows, np.int64),
+        done=np.zeros(rows, np.int64),
+        minimum=np.zeros_like(group.received),
+        heard=np.zeros_like(group.members),
+        stream=new_streams(seed, "gossip", group.rank),
+        order=np.arange(members),
+        targets=np.zeros(subset, np.int64),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """Every member begins the first round, and gossips first at a random offset inside the step."""
+    _enter_round(state, row, mail, state.done[row] + 1)
+    set_timer(mail, STEP, 0, np.int64(uniform(state.stream[row]) * state.step_ns))
+    _finish_if_covered(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Fig 4.6, or the multicast result."""
+    number = mail.heads[slot].round_number
+    if mail.heads[slot].kind == INFO:
+        learn_stable(state.group, row, mail.numbers[slot])
+        _end_rounds(state, row, mail, number)
+        return
+    if state.piggyback != 0:
+        learn_stable(state.group, row, mail.numbers[slot, state.minimum.shape[1] :])
+        if number > state.round[row]:
+            _end_rounds(state, row, mail, number - 1)
+    elif number <= state.done[row]:
+        if state.repeat_ns > 0:
+            send(mail, _draft_info(state, row, mail), mail.heads[slot].source)
+        return
+    if number < state.round[row] or number <= state.done[row]:
+        return
+    if number > state.round[row]:
+        _enter_round(state, row, mail, number)
+    merge_news(state.group, state.minimum[row], state.heard[row], mail.numbers[slot], mail.bits[slot])
+    _finish_if_covered(state, row, mail)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A step is over, or Δ is."""
+    if timer == STEP:
+        if state.done[row] < state.round[row] or state.piggyback != 0:
+            _gossip(state, row, mail)
+        set_timer(mail, STEP, 0, state.step_ns)
+    elif state.done[row] == tag and state.round[row] == tag:
+        _enter_round(state, row, mail, tag + 1)
+        _finish_if_covered(state, row, mail)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Its bit is not waited for any more."""
+    if state.done[row] < state.round[row]:
+        _finish_if_covered(state, row, mail)
+
+
+@linked
+def _enter_round(state, row, mail, number):
+    state.round[row] = number
+    copy_numbers(state.minimum[row], state.group.received[row])
+    rank_sets.only(state.heard[row], state.group.rank[row])
+    begin_round(mail, number)
+
+
+@linked
+def _finish_if_covered(state, row, mail):
+    if not rank_sets.covers(state.heard[row], state.group.members[row]):
+        return
+    number = state.round[row]
+    learn_stable(state.group, row, state.minimum[row])
+    if state.piggyback == 0:
+        multicast(mail, _draft_array(state, mail, number, state.group.stable[row]))
+    _end_rounds(state, row, mail, number)
+
+
+@linked
+def _end_rounds(state, row, mail, number):
+    """S of this round, and with it of every earlier one, is known; rest for Δ, with the piggyback ending not at all."""
+    if number <= state.done[row]:
+        return
+    state.done[row] = number
+    end_round(mail, number)
+    if state.round[row] <= number:
+        state.round[row] = number
+        # Alone, a member would otherwise end round after round in no time.
+        alone = rank_sets.count(state.group.members[row]) == 1
+        rest(mail, NEXT_ROUND, number, 0 if state.piggyback != 0 and not alone else state.delta_ns)
+
+
+@linked
+def _gossip(state, row, mail):
+    width = state.minimum.shape[1]
+    slot = draft(mail, GOSSIP, state.round[row], state.message_bytes)
+    copy_numbers(mail.numbers[slot, :width], state.minimum[row])
+    rank_sets.copy(mail.bits[slot], state.heard[row])
+    if state.piggyback != 0:
+        copy_numbers(mail.numbers[slot, width : 2 * width], state.group.stable[row])
+        if state.done[row] > 0:
+            mail.heads[slot].size_bytes = state.message_bytes + NUMBER_BYTES * width
+    chosen = choose_subset(
+        state.stream[row],
+        state.order,
+        0,
+        state.order.shape[0],
+        state.group.members[row],
+        state.group.rank[row],
+        state.targets,
+    )
+    for k in range(chosen):
+        send(mail, slot, state.targets[k])
+
+
+@linked
+def _draft_info(state, row, mail):
+    return _draft_array(state, mail, state.done[row], state.group.stable[row])
+
+
+@linked
+def _draft_array(state, mail, number, numbers):
+    width = numbers.shape[0]
+    slot = draft(mail, INFO, number, HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * width)
+    copy_numbers(mail.numbers[slot, :width], numbers)
+    return slot

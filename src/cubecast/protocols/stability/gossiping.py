@@ -1,0 +1,61 @@
+"""What the gossip protocols share: choosing whom to tell, and merging what was told (guo §4.2.4, Figs 4.5–4.6)."""
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import copy_numbers, fold
+from cubecast.protocol.random import below
+
+TRIES = 32  # draws before the next eligible rank is taken instead: only in groups that have mostly crashed
+
+
+@linked
+def merge_news(group, minimum, heard, numbers, others):
+    """Take in (M', W'): ignore what adds nothing, adopt what says all and more, otherwise M = min and W = or."""
+    if rank_sets.covers(heard, others):
+        return
+    if rank_sets.covers(others, heard):
+        copy_numbers(minimum, numbers)
+        rank_sets.copy(heard, others)
+        return
+    fold(group, minimum, numbers)
+    rank_sets.merge(heard, others)
+
+
+@linked
+def is_among(targets, chosen, rank):
+    """Was this rank chosen already?"""
+    for k in range(chosen):
+        if targets[k] == rank:
+            return True
+    return False
+
+
+@linked
+def choose_subset(stream, order, first, size, members, me, targets):
+    """Fill `targets` with distinct live members of `order[first : first + size]`, not `me`; returns how many.
+
+    Fewer than wanted only when there are no more.
+    """
+    chosen = 0
+    while chosen < targets.shape[0]:
+        rank = _choose_one(stream, order, first, size, members, me, targets, chosen)
+        if rank < 0:
+            break
+        targets[chosen] = rank
+        chosen += 1
+    return chosen
+
+
+@linked
+def _choose_one(stream, order, first, size, members, me, targets, chosen):
+    place = 0
+    for _ in range(TRIES):
+        place = below(stream, size)
+        rank = order[first + place]
+        if rank != me and rank_sets.contains(members, rank) and not is_among(targets, chosen, rank):
+            return rank
+    for step in range(size):
+        rank = order[first + (place + step) % size]
+        if rank != me and rank_sets.contains(members, rank) and not is_among(targets, chosen, rank):
+            return rank
+    return -1

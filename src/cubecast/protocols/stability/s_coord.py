@@ -1,0 +1,376 @@
+"""S_Coord: Coord over a tree (cube §2.3, Fig 3; guo §4.3.1, S_CoordP).
+
+A round: the root multicasts START; leaves ACK their parent with R; an inner member that has every child's ACK sends the
+minimum with its own R to its parent; the root multicasts INFO(S). Ranks fill the tree breadth first, or in the order
+and the shape that `parents` says.
+
+| field    | shape        | meaning                                                                          |
+|----------|--------------|----------------------------------------------------------------------------------|
+| parents  | n            | the tree as it was drawn: the parent of every rank                               |
+| round    | rows         | the newest round this member knows of                                            |
+| reported | rows         | the newest round in which it sent its ACK (the root: knew S)                     |
+| done     | rows         | the newest round whose S it knows                                                |
+| parent   | rows         | whom it reports to; −1 at the root                                               |
+| children | rows × words | who reports to it                                                                |
+| minimum  | rows × m     | M: the minimum of its own R and its children's ACKs in this round                |
+| acked    | rows × words | whose ACK of this round is in                                                    |
+| informed | rows × words | whose ACK_INFO of this round is in (lossy form)                                  |
+
+Invariants: `done ≤ round`, `reported ≤ round`; `minimum` is at most R of every live member below a child in `acked`.
+
+The tree of cube does not survive a crash. Here a member knows its ancestors (guo §4.3.1): it reports to the nearest
+live one, or, without any, to the lowest live rank, which is then the root; `parent` and `children` follow the
+membership and an ACK is sent again to a new parent. A new root runs the unfinished round again. A newcomer is sent the
+START of the round under way by its parent, and an inner member that has not reported yet waits for it. Lossy form
+(`repeat_ns > 0`), per edge: a parent repeats START to children whose ACK is missing and INFO to those whose ACK_INFO
+is missing; a child that has reported answers a repeated START with its ACK. ACK_INFO climbs the tree like ACK, so the
+root knows when all know S.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import (
+    Group,
+    copy_numbers,
+    fold,
+    is_lowest,
+    learn_stable,
+)
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    multicast,
+    rest,
+    send,
+    set_timer,
+)
+from cubecast.protocols.stability.logical_tree import children_of, first_tree, live_parent
+
+START, ACK, INFO, ACK_INFO = range(4)
+NEXT_ROUND, REPEAT = range(2)
+
+
+class SCoordState(NamedTuple):
+    """S_Coord, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    parents: np.ndarray
+    round: np.ndarray
+    reported: np.ndarray
+    done: np.ndarray
+    parent: np.ndarray
+    children: np.ndarray
+    minimum: np.ndarray
+    acked: np.ndarray
+    informed: np.ndarray
+
+
+def new_state(group: Group, *, parents: np.ndarray, delta_ns: int, repeat_ns: int) -> SCoordState:
+    """S_Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
+    rows = len(group.rank)
+    return SCoordState(
+        group=group,
+        delta_ns=delta_ns,
+        repeat_ns=repeat_ns,
+        parents=parents,
+        round=np.zeros(rows, np.int64),
+        reported=np.zeros(rows, np.int64),
+        done=np.zeros(rows, np.int64),
+        parent=first_tree(group, parents)[0][group.rank],
+        children=children_of(group, parents),
+        minimum=np.zeros_like(group.received),
+        acked=np.zeros_like(group.members),
+        informed=np.zeros_like(group.members),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """The root opens the first round; a newcomer finds its place."""
+    if now_ns > 0:
+        _rebuild_edges(state, row)
+    if is_lowest(state.group, row):
+        _open_round(state, row, mail, 1)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Fig 3, lines 2–4, 5–20 and 21–25."""
+    kind = mail.heads[slot].kind
+    if kind == START:
+        _on_start(state, row, mail, slot)
+    elif kind == ACK:
+        _on_ack(state, row, mail, slot)
+    elif kind == INFO:
+        _on_info(state, row, mail, slot)
+    else:
+        _on_ack_info(state, row, mail, slot)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Δ is over, or it is time to repeat what was not answered."""
+    if timer == NEXT_ROUND:
+        if is_lowest(state.group, row) and state.done[row] == tag and state.round[row] == tag:
+            _open_round(state, row, mail, tag + 1)
+    elif state.round[row] == tag:
+        _repeat(state, row, mail)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Follow the new tree, report to a new parent, lead when nobody else is left to."""
+    before = state.parent[row]
+    was_informed = rank_sets.covers(state.informed[row], state.children[row])
+    _rebuild_edges(state, row)
+    unfinished = state.done[row] < state.round[row]
+    if state.parent[row] == -1:
+        _lead(state, row, mail, before, unfinished, was_informed)
+    elif state.parent[row] != before and unfinished and state.reported[row] == state.round[row]:
+        _report(state, row, mail)
+    elif not unfinished and not was_informed:
+        _acknowledge_if_informed(state, row, mail)
+    elif not unfinished:
+        _inform_orphans(state, row, mail)
+    _report_if_collected(state, row, mail)
+
+
+@linked
+def _lead(state, row, mail, before, unfinished, was_informed):
+    """Go on as the root: as before, or in place of the one that left."""
+    if before != -1:
+        if unfinished:
+            state.reported[row] = state.round[row] - 1  # what it reported went to the old root
+            _open_round(state, row, mail, state.round[row])
+        else:
+            _succeed(state, row, mail)
+    elif not unfinished and state.repeat_ns > 0 and not was_informed:
+        _wait_if_informed(state, row, mail)
+    elif not unfinished:
+        _inform_orphans(state, row, mail)
+
+
+@linked
+def _inform_orphans(state, row, mail):
+    """Its own children all know S, and it had stopped repeating; those it takes on may not."""
+    if state.repeat_ns > 0 and not rank_sets.covers(state.informed[row], state.children[row]):
+        set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
+
+
+@linked
+def on_join(state, row, now_ns, mail, rank):
+    """A newcomer takes its place; its parent tells it the round that is under way."""
+    before = state.parent[row]
+    was_informed = rank_sets.covers(state.informed[row], state.children[row])
+    _rebuild_edges(state, row)
+    if state.done[row] == state.round[row]:
+        if not was_informed:  # it may have waited for one that reports to the newcomer from now on
+            _tell_if_informed(state, row, mail)
+        return
+    if rank_sets.contains(state.children[row], rank):
+        send(mail, _draft_bare(state, mail, START, state.round[row]), rank)
+    if state.parent[row] != before and state.reported[row] == state.round[row]:
+        _report(state, row, mail)
+    _report_if_collected(state, row, mail)
+
+
+@linked
+def _tell_if_informed(state, row, mail):
+    """Everybody below knows S: say so, or, at the root, rest."""
+    if state.parent[row] >= 0:
+        _acknowledge_if_informed(state, row, mail)
+    elif state.repeat_ns > 0:
+        _wait_if_informed(state, row, mail)
+
+
+@linked
+def _rebuild_edges(state, row):
+    me = state.group.rank[row]
+    members = state.group.members[row]
+    state.parent[row] = live_parent(state.parents, members, me)
+    rank_sets.clear(state.children[row])
+    for rank in range(state.parents.shape[0]):
+        if rank_sets.contains(members, rank) and live_parent(state.parents, members, rank) == me:
+            rank_sets.add(state.children[row], rank)
+
+
+@linked
+def _open_round(state, row, mail, number):
+    """At the root: tell everyone that the round began."""
+    _enter_round(state, row, mail, number)
+    multicast(mail, _draft_bare(state, mail, START, number))
+    _report_if_collected(state, row, mail)
+
+
+@linked
+def _enter_round(state, row, mail, number):
+    if number <= state.round[row]:
+        return
+    state.round[row] = number
+    copy_numbers(state.minimum[row], state.group.received[row])
+    rank_sets.clear(state.acked[row])
+    rank_sets.clear(state.informed[row])
+    begin_round(mail, number)
+    if state.repeat_ns > 0:
+        set_timer(mail, REPEAT, number, state.repeat_ns)
+
+
+@linked
+def _catch_up(state, row, mail, number):
+    """Enter a round that others are in already; a root that was behind opens it for everyone."""
+    if number > state.round[row]:
+        _enter_round(state, row, mail, number)
+        if state.parent[row] == -1:
+            multicast(mail, _draft_bare(state, mail, START, number))
+
+
+@linked
+def _on_start(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    if number < state.round[row]:
+        # A newly risen root can be behind: tell it the round that is under way.
+        send(mail, _draft_bare(state, mail, START, state.round[row]), mail.heads[slot].source)
+        return
+    _catch_up(state, row, mail, number)
+    if state.reported[row] < number:
+        _report_if_collected(state, row, mail)
+    elif state.repeat_ns > 0:  # a repeated START; elsewhere it is one that the children's ACKs overtook
+        _report(state, row, mail)
+
+
+@linked
+def _on_ack(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    _catch_up(state, row, mail, number)
+    if number == state.round[row]:
+        # Kept also after its own report: it may come from one that knows before us that we are the root.
+        fold(state.group, state.minimum[row], mail.numbers[slot])
+        rank_sets.add(state.acked[row], mail.heads[slot].source)
+        _report_if_collected(state, row, mail)
+
+
+@linked
+def _report_if_collected(state, row, mail):
+    if state.reported[row] == state.round[row] or not rank_sets.covers(state.acked[row], state.children[row]):
+        return
+    state.reported[row] = state.round[row]
+    if state.parent[row] == -1:
+        _conclude(state, row, mail)
+    else:
+        _report(state, row, mail)
+
+
+@linked
+def _report(state, row, mail):
+    if state.parent[row] >= 0:
+        send(mail, _draft_array(state, mail, ACK, state.round[row], state.minimum[row]), state.parent[row])
+
+
+@linked
+def _conclude(state, row, mail):
+    """At the root, with every child's ACK: S is known."""
+    number = state.round[row]
+    learn_stable(state.group, row, state.minimum[row])
+    if number > state.done[row]:
+        state.done[row] = number
+        end_round(mail, number)
+    multicast(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
+    if state.repeat_ns > 0:
+        _wait_if_informed(state, row, mail)
+    else:
+        rest(mail, NEXT_ROUND, number, state.delta_ns)
+
+
+@linked
+def _succeed(state, row, mail):
+    """Go on after the last round of a root that left, perhaps before all knew its result."""
+    if state.repeat_ns > 0 and state.done[row] > 0:
+        rank_sets.clear(state.informed[row])
+        multicast(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]))
+        set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
+        _wait_if_informed(state, row, mail)
+    else:
+        rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+
+
+@linked
+def _wait_if_informed(state, row, mail):
+    if rank_sets.covers(state.informed[row], state.children[row]):
+        rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+
+
+@linked
+def _on_info(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    learn_stable(state.group, row, mail.numbers[slot])
+    _enter_round(state, row, mail, number)
+    if number > state.done[row]:
+        state.done[row] = number
+        end_round(mail, number)
+        if state.parent[row] == -1:  # the last word of one that has left
+            state.reported[row] = number
+            _succeed(state, row, mail)
+    _acknowledge_if_informed(state, row, mail)
+
+
+@linked
+def _acknowledge_if_informed(state, row, mail):
+    """Tell the parent that S is known here and below."""
+    if state.repeat_ns > 0 and state.parent[row] >= 0 and rank_sets.covers(state.informed[row], state.children[row]):
+        send(mail, _draft_bare(state, mail, ACK_INFO, state.done[row]), state.parent[row])
+
+
+@linked
+def _on_ack_info(state, row, mail, slot):
+    source = mail.heads[slot].source
+    number = mail.heads[slot].round_number
+    if number != state.round[row] or rank_sets.contains(state.informed[row], source):
+        return
+    rank_sets.add(state.informed[row], source)
+    if number == state.done[row]:
+        _tell_if_informed(state, row, mail)
+
+
+@linked
+def _repeat(state, row, mail):
+    """Ask the children again that have not answered."""
+    number = state.round[row]
+    if state.done[row] < number:
+        _send_to_missing(state, row, mail, _draft_bare(state, mail, START, number), state.acked[row])
+    elif not rank_sets.covers(state.informed[row], state.children[row]):
+        info = _draft_array(state, mail, INFO, number, state.group.stable[row])
+        _send_to_missing(state, row, mail, info, state.informed[row])
+    else:
+        return
+    set_timer(mail, REPEAT, number, state.repeat_ns)
+
+
+@linked
+def _send_to_missing(state, row, mail, slot, answered):
+    for rank in range(state.parents.shape[0]):
+        if rank_sets.contains(state.children[row], rank) and not rank_sets.contains(answered, rank):
+            send(mail, slot, rank)
+
+
+@linked
+def _draft_bare(state, mail, kind, number):
+    return draft(mail, kind, number, HEADER_BYTES + (ROUND_BYTES if state.repeat_ns > 0 else 0))
+
+
+@linked
+def _draft_array(state, mail, kind, number, numbers):
+    width = numbers.shape[0]
+    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
+    slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
+    copy_numbers(mail.numbers[slot, :width], numbers)
+    return slot

@@ -1,0 +1,329 @@
+"""S_Gossip: gossip in local groups, then among their controllers (guo §4.3.3, Fig 4.13).
+
+The group is cut into local groups of `group_size` members. In the first phase every member gossips (M, W, r) inside
+its local group. A stability controller (the first G live members of each local group are its controllers) that has
+heard from its whole local group begins the second phase: it gossips the local minima it has gathered, and from which
+local groups they are, to controllers of all groups. The first to hold all of them multicasts INFO(S).
+
+| field         | shape        | meaning                                                                       |
+|---------------|--------------|-------------------------------------------------------------------------------|
+| order, place  | n            | the members in logical order, and where each stands; groups are slices of it  |
+| round, done   | rows         | r, and the newest round whose S this member knows                             |
+| minimum       | rows × m     | M: the minimum of R over the members in `heard`                               |
+| heard         | rows × words | W: whom of the local group it has heard from                                  |
+| gathered      | rows × m     | the minimum over the local groups in `groups`                                 |
+| groups        | rows × words | of which local groups the minimum is in `gathered`                            |
+| stream        | rows × 2     | each member's own random numbers                                              |
+| targets       | subset       | the subset being chosen                                                       |
+
+Invariants: `minimum ≤ R_k` for every k in `heard`; `gathered ≤ R_k` for every live k of a local group in `groups`.
+
+Steps, offsets, the ending (the optimised one), Δ and the answer to a late member are those of Gossip. A message of the
+first phase costs 36 + 4m + ⌈g/8⌉ bytes for a local group of g, one of the second 36 + 4m + ⌈G/8⌉ for G local groups.
+
+Faults: the next live member of a local group becomes a controller in place of one that is gone; it has gossiped all
+along, so it knows what the others know. A local group of which nobody is left is not waited for.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import (
+    Group,
+    copy_numbers,
+    fold,
+    learn_stable,
+)
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    multicast,
+    rest,
+    send,
+    set_timer,
+)
+from cubecast.protocol.random import below, new_streams, uniform
+from cubecast.protocols.stability.gossiping import (
+    TRIES,
+    choose_subset,
+    is_among,
+    merge_news,
+)
+
+LOCAL, AMONG_CONTROLLERS, INFO = range(3)
+STEP, NEXT_ROUND = range(2)
+
+
+class SGossipState(NamedTuple):
+    """S_Gossip, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    step_ns: int
+    group_size: int
+    controllers: int
+    order: np.ndarray
+    place: np.ndarray
+    round: np.ndarray
+    done: np.ndarray
+    minimum: np.ndarray
+    heard: np.ndarray
+    gathered: np.ndarray
+    groups: np.ndarray
+    stream: np.ndarray
+    targets: np.ndarray
+
+
+def new_state(
+    group: Group,
+    *,
+    order: np.ndarray,
+    place: np.ndarray,
+    group_size: int,
+    controllers: int,
+    delta_ns: int,
+    repeat_ns: int,
+    step_ns: int,
+    subset: int,
+    seed: int,
+) -> SGossipState:
+    """S_Gossip before its first round."""
+    rows = len(group.rank)
+    return SGossipState(
+        group=group,
+        delta_ns=delta_ns,
+        repeat_ns=repeat_ns,
+        step_ns=step_ns,
+        group_size=group_size,
+        controllers=controllers,
+        order=order,
+        place=place,
+        round=np.zeros(rows, np.int64),
+        done=np.zeros(rows, np.int64),
+        minimum=np.zeros_like(group.received),
+        heard=np.zeros_like(group.members),
+        gathered=np.zeros_like(group.received),
+        groups=np.zeros((rows, rank_sets.words_for(_count_groups(len(order), group_size))), np.uint64),
+        stream=new_streams(seed, "s_gossip", group.rank),
+        targets=np.zeros(subset, np.int64),
+    )
+
+
+def _count_groups(members: int, group_size: int) -> int:
+    return -(-members // group_size)
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """Every member begins the first round, and gossips first at a random offset inside the step."""
+    _enter_round(state, row, mail, state.done[row] + 1)
+    set_timer(mail, STEP, 0, np.int64(uniform(state.stream[row]) * state.step_ns))
+    _go_on(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """News of the local group, news among controllers, or the result."""
+    kind = mail.heads[slot].kind
+    number = mail.heads[slot].round_number
+    if kind == INFO:
+        learn_stable(state.group, row, mail.numbers[slot])
+        _end_rounds(state, row, mail, number)
+    elif number <= state.done[row]:
+        if state.repeat_ns > 0:
+            send(mail, _draft_info(state, row, mail), mail.heads[slot].source)
+    elif number >= state.round[row]:
+        if number > state.round[row]:
+            _enter_round(state, row, mail, number)
+        if kind == LOCAL:
+            merge_news(state.group, state.minimum[row], state.heard[row], mail.numbers[slot], mail.bits[slot])
+        else:
+            words = state.groups.shape[1]
+            merge_news(state.group, state.gathered[row], state.groups[row], mail.numbers[slot], mail.bits[slot, :words])
+        _go_on(state, row, mail)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A step is over, or Δ is."""
+    if timer == STEP:
+        if state.done[row] < state.round[row]:
+            _gossip(state, row, mail)
+        set_timer(mail, STEP, 0, state.step_ns)
+    elif state.done[row] == tag and state.round[row] == tag:
+        _enter_round(state, row, mail, tag + 1)
+        _go_on(state, row, mail)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """It is not waited for; whoever is a controller now goes on."""
+    if state.done[row] < state.round[row]:
+        _go_on(state, row, mail)
+
+
+@linked
+def _enter_round(state, row, mail, number):
+    state.round[row] = number
+    copy_numbers(state.minimum[row], state.group.received[row])
+    rank_sets.only(state.heard[row], state.group.rank[row])
+    rank_sets.clear(state.groups[row])
+    begin_round(mail, number)
+
+
+@linked
+def _go_on(state, row, mail):
+    """Hand the local result to the second phase, and end the round when that has all of them."""
+    mine = state.place[state.group.rank[row]] // state.group_size
+    if not rank_sets.contains(state.groups[row], mine):
+        if not _is_controller(state, row) or not _has_heard_group(state, row, mine):
+            return
+        _gather(state, row, mine)
+    if _has_all_groups(state, row):
+        number = state.round[row]
+        learn_stable(state.group, row, state.gathered[row])
+        multicast(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
+        _end_rounds(state, row, mail, number)
+
+
+@linked
+def _gather(state, row, mine):
+    """Put the local minimum among those gathered."""
+    if rank_sets.lowest(state.groups[row]) < 0:
+        copy_numbers(state.gathered[row], state.minimum[row])
+    else:
+        fold(state.group, state.gathered[row], state.minimum[row])
+    rank_sets.add(state.groups[row], mine)
+
+
+@linked
+def _end_of(state, which):
+    """One past the last place of a local group."""
+    return min((which + 1) * state.group_size, state.order.shape[0])
+
+
+@linked
+def _has_heard_group(state, row, which):
+    members = state.group.members[row]
+    for place in range(which * state.group_size, _end_of(state, which)):
+        rank = state.order[place]
+        if rank_sets.contains(members, rank) and not rank_sets.contains(state.heard[row], rank):
+            return False
+    return True
+
+
+@linked
+def _has_all_groups(state, row):
+    for which in range(_group_count(state)):
+        if not rank_sets.contains(state.groups[row], which) and _controller(state, row, which, 0) >= 0:
+            return False
+    return True
+
+
+@linked
+def _group_count(state):
+    return (state.order.shape[0] + state.group_size - 1) // state.group_size
+
+
+@linked
+def _controller(state, row, which, turn):
+    """The `turn`-th controller of a local group, −1 when it has not so many live members."""
+    members = state.group.members[row]
+    for place in range(which * state.group_size, _end_of(state, which)):
+        if rank_sets.contains(members, state.order[place]):
+            if turn == 0:
+                return state.order[place]
+            turn -= 1
+    return np.int64(-1)
+
+
+@linked
+def _is_controller(state, row):
+    me = state.group.rank[row]
+    mine = state.place[me] // state.group_size
+    for turn in range(state.controllers):
+        if _controller(state, row, mine, turn) == me:
+            return True
+    return False
+
+
+@linked
+def _end_rounds(state, row, mail, number):
+    """S of this round, and with it of every earlier one, is known; rest for Δ."""
+    if number <= state.done[row]:
+        return
+    state.done[row] = number
+    end_round(mail, number)
+    if state.round[row] <= number:
+        state.round[row] = number
+        rest(mail, NEXT_ROUND, number, state.delta_ns)
+
+
+@linked
+def _gossip(state, row, mail):
+    me = state.group.rank[row]
+    mine = state.place[me] // state.group_size
+    if rank_sets.contains(state.groups[row], mine) and _is_controller(state, row):
+        _tell_controllers(state, row, mail)
+        return
+    first = mine * state.group_size
+    size = _end_of(state, mine) - first
+    slot = _draft_array(state, mail, LOCAL, state.round[row], state.minimum[row])
+    mail.heads[slot].size_bytes += (size + 7) // 8
+    rank_sets.copy(mail.bits[slot], state.heard[row])
+    chosen = choose_subset(state.stream[row], state.order, first, size, state.group.members[row], me, state.targets)
+    for k in range(chosen):
+        send(mail, slot, state.targets[k])
+
+
+@linked
+def _tell_controllers(state, row, mail):
+    slot = _draft_array(state, mail, AMONG_CONTROLLERS, state.round[row], state.gathered[row])
+    mail.heads[slot].size_bytes += (_group_count(state) + 7) // 8
+    rank_sets.clear(mail.bits[slot])
+    for k in range(state.groups.shape[1]):
+        mail.bits[slot, k] = state.groups[row, k]
+    for chosen in range(state.targets.shape[0]):
+        rank = _choose_controller(state, row, chosen)
+        if rank < 0:
+            break
+        state.targets[chosen] = rank
+        send(mail, slot, rank)
+
+
+@linked
+def _choose_controller(state, row, chosen):
+    """A live controller, neither this member nor one of those chosen; −1 when there is none."""
+    me = state.group.rank[row]
+    count = _group_count(state)
+    for _ in range(TRIES):
+        rank = _controller(state, row, below(state.stream[row], count), below(state.stream[row], state.controllers))
+        if rank >= 0 and rank != me and not is_among(state.targets, chosen, rank):
+            return rank
+    for which in range(count):
+        for turn in range(state.controllers):
+            rank = _controller(state, row, which, turn)
+            if rank >= 0 and rank != me and not is_among(state.targets, chosen, rank):
+                return rank
+    return np.int64(-1)
+
+
+@linked
+def _draft_info(state, row, mail):
+    return _draft_array(state, mail, INFO, state.done[row], state.group.stable[row])
+
+
+@linked
+def _draft_array(state, mail, kind, number, numbers):
+    width = numbers.shape[0]
+    slot = draft(mail, kind, number, HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * width)
+    copy_numbers(mail.numbers[slot, :width], numbers)
+    return slot

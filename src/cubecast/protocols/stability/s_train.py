@@ -1,0 +1,357 @@
+"""S_Train: a train in every sub-group of a tree (guo §4.3.2, Fig 4.12).
+
+A round: the root multicasts START. Among siblings the running minimum goes from each to the next (ACK1); the last one
+hands it to the parent (ACK2). A member sends on once it has the ACK2 of its last child and the ACK1 of its elder
+sibling, as far as it has such. With its last child's ACK2 the root knows S and multicasts INFO(S).
+
+| field      | shape    | meaning                                                                                |
+|------------|----------|----------------------------------------------------------------------------------------|
+| parents    | n        | the tree as it was drawn: the parent of every rank                                     |
+| place      | n        | where each rank stands in the tree; siblings go by it                                  |
+| round      | rows     | the newest round this member knows of                                                  |
+| done       | rows     | the newest round whose S it knows                                                      |
+| view_seen  | rows     | a number that stands for the membership as this member sees it                         |
+| sent_round | rows     | the newest round in which it sent its ACK (the root: knew S) …                         |
+| sent_view  | rows     | … and its view then                                                                    |
+| parent, elder, younger, last_child | rows | its live relatives, −1 for none                                    |
+| elder_in   | rows     | is the elder sibling's ACK1 of this round and view in?                                 |
+| child_in   | rows     | is the last child's ACK2 of this round and view in?                                    |
+| minimum    | rows × m | M: its own R and all that was handed to it in this round                               |
+
+Invariant: `minimum` is at most R of every live member that stands, in this view, below it, or among its elder siblings
+and below those, once `elder_in` and `child_in` hold.
+
+Faults. Relatives follow the membership: without its parent a sub-group reports to its grandparent, among the children
+of which it then stands; the train leaves out a sibling that is gone. Where a member stands decides what its ACK
+speaks for, so an ACK carries the sender's view (in its header) and counts only for a member with the same view:
+whenever the membership changes, the members send again under the new view, and ask their relatives to do so. A new
+root gives up an unfinished round and opens the one after. Lossy form (`repeat_ns > 0`): the root repeats START, every
+member repeats its ACK, or asks for those it waits for, until it knows S, and one that knows S answers with INFO.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import (
+    Group,
+    copy_numbers,
+    fold,
+    is_lowest,
+    learn_stable,
+)
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    ROUND_BYTES,
+    begin_round,
+    draft,
+    end_round,
+    multicast,
+    rest,
+    send,
+    set_timer,
+)
+from cubecast.protocol.random import mix
+from cubecast.protocols.stability.logical_tree import live_parent
+
+START, ACK1, ACK2, INFO, ASK = range(5)
+NEXT_ROUND, REPEAT = range(2)
+
+
+class STrainState(NamedTuple):
+    """S_Train, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    parents: np.ndarray
+    place: np.ndarray
+    round: np.ndarray
+    done: np.ndarray
+    view_seen: np.ndarray
+    sent_round: np.ndarray
+    sent_view: np.ndarray
+    parent: np.ndarray
+    elder: np.ndarray
+    younger: np.ndarray
+    last_child: np.ndarray
+    elder_in: np.ndarray
+    child_in: np.ndarray
+    minimum: np.ndarray
+
+
+def new_state(group: Group, *, parents: np.ndarray, place: np.ndarray, delta_ns: int, repeat_ns: int) -> STrainState:
+    """S_Train before its first round. `repeat_ns = 0` is the reliable FIFO form."""
+    rows = len(group.rank)
+    return STrainState(
+        group=group,
+        delta_ns=delta_ns,
+        repeat_ns=repeat_ns,
+        parents=parents,
+        place=place,
+        minimum=np.zeros_like(group.received),
+        **{name: np.zeros(rows, np.int64) for name in ("round", "done", "view_seen", "sent_round", "sent_view")},
+        **{name: np.full(rows, -1, np.int64) for name in ("parent", "elder", "younger", "last_child")},
+        **{name: np.zeros(rows, np.int64) for name in ("elder_in", "child_in")},
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """Everyone finds its relatives; the root opens the first round; a newcomer asks for the one under way."""
+    _see_membership(state, row)
+    if is_lowest(state.group, row):
+        _open_round(state, row, mail, 1)
+    elif now_ns > 0:
+        _ask(state, row, mail)
+        if state.repeat_ns > 0:
+            set_timer(mail, REPEAT, 0, state.repeat_ns)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Fig 4.12."""
+    kind = mail.heads[slot].kind
+    number = mail.heads[slot].round_number
+    if kind == INFO:
+        _on_info(state, row, mail, slot)
+    elif kind == ASK:
+        _on_ask(state, row, mail, slot)
+    elif number <= state.done[row]:
+        if state.repeat_ns > 0 and kind != START:
+            send(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]), _source(mail, slot))
+    elif number >= state.round[row]:
+        _catch_up(state, row, mail, number)
+        if kind != START:
+            _take_in(state, row, mail, slot, kind)
+        _send_on_if_ready(state, row, mail)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Δ is over, or it is time to repeat."""
+    if timer == NEXT_ROUND:
+        if is_lowest(state.group, row) and state.done[row] == tag and state.round[row] == tag:
+            _open_round(state, row, mail, tag + 1)
+    elif state.round[row] == tag and (state.done[row] < tag or tag == 0):
+        if state.parent[row] == -1:
+            multicast(mail, _draft_bare(state, row, mail, START))
+        elif state.sent_round[row] == tag and tag > 0:
+            _send_ack(state, row, mail)
+        else:
+            _ask(state, row, mail)
+        set_timer(mail, REPEAT, tag, state.repeat_ns)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """The train takes another route; a new root takes over."""
+    before = state.parent[row]
+    _see_membership(state, row)
+    if state.parent[row] == -1 and before != -1:
+        if state.done[row] < state.round[row] or state.round[row] == 0:
+            _open_round(state, row, mail, state.round[row] + 1)
+        else:
+            rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+        return
+    _start_over(state, row, mail)
+
+
+@linked
+def on_join(state, row, now_ns, mail, rank):
+    """The newcomer takes its place in a train, and must hear of the round that is under way."""
+    _see_membership(state, row)
+    if state.parent[row] == -1 and state.done[row] < state.round[row]:
+        send(mail, _draft_bare(state, row, mail, START), rank)
+    _start_over(state, row, mail)
+
+
+@linked
+def _start_over(state, row, mail):
+    """In a new view: what was handed to this member no longer says for whom it speaks."""
+    if state.done[row] == state.round[row]:
+        return
+    _send_on_if_ready(state, row, mail)
+    _ask(state, row, mail)
+
+
+@linked
+def _ask(state, row, mail):
+    """Ask for what is waited for; a newcomer, for any news."""
+    slot = _draft_bare(state, row, mail, ASK)
+    if state.elder[row] >= 0:
+        send(mail, slot, state.elder[row])
+    if state.last_child[row] >= 0:
+        send(mail, slot, state.last_child[row])
+    if state.round[row] == 0 and state.parent[row] >= 0:
+        send(mail, slot, state.parent[row])
+
+
+@linked
+def _see_membership(state, row):
+    """Find the live relatives in the membership as it is now; nothing has been handed over in this view yet."""
+    me = state.group.rank[row]
+    members = state.group.members[row]
+    parent = live_parent(state.parents, members, me)
+    state.parent[row] = parent
+    state.elder[row] = -1
+    state.younger[row] = -1
+    state.last_child[row] = -1
+    for rank in range(state.parents.shape[0]):
+        if rank == me or not rank_sets.contains(members, rank):
+            continue
+        above = live_parent(state.parents, members, rank)
+        if above == me:
+            state.last_child[row] = _later(state, state.last_child[row], rank)
+        elif above == parent and state.place[rank] < state.place[me]:
+            state.elder[row] = _later(state, state.elder[row], rank)
+        elif above == parent:
+            state.younger[row] = _earlier(state, state.younger[row], rank)
+    state.elder_in[row] = 0
+    state.child_in[row] = 0
+    state.view_seen[row] = _number_of(members)
+
+
+@linked
+def _later(state, known, rank):
+    return rank if known < 0 or state.place[rank] > state.place[known] else known
+
+
+@linked
+def _earlier(state, known, rank):
+    return rank if known < 0 or state.place[rank] < state.place[known] else known
+
+
+@linked
+def _number_of(members):
+    """A number that stands for a set of members."""
+    word = np.uint64(1)
+    for k in range(members.shape[0]):
+        word = mix(word ^ members[k])
+    return np.int64(word >> np.uint64(33))
+
+
+@linked
+def _source(mail, slot):
+    return mail.heads[slot].source
+
+
+@linked
+def _open_round(state, row, mail, number):
+    _enter_round(state, row, mail, number)
+    multicast(mail, _draft_bare(state, row, mail, START))
+    _send_on_if_ready(state, row, mail)
+
+
+@linked
+def _enter_round(state, row, mail, number):
+    state.round[row] = number
+    state.elder_in[row] = 0
+    state.child_in[row] = 0
+    copy_numbers(state.minimum[row], state.group.received[row])
+    begin_round(mail, number)
+    if state.repeat_ns > 0:
+        set_timer(mail, REPEAT, number, state.repeat_ns)
+
+
+@linked
+def _catch_up(state, row, mail, number):
+    """Enter a round that others are in already; a root that was behind opens it for everyone."""
+    if number > state.round[row]:
+        _enter_round(state, row, mail, number)
+        if state.parent[row] == -1:
+            multicast(mail, _draft_bare(state, row, mail, START))
+
+
+@linked
+def _take_in(state, row, mail, slot, kind):
+    """An ACK of this round: the numbers count always, for whom they speak only in the same view."""
+    fold(state.group, state.minimum[row], mail.numbers[slot])
+    if mail.heads[slot].iteration != state.view_seen[row]:
+        return
+    if kind == ACK1 and mail.heads[slot].source == state.elder[row]:
+        state.elder_in[row] = 1
+    elif kind == ACK2 and mail.heads[slot].source == state.last_child[row]:
+        state.child_in[row] = 1
+
+
+@linked
+def _send_on_if_ready(state, row, mail):
+    number = state.round[row]
+    if number == 0 or number == state.done[row]:
+        return
+    if state.sent_round[row] == number and state.sent_view[row] == state.view_seen[row]:
+        return
+    if state.elder[row] >= 0 and state.elder_in[row] == 0:
+        return
+    if state.last_child[row] >= 0 and state.child_in[row] == 0:
+        return
+    state.sent_round[row] = number
+    state.sent_view[row] = state.view_seen[row]
+    if state.parent[row] == -1:
+        _conclude(state, row, mail)
+    else:
+        _send_ack(state, row, mail)
+
+
+@linked
+def _send_ack(state, row, mail):
+    """ACK1 to the younger sibling, or ACK2 to the parent."""
+    kind = ACK1 if state.younger[row] >= 0 else ACK2
+    slot = _draft_array(state, mail, kind, state.round[row], state.minimum[row])
+    mail.heads[slot].iteration = state.sent_view[row]
+    send(mail, slot, state.younger[row] if kind == ACK1 else state.parent[row])
+
+
+@linked
+def _conclude(state, row, mail):
+    number = state.round[row]
+    learn_stable(state.group, row, state.minimum[row])
+    state.done[row] = number
+    end_round(mail, number)
+    multicast(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
+    rest(mail, NEXT_ROUND, number, state.delta_ns)
+
+
+@linked
+def _on_info(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    learn_stable(state.group, row, mail.numbers[slot])
+    if number > state.done[row]:
+        state.done[row] = number
+        end_round(mail, number)
+    if number > state.round[row]:
+        state.round[row] = number
+    if state.parent[row] == -1 and state.done[row] == state.round[row]:
+        rest(mail, NEXT_ROUND, number, state.delta_ns)
+
+
+@linked
+def _on_ask(state, row, mail, slot):
+    """A relative wants the ACK again, in its view; whoever has none yet in that view will send it by itself."""
+    number = mail.heads[slot].round_number
+    if state.done[row] > 0 and number <= state.done[row]:
+        send(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]), _source(mail, slot))
+    if state.done[row] == state.round[row] or state.sent_round[row] != state.round[row]:
+        return
+    if mail.heads[slot].iteration == state.view_seen[row] and state.view_seen[row] == state.sent_view[row]:
+        _send_ack(state, row, mail)
+
+
+@linked
+def _draft_bare(state, row, mail, kind):
+    slot = draft(mail, kind, state.round[row], HEADER_BYTES + (ROUND_BYTES if state.repeat_ns > 0 else 0))
+    mail.heads[slot].iteration = state.view_seen[row]
+    return slot
+
+
+@linked
+def _draft_array(state, mail, kind, number, numbers):
+    width = numbers.shape[0]
+    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
+    slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
+    copy_numbers(mail.numbers[slot, :width], numbers)
+    return slot

@@ -1,0 +1,118 @@
+"""Sender-initiated reliable multicast: acknowledgements, and a timer for each message (guo §2.1.1; Figs 2.1, 2.2).
+
+A sender multicasts a message and starts a timer for it. Every receiver answers each data message with an ACK: what it
+holds, up to the first gap and as a mask beyond. When the timer expires before every member has acknowledged the
+message, the sender multicasts it again (or, as an option, sends it to those whose ACK is missing) and starts the
+timer anew. A message that all have acknowledged is released. Shared parts: `acks`, `window`.
+
+The sender alone repairs: what it did not get to everybody before it left stays missing where it is missing, and never
+becomes stable. `resend_ns = 0` is the form for links that lose nothing: ACKs, but no timers.
+"""
+
+from typing import NamedTuple
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    NUMBER_BYTES,
+    PAYLOAD,
+    multicast,
+    send,
+    set_timer,
+)
+from cubecast.protocols.transport.acks import (
+    Acks,
+    acknowledge,
+    is_acknowledged,
+    new_acks,
+    note_ack,
+    release_what_all_hold,
+)
+from cubecast.protocols.transport.window import (
+    ACK,
+    RESEND,
+    Window,
+    draft_payload,
+    keep,
+    learn_released,
+    new_window,
+    send_next,
+)
+
+
+class AckState(NamedTuple):
+    """Sender-initiated reliable multicast, one row per local member."""
+
+    group: Group
+    members: int
+    payload_bytes: int
+    resend_ns: int
+    again_all: int
+    window: Window
+    acks: Acks
+
+
+def new_state(
+    group: Group, *, members: int, payload_bytes: int, resend_ns: int, again_all: bool = True, window: int = 1024
+) -> AckState:
+    """Nothing sent, nothing acknowledged."""
+    return AckState(
+        group=group,
+        members=members,
+        payload_bytes=payload_bytes + NUMBER_BYTES,
+        resend_ns=resend_ns,
+        again_all=int(again_all),
+        window=new_window(group, window),
+        acks=new_acks(group, members),
+    )
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member, and start its timer."""
+    slot = send_next(state, row, mail)
+    multicast(mail, slot)
+    if state.resend_ns > 0:
+        set_timer(mail, RESEND, mail.heads[slot].sequence, state.resend_ns)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Acknowledge data; note who acknowledged mine."""
+    kind = mail.heads[slot].kind
+    sender = mail.heads[slot].sender
+    if kind == ACK:
+        note_ack(state, row, mail, slot)
+        return
+    if kind == PAYLOAD:
+        keep(state, row, mail, sender, mail.heads[slot].sequence)
+        acknowledge(state, row, mail, sender)
+    learn_released(state, row, mail, sender, mail.heads[slot].iteration)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """A message was not acknowledged by all in time: send it again, to all or to those."""
+    me = state.group.rank[row]
+    slot = 0
+    for rank in range(state.members):
+        if (
+            rank == me
+            or not rank_sets.contains(state.group.members[row], rank)
+            or is_acknowledged(state, row, rank, tag)
+        ):
+            continue
+        if slot == 0:
+            slot = draft_payload(state, row, mail, me, tag)
+            set_timer(mail, RESEND, tag, state.resend_ns)
+        if state.again_all == 1:
+            multicast(mail, slot)
+            return
+        send(mail, slot, rank)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Its ACK is not waited for any more."""
+    release_what_all_hold(state, row, mail)

@@ -1,0 +1,108 @@
+"""Receivers acknowledge what they hold: the part that ACK-based release needs (guo §2.1.1 and §2.1.3).
+
+A sender keeps, for every receiver, what that one said it holds. Once every member holds a message it is released: the
+sender lets go of it and tells the others in the messages that follow, which carry that number (4 bytes), and in an
+announcement when none follows. This is stability detection by the sender for its own messages; rounds of a stability
+protocol may find out the same earlier or later.
+
+| field        | shape    | meaning                                                                           |
+|--------------|----------|-----------------------------------------------------------------------------------|
+| acknowledged | rows × n | this member's messages up to here are held by rank k                              |
+| beyond       | rows × n | a mask of the 64 numbers after that: which of them rank k holds as well           |
+
+Invariant: `acknowledged[row, k] ≤ R_k[rank]`, so what is released is held by every member.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    draft,
+    multicast,
+    send,
+)
+from cubecast.protocols.transport.window import (
+    ACK,
+    MASK_BITS,
+    MASK_BYTES,
+    draft_announcement,
+    holds,
+    learn_released,
+)
+
+
+class Acks(NamedTuple):
+    """What each receiver acknowledged of this member's messages."""
+
+    acknowledged: np.ndarray
+    beyond: np.ndarray
+
+
+def new_acks(group: Group, members: int) -> Acks:
+    """Nobody has acknowledged anything."""
+    rows = len(group.rank)
+    return Acks(acknowledged=np.zeros((rows, members), np.int32), beyond=np.zeros((rows, members), np.uint64))
+
+
+@linked
+def acknowledge(state, row, mail, sender):
+    """Tell a sender what is held of its messages."""
+    if not rank_sets.contains(state.group.members[row], sender):
+        return
+    received = np.int64(state.group.received[row, sender])
+    slot = draft(mail, ACK, -1, HEADER_BYTES + NUMBER_BYTES + MASK_BYTES)
+    mail.heads[slot].sender = sender
+    mail.heads[slot].sequence = received
+    rank_sets.clear(mail.bits[slot])
+    last = min(received + MASK_BITS, np.int64(state.window.highest[row, sender]))
+    for sequence in range(received + 1, last + 1):
+        if holds(state, row, sender, sequence):
+            rank_sets.add(mail.bits[slot], sequence - received - 1)
+    send(mail, slot, sender)
+
+
+@linked
+def note_ack(state, row, mail, slot):
+    """A receiver holds more of my messages; an ACK overtaken by a later one says nothing new."""
+    source = mail.heads[slot].source
+    sequence = mail.heads[slot].sequence
+    before = state.acks.acknowledged[row, source]
+    if sequence > before:
+        state.acks.acknowledged[row, source] = sequence
+        state.acks.beyond[row, source] = mail.bits[slot, 0]
+        release_what_all_hold(state, row, mail)
+    elif sequence == before:
+        state.acks.beyond[row, source] |= mail.bits[slot, 0]
+
+
+@linked
+def is_acknowledged(state, row, rank, sequence):
+    """Did this receiver say that it holds my message?"""
+    upto = np.int64(state.acks.acknowledged[row, rank])
+    if sequence <= upto:
+        return True
+    place = sequence - upto - 1
+    return place < MASK_BITS and rank_sets.contains(state.acks.beyond[row, rank : rank + 1], place)
+
+
+@linked
+def release_what_all_hold(state, row, mail):
+    """As a sender, let go of what every member holds; when that is everything, say so: no message will tell it."""
+    me = state.group.rank[row]
+    if me >= state.group.received.shape[1]:
+        return
+    sent = np.int64(state.group.received[row, me])
+    held = sent
+    for rank in range(state.members):
+        if rank != me and rank_sets.contains(state.group.members[row], rank):
+            held = min(held, np.int64(state.acks.acknowledged[row, rank]))
+    if held > state.group.stable[row, me]:
+        learn_released(state, row, mail, me, held)
+        if held == sent:
+            multicast(mail, draft_announcement(state, row, mail, 2))

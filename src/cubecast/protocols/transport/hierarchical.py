@@ -1,0 +1,297 @@
+"""Hierarchical reliable multicast: designated receivers repair and report for their subtree (guo §2.1.4, RMTP).
+
+All members form one tree (breadth first by rank, `degree` children), which each sender looks at as if it were its
+root: a member's *designated receiver* for a sender is its next live neighbour on the way to that sender, and whoever
+has members behind it is their designated receiver. Senders multicast to all. While messages of a sender are not
+released, a member reports to its designated receiver every `report_ns`: STATUS(what it misses; what it and everyone
+behind it hold). The designated receiver sends what is missing, to that member alone, as far as it holds it, and takes
+the minimum into its own report. The sender releases the minimum of the reports it gets, and announces its last number
+until all is released. Neither repairs nor acknowledgements implode.
+
+| field     | shape            | meaning                                                                      |
+|-----------|------------------|------------------------------------------------------------------------------|
+| reporting | rows             | is the report timer running?                                                 |
+| turns     | rows             | reports so far, to ask others in turn when there is nobody on the way        |
+| child     | rows × places    | the members whose reports are kept, −1 for an empty place                    |
+| claimed   | rows × m × places| what each of them said that it and everyone behind it hold                   |
+
+Invariant: a claim is true for ever, for R never decreases. A member that is adopted after a crash is not covered by
+a claim until its own report comes; so the minimum over the *present* children is never premature.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    PAYLOAD,
+    draft,
+    multicast,
+    send,
+    set_timer,
+)
+from cubecast.protocol.random import below, new_stream
+from cubecast.protocols.transport.window import (
+    ANNOUNCE_AGAIN,
+    MASK_BITS,
+    MASK_BYTES,
+    REPORT,
+    STATUS,
+    Window,
+    draft_announcement,
+    draft_payload,
+    holds,
+    keep,
+    learn_released,
+    mark_missing,
+    new_window,
+    send_next,
+)
+
+REPAIR_BURST = 16  # messages that one report may bring back
+SPARE_PLACES = 8  # for members adopted when designated receivers crash
+
+
+class HierarchicalState(NamedTuple):
+    """Designated receivers, one row per local member."""
+
+    group: Group
+    members: int
+    payload_bytes: int
+    degree: int
+    announce_ns: int
+    report_ns: int
+    window: Window
+    reporting: np.ndarray
+    turns: np.ndarray
+    child: np.ndarray
+    claimed: np.ndarray
+    random: np.ndarray
+
+
+def new_state(
+    group: Group,
+    *,
+    members: int,
+    payload_bytes: int,
+    degree: int,
+    announce_ns: int,
+    report_ns: int,
+    seed: int,
+    window: int = 1024,
+) -> HierarchicalState:
+    """Nothing sent, nothing reported. `announce_ns = 0` is the form for links that lose nothing."""
+    rows, senders = group.received.shape
+    places = min(degree + 1 + SPARE_PLACES, members)
+    return HierarchicalState(
+        group=group,
+        members=members,
+        payload_bytes=payload_bytes + NUMBER_BYTES,
+        degree=degree,
+        announce_ns=announce_ns,
+        report_ns=report_ns,
+        window=new_window(group, window),
+        reporting=np.zeros(rows, np.int8),
+        turns=np.zeros(rows, np.int64),
+        child=np.full((rows, places), -1, np.int64),
+        claimed=np.zeros((rows, senders, places), np.int32),
+        random=np.stack([new_stream(seed, "reports", int(rank)) for rank in group.rank]),
+    )
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member."""
+    slot = send_next(state, row, mail)
+    multicast(mail, slot)
+    if state.announce_ns > 0:
+        set_timer(mail, ANNOUNCE_AGAIN, mail.heads[slot].sequence, state.announce_ns)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Data, news of the sender, or the report of a member behind me."""
+    kind = mail.heads[slot].kind
+    sender = mail.heads[slot].sender
+    sequence = mail.heads[slot].sequence
+    if kind == STATUS:
+        _on_status(state, row, mail, slot)
+        return
+    if kind == PAYLOAD:
+        keep(state, row, mail, sender, sequence)
+    elif sequence > state.window.highest[row, sender]:
+        state.window.highest[row, sender] = sequence
+    learn_released(state, row, mail, sender, mail.heads[slot].iteration)
+    if state.reporting[row] == 0:
+        state.reporting[row] = 1
+        set_timer(mail, REPORT, 0, np.int64(below(state.random[row], state.report_ns)))
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Report what is not released, or announce that it exists."""
+    if timer == REPORT:
+        _report(state, row, mail)
+        return
+    me = state.group.rank[row]
+    if state.group.received[row, me] == tag and state.group.stable[row, me] < tag:
+        multicast(mail, draft_announcement(state, row, mail, 2))
+        set_timer(mail, ANNOUNCE_AGAIN, tag, state.announce_ns)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Its report is not waited for any more."""
+    _release_if_sender(state, row, mail, state.group.rank[row])
+
+
+@linked
+def _report(state, row, mail):
+    """One STATUS for each sender with messages that are not released; nothing more to report ends the timer."""
+    me = state.group.rank[row]
+    state.reporting[row] = 0
+    state.turns[row] += 1
+    for sender in range(state.group.received.shape[1]):
+        if sender == me or state.group.stable[row, sender] >= state.window.highest[row, sender]:
+            continue
+        state.reporting[row] = 1
+        to = _designated(state, row, me, sender)
+        if to >= 0:
+            _send_status(state, row, mail, sender, to)
+    if state.reporting[row] == 1:
+        set_timer(mail, REPORT, 0, state.report_ns)
+
+
+@linked
+def _send_status(state, row, mail, sender, to):
+    first = np.int64(state.group.received[row, sender]) + 1
+    slot = draft(mail, STATUS, -1, HEADER_BYTES + 3 * NUMBER_BYTES + MASK_BYTES)
+    mail.heads[slot].sender = sender
+    mail.heads[slot].sequence = first
+    mail.heads[slot].iteration = _held_behind(state, row, sender)
+    mark_missing(state, row, mail, slot, sender, first)
+    send(mail, slot, to)
+
+
+@linked
+def _on_status(state, row, mail, slot):
+    """Send what that member misses; remember what it and everyone behind it hold."""
+    sender = mail.heads[slot].sender
+    first = mail.heads[slot].sequence
+    source = mail.heads[slot].source
+    left = REPAIR_BURST
+    for k in range(MASK_BITS):
+        if left > 0 and rank_sets.contains(mail.bits[slot], k) and holds(state, row, sender, first + k):
+            left -= 1
+            send(mail, draft_payload(state, row, mail, sender, first + k), source)
+    place = _place_of(state, row, source)
+    if place >= 0 and mail.heads[slot].iteration > state.claimed[row, sender, place]:
+        state.claimed[row, sender, place] = mail.heads[slot].iteration
+        _release_if_sender(state, row, mail, sender)
+
+
+@linked
+def _release_if_sender(state, row, mail, sender):
+    """Let go of my messages that everyone holds; when that is everything, say so."""
+    me = state.group.rank[row]
+    if sender != me or sender >= state.group.received.shape[1]:
+        return
+    held = _held_behind(state, row, sender)
+    if held > state.group.stable[row, sender]:
+        learn_released(state, row, mail, sender, held)
+        if held == state.group.received[row, sender]:
+            multicast(mail, draft_announcement(state, row, mail, 2))
+
+
+@linked
+def _place_of(state, row, rank):
+    """Where the reports of this member are kept; a free place, or that of one that left, if it has none; or −1."""
+    free = -1
+    for place in range(state.child.shape[1]):
+        child = state.child[row, place]
+        if child == rank:
+            return place
+        if child < 0 or not rank_sets.contains(state.group.members[row], child):
+            free = place
+    if free >= 0:
+        state.child[row, free] = rank
+        for sender in range(state.claimed.shape[1]):
+            state.claimed[row, sender, free] = 0
+    return free
+
+
+@linked
+def _claim_of(state, row, sender, rank):
+    """What a member said that it and everyone behind it hold; 0 before its first report."""
+    for place in range(state.child.shape[1]):
+        if state.child[row, place] == rank:
+            return np.int64(state.claimed[row, sender, place])
+    return np.int64(0)
+
+
+@linked
+def _held_behind(state, row, sender):
+    """What this member and everyone behind it, seen from the sender, hold."""
+    me = state.group.rank[row]
+    towards = _step(state, me, sender)
+    held = np.int64(state.group.received[row, sender])
+    orphans = False
+    for neighbour in range(-1, state.degree):
+        rank = (me - 1) // state.degree if neighbour < 0 else me * state.degree + 1 + neighbour
+        if (neighbour < 0 and me == 0) or rank >= state.members or rank == towards:
+            continue
+        if rank_sets.contains(state.group.members[row], rank):
+            held = min(held, _claim_of(state, row, sender, rank))
+        else:
+            orphans = True
+    if orphans:
+        for rank in range(state.members):
+            if rank != me and rank_sets.contains(state.group.members[row], rank):
+                if _designated(state, row, rank, sender) == me:
+                    held = min(held, _claim_of(state, row, sender, rank))
+    return held
+
+
+@linked
+def _designated(state, row, rank, sender):
+    """The next live neighbour of `rank` on the way to the sender, or to the lowest rank alive when it has left.
+
+    That lowest rank itself asks the others in turn: any of them may hold what the sender left behind.
+    """
+    members = state.group.members[row]
+    goal = sender
+    if not rank_sets.contains(members, sender):
+        goal = rank_sets.lowest(members)
+        if rank == goal:
+            return _next_in_turn(state, row, rank)
+    while rank != goal:
+        rank = _step(state, rank, goal)
+        if rank_sets.contains(members, rank):
+            return rank
+    return np.int64(-1)
+
+
+@linked
+def _step(state, rank, goal):
+    """The neighbour of `rank` on the tree path to `goal`; `rank` itself when it is there."""
+    below_goal = goal
+    while below_goal > rank:
+        parent = (below_goal - 1) // state.degree
+        if parent == rank:
+            return below_goal
+        below_goal = parent
+    return np.int64(rank) if rank == goal else np.int64((rank - 1) // state.degree)
+
+
+@linked
+def _next_in_turn(state, row, rank):
+    for step in range(state.members):
+        other = (rank + 1 + state.turns[row] + step) % state.members
+        if other != rank and rank_sets.contains(state.group.members[row], other):
+            return np.int64(other)
+    return np.int64(-1)

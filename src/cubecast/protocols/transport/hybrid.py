@@ -1,0 +1,132 @@
+"""Hybrid reliable multicast: NAKs for repair, ACKs for release (guo §2.1.3).
+
+Lost messages are asked for and sent again as in the first receiver-initiated variation (`nak`). Besides, a receiver
+acknowledges a whole partition of `ack_every` messages at a time, and the tail when the sender announces it. The sender
+releases what every member has acknowledged (`acks`), and announces until all is released.
+
+`nak_ns = 0` is the form for links that lose nothing: nothing is announced, and the messages after the last whole
+partition are released by the rounds of the stability protocol only.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import NUMBER_BYTES, multicast
+from cubecast.protocols.transport.acks import (
+    Acks,
+    acknowledge,
+    new_acks,
+    note_ack,
+    release_what_all_hold,
+)
+from cubecast.protocols.transport.repair import (
+    Asks,
+    announce_if_last,
+    announce_later,
+    answer,
+    ask_if_due,
+    new_asks,
+    settle_debt,
+    take_in,
+)
+from cubecast.protocols.transport.window import (
+    ACK,
+    ANNOUNCE,
+    ANNOUNCE_AGAIN,
+    ASK,
+    NAK,
+    Window,
+    learn_released,
+    misses_any,
+    new_window,
+    send_next,
+)
+
+
+class HybridState(NamedTuple):
+    """NAKs and ACKs, one row per local member."""
+
+    group: Group
+    members: int
+    payload_bytes: int
+    ack_every: int
+    window: Window
+    asks: Asks
+    acks: Acks
+
+
+def new_state(
+    group: Group,
+    *,
+    members: int,
+    payload_bytes: int,
+    nak_ns: int,
+    wait_ns: int = 0,
+    again_all: bool = True,
+    ack_every: int = 8,
+    window: int = 1024,
+) -> HybridState:
+    """Nothing sent, nothing missing, nothing acknowledged."""
+    return HybridState(
+        group=group,
+        members=members,
+        payload_bytes=payload_bytes + NUMBER_BYTES,
+        ack_every=ack_every,
+        window=new_window(group, window),
+        asks=new_asks(group, nak_ns=nak_ns, wait_ns=wait_ns, again_all=again_all, numbers=window),
+        acks=new_acks(group, members),
+    )
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member."""
+    multicast(mail, send_next(state, row, mail))
+    announce_later(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Data, news of the sender, a request for data, or an acknowledgement."""
+    kind = mail.heads[slot].kind
+    if kind == NAK:
+        answer(state, row, mail, slot)
+    elif kind == ACK:
+        note_ack(state, row, mail, slot)
+    else:
+        _take_in_and_acknowledge(state, row, now_ns, mail, slot)
+
+
+@linked
+def _take_in_and_acknowledge(state, row, now_ns, mail, slot):
+    sender = mail.heads[slot].sender
+    before = np.int64(state.group.received[row, sender])
+    take_in(state, row, now_ns, mail, slot)
+    learn_released(state, row, mail, sender, mail.heads[slot].iteration)
+    received = np.int64(state.group.received[row, sender])
+    partition_complete = received // state.ack_every > before // state.ack_every
+    unreleased = received > state.group.stable[row, sender]
+    tail_held = mail.heads[slot].kind == ANNOUNCE and unreleased and not misses_any(state, row, sender)
+    if partition_complete or tail_held:
+        acknowledge(state, row, mail, sender)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Ask for what is missing, announce a tail that is not released, or forget what was repaired."""
+    if timer == ASK:
+        ask_if_due(state, row, now_ns, mail, tag)
+    elif timer == ANNOUNCE_AGAIN:
+        announce_if_last(state, row, mail, tag, 2)
+    else:
+        senders = state.group.received.shape[1]
+        settle_debt(state, row, tag % senders, tag // senders)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """Its ACK is not waited for any more."""
+    release_what_all_hold(state, row, mail)

@@ -1,0 +1,113 @@
+"""Scalable Reliable Multicast: multicast NAKs that anyone may answer (guo §2.1.2, the third variation; Fig 2.5).
+
+A receiver that misses a message waits a random while and then multicasts its NAK; others that miss it too wait for the
+answer instead of asking. Whoever holds the message waits a random while and then multicasts it again, unless it hears
+somebody else do so first. Shared parts: `asking` (`owed` holds the answers that are due), `window`.
+
+Departure: Floyd et al. draw the waits in proportion to the distance of the two members; here everybody draws from the
+same span, for members do not measure distances.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import PAYLOAD, multicast
+from cubecast.protocols.transport.repair import (
+    REPAIR_BURST,
+    Asks,
+    announce_if_last,
+    announce_later,
+    ask_if_due,
+    new_asks,
+    owe,
+    settle_debt,
+    spare_my_nak,
+    spread,
+    take_in,
+)
+from cubecast.protocols.transport.window import (
+    ANNOUNCE_AGAIN,
+    ASK,
+    MASK_BITS,
+    NAK,
+    Window,
+    draft_payload,
+    holds,
+    new_window,
+    send_next,
+)
+
+
+class SrmState(NamedTuple):
+    """Scalable Reliable Multicast, one row per local member."""
+
+    group: Group
+    members: int
+    payload_bytes: int
+    window: Window
+    asks: Asks
+
+
+def new_state(
+    group: Group, *, members: int, payload_bytes: int, nak_ns: int, wait_ns: int, seed: int, window: int = 1024
+) -> SrmState:
+    """Nothing sent, nothing missing. `nak_ns = 0` is the form for links that lose nothing."""
+    return SrmState(
+        group=group,
+        members=members,
+        payload_bytes=payload_bytes,
+        window=new_window(group, window),
+        asks=new_asks(
+            group, nak_ns=nak_ns, wait_ns=wait_ns, spread_ns=nak_ns // 2, by_all=True, numbers=window, seed=seed
+        ),
+    )
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member."""
+    multicast(mail, send_next(state, row, mail))
+    announce_later(state, row, mail)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """Data, somebody's request for data, or news of how far the sender is."""
+    kind = mail.heads[slot].kind
+    if kind == NAK:
+        _on_nak(state, row, now_ns, mail, slot)
+        return
+    if kind == PAYLOAD:
+        settle_debt(state, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    take_in(state, row, now_ns, mail, slot)
+
+
+@linked
+def _on_nak(state, row, now_ns, mail, slot):
+    """Answer, after a while, as far as it is held; what is missing here too need not be asked for twice."""
+    sender = mail.heads[slot].sender
+    first = mail.heads[slot].sequence
+    left = REPAIR_BURST
+    for k in range(MASK_BITS):
+        if left > 0 and rank_sets.contains(mail.bits[slot], k) and holds(state, row, sender, first + k):
+            left -= 1
+            owe(state, row, mail, sender, first + k, spread(state, row))
+    spare_my_nak(state, row, now_ns, mail, slot)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Ask for what is missing, announce a tail that is not stable, or answer if nobody else has."""
+    if timer == ASK:
+        ask_if_due(state, row, now_ns, mail, tag)
+    elif timer == ANNOUNCE_AGAIN:
+        announce_if_last(state, row, mail, tag, 1)
+    else:
+        senders = state.group.received.shape[1]
+        sender, sequence = tag % senders, np.int64(tag // senders)
+        if settle_debt(state, row, sender, sequence):
+            multicast(mail, draft_payload(state, row, mail, sender, sequence))

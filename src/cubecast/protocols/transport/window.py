@@ -1,0 +1,168 @@
+"""What a member has of each sender's messages: the receive window that all reliable multicast families share.
+
+| field      | shape            | meaning                                                                    |
+|------------|------------------|----------------------------------------------------------------------------|
+| highest    | rows × m         | the highest sequence number of each sender known to exist                  |
+| ahead      | rows × m × words | which sequence numbers beyond R are held (a circle of `64 · words` bits)   |
+| swept      | rows × m         | up to which number the bits of `ahead` were cleared: R, as this window knows it |
+| duplicates | rows             | data messages received that were held already                              |
+
+Invariants: R (`group.received`) grows by one with every delivery; no bit of `ahead` is set for a number ≤ R, nor for
+one more than the circle beyond it: such a message is not kept, and asked for when its turn comes.
+
+A family's state has the fields `group`, `window` and `payload_bytes`. Its messages have these kinds, and its timers
+these names, so that the parts which several families share can be written once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol import rank_sets
+from cubecast.protocol.group import Group
+from cubecast.protocol.mail import (
+    HEADER_BYTES,
+    NUMBER_BYTES,
+    PAYLOAD,
+    deliver,
+    draft,
+    released,
+)
+
+NAK, ANNOUNCE, ACK, STATUS = range(1, 5)  # kinds beside PAYLOAD
+ASK, ANNOUNCE_AGAIN, OWED, RESEND, REPORT = range(5)  # timers
+MASK_BITS = 64  # numbers beyond the first that one NAK or ACK speaks of
+MASK_BYTES = MASK_BITS // 8
+
+
+class Window(NamedTuple):
+    """What is held, and what is known to exist."""
+
+    highest: np.ndarray
+    ahead: np.ndarray
+    swept: np.ndarray
+    duplicates: np.ndarray
+
+
+def new_window(group: Group, numbers: int) -> Window:
+    """Nothing known to exist; room for `numbers` beyond R."""
+    rows, senders = group.received.shape
+    return Window(
+        highest=np.zeros((rows, senders), np.int32),
+        ahead=np.zeros((rows, senders, rank_sets.words_for(numbers)), np.uint64),
+        swept=np.zeros((rows, senders), np.int64),
+        duplicates=np.zeros(rows, np.int64),
+    )
+
+
+@linked
+def holds(state, row, sender, sequence):
+    """Does the member hold this message?"""
+    _sweep(state, row, sender)
+    received = np.int64(state.group.received[row, sender])
+    ahead = state.window.ahead[row, sender]
+    circle = ahead.shape[0] * 64
+    if sequence <= received:
+        return True
+    return sequence <= received + circle and rank_sets.contains(ahead, sequence % circle)
+
+
+@linked
+def misses_any(state, row, sender):
+    """Does a message exist that the member does not hold?"""
+    return state.group.received[row, sender] < state.window.highest[row, sender]
+
+
+@linked
+def keep(state, row, mail, sender, sequence):
+    """Take in a data message: deliver in order, hold what came early."""
+    received = np.int64(state.group.received[row, sender])
+    ahead = state.window.ahead[row, sender]
+    circle = ahead.shape[0] * 64
+    if sequence > state.window.highest[row, sender]:
+        state.window.highest[row, sender] = sequence
+    if holds(state, row, sender, sequence):
+        state.window.duplicates[row] += 1
+        return
+    if sequence > received + circle:
+        return
+    rank_sets.add(ahead, sequence % circle)
+    while rank_sets.contains(ahead, (received + 1) % circle):
+        received += 1
+        rank_sets.discard(ahead, received % circle)
+        deliver(mail, sender, received)
+    state.group.received[row, sender] = received
+    state.window.swept[row, sender] = received
+
+
+@linked
+def _sweep(state, row, sender):
+    """R may grow without this layer (a late-join handler brings a newcomer up to date): clear what it passed."""
+    received = np.int64(state.group.received[row, sender])
+    ahead = state.window.ahead[row, sender]
+    circle = ahead.shape[0] * 64
+    if state.window.swept[row, sender] < received:
+        for sequence in range(max(state.window.swept[row, sender] + 1, received - circle + 1), received + 1):
+            rank_sets.discard(ahead, sequence % circle)
+        state.window.swept[row, sender] = received
+
+
+@linked
+def next_missing(state, row, sender, first):
+    """The first number from `first` on that exists and is not held; 0 when there is none."""
+    last = np.int64(state.window.highest[row, sender])
+    for sequence in range(max(first, np.int64(state.group.received[row, sender]) + 1), last + 1):
+        if not holds(state, row, sender, sequence):
+            return sequence
+    return np.int64(0)
+
+
+@linked
+def mark_missing(state, row, mail, slot, sender, first):
+    """Write into a drafted message which of the numbers from `first` on are missing."""
+    rank_sets.clear(mail.bits[slot])
+    last = min(np.int64(state.window.highest[row, sender]), first + MASK_BITS - 1)
+    for sequence in range(first, last + 1):
+        if not holds(state, row, sender, sequence):
+            rank_sets.add(mail.bits[slot], sequence - first)
+
+
+@linked
+def send_next(state, row, mail):
+    """This member's next message: held and delivered by itself at once; returns its draft."""
+    me = state.group.rank[row]
+    sequence = np.int64(state.group.received[row, me]) + 1
+    state.group.received[row, me] = sequence
+    state.window.highest[row, me] = sequence
+    deliver(mail, me, sequence)
+    return draft_payload(state, row, mail, me, sequence)
+
+
+@linked
+def draft_payload(state, row, mail, sender, sequence):
+    """A data message, for the first time or again; it tells how far its sender's messages are stable."""
+    slot = draft(mail, PAYLOAD, -1, HEADER_BYTES + state.payload_bytes)
+    mail.heads[slot].sender = sender
+    mail.heads[slot].sequence = sequence
+    mail.heads[slot].iteration = state.group.stable[row, sender]
+    return slot
+
+
+@linked
+def draft_announcement(state, row, mail, numbers):
+    """News of how far this sender is, and (as the second of its numbers) how far its messages are stable."""
+    me = state.group.rank[row]
+    slot = draft(mail, ANNOUNCE, -1, HEADER_BYTES + numbers * NUMBER_BYTES)
+    mail.heads[slot].sender = me
+    mail.heads[slot].sequence = state.group.received[row, me]
+    mail.heads[slot].iteration = state.group.stable[row, me]
+    return slot
+
+
+@linked
+def learn_released(state, row, mail, sender, sequence):
+    """Everything of the sender up to `sequence` is held by every member: the buffers may let go of it."""
+    if sequence > state.group.stable[row, sender]:
+        state.group.stable[row, sender] = sequence
+        released(mail)

@@ -1,0 +1,55 @@
+"""All checkers, and one question to them: which promises did this run keep?
+
+A new checker is one file with `NAME`, `PROMISE`, `check` and `not_promised`, and one line here.
+"""
+
+from __future__ import annotations
+
+from cubecast.trace.checkers import (
+    agreement,
+    causal_order,
+    counts,
+    exactly_once,
+    fifo,
+    in_order_delivery,
+    premature_stability,
+    restart_replay,
+    returned_is_returned,
+    rounds_end,
+    same_state,
+    sending_view,
+    stable_never_decreases,
+    view_agreement,
+    virtual_synchrony,
+)
+from cubecast.trace.checkers.report import Checker, Report, Verdict
+from cubecast.trace.files import Trace
+
+CHECKERS: tuple[Checker, ...] = (
+    premature_stability,
+    stable_never_decreases,
+    rounds_end,
+    in_order_delivery,
+    fifo,
+    causal_order,
+    agreement,
+    view_agreement,
+    virtual_synchrony,
+    same_state,
+    sending_view,
+    exactly_once,
+    restart_replay,
+    returned_is_returned,
+    counts,
+)
+
+
+def check_all(trace: Trace) -> Report:
+    """Let every checker judge the trace; a promise that the scenario does not make is not checked."""
+    return Report(events=len(trace.arrays()), verdicts=tuple(_judge(checker, trace) for checker in CHECKERS))
+
+
+def _judge(checker: Checker, trace: Trace) -> Verdict:
+    excuse = checker.not_promised(trace)
+    violations = () if excuse is not None else tuple(checker.check(trace))
+    return Verdict(checker=checker.NAME, promise=checker.PROMISE, not_promised=excuse, violations=violations)

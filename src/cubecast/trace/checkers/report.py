@@ -1,0 +1,82 @@
+"""What a checker says: violations, one verdict a promise, one report a trace."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from cubecast.trace.files import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    """One broken promise: which events broke it (row numbers of the trace), and when."""
+
+    checker: str
+    message: str
+    rows: tuple[int, ...]
+    time_ns: int
+
+
+class Checker(Protocol):
+    """What the module of a checker offers."""
+
+    NAME: str
+    PROMISE: str
+
+    def check(self, trace: Trace, /) -> list[Violation]:
+        """Find where the trace breaks the promise."""
+        ...
+
+    def not_promised(self, trace: Trace, /) -> str | None:
+        """Say why the scenario does not make the promise, or None when it does."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How one promise fared: kept, broken, or not promised by the scenario."""
+
+    checker: str
+    promise: str
+    not_promised: str | None
+    violations: tuple[Violation, ...]
+
+    @property
+    def status(self) -> str:
+        """Give the verdict in one or two words."""
+        if self.not_promised is not None:
+            return "not promised"
+        return "broken" if self.violations else "kept"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The verdicts on one trace."""
+
+    events: int
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether no promise was broken."""
+        return not self.violations
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Give all violations, in the order of the checkers."""
+        return tuple(violation for verdict in self.verdicts for violation in verdict.violations)
+
+    def lines(self) -> list[str]:
+        """Tell the report in plain text, one line a promise and one a violation."""
+        told = []
+        for verdict in self.verdicts:
+            reason = f" ({verdict.not_promised})" if verdict.not_promised else ""
+            told.append(f"{verdict.checker}: {verdict.status}{reason}")
+            told += [f"  {violation.message}" for violation in verdict.violations]
+        return told
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report as plain data, for JSON."""
+        verdicts = [{**asdict(verdict), "status": verdict.status} for verdict in self.verdicts]
+        return {"ok": self.ok, "events": self.events, "verdicts": verdicts}

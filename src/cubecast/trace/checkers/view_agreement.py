@@ -1,0 +1,125 @@
+"""View agreement: a view is one list of members everywhere, and every member goes through the views one by one.
+
+With a majority quorum the number of a view is enough to name it. With quorum `any` a partition splits the group into
+branches, whose views share numbers: there the number and the tag name the view.
+
+A group that is founded again after its end begins with number 1 once more. Two views are of one group if they go back
+to the same founding view, or share a member.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cubecast.trace.checkers.report import Violation
+from cubecast.trace.checkers.rows import (
+    LISTED_MAX,
+    at,
+    listed,
+    well_formed,
+)
+from cubecast.trace.checkers.views import Views, read_views, without_views
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import INSTALL, VIEW, Events
+
+NAME = "view agreement"
+PROMISE = "a view has the same members everywhere, only members install it, and views follow one another"
+
+
+def not_promised(trace: Trace) -> str | None:
+    """A run without views promises nothing about them."""
+    return without_views(trace)
+
+
+def check(trace: Trace) -> list[Violation]:
+    """Find view rows that contradict each other, and installs of a view that cannot come next at that member."""
+    events, members = well_formed(trace)
+    views = read_views(events, members)
+    splits = trace.scenario.get("quorum", "majority") == "any"
+    found = sorted(
+        [*_contradictions(events, views), *_bad_installs(events, views, splits), *_twins(trace, events, views)]
+    )
+    told = [
+        Violation(checker=NAME, message=f"{what} ({at(events, row)})", rows=(row,), time_ns=int(time_ns))
+        for row, what in found[:LISTED_MAX]
+        for time_ns in [events["time_ns"][row]]
+    ]
+    return listed(NAME, len(found), told)
+
+
+def _contradictions(events: Events, views: Views) -> Iterator[tuple[int, str]]:
+    """View rows that give a rank to another member, or a member another rank, than an earlier row of the view."""
+    by_rank: dict[tuple[int, int], int] = {}
+    by_member: dict[tuple[int, int], int] = {}
+    for row in np.flatnonzero(events["event"] == VIEW).tolist():
+        view, member, rank = int(views.of_row[row]), int(events["peer"][row]), int(events["sequence"][row])
+        before = by_rank.setdefault((view, rank), member), by_member.setdefault((view, member), rank)
+        if before != (member, rank):
+            told = f"member {before[0]} there" if before[0] != member else f"rank {before[1]}"
+            yield row, f"{views.name(view)} has member {member} at rank {rank}, and in an earlier row {told}"
+
+
+def _bad_installs(events: Events, views: Views, splits: bool) -> Iterator[tuple[int, str]]:
+    """Installs of a view of another size, by no member of it, out of turn, or of a second view of that number."""
+    sizes = views.belongs.sum(axis=1)
+    current: dict[int, int] = {}
+    same_number: dict[int, set[int]] = {}
+    founding = _founding_views(events, views)
+    for row in np.flatnonzero(events["event"] == INSTALL).tolist():
+        view, member = int(views.of_row[row]), int(events["member"][row])
+        number, size = int(views.numbers[view]), int(events["sequence"][row])
+        if size not in (0, sizes[view]):
+            yield (
+                row,
+                f"member {member} installs {views.name(view)} of {size} members; its view rows name {sizes[view]}",
+            )
+        if not views.belongs[view, member]:
+            yield row, f"member {member} installs {views.name(view)}, which is without it"
+        others = same_number.setdefault(number, set())
+        if not splits and any(_are_of_one_group(views, founding, view, other) for other in others if other != view):
+            yield row, f"member {member} installs {views.name(view)}, a second view of number {number}"
+        others.add(view)
+        if views.replay[row]:
+            continue
+        before = current.get(member)
+        if before is not None and not _follows(number, int(views.numbers[before]), splits):
+            yield row, f"member {member} installs {views.name(view)} after {views.name(before)}"
+        current[member] = view
+
+
+def _founding_views(events: Events, views: Views) -> list[int]:
+    """Give the view to which each view goes back, by the first member that came to it from a view of a lower number."""
+    parent: dict[int, int] = {}
+    current: dict[int, int] = {}
+    for row in np.flatnonzero((events["event"] == INSTALL) & ~views.replay).tolist():
+        view, member = int(views.of_row[row]), int(events["member"][row])
+        before = current.get(member)
+        if before is not None and views.numbers[before] < views.numbers[view]:
+            parent.setdefault(view, before)
+        current[member] = view
+    founding = list(range(len(views.numbers)))
+    for view in np.argsort(views.numbers, kind="stable").tolist():
+        founding[view] = founding[parent[view]] if view in parent else view
+    return founding
+
+
+def _are_of_one_group(views: Views, founding: list[int], one: int, other: int) -> bool:
+    return founding[one] == founding[other] or bool((views.belongs[one] & views.belongs[other]).any())
+
+
+def _follows(number: int, before: int, splits: bool) -> bool:
+    return number > before if splits else number == before + 1
+
+
+def _twins(trace: Trace, events: Events, views: Views) -> Iterator[tuple[int, str]]:
+    """Views that hold two incarnations of one process; known only where the scenario gives names."""
+    names = trace.scenario.get("names") or []
+    seen: dict[tuple[int, str], int] = {}
+    for row in np.flatnonzero(events["event"] == VIEW).tolist():
+        view, member = int(views.of_row[row]), int(events["peer"][row])
+        if member >= len(names) or not names[member]:
+            continue
+        name = str(names[member][0])
+        other = seen.setdefault((view, name), member)
+        if other != member:
+            yield row, f"{views.name(view)} holds two incarnations of {name}: members {other} and {member}"

@@ -1,0 +1,325 @@
+"""Traces in memory (NumPy) and on disk (Arrow in Parquet).
+
+A trace is its events and two dictionaries: the scenario that was run and the metrics that were measured (MODELS §9).
+Checkers read nothing else.
+
+| in memory                             | on disk                                           |
+|---------------------------------------|---------------------------------------------------|
+| one structured array of `EVENT_DTYPE` | Parquet row groups of `SCHEMA`                    |
+| `event` and `layer` are codes         | `event` and `layer` are names, dictionary encoded |
+| `scenario`, `metrics`                 | JSON under the file's metadata key `cubecast`     |
+
+Invariants: a dictionary index equals the code; a file at its final path is complete; what `read_trace` returns has no
+missing value and no unknown name. Format 2 added the events of membership; a file of format 1 is read as it is.
+
+PyArrow is loaded when a file or a table is asked for, so that a live member that only writes rows does without it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from cubecast.errors import LocalProtocolError
+from cubecast.trace.schema import EVENT_DTYPE, NAMES, Events
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    SCHEMA: pa.Schema
+
+METADATA_KEY = b"cubecast"
+FORMAT = 2
+_FORMATS_READ = (1, FORMAT)
+ROW_GROUP_ROWS = 1 << 19  # 32 MiB in memory, about what one Spark task or one DuckDB thread likes to read
+
+
+def __getattr__(name: str) -> Any:
+    """Give `SCHEMA`, the Arrow schema of a trace; it is built on first use."""
+    if name == "SCHEMA":
+        return _schema()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    names = pa.dictionary(pa.int8(), pa.string())
+    types = {column: pa.from_numpy_dtype(EVENT_DTYPE[column]) for column in EVENT_DTYPE.names or ()}
+    types |= dict.fromkeys(NAMES, names)
+    return pa.schema([pa.field(column, types[column], nullable=False) for column in EVENT_DTYPE.names or ()])
+
+
+def to_table(events: Events) -> pa.Table:
+    """Turn a structured array into an Arrow table of `SCHEMA`."""
+    import pyarrow as pa
+
+    if events.dtype != EVENT_DTYPE:
+        raise LocalProtocolError(f"a trace chunk has dtype {events.dtype}; use cubecast.trace.schema.EVENT_DTYPE")
+    schema = _schema()
+    return pa.table([_to_arrow(column, events[column]) for column in schema.names], schema=schema)
+
+
+def _to_arrow(column: str, values: npt.NDArray[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    values = np.ascontiguousarray(values)
+    if column not in NAMES:
+        return pa.array(values)
+    names = NAMES[column]
+    if values.size and not 0 <= int(values.min()) <= int(values.max()) < len(names):
+        bad = int(values.min()) if values.min() < 0 else int(values.max())
+        raise LocalProtocolError(f"{column} code {bad} in a trace chunk is not one of 0…{len(names) - 1}")
+    return pa.DictionaryArray.from_arrays(pa.array(values), pa.array(names))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trace:
+    """The events of one run in execution order, what was run, and what was measured."""
+
+    events: Events
+    scenario: dict[str, Any]
+    metrics: dict[str, Any]
+
+    def arrays(self) -> Events:
+        """Give the events as one structured array of `EVENT_DTYPE`."""
+        return self.events
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Give the events as one Arrow table of `SCHEMA`."""
+        return to_table(self.events)
+
+
+class TraceWriter:
+    """Write a trace file chunk by chunk; the file appears at `path` when `finish` succeeds, or not at all.
+
+    The rows go to a hidden file beside `path`, so that the last step is a rename inside one file system.
+    """
+
+    def __init__(self, path: str | Path, scenario: Mapping[str, Any]) -> None:
+        """Open the hidden file; `scenario` is stored with the trace and must be plain JSON data."""
+        import pyarrow.parquet as pq
+
+        self.path = Path(path)
+        self._scenario = json.loads(_to_json(scenario))
+        self._part = self.path.with_name(f".{self.path.name}.{os.getpid()}.{id(self):x}.part")
+        self._buffer = np.empty(ROW_GROUP_ROWS, EVENT_DTYPE)
+        self._filled = 0
+        self._finished = False
+        self._sink: BinaryIO | None = None
+        try:
+            self._sink = self._part.open("xb")
+        except OSError as error:
+            raise self._cannot_write(error) from error
+        self._parquet = pq.ParquetWriter(self._sink, _schema(), compression="zstd", write_page_checksum=True)
+
+    def __enter__(self) -> Self:
+        """Enter the block at whose end the trace is complete or gone."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Remove what was written unless `finish` succeeded."""
+        if self._finished:
+            return
+        self._discard()
+        if kind is None:
+            raise LocalProtocolError(f"trace {self.path} was not kept: call finish(metrics) before the block ends")
+
+    def append(self, chunk: Events) -> None:
+        """Add rows; the chunk is copied, so the caller may use its memory again."""
+        if self._sink is None:
+            raise LocalProtocolError(f"trace {self.path} is closed: append before finish, inside the with block")
+        if chunk.dtype != EVENT_DTYPE:
+            raise LocalProtocolError(f"a trace chunk has dtype {chunk.dtype}; use cubecast.trace.schema.EVENT_DTYPE")
+        start = 0
+        while start < len(chunk):
+            taken = min(len(chunk) - start, ROW_GROUP_ROWS - self._filled)
+            self._buffer[self._filled : self._filled + taken] = chunk[start : start + taken]
+            self._filled += taken
+            start += taken
+            if self._filled == ROW_GROUP_ROWS:
+                self._flush()
+
+    def finish(self, metrics: Mapping[str, Any]) -> None:
+        """Store the metrics, complete the file and move it to its path."""
+        import pyarrow as pa
+
+        if self._sink is None:
+            raise LocalProtocolError(f"trace {self.path} is closed: finish it once, inside the with block")
+        metadata = _to_json({"format": FORMAT, "scenario": self._scenario, "metrics": metrics})
+        self._flush()
+        try:
+            self._parquet.add_key_value_metadata({METADATA_KEY: metadata.encode()})
+            self._parquet.close()
+            self._sink.flush()
+            os.fsync(self._sink.fileno())  # a rename may reach the disk before the data it names
+            self._sink.close()
+            self._part.replace(self.path)
+        except (OSError, pa.ArrowException) as error:
+            self._discard()
+            raise self._cannot_write(error) from error
+        self._sink = None
+        self._finished = True
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._filled == 0:
+            return
+        try:
+            self._parquet.write_table(to_table(self._buffer[: self._filled]))
+        except (OSError, pa.ArrowException) as error:
+            self._discard()
+            raise self._cannot_write(error) from error
+        self._filled = 0
+
+    def _discard(self) -> None:
+        import pyarrow as pa
+
+        if self._sink is None:
+            return
+        sink, self._sink = self._sink, None
+        # Bytes that cannot be flushed any more belong to the file that is removed here.
+        with suppress(OSError, pa.ArrowException):
+            self._parquet.close()
+        with suppress(OSError):
+            sink.close()
+        self._part.unlink(missing_ok=True)
+
+    def _cannot_write(self, error: Exception) -> LocalProtocolError:
+        return LocalProtocolError(f"cannot write trace {self.path}: {_reason(error)}; free the place or choose another")
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read a trace file whole, or say in one line why it is not one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            described = _described(path, file.metadata.metadata or {})
+            _require_schema(path, file.schema_arrow)
+            events = np.empty(file.metadata.num_rows, EVENT_DTYPE)
+            start = 0
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group)
+                _fill(path, events[start : start + len(rows)], rows)
+                start += len(rows)
+    except pa.ArrowInvalid as error:
+        raise LocalProtocolError(f"{path} is not a whole Parquet file ({_reason(error)}); write it again") from error
+    except (OSError, pa.ArrowException) as error:
+        raise LocalProtocolError(f"cannot read trace {path}: {_reason(error)}") from error
+    return Trace(events=events, scenario=described["scenario"], metrics=described["metrics"])
+
+
+def _described(path: str | Path, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Read the scenario and the metrics out of the file's metadata."""
+    if METADATA_KEY not in metadata:
+        raise LocalProtocolError(f"{path} is a Parquet file but not a cubecast trace: it has no 'cubecast' metadata")
+    try:
+        described = json.loads(metadata[METADATA_KEY])
+    except ValueError as error:
+        raise LocalProtocolError(f"{path} has unreadable 'cubecast' metadata ({_reason(error)})") from error
+    if not isinstance(described, dict) or described.get("format") not in _FORMATS_READ:
+        known = " or ".join(map(str, _FORMATS_READ))
+        raise LocalProtocolError(f"{path} is not a cubecast trace of format {known}; write it again with this version")
+    for key in ("scenario", "metrics"):
+        if not isinstance(described.get(key), dict):
+            raise LocalProtocolError(f"{path} has no '{key}' in its 'cubecast' metadata; write it again")
+    return described
+
+
+def _require_schema(path: str | Path, found: pa.Schema) -> None:
+    schema = _schema()
+    for field in schema:
+        index = found.get_field_index(field.name)
+        if index < 0:
+            raise LocalProtocolError(f"{path} lacks the trace column '{field.name}'")
+        kind = found.field(index).type
+        # Parquet keeps no index type, and engines that rewrite a trace store plain strings: only the values matter.
+        same = _is_text(kind) if field.name in NAMES else kind == field.type
+        if not same:
+            raise LocalProtocolError(f"column '{field.name}' of {path} is {kind}, but a trace has {field.type}")
+    for name in found.names:
+        if name not in schema.names:
+            raise LocalProtocolError(f"{path} has a column '{name}' that no trace has")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
+
+
+def _fill(path: str | Path, events: Events, rows: pa.Table) -> None:
+    """Copy one row group into the structured array."""
+    for column in _schema().names:
+        values = rows.column(column)
+        if values.null_count:
+            raise LocalProtocolError(f"column '{column}' of {path} has {values.null_count} missing values")
+        start = 0
+        for chunk in values.chunks:
+            events[column][start : start + len(chunk)] = _to_numpy(path, column, chunk)
+            start += len(chunk)
+
+
+def _to_numpy(path: str | Path, column: str, chunk: pa.Array) -> npt.NDArray[Any]:
+    import pyarrow as pa
+
+    if column not in NAMES:
+        return np.asarray(chunk.to_numpy())
+    if not pa.types.is_dictionary(chunk.type):
+        chunk = chunk.dictionary_encode()
+    names = chunk.dictionary.to_pylist()
+    known = NAMES[column]
+    # A dictionary written elsewhere may hold names in another order, and names that no row uses.
+    codes = np.array([known.index(name) if name in known else -1 for name in names], np.int8)
+    found: npt.NDArray[np.int8] = codes[chunk.indices.to_numpy()]
+    if found.size and found.min() < 0:
+        unknown = names[int(chunk.indices.to_numpy()[int(np.argmin(found))])]
+        raise LocalProtocolError(f"column '{column}' of {path} holds {unknown!r}, not one of {', '.join(known)}")
+    return found
+
+
+def _to_json(value: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(_plain(value), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise LocalProtocolError(f"the scenario or the metrics of a trace are not JSON data: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Turn NumPy values into Python's, and a number that does not exist (NaN) into null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
+
+
+def _reason(error: Exception) -> str:
+    """Give the first line of an error, short: libraries below us write paragraphs."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0].rstrip(". ")

@@ -1,0 +1,72 @@
+"""What of a study is done, and what is not: told from the files alone, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.batch import run_row
+from cubecast.lab.pending_runs import failures, take_stock
+from cubecast.lab.runs import Run, canonical
+from cubecast.lab.schema import FAILED, OK, RUNS
+from cubecast.lab.store import Store
+
+RUNS_ASKED = [
+    Run(
+        study="x",
+        experiment="trigger",
+        settings={"buffer_messages": 100, "rate_per_s": 10.0, "round_s": 1.0, "stable_fraction": 0.5, "seed": seed},
+        point={},
+    )
+    for seed in range(4)
+]
+
+
+def _result(run: Run, **other: Any) -> dict[str, Any]:
+    told = {"run_id": run.id, "code": run.code, "experiment": run.experiment, "settings": canonical(run.settings)}
+    return run_row(told) | other
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """One run done, one done by other code, one failed, one not done; and a result that nobody asked for."""
+    made = Store(tmp_path)
+    made.make()
+    done, old, broken, _ = RUNS_ASKED
+    rows = [
+        _result(done),
+        _result(old, code="other"),
+        _result(broken, status=FAILED, error="why"),
+        _result(done, run_id="elsewhere"),
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=RUNS), made.runs / "a.parquet")
+    return made
+
+
+def test_what_is_done_by_this_code_is_not_done_again(store: Store) -> None:
+    stock = take_stock(store, RUNS_ASKED)
+    assert [run.seed for run in stock.pending] == [1, 3]
+    assert (stock.done, stock.other_code, stock.other_runs) == (2, 1, 1)
+
+
+def test_what_failed_is_tried_again_when_asked(store: Store) -> None:
+    assert [run.seed for run in take_stock(store, RUNS_ASKED, retry_failed=True).pending] == [1, 2, 3]
+
+
+def test_a_failure_counts_until_the_run_succeeds(store: Store) -> None:
+    [told] = failures(store, RUNS_ASKED)
+    assert (told["study"], told["seed"], told["error"]) == ("x", 2, "why")
+    again = pa.Table.from_pylist([_result(RUNS_ASKED[2], status=OK)], schema=RUNS)
+    pq.write_table(again, store.runs / "b.parquet")
+    assert failures(store, RUNS_ASKED) == []
+
+
+def test_a_damaged_file_is_one_line(store: Store) -> None:
+    (store.runs / "c.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(LocalProtocolError, match=r"c\.parquet is damaged: `cubecast study run` sets it aside"):
+        take_stock(store, RUNS_ASKED)
