@@ -32,7 +32,9 @@ from cubecast.protocol import (
     HEADER_BYTES,
     NUMBER_BYTES,
     ROUND_BYTES,
+    Context,
     Group,
+    NoParameters,
     begin_round,
     copy_numbers,
     draft,
@@ -64,15 +66,15 @@ class DoublingState(NamedTuple):
     heard: np.ndarray
 
 
-def new_state(group: Group, setup: cubecast.Setup) -> DoublingState:
+def build(group: Group, context: Context, parameters: NoParameters) -> DoublingState:
     """Doubling before its first round."""
     rows, senders = group.received.shape
-    steps = (setup.members - 1).bit_length()
+    steps = (context.members - 1).bit_length()
     return DoublingState(
         group=group,
-        members=setup.members,
-        delta_ns=setup.delta_ns,
-        repeat_ns=setup.repeat_ns,
+        members=context.members,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         step=np.zeros(rows, np.int64),
@@ -187,27 +189,20 @@ def _draft(state, mail, kind, number, step):
     return slot
 
 
-class Handlers:
-    """What the simulator calls. (A module of the package passes itself.)"""
-
-    start, receive, on_timer = staticmethod(start), staticmethod(receive), staticmethod(on_timer)
-
-
-DOUBLING = cubecast.Protocol(
+PROTOCOL = cubecast.Protocol(
     name="doubling",
     title="Doubling",
     family="stability",
     paper="Hensgen, Finkel and Manber 1988",
     summary="minima go round a ring in strides that double",
     state=DoublingState,
-    handlers=Handlers,
-    build=new_state,
+    build=build,
 )
 
 
 def main() -> None:
     """Hold the newcomer to its promises, then compare it with the others."""
-    cubecast.add_protocol(DOUBLING)
+    cubecast.add_protocol(PROTOCOL)
     trace = Path("results") / "doubling.parquet"
     trace.parent.mkdir(exist_ok=True)
     cubecast.simulate("doubling", members=33, network="random:degree=4", loss=0.1, rounds=5, trace=trace)

@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from cubecast.member.settings import Settings
     from cubecast.networks.network import Network
     from cubecast.networks.spec import build_network
-    from cubecast.protocols.catalogue import Protocol, add_protocol, protocols
+    from cubecast.protocol.definition import Protocol
+    from cubecast.protocols.catalogue import add_protocol, load_protocol_file, protocols
     from cubecast.protocols.membership.views import MemberId, View
-    from cubecast.protocols.setup import Setup
     from cubecast.sim.faults import Fault, parse_fault
     from cubecast.sim.result import Result
     from cubecast.sim.scenario import Scenario
@@ -99,7 +99,6 @@ __all__ = [
     "Result",
     "Scenario",
     "Settings",
-    "Setup",
     "SimulationError",
     "StatusServer",
     "SyncGroup",
@@ -113,6 +112,7 @@ __all__ = [
     "compare",
     "join",
     "join_sync",
+    "load_protocol_file",
     "parse_fault",
     "protocols",
     "read_trace",
@@ -130,12 +130,11 @@ _HOMES = {
     "MemberId": "cubecast.protocols.membership.views",
     "Message": "cubecast.live.group",
     "Network": "cubecast.networks.network",
-    "Protocol": "cubecast.protocols.catalogue",
+    "Protocol": "cubecast.protocol.definition",
     "Report": "cubecast.trace.checkers",
     "Result": "cubecast.sim.result",
     "Scenario": "cubecast.sim.scenario",
     "Settings": "cubecast.member.settings",
-    "Setup": "cubecast.protocols.setup",
     "StatusServer": "cubecast.live.status",
     "SyncGroup": "cubecast.live.sync",
     "Trace": "cubecast.trace.files",
@@ -146,6 +145,7 @@ _HOMES = {
     "check_all": "cubecast.trace.checkers",
     "compare": "cubecast.lab.compare",
     "join": "cubecast.live.group",
+    "load_protocol_file": "cubecast.protocols.catalogue",
     "join_sync": "cubecast.live.sync",
     "parse_fault": "cubecast.sim.faults",
     "protocols": "cubecast.protocols.catalogue",

@@ -11,8 +11,8 @@ import pytest
 
 from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
-from tests.support.browser import needs_browser, show
 from tests.live.members import groups_of, until, vanish
+from tests.support.browser import needs_browser, show
 
 pytestmark = [pytest.mark.live, pytest.mark.browser, needs_browser]
 

@@ -16,7 +16,7 @@ from cubecast.member.message_log import SEQUENCE_MASK, Keyed
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
 from cubecast.member.timers import Timers
-from cubecast.protocols.broadcast.reliability import STEPS_MIN
+from cubecast.models.reliability import STEPS_MIN
 from cubecast.protocols.membership.views import MemberId, View, founding_view
 from cubecast.wire import frame
 from cubecast.wire.data import payload_of

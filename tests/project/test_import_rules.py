@@ -39,7 +39,7 @@ _IMPURE = {
     *("datetime", "time"),
     *("numpy.random", "random", "secrets"),
 }
-FORBIDDEN: dict[str, set[str]] = {layer: _IMPURE for layer in ("protocol", "protocols", "wire", "member")}
+FORBIDDEN: dict[str, set[str]] = dict.fromkeys(("protocol", "protocols", "wire", "member"), _IMPURE)
 """Clocks, randomness and input and output reach a core, a codec or a member as arguments, or not at all."""
 
 ONLY_IN: dict[str, tuple[str, ...]] = {

@@ -13,6 +13,7 @@ import typer
 
 from cubecast import __version__
 from cubecast.cli import bench, check, compare, fuzz, listing, live, model, simulate, study, tune, warm
+from cubecast.cli.options import TAKES_PARAMETERS
 from cubecast.errors import CubecastError, SimulationError
 
 app = typer.Typer(
@@ -24,14 +25,14 @@ app = typer.Typer(
 )
 app.command("protocols")(listing.protocols)
 app.command("networks")(listing.networks)
-app.command("simulate")(simulate.simulate)
-app.command("compare")(compare.compare)
+app.command("simulate", context_settings=TAKES_PARAMETERS)(simulate.simulate)
+app.command("compare", context_settings=TAKES_PARAMETERS)(compare.compare)
 app.command("check")(check.check)
 app.command("fuzz")(fuzz.fuzz)
 app.command("warm")(warm.warm)
 app.command("bench")(bench.bench)
 app.add_typer(study.app, name="study")
-app.command("tune")(tune.tune)
+app.command("tune", context_settings=TAKES_PARAMETERS)(tune.tune)
 app.add_typer(model.app, name="model")
 live.add_to(app)
 

@@ -7,30 +7,41 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from cubecast.protocols.catalogue import Protocol
-    from cubecast.protocols.layers import Layer
+    from cubecast.protocol.definition import Protocol
+    from cubecast.protocol.parameters import ParameterInfo
 
 
 def protocols(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show this one with its parameters.", show_default=False)
+    ] = None,
     family: Annotated[str | None, typer.Option(help="Only this family, for example stability.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the protocols: name, family, the paper they come from, and one line each.
+    """List the protocols: name, family, the paper they come from, and one line each; or one with its parameters.
 
-    The families reliable and failure are layers under a stability protocol: choose
-    one with --transport and --detector.
+    A parameter is an option of `simulate`, `compare` and `tune` and a setting of plans.
+    The families transport and failure are layers under a stability protocol: choose
+    one with --transport and --detector; their parameters are --transport-… and
+    --detector-….
 
     Examples:
 
       cubecast protocols
+      cubecast protocols gossip
       cubecast protocols --family stability --json
     """
-    found = _known(family)
+    from cubecast.protocols.catalogue import protocols as known
+
+    if name is not None:
+        _show([one for one in known(family) if one.name == name.lower().replace("-", "_")], name, json)
+        return
+    found = known(family)
     if json:
-        keys = ("name", "title", "family", "paper", "summary")
-        print_json([{key: getattr(protocol, key) for key in keys} for protocol in found])
+        print_json([_plain(protocol) for protocol in found])
         return
     table = new_table("name", "family", "paper", "in one line", left=4)
     for protocol in found:
@@ -38,14 +49,39 @@ def protocols(
     print_table(table)
 
 
-def _known(family: str | None) -> list[Protocol | Layer]:
-    from cubecast.protocols.catalogue import protocols as registered
-    from cubecast.protocols.layers import DETECTOR, TRANSPORT, layers
+def _plain(protocol: Protocol) -> dict[str, str]:
+    return {key: getattr(protocol, key) for key in ("name", "title", "family", "paper", "summary")}
 
-    beside: list[Protocol | Layer] = [*layers(TRANSPORT), *layers(DETECTOR)]
-    if family in (TRANSPORT, DETECTOR):
-        return [layer for layer in beside if layer.family == family]
-    return [*registered(family), *(beside if family is None else [])]
+
+def _show(found: list[Protocol], name: str, json: bool) -> None:
+    from cubecast.protocol.parameters import describe
+
+    if not found:
+        raise LocalProtocolError(f"unknown protocol {name!r}: `cubecast protocols` lists them")
+    if json:
+        details = [
+            _plain(one) | {"parameters": [_about(info) for info in describe(one.parameters).values()]} for one in found
+        ]
+        print_json(details)
+        return
+    for protocol in found:
+        print(f"{protocol.title} ({protocol.family}; {protocol.paper}): {protocol.summary}.")
+        known = describe(protocol.parameters).values()
+        if not known:
+            print("It has no parameters.")
+            continue
+        table = new_table("parameter", "value", "default", "meaning", left=4)
+        for info in known:
+            about = _about(info)
+            table.add_row(info.name, about["value"], about["default"], info.help)
+        print_table(table)
+
+
+def _about(info: ParameterInfo) -> dict[str, str]:
+    kinds = {bool: "true or false", float: "number", int: "whole number", str: "text"}
+    value = " | ".join(info.choices) or next(word for kind, word in kinds.items() if kind in info.types)
+    default = info.otherwise if info.default is None else str(info.default)
+    return {"name": info.name, "value": value, "default": default, "meaning": info.help}
 
 
 def networks(json: JsonOption = False) -> None:

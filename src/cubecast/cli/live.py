@@ -95,7 +95,7 @@ def node(
     plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
     data: Annotated[str | None, typer.Option(metavar="NAME", help="The data protocol.", show_default="auto")] = None,
     stability: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The stability protocol.", show_default="cube_full_dist")
+        str | None, typer.Option(metavar="NAME", help="The stability protocol.", show_default="auto")
     ] = None,
     quorum: Annotated[
         str | None,

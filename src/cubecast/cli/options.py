@@ -1,6 +1,7 @@
 """The options of a scenario, shared by every command that runs one.
 
-`OPTIONS` is data: one entry for each field of `Scenario`, whose default an option left out keeps. The defaults are
+`OPTIONS` is data: one entry for each field of `Scenario`, whose default an option left out keeps. All other options
+are parameters of protocols, which the protocols declare themselves. The defaults are
 written in the help only, so that `--help` needs not load the simulator; a test holds them to the fields.
 """
 
@@ -47,6 +48,9 @@ GROUP, NETWORK, ROUNDS, PROTOCOL = "Group", "Network", "Rounds", "Protocol"
 FAULTS, DETECTION, DATA, LIMITS = "Faults", "Failure detection", "Data traffic", "Limits"
 CHURN = "Churn"
 _O = ScenarioOption
+_CONTEXT = "context"
+TAKES_PARAMETERS = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings of a command whose further options are parameters of protocols."""
 
 OPTIONS: dict[str, ScenarioOption] = {
     "members": _O(int, ("--members", "-n"), GROUP, "", "Size n of the group, ranks 0 … n−1."),
@@ -87,39 +91,6 @@ OPTIONS: dict[str, ScenarioOption] = {
         "never; 20, or about a round, where messages can be lost",
         "When an unanswered message is sent again.",
     ),
-    "tree_degree": _O(
-        int, ("--tree-degree",), PROTOCOL, "⌈log2 n⌉, on a wan-tree 3", "Children of a member of the logical tree."
-    ),
-    "group_size": _O(
-        int,
-        ("--group-size",),
-        PROTOCOL,
-        "a balanced tree; S_Gossip: 50",
-        "S_Coord, S_Train: sub-groups of a tree of two levels; S_Gossip: local groups.",
-    ),
-    "shuffled": _O(
-        bool,
-        ("--shuffled/--no-shuffled",),
-        PROTOCOL,
-        "only on a sparse wan-tree",
-        "Logical trees and local groups ignore where members are.",
-    ),
-    "controllers": _O(int, ("--controllers",), PROTOCOL, "2", "S_Gossip: stability controllers of a local group."),
-    "scatter": _O(bool, ("--scatter/--no-scatter",), PROTOCOL, "False", "FullDist: multicast at random offsets."),
-    "repeat_acks": _O(
-        bool, ("--repeat-acks/--no-repeat-acks",), PROTOCOL, "False", "Coord: members repeat their ACKs by themselves."
-    ),
-    "subset": _O(int, ("--subset",), PROTOCOL, "1", "Gossip: members told in one step."),
-    "step_s": _O(
-        float, ("--step-s",), PROTOCOL, "what the busiest link needs for it", "Gossip: the step interval, in seconds."
-    ),
-    "ending": _O(
-        Literal["optimised", "piggyback"],
-        ("--ending",),
-        PROTOCOL,
-        "optimised",
-        "Gossip: the result is multicast, or rides on later gossip.",
-    ),
     "goal": _O(
         Literal["stability", "errors"],
         ("--goal",),
@@ -134,7 +105,6 @@ OPTIONS: dict[str, ScenarioOption] = {
         bool, ("--changed-only/--no-changed-only",), PROTOCOL, "False", "Send only entries that differ from the last S."
     ),
     "ride": _O(bool, ("--ride/--no-ride",), PROTOCOL, "False", "Control messages travel inside data messages."),
-    "quota": _O(bool, ("--quota/--no-quota",), PROTOCOL, "False", "Broadcast trees: send copies where they help most."),
     "heartbeats": _O(
         int, ("--heartbeats",), PROTOCOL, "0", "Broadcast trees: heartbeats that links are known by; 0: exactly known."
     ),
@@ -159,18 +129,12 @@ OPTIONS: dict[str, ScenarioOption] = {
         ("--detector",),
         DETECTION,
         "model",
-        "model: failures are reported after --detect-ms; or heartbeat, polling, gossip, live_array.",
+        "model: failures are reported after --detect-ms; or a protocol of the family failure.",
     ),
     "detect_ms": _O(float, ("--detect-ms",), DETECTION, "10.0", "Model: how long a member is down before a report."),
     "detect_spread_ms": _O(
         float, ("--detect-spread-ms",), DETECTION, "1.0", "Model: within how long all members have the report."
     ),
-    "detector_step_ms": _O(float, ("--detector-step-ms",), DETECTION, "100.0", "Time between two steps of a detector."),
-    "detector_subset": _O(int, ("--detector-subset",), DETECTION, "1", "Gossip detection: members told in one step."),
-    "detector_threshold": _O(
-        int, ("--detector-threshold",), DETECTION, "from --p-mistake", "K_fail: silent steps before a suspicion."
-    ),
-    "p_mistake": _O(float, ("--p-mistake",), DETECTION, "1e-06", "How likely a false suspicion may be at any time."),
     "messages": _O(
         int, ("--messages",), DATA, "0", "Data messages each sender multicasts; 0: only the protocol itself runs."
     ),
@@ -187,19 +151,10 @@ OPTIONS: dict[str, ScenarioOption] = {
     ),
     "batch_ms": _O(float, ("--batch-ms",), CHURN, "20.0", "How long a coordinator gathers changes for one view."),
     "state_bytes": _O(int, ("--state-bytes",), CHURN, "0", "State of the application that a newcomer gets."),
-    "stability": _O(
-        str, ("--stability",), CHURN, "cube_full_dist", "The stability protocol, when PROTOCOL multicasts data."
-    ),
-    "data": _O(str, ("--data",), CHURN, "overlay", "The data protocol, when PROTOCOL detects stability."),
+    "stability": _O(str, ("--stability",), CHURN, "auto", "The stability protocol, when PROTOCOL multicasts data."),
+    "data": _O(str, ("--data",), CHURN, "auto", "The data protocol, when PROTOCOL detects stability."),
     "transport": _O(
-        str, ("--transport",), DATA, "nak", "Reliable multicast: ack, nak, nak_multicast, srm, hybrid, hierarchical."
-    ),
-    "repair": _O(
-        Literal["multicast", "unicast"],
-        ("--repair",),
-        DATA,
-        "multicast",
-        "A lost message is multicast again, or sent to those who miss it.",
+        str, ("--transport",), DATA, "auto", "Reliable multicast: `cubecast protocols --family transport` lists them."
     ),
     "buffer_messages": _O(
         int, ("--buffer-messages",), DATA, "0", "Unstable messages of its own that stop a sender; 0: any number."
@@ -229,17 +184,20 @@ def with_scenario(command: Callable[..., None], *, leave_out: tuple[str, ...] = 
     @wraps(command)
     def wrapper(**values: Any) -> None:
         given = {name: values.pop(name) for name in names}
-        command(**values, settings=_settings(given))
+        words = values.pop(_CONTEXT).args
+        settings = _settings(given)
+        command(**values, settings=settings | _parameters(words, values.get("protocol"), settings))
 
     own = inspect.signature(command, eval_str=True).parameters
     parameters = [one.replace(kind=one.KEYWORD_ONLY) for one in own.values() if one.name != "settings"]
-    parameters += [_parameter(name) for name in names]
+    parameters += [_option(name) for name in names]
+    parameters.insert(0, inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
     return wrapper
 
 
-def _parameter(name: str) -> inspect.Parameter:
+def _option(name: str) -> inspect.Parameter:
     option = OPTIONS[name]
     required = not option.default
     text = option.help if required else f"{option.help} Default: {option.default}."
@@ -262,3 +220,36 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
         what, needs_end = _FAULT_KINDS[name]
         settings[name] = tuple(parse_fault(text, what=what, needs_end=needs_end) for text in texts)
     return settings
+
+
+def _parameters(words: list[str], protocol: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of protocols among the words that are no options of a scenario: --name value, --flag, --no-flag."""
+    if not words:
+        return {}
+    from cubecast.sim.roles import parameter_of
+
+    found: dict[str, Any] = {}
+    place = 0
+    while place < len(words):
+        option, has_value, value = words[place].partition("=")
+        place += 1
+        name = option.removeprefix("--").replace("-", "_")
+        if not option.startswith("--"):
+            raise typer.BadParameter(f"what is {option!r}? Parameters are written --name value.")
+        known = parameter_of(name.removeprefix("no_"), protocol, settings) or parameter_of(name, protocol, settings)
+        if known is None:
+            raise typer.BadParameter(
+                f"no such option: {option}. `cubecast protocols NAME` lists the parameters of one."
+            )
+        if bool in known.types and not has_value:
+            found[name.removeprefix("no_")] = not name.startswith("no_")
+            continue
+        if not has_value:
+            if place == len(words):
+                raise typer.BadParameter(f"{option} needs a value.")
+            value = words[place]
+            place += 1
+        from cubecast.protocol.parameters import read_text
+
+        found[name] = read_text(known, value, protocol or "the protocols")
+    return found

@@ -16,7 +16,9 @@ BAR = 40  # characters of the longest bar
 
 
 def _tune(
-    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="gossip or s_gossip.", show_default=False)],
+    protocol: Annotated[
+        str, typer.Argument(metavar="PROTOCOL", help="A protocol that goes in steps.", show_default=False)
+    ],
     settings: dict[str, Any],
     seeds: Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs of each step interval.")] = 5,
     longest_s: Annotated[
@@ -44,7 +46,7 @@ def _tune(
     from cubecast.lab.tune import usual_plan
     from cubecast.sim.scenario import Scenario
 
-    scenario = Scenario(protocol=protocol, **settings)
+    scenario = Scenario.of(protocol, **settings)
     plan = usual_plan(
         scenario, seeds=seeds, longest_s=longest_s, resolution_s=resolution_s, stride_s=stride_s, tolerance=tolerance
     )
@@ -58,7 +60,7 @@ def _tune(
         _print(found)
 
 
-tune = with_scenario(_tune, leave_out=("step_s",))
+tune = with_scenario(_tune)
 
 
 def _plain(found: Tuning) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from cubecast.networks.spec import build_network
 from cubecast.protocols.catalogue import protocol_named
 from cubecast.protocols.catalogue import protocols as registered
 from cubecast.sim.result import Result
+from cubecast.sim.roles import split_settings
 from cubecast.sim.scenario import SEED_MAX, Scenario
 from cubecast.sim.simulate import run_scenario
 
@@ -202,7 +203,8 @@ def compare(
     ...     print(summary.protocol, summary.members, summary.figures["rtt_last_ms"].mean)
 
     `members` is one group size or several; `protocols` are names, by default all of `family`; each runs with the seeds
-    `seed` … `seed + repeat − 1`. The other `settings` are the fields of `Scenario`.
+    `seed` … `seed + repeat − 1`. The other `settings` are the fields of `Scenario` and
+    parameters of the protocols; each protocol takes those it has.
     """
     sizes = [members] if isinstance(members, int) else list(members)
     if not sizes or repeat < 1 or seed + repeat - 1 > SEED_MAX:
@@ -213,12 +215,17 @@ def compare(
     spelled = network if isinstance(network, str) else network.name
     # All scenarios are made, and so checked, before the first of them runs.
     scenarios = [
-        Scenario(protocol=name, members=size, network=spelled, seed=seed + turn, **settings)
+        _scenario({"protocol": name, "members": size, "network": spelled, "seed": seed + turn} | settings)
         for size in dict.fromkeys(sizes)
         for turn in range(repeat)
         for name in dict.fromkeys(names)
     ]
     return Comparison(runs=tuple(_run_all(scenarios, network, progress)))
+
+
+def _scenario(settings: dict[str, Any]) -> Scenario:
+    """A parameter that only some of the protocols have is for those."""
+    return Scenario(**split_settings(settings, {field.name for field in fields(Scenario)}, lenient=True))
 
 
 def _run_all(scenarios: list[Scenario], network: str | Network, progress: Progress | None) -> list[Run]:

@@ -25,15 +25,15 @@ import numpy as np
 from cubecast.errors import LocalProtocolError, PlanError, SimulationError
 from cubecast.lab import formulas
 from cubecast.lab.formulas import Metrics, Settings, only_known
-from cubecast.lab.tune import tune
+from cubecast.lab.tune import require_steps, tune
 from cubecast.models.complexity import Group, round_cost
 from cubecast.models.step_search import SearchPlan
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
-from cubecast.protocol.overlays import hypercube
-from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocol.overlays import hypercube, paper_tree_degree
 from cubecast.sim.faults import Fault, parse_fault
 from cubecast.sim.result import Result
+from cubecast.sim.roles import PARAMETER_FIELDS, split_settings
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
 from cubecast.sim.trees import GrownTree, grow_tree
@@ -92,9 +92,9 @@ def scenario_of(settings: Settings) -> Scenario:
     values = _with_network(dict(settings))
     crashed = values.pop("crashed_neighbours", 0)
     _check_flag("bad_samples", values.pop("bad_samples", False))
-    for name in values:
-        if name not in _FIELDS:
-            raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(sorted(_FIELDS))}")
+    if "protocol" not in values or "members" not in values:
+        raise LocalProtocolError("a simulation needs protocols and members: name both")
+    values = split_settings(values, _FIELDS, lenient=True)
     _check_types(values)
     for name, what in _FAULTS.items():
         if name in values:
@@ -102,8 +102,6 @@ def scenario_of(settings: Settings) -> Scenario:
             values[name] = tuple(parse_fault(text, what=what) for text in texts if text)
     if crashed:
         values["crashes"] = (*values.get("crashes", ()), _neighbour_crash(crashed, values["members"], values["seed"]))
-    if "protocol" not in values or "members" not in values:
-        raise LocalProtocolError("a simulation needs protocols and members: name both")
     return Scenario(**values)
 
 
@@ -128,7 +126,7 @@ def _check_flag(name: str, value: Any) -> None:
 def _check_types(values: Settings) -> None:
     """Hold each value to the type of its field; whole numbers are numbers too."""
     for name, value in values.items():
-        if name in _FAULTS:
+        if name in _FAULTS or name in PARAMETER_FIELDS:
             continue
         kinds = _kinds(name)
         if type(value) not in kinds:
@@ -203,10 +201,9 @@ def _simulation_cost(settings: Settings) -> float:
     if scenario.has_views:  # agreement is plain Python: n messages, each with n entries, for every view
         return scenario.churn_ms / 1e3 * (0.03 + 2e-6 * n * n * (1 + (scenario.churn_per_s or 0)))
     hops = n * math.log2(n + 1)
-    sends = {"full_dist": n, "cube_full_dist": math.log2(n) ** 2, "gossip": 12 * scenario.subset, "overlay": 2}
-    name = protocol_named(scenario.protocol).name
-    control = 0 if scenario.carries_data else rounds * sends.get(name, 3) * hops
-    data = scenario.messages * scenario.sender_count * hops * sends.get(name, 1)
+    sends = scenario.entry().sends_per_member(n, scenario.parameters)
+    control = 0 if scenario.carries_data else rounds * sends * hops
+    data = scenario.messages * scenario.sender_count * hops * (sends if scenario.carries_data else 1)
     return 0.006 + 3e-8 * n * n + 2e-7 * (control + data)
 
 
@@ -219,8 +216,9 @@ def _check_round_cost(settings: Settings, seen: set[str]) -> None:
 
 
 def _formula(scenario: Scenario) -> Metrics:
-    group = Group(members=scenario.members, senders=scenario.sender_count, degree=scenario.degree)
-    cost = round_cost(protocol_named(scenario.protocol).name, group)
+    degree = vars(scenario.parameters).get("tree_degree") or paper_tree_degree(scenario.members)
+    group = Group(members=scenario.members, senders=scenario.sender_count, degree=degree)
+    cost = round_cost(scenario.entry().name, group)
     return {"steps": float(cost.steps), "messages": float(cost.copies), "sent_bytes": float(cost.copied_bytes)}
 
 
@@ -241,8 +239,7 @@ _SEARCH_SETTINGS = ("seeds", "longest_s", "resolution_s", "stride_s", "tolerance
 def check_search(settings: Settings, seen: set[str]) -> None:
     """Can this search be done?"""
     scenario, _ = _search(settings)
-    if not scenario.gossips:
-        raise LocalProtocolError(f"protocol = {scenario.protocol!r} has no step interval: choose gossip or s_gossip")
+    require_steps(scenario)
     _check_simulation({name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}, seen)
 
 

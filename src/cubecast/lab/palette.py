@@ -6,20 +6,15 @@ from typing import Any
 
 import altair as alt
 
-# Okabe and Ito's colours, told apart with any kind of colour vision; yellow last, it is faint on white.
+from cubecast.protocols.catalogue import protocols
+
+# Okabe and Ito's colours, which people with any kind of colour vision can distinguish; yellow last, it is faint.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8C8C8C", "#F0E442")
 
 
-_OWN = dict(
-    zip(
-        ("Coord", "FullDist", "S_Coord", "CubeFullDist", "Gossip", "Train", "S_Train", "S_Gossip"), COLOURS, strict=True
-    )
-)
-"""The colour of each stability protocol, the same in every figure."""
-
-
 def colours(names: dict[Any, str]) -> alt.Scale:
-    """Protocols in their own colours where all have one, otherwise one after the other."""
+    """Protocols in their own colours where all have one and no two the same, otherwise one after the other."""
     by_place = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names.values())}
-    chosen = _OWN if set(by_place) <= set(_OWN) else by_place
+    own = {one.title: one.colour for one in protocols() if one.colour and one.title in by_place}
+    chosen = own if set(own) == set(by_place) and len(set(own.values())) == len(own) else by_place
     return alt.Scale(domain=[*by_place], range=[chosen[name] for name in by_place])

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cubecast.jit.sources import sources_of
+from cubecast.jit.sources import sources_of_class
 from cubecast.protocols.catalogue import protocol_named
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -39,8 +39,7 @@ def source_hash(settings: Mapping[str, Any]) -> str:
 
 @cache
 def _protocol_hash(name: str) -> str:
-    file = getattr(protocol_named(name).handlers, "__file__", None)
-    return _hash(tuple(sorted(sources_of(Path(file)))) if file else ())
+    return _hash(tuple(sorted(sources_of_class(protocol_named(name).state))))
 
 
 @cache

@@ -14,7 +14,8 @@ from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.models.step_search import SearchPlan, StepSearch, StepWindow
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
-from cubecast.sim.resolve_defaults import settled
+from cubecast.protocols.catalogue import protocols
+from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
 
@@ -43,10 +44,11 @@ def usual_plan(
     tolerance: float | None = None,
 ) -> SearchPlan:
     """Search up to three times the step that the busiest link suggests, to a tenth of that range."""
-    _require_steps(scenario)
+    require_steps(scenario)
     if longest_s is None:
         network = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
-        longest_s = 3 * (settled(replace(scenario, step_s=None), network).step_s or math.nan)
+        resolved = resolve_defaults(scenario.with_parameters(step_s=None), network)
+        longest_s = 3 * resolved.parameters.step_s
     return SearchPlan(
         shortest_s=0.0,
         longest_s=longest_s,
@@ -60,7 +62,7 @@ def usual_plan(
 
 def tune(scenario: Scenario, plan: SearchPlan, progress: Progress | None = None) -> Tuning:
     """Search; the scenario's own step interval does not matter."""
-    _require_steps(scenario)
+    require_steps(scenario)
     search = StepSearch(plan)
     networks: dict[int, Network] = {}
     asked: dict[float, int] = {}
@@ -69,16 +71,18 @@ def tune(scenario: Scenario, plan: SearchPlan, progress: Progress | None = None)
         asked[step_s] = asked.get(step_s, 0) + 1
         if seed not in networks:
             networks[seed] = build_network(scenario.network, members=scenario.members, seed=seed)
-        tpr_s = _measure(replace(scenario, step_s=step_s, seed=seed), networks[seed])
+        tpr_s = _measure(replace(scenario.with_parameters(step_s=step_s), seed=seed), networks[seed])
         search.tell(step_s, tpr_s)
         if progress is not None:
             progress(len(search.measurements), step_s, tpr_s)
     return Tuning(scenario=scenario, plan=plan, window=search.result(), course=_course(search))
 
 
-def _require_steps(scenario: Scenario) -> None:
-    if not scenario.gossips:
-        raise LocalProtocolError(f"{scenario.protocol} has no step interval: tune gossip or s_gossip")
+def require_steps(scenario: Scenario) -> None:
+    """Refuse a protocol that does not go in steps of a length that can be chosen."""
+    if scenario.entry().steps is None or "step_s" not in vars(scenario.parameters):
+        having = [one.name for one in protocols("stability") if one.steps is not None]
+        raise LocalProtocolError(f"{scenario.protocol} has no step interval: choose {' or '.join(having)}")
 
 
 def _measure(scenario: Scenario, network: Network) -> float:

@@ -177,7 +177,7 @@ class Group:
         if self._credentials is not None:
             self._credentials.require_own(self.address)
         data = self.settings.data_for(max(2, len(self._way.founders)))
-        await asyncio.to_thread(load, data, self.settings.stability)
+        await asyncio.to_thread(load, data.name, self.settings.stability_entry.name)
         journal, batches = self._open_journal()
         try:
             driver = self._driver = self._new_driver(journal)

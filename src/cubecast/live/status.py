@@ -25,6 +25,7 @@ from cubecast.member.settings import Settings, parse_address
 if TYPE_CHECKING:
     from cubecast.live.group import Group
     from cubecast.member.member import Member
+    from cubecast.protocol.overlays import Overlay
     from cubecast.protocols.membership.views import MemberId
 
 SAMPLE_S = 1.0
@@ -83,20 +84,22 @@ def _overlay(members: int, settings: Settings) -> list[tuple[int, int]]:
     """Which ranks hold a link to each other, the lower one first."""
     if not members:
         return []
-    data = settings.data_for(members)
-    if data == "timestamp":
+    data = settings.data_for(members).live
+    assert data is not None
+    if data.overlay is None:
         return list(combinations(range(members), 2))
     from cubecast.protocol.overlays import hypercube
 
-    cube = hypercube(members)
-    pairs = {
+    return sorted(_pairs(hypercube(members)) | _pairs(data.overlay(members)))
+
+
+def _pairs(overlay: Overlay) -> set[tuple[int, int]]:
+    ranks = range(len(overlay.offsets) - 1)
+    return {
         (min(rank, int(other)), max(rank, int(other)))
-        for rank in range(members)
-        for other in cube.neighbours[cube.offsets[rank] : cube.offsets[rank + 1]]
+        for rank in ranks
+        for other in overlay.neighbours[overlay.offsets[rank] : overlay.offsets[rank + 1]]
     }
-    if data == "star":
-        pairs.update((0, other) for other in range(1, members))
-    return sorted(pairs)
 
 
 class StatusServer:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import get_args
 
 from cubecast.member.member import Member
-from cubecast.member.settings import DataProtocol, Settings
+from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
+from cubecast.protocols.catalogue import protocols
 
 MEMBER = "live member"
-USUAL = ("timestamp", "tree")
-"""What `auto` chooses from, by the size of the view."""
-ALL = tuple(name for name in get_args(DataProtocol) if name != "auto")
 STEP_NS = 2_000_000
 STEPS_MAX = 2000
 
@@ -24,7 +21,7 @@ STEPS_MAX = 2000
 def states() -> set[type]:
     """The classes of the states of a member's protocols."""
     found: set[type] = set()
-    for data in USUAL:
+    for data in usual():
         for member in _pair(data):
             stack = member.stack
             assert isinstance(stack, Stack)
@@ -38,9 +35,19 @@ def compile_piece(name: str) -> None:
     warm()
 
 
-def warm(protocols: Iterable[str] = USUAL) -> None:
+def usual() -> list[str]:
+    """What `auto` chooses from, by the size of the view."""
+    return [one.name for one in protocols("causal") if one.live is not None and one.auto_from is not None]
+
+
+def live_protocols() -> list[str]:
+    """All data protocols that run live."""
+    return [one.name for one in protocols() if one.live is not None]
+
+
+def warm(names: Iterable[str] = ()) -> None:
     """Have every compiled function of a member called once."""
-    for data in protocols:
+    for data in names or usual():
         _pair(data)
 
 
@@ -53,7 +60,7 @@ def load(data: str, stability: str) -> None:
 def _pair(data: str, stability: str = Settings.stability) -> list[Member]:
     """Two members that founded a group, multicast, and agreed that everything is stable."""
     names = ["127.0.0.1:1", "127.0.0.1:2"]
-    settings = Settings(data=data, stability=stability, round_every_s=0.001)  # type: ignore[arg-type]
+    settings = Settings(data=data, stability=stability, round_every_s=0.001)
     members = [
         Member("warm", name, settings, incarnation=1, session=place + 1, is_durable=False, makes_snapshots=False)
         for place, name in enumerate(names)

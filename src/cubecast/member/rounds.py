@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from cubecast.protocols.stability.trigger import trigger_level
+from cubecast.models.trigger_level import trigger_level
 
 NS = 1_000_000_000
 _SMOOTH = 0.2

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from cubecast.errors import LocalProtocolError
+from cubecast.protocol.definition import Protocol
+from cubecast.protocols.catalogue import AUTO, chosen, protocol_named, protocols
 from cubecast.protocols.membership.settings import MembershipSettings
 
-DataProtocol = Literal["auto", "timestamp", "star", "tree", "overlay", "plumtree", "rasm"]
+Parameters = tuple[tuple[str, Any], ...]
 Quorum = Literal["majority", "any"]
 Slow = Literal["wait", "name", "exclude"]
 Resend = Literal["certain", "always", "never"]
 Sync = Literal["always", "interval", "never"]
-MESH_MEMBERS_MAX = 32
-"""In a view of so many a member can hold a connection to every other, and a stamp is as long as a short message."""
 MEMBERS_MAX = 4096
 _NS = 1_000_000_000
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "data": get_args(DataProtocol),
     "quorum": get_args(Quorum),
     "slow": get_args(Slow),
     "resend": get_args(Resend),
@@ -26,7 +26,18 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _MAY_BE_ZERO = ("batch_s", "keep")
 _AGREED = (
-    *("data", "stability", "quorum", "heartbeat_s", "suspect_after_s", "observers", "patience_s", "takeover_s"),
+    *(
+        "data",
+        "data_parameters",
+        "stability",
+        "stability_parameters",
+        "quorum",
+        "heartbeat_s",
+        "suspect_after_s",
+        "observers",
+        "patience_s",
+        "takeover_s",
+    ),
     *("slow", "behind_messages", "keep", "window_messages", "window_bytes", "payload_bytes_max"),
 )
 
@@ -35,12 +46,15 @@ _AGREED = (
 class Settings:
     """How a member runs. Those marked *all* must be the same at every member of a group."""
 
-    data: DataProtocol = "auto"
-    """*all* The data protocol: `timestamp` (straight to everybody), `star` (one member forwards), `tree` (a tree of the
-    hypercube), `overlay` (flood the hypercube), `plumtree` (trees of the fastest paths), `rasm` (trees of the most
-    reliable paths); `auto` chooses by the size of each view."""
-    stability: str = "cube_full_dist"
+    data: str = AUTO
+    """*all* The data protocol (`cubecast protocols --family causal` lists them); `auto` chooses by the size of each
+    view."""
+    data_parameters: Mapping[str, Any] | Parameters = ()
+    """*all* Parameters of the data protocol, by name."""
+    stability: str = AUTO
     """*all* The stability protocol."""
+    stability_parameters: Mapping[str, Any] | Parameters = ()
+    """*all* Parameters of the stability protocol, by name."""
     quorum: Quorum = "majority"
     """*all* Who may decide on the next view: a majority of the last one (one primary partition), or any members that
     are left (a partition splits the group)."""
@@ -99,13 +113,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Validate the settings."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in _CHOICES and value not in _CHOICES[field.name]:
-                raise LocalProtocolError(f"{field.name}={value!r}: choose one of {', '.join(_CHOICES[field.name])}")
-            least = 0 if field.name in _MAY_BE_ZERO else 1e-9
-            if not isinstance(value, str | bool) and value < least:
-                raise LocalProtocolError(f"{field.name}={value}: give a number above 0")
+        for name in ("data_parameters", "stability_parameters"):
+            object.__setattr__(self, name, tuple(sorted(dict(getattr(self, name)).items())))
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name in _CHOICES and value not in _CHOICES[one.name]:
+                raise LocalProtocolError(f"{one.name}={value!r}: choose one of {', '.join(_CHOICES[one.name])}")
+            least = 0 if one.name in _MAY_BE_ZERO else 1e-9
+            if not isinstance(value, str | bool | tuple) and value < least:
+                raise LocalProtocolError(f"{one.name}={value}: give a number above 0")
+        _check_protocol(self.data_for(2), "data", dict(self.data_parameters))
+        _check_protocol(self.stability_entry, "stability", dict(self.stability_parameters))
         if isinstance(self.keep, str) and self.keep not in ("none", "all"):
             raise LocalProtocolError(f"keep={self.keep!r}: choose none, all, or a number of messages")
         if self.payload_bytes_max > 64 << 20:
@@ -122,15 +140,19 @@ class Settings:
             )
         self.membership()
 
-    def data_for(self, members: int) -> str:
+    def data_for(self, members: int) -> Protocol:
         """The data protocol of a view of this size."""
-        if self.data == "auto":
-            return "timestamp" if members <= MESH_MEMBERS_MAX else "tree"
-        return self.data
+        return chosen("causal", members) if self.data == AUTO else protocol_named(self.data)
+
+    @property
+    def stability_entry(self) -> Protocol:
+        """The stability protocol."""
+        return chosen("stability") if self.stability == AUTO else protocol_named(self.stability)
 
     def agreed(self) -> dict[str, Any]:
         """What all members of a group must have in common, by name."""
-        return {name: getattr(self, name) for name in _AGREED}
+        values = {name: getattr(self, name) for name in _AGREED}
+        return values | {name: str(dict(values[name])) for name in ("data_parameters", "stability_parameters")}
 
     @property
     def frame_bytes_max(self) -> int:
@@ -157,3 +179,13 @@ def parse_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise LocalProtocolError(f"address {address!r}: write host:port, for example 127.0.0.1:7001")
     return host, int(port)
+
+
+def _check_protocol(entry: Protocol, role: str, parameters: dict[str, Any]) -> None:
+    """Refuse a protocol that does not serve a live member in this role, or parameters that it does not have."""
+    if role == "data" and entry.live is None:
+        able = ", ".join(one.name for one in protocols() if one.live is not None)
+        raise LocalProtocolError(f"data={entry.name!r}: choose one of {able}")
+    if role == "stability" and entry.family != "stability":
+        raise LocalProtocolError(f"stability={entry.name!r} is a {entry.family} protocol")
+    entry.make_parameters(parameters)

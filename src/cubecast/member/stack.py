@@ -21,7 +21,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cubecast.errors import LocalProtocolError
 from cubecast.member.calls import EVERYONE
 from cubecast.member.control_core import ControlCore
 from cubecast.member.data_core import Asked, data_core, record_form, window_messages
@@ -29,22 +28,20 @@ from cubecast.member.link import Link
 from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
 from cubecast.member.rounds import Rounds
 from cubecast.member.settings import Settings
+from cubecast.models.reliability import Heartbeats
 from cubecast.protocol import mail, rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol as Entry
 from cubecast.protocol.group import Group, new_group
 from cubecast.protocol.overlays import hypercube, hypercube_dimension, of_ranks
-from cubecast.protocols.broadcast.reliability import Heartbeats
-from cubecast.protocols.catalogue import paper_tree_degree, protocol_named
-from cubecast.protocols.causal.overlay import DATA as DATA_RECORD
-from cubecast.protocols.layers import LayerSetup, detector_named
+from cubecast.protocols.catalogue import chosen
 from cubecast.protocols.membership.views import MemberId, View
-from cubecast.protocols.setup import Setup
 from cubecast.wire import data, frame
 from cubecast.wire.control import decode_control, encode_control
 
 REPEAT_STEPS = 2
 """Steps of the failure detector after which a member repeats what it said in a round that does not end. Links lose
 nothing, but a member whose view began later has not heard it."""
-DETECTOR = "live_array"
 
 
 class Host(Protocol):
@@ -93,7 +90,7 @@ class Stack:
         self._published = 0
         self._own_bytes = 0
         self._group: Group = new_group(members=members, senders=members, ranks=np.array([rank]))
-        self._data = data_core(settings.data_for(members), self._group, members, self.window)
+        self._data = data_core(settings, self._group, members, self.window)
         self._stability = _stability_core(settings, self._group, members)
         self._failure = _failure_core(settings, self._group, members)
         self._rounds = Rounds(self, round_s)
@@ -141,7 +138,7 @@ class Stack:
         """The record of an own message, with the numbers that the data protocol gave it."""
         key, row, _ = published
         numbers = self._data.numbers(row) if row >= 0 else b""
-        return key, data.encode_record(DATA_RECORD, self.rank, key & SEQUENCE_MASK, payload, numbers)
+        return key, data.encode_record(mail.PAYLOAD, self.rank, key & SEQUENCE_MASK, payload, numbers)
 
     def receive(self, source: int, body: bytes) -> None:
         """A batch came; it is read at once unless the application has too much to take already."""
@@ -358,30 +355,30 @@ class Stack:
 
 
 def _stability_core(settings: Settings, group: Group, members: int) -> ControlCore:
-    protocol = protocol_named(settings.stability)
-    if protocol.family != "stability":
-        raise LocalProtocolError(f"stability={settings.stability!r} is a {protocol.family} protocol")
-    setup = Setup(
+    entry = settings.stability_entry
+    context = Context(
         members=members,
         senders=members,
         delta_ns=int(settings.round_every_s * 1e9),
         repeat_ns=int(REPEAT_STEPS * settings.heartbeat_s * 1e9),
-        tree_degree=paper_tree_degree(members),
-        seed=0,
+        is_live=True,
     )
-    state = protocol.build(group, setup)
-    return ControlCore(state, width=protocol.numbers(setup), words=rank_sets.words_for(members), room=4 * members + 256)
+    return _control_core(entry, entry.make_parameters(dict(settings.stability_parameters)), group, context)
 
 
 def _failure_core(settings: Settings, group: Group, members: int) -> ControlCore:
-    detector = detector_named(DETECTOR)
-    step_s = settings.heartbeat_s
-    setup = LayerSetup(
-        members=members,
-        seed=0,
-        step_ns=int(step_s * 1e9),
-        threshold=int(settings.suspect_after_s / step_s) + hypercube_dimension(members),
-        grace_steps=0,
+    entry = chosen("failure", members)
+    context = Context(members=members, senders=members, is_live=True)
+    steps = int(settings.suspect_after_s / settings.heartbeat_s) + hypercube_dimension(members)
+    given = {"step_ms": settings.heartbeat_s * 1e3, "threshold": steps}
+    return _control_core(entry, entry.make_parameters(given), group, context)
+
+
+def _control_core(entry: Entry, given: Any, group: Group, context: Context) -> ControlCore:
+    parameters = entry.resolve(given, context)
+    return ControlCore(
+        entry.build(group, context, parameters),
+        width=entry.numbers(context, parameters),
+        words=rank_sets.words_for(context.members),
+        room=4 * context.members + 256,
     )
-    state = detector.build(group, setup)
-    return ControlCore(state, width=detector.numbers(setup), words=rank_sets.words_for(members), room=4 * members + 256)

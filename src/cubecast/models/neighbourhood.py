@@ -14,9 +14,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from cubecast.models import reliability
 from cubecast.models.checks import require
-from cubecast.protocols.broadcast import reliability
-from cubecast.protocols.broadcast.reliability import PRIOR
+from cubecast.models.reliability import PRIOR
 
 
 def posterior_mean(

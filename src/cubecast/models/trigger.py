@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cubecast.errors import LocalProtocolError
 from cubecast.models.checks import require_positive, require_probability, require_whole
-from cubecast.protocols.stability.trigger import trigger_level
+from cubecast.models.trigger_level import trigger_level
 
 # Below this share a round releases less than one message of any real buffer.
 NOTHING_STABLE = 1e-6

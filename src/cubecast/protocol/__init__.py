@@ -5,6 +5,8 @@ An author of a protocol imports everything from here; docs/protocols.md explains
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import overlays, rank_sets
+from cubecast.protocol.context import Context, NetworkFacts
+from cubecast.protocol.definition import LiveData, Protocol, Steps
 from cubecast.protocol.group import (
     ERRORS,
     STABILITY,
@@ -31,6 +33,7 @@ from cubecast.protocol.mail import (
     set_timer,
     suspect,
 )
+from cubecast.protocol.parameters import NoParameters, parameter
 from cubecast.protocol.random import below, new_stream, new_streams, uniform
 
 __all__ = [
@@ -39,8 +42,14 @@ __all__ = [
     "NUMBER_BYTES",
     "ROUND_BYTES",
     "STABILITY",
+    "Context",
     "Group",
+    "LiveData",
     "Mail",
+    "NetworkFacts",
+    "NoParameters",
+    "Protocol",
+    "Steps",
     "begin_round",
     "below",
     "copy_numbers",
@@ -56,6 +65,7 @@ __all__ = [
     "new_stream",
     "new_streams",
     "overlays",
+    "parameter",
     "raise_numbers",
     "rank_sets",
     "rest",

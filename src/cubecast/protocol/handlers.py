@@ -23,6 +23,17 @@ from typing import Any
 
 from cubecast.jit.decorators import chosen_by_state, inlined
 
+SIGNATURES: dict[str, tuple[str, ...]] = {
+    "start": ("state", "row", "now_ns", "mail"),
+    "receive": ("state", "row", "now_ns", "mail", "slot"),
+    "on_timer": ("state", "row", "now_ns", "mail", "timer", "tag"),
+    "on_leave": ("state", "row", "now_ns", "mail", "rank"),
+    "on_join": ("state", "row", "now_ns", "mail", "rank"),
+    "publish": ("state", "row", "now_ns", "mail"),
+    "on_heard": ("state", "row", "now_ns", "mail", "rank"),
+}
+"""The handlers that a protocol may have, and their arguments."""
+
 _START: dict[type, Callable[..., Any]] = {}
 _RECEIVE: dict[type, Callable[..., Any]] = {}
 _ON_TIMER: dict[type, Callable[..., Any]] = {}

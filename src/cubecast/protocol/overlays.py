@@ -16,6 +16,7 @@ the last one. It needs no table: parents and children are arithmetic.
 members in any order, for networks whose shape the logical tree does not follow.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import entry_point
+
+BUSIEST_LINK_SHARE = 2 / 9
+"""In a tree of three subtrees so many of the messages between random members cross each of the root's links."""
 
 
 class Overlay(NamedTuple):
@@ -94,6 +98,11 @@ def tree_parents(order: NDArray[np.int64], *, degree: int, group_size: int = 0) 
     parents[order] = order[above]
     parents[order[0]] = -1
     return parents
+
+
+def paper_tree_degree(members: int) -> int:
+    """⌈log2 n⌉ children per inner member (cube §4.1), at least two so that it is a tree."""
+    return max(2, math.ceil(math.log2(members)))
 
 
 def tree_height(members: int, degree: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol, Steps
 from cubecast.protocol.group import (
     ERRORS,
     STABILITY,
@@ -18,23 +21,19 @@ from cubecast.protocol.group import (
     new_group,
 )
 from cubecast.protocol.mail import Mail, new_mail
+from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.random import new_stream, uniform
 from cubecast.protocol.rank_sets import words_for
-from cubecast.protocols.catalogue import Protocol, protocol_named
-from cubecast.protocols.failure import no_detector
-from cubecast.protocols.layers import LayerSetup, transport_named
-from cubecast.protocols.setup import Setup
-from cubecast.protocols.transport import nak
 from cubecast.sim import events
-from cubecast.sim.detectors import build_detector, detector_numbers
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.metrics import Books, new_books
 from cubecast.sim.neighbourhood import estimated_link_failure
+from cubecast.sim.network_facts import network_facts
 from cubecast.sim.paths import near_order, routes_of, tree_cover
-from cubecast.sim.resolve_defaults import scatter_ns, settled
+from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.world import (
     DELAY_EXPONENTIAL,
@@ -72,20 +71,20 @@ class Simulation(NamedTuple):
 
 def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> Simulation:
     """Allocate everything and schedule what is known beforehand."""
-    scenario = settled(scenario, network)
-    protocol = protocol_named(scenario.protocol)
-    setup = _setup(scenario, network, protocol)
+    scenario = resolve_defaults(scenario, network)
+    protocol = scenario.entry()
+    context = _context(scenario, network)
     _check_order(scenario, network, protocol)
     group = _first_group(scenario)
     routes = routes_of(network, by=scenario.routing)
     simulation = Simulation(
         world=build_world(scenario, network, routes, tracing=tracing),
         books=_first_books(scenario, protocol),
-        mail=_empty_mail(scenario, protocol, setup),
+        mail=_empty_mail(scenario, context),
         group=group,
-        control=no_detector.SilentState(group=group) if protocol.carries_data else protocol.build(group, setup),
-        data=protocol.build(group, setup) if protocol.carries_data else _build_data(scenario, group, network),
-        failure=build_detector(scenario, group, network, routes),
+        control=Nothing(group=group) if protocol.carries_data else _build(scenario, "parameters", group, context),
+        data=_build_data(scenario, group, context),
+        failure=_build(scenario, "detector_parameters", group, context) if scenario.detects else Nothing(group=group),
         faults=new_faults(
             members=scenario.members,
             crashes=scenario.crashes,
@@ -101,31 +100,27 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     return simulation
 
 
-def _setup(scenario: Scenario, network: Network, protocol: Protocol) -> Setup:
-    """What the protocol needs to know."""
-    return Setup(
+def _context(scenario: Scenario, network: Network) -> Context:
+    """The surroundings of the protocols."""
+    return Context(
         members=scenario.members,
         senders=scenario.sequence_count,
+        seed=scenario.seed,
         delta_ns=round((scenario.delta_ms or 0) * NS_PER_MS),
         repeat_ns=scenario.repeat_ns,
-        tree_degree=scenario.degree,
-        seed=scenario.seed,
-        group_size=scenario.group_size or 0,
-        near=near_order(network, by=scenario.routing) if protocol.name == "s_gossip" else (),
-        shuffled=bool(scenario.shuffled),
-        repeat_acks=scenario.repeat_acks,
-        scatter_ns=scatter_ns(scenario),
-        subset=scenario.subset,
-        step_ns=round((scenario.step_s or 0) * 1e9),
-        piggyback=scenario.ending == "piggyback",
-        controllers=scenario.controllers,
+        wait_ns=scenario.repeat_ns // 4 if scenario.reorder > 0 or network.one_hop is not None else 0,
         payload_bytes=scenario.payload_bytes,
         room=max(1, scenario.sequence_count * scenario.messages),
         window=max(1, scenario.messages),
         overlay=_neighbours(network),
         link_failure=_known_link_failure(scenario, network),
-        quota=scenario.quota,
+        near=partial(near_order, network, by=scenario.routing),
+        network=network_facts(scenario, network),
     )
+
+
+def _build(scenario: Scenario, role: str, group: Group, context: Context) -> Any:
+    return scenario.entry(role).build(group, context, getattr(scenario, role))
 
 
 def _first_books(scenario: Scenario, protocol: Protocol) -> Books:
@@ -144,7 +139,7 @@ def _first_books(scenario: Scenario, protocol: Protocol) -> Books:
         books.members.recover_ns[list(join.members)] = join.at_ns
         books.totals.up -= len(join.members)
     totals = books.totals[0]
-    totals.self_joining = protocol.joins
+    totals.self_joining = protocol.admits_joins
     totals.detecting = scenario.detects
     totals.triggered = scenario.trigger == "buffer"
     totals.trigger_level = scenario.trigger_messages
@@ -152,12 +147,13 @@ def _first_books(scenario: Scenario, protocol: Protocol) -> Books:
     return books
 
 
-def _empty_mail(scenario: Scenario, protocol: Protocol, setup: Setup) -> Mail:
+def _empty_mail(scenario: Scenario, context: Context) -> Mail:
     n = scenario.members
-    data_room = scenario.sequence_count * scenario.messages if protocol.carries_data else 0
+    data_room = scenario.sequence_count * scenario.messages if scenario.carries_data else 0
+    widths = [role.entry.numbers(context, getattr(scenario, role.field)) for role in scenario.roles.values()]
     return new_mail(
         slots=32 * n + 65_536 + min(n * data_room, FLOODED_MAX),
-        width=max(protocol.numbers(setup), detector_numbers(scenario), 1),
+        width=max(*widths, 1),
         words=words_for(n),
         room=8 * n + 4096 + 2 * data_room,
     )
@@ -189,20 +185,13 @@ def _first_group(scenario: Scenario) -> Group:
     return group
 
 
-def _build_data(scenario: Scenario, group: Group, network: Network) -> Any:
-    """The data layer. Without data traffic it is one that has nothing to do, not a class of its own to compile for."""
+def _build_data(scenario: Scenario, group: Group, context: Context) -> Any:
+    """The data protocol. Without data traffic it is one that has nothing to do."""
+    if scenario.carries_data:
+        return _build(scenario, "parameters", group, context)
     if scenario.messages == 0:
-        return nak.new_state(group, members=scenario.members, payload_bytes=0, nak_ns=0, window=1)
-    setup = LayerSetup(
-        members=scenario.members,
-        seed=scenario.seed,
-        payload_bytes=scenario.payload_bytes,
-        repeat_ns=scenario.repeat_ns,
-        wait_ns=scenario.repeat_ns // 4 if scenario.reorder > 0 or network.one_hop is not None else 0,
-        again_all=scenario.repair == "multicast",
-        tree_degree=scenario.degree,
-    )
-    return transport_named(scenario.transport).build(group, setup)
+        return Nothing(group=group)
+    return _build(scenario, "transport_parameters", group, context)
 
 
 def _samples(scenario: Scenario) -> int:
@@ -255,7 +244,7 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
             schedule(world, crash.at_ns, events.CRASH, rank, place, 0)
             if crash.until_ns >= 0:
                 schedule(world, crash.until_ns, events.RECOVER, rank, 0, 0)
-    goodbye = events.GOODBYE if protocol_named(scenario.protocol).joins else events.SUSPECT
+    goodbye = events.GOODBYE if scenario.entry().admits_joins else events.SUSPECT
     for what, faults in ((events.SUSPECT, scenario.suspicions), (goodbye, scenario.leaves)):
         for gone in faults:
             for rank in gone.members:
@@ -362,6 +351,7 @@ def _trace_room(scenario: Scenario) -> int:
 
 def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool) -> np.recarray[Any, Any]:
     scalars = np.zeros(1, SCALARS).view(np.recarray)
+    steps = _steps(scenario)
     values: dict[str, Any] = {
         "shift": _shift(lines),
         "leaves": leaves_for(lines),
@@ -376,8 +366,8 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
         "one_hop": LINKS_ONLY,
         "sample_ns": NS_PER_MS,
         "forced_losses": scenario.forced_losses,
-        "forced_step_ns": round((scenario.step_s or 1) * 1e9),
-        "forced_sends": scenario.members * scenario.subset,
+        "forced_step_ns": steps.interval_ns,
+        "forced_sends": steps.sends,
         "packet_free": NO_PACKET,
         "packets_used": NO_PACKET + 1,
         "sampling": scenario.carries_data,  # without rounds, load is averaged over the whole run
@@ -391,3 +381,10 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
     for name, value in values.items():
         scalars[0][name] = value
     return scalars
+
+
+def _steps(scenario: Scenario) -> Steps:
+    """The rhythm of the protocol, for losses that come step by step."""
+    rhythm = scenario.entry().steps
+    context = Context(members=scenario.members, senders=scenario.sequence_count)
+    return Steps(1_000_000_000, scenario.members) if rhythm is None else rhythm(scenario.parameters, context)

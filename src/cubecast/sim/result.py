@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cubecast.networks.network import Network
-from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocol.context import Context
 from cubecast.sim.build import Simulation
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 
@@ -244,9 +244,12 @@ def _rounds(simulation: Simulation) -> tuple[Round, ...]:
 
 
 def _steps(scenario: Scenario, rounds: tuple[Round, ...]) -> float | None:
-    if not scenario.gossips or not scenario.step_s:
+    rhythm = scenario.entry().steps
+    if rhythm is None:
         return None
-    return _mean([one.rtt_first_ms for one in rounds]) / 1e3 / scenario.step_s
+    context = Context(members=scenario.members, senders=scenario.sequence_count)
+    interval_ns = rhythm(scenario.parameters, context).interval_ns
+    return _mean([one.rtt_first_ms for one in rounds]) / 1e3 / (interval_ns / 1e9) if interval_ns else None
 
 
 def _missed(scenario: Scenario, simulation: Simulation) -> int | None:
@@ -288,7 +291,7 @@ def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:
 
     A protocol that does not promise delivery (one for lossy links) is done when nothing is left to happen.
     """
-    if protocol_named(scenario.protocol).links == "lossy":
+    if scenario.entry().links == "lossy":
         return True
     up = simulation.books.members.up == 1
     received = simulation.group.received[up]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from cubecast.errors import LocalProtocolError
-from cubecast.protocols.catalogue import paper_tree_degree, protocol_named
-from cubecast.protocols.layers import detector_named, transport_named
+from cubecast.protocol.definition import Protocol
+from cubecast.protocols.catalogue import AUTO, protocol_named
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members
+from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, Role, roles_of, split_settings
 from cubecast.sim.views.settings import check_churn
 
 PAPER_SENDERS = 50  # cube §4.1: in groups above 50 members, 50 send
@@ -51,23 +53,6 @@ class Scenario:
     repeat_ms: float | None = None
     """After how long an unanswered message is repeated. Default: never; where messages can be lost 20 ms, or about as
     long as a round where that is longer."""
-    tree_degree: int | None = None
-    """Children of an inner member of the logical tree. Default: ⌈log2 n⌉, on the WAN tree its 3."""
-    group_size: int | None = None
-    """S_Coord, S_Train: sub-groups of so many in a tree of two levels; default: a balanced tree by `tree_degree`.
-    S_Gossip: members of a local group; default: 50."""
-    shuffled: bool | None = None
-    """Do logical trees and local groups ignore where the members are? Default: trees on a sparse WAN tree do."""
-    controllers: int = 2
-    """S_Gossip: stability controllers of a local group."""
-    scatter: bool = False
-    """FullDist: rows are multicast at random offsets, 0.4 ms · n apart on average (guo §5.4.3)."""
-    repeat_acks: bool = False
-    """Coord: members repeat their ACKs by themselves (guo §4.2.1)."""
-    subset: int = 1
-    """Gossip: members told in one step."""
-    step_s: float | None = None
-    """Gossip: the step interval. Default: as long as the busiest link needs for the messages of a step."""
     goal: Literal["stability", "errors"] = "stability"
     """What the arrays tell: what everybody holds (the minimum), or what anybody has seen (the maximum, guo ch. 7)."""
     sequences: int | None = None
@@ -76,8 +61,6 @@ class Scenario:
     """Send only those entries of an array that differ from the last S (guo ch. 7)."""
     ride: bool = False
     """Control messages of senders travel inside their data messages (guo ch. 7)."""
-    ending: Literal["optimised", "piggyback"] = "optimised"
-    """Gossip: the result is multicast, or rides on later gossip."""
     loss: float = 0.0
     """Probability that a message is lost, on each link it crosses."""
     duplicate: float = 0.0
@@ -98,15 +81,8 @@ class Scenario:
     detect_ms: float = 10.0
     """How long a member must be down before the failure detectors report it."""
     detect_spread_ms: float = 1.0
-    detector: str = "model"
-    """`model`: failures are reported after `detect_ms`. Or the core that detects them: heartbeat, polling, gossip."""
-    detector_step_ms: float = 100.0
-    detector_subset: int = 1
-    """To how many members gossip-style detection sends its live array in each step."""
-    detector_threshold: int | None = None
-    """K_fail: after how many silent steps a member is suspected. Default: calculated from `p_mistake`."""
-    p_mistake: float = 1e-6
-    """How likely a false suspicion may be, at any one time."""
+    detector: str = MODEL
+    """`model`: failures are reported after `detect_ms`. Or the protocol that detects them (family failure)."""
     messages: int = 0
     """Data messages each sender multicasts during the rounds; 0: R stays as it is."""
     rate: float = 100.0
@@ -121,19 +97,15 @@ class Scenario:
     """Churn: how long a coordinator gathers changes before it begins to agree on a view."""
     state_bytes: int = 0
     """Churn: the application's state that a newcomer gets."""
-    stability: str = "cube_full_dist"
+    stability: str = AUTO
     """Churn: the stability protocol beside a protocol that multicasts data."""
-    data: str = "overlay"
+    data: str = AUTO
     """Churn: the data protocol beside a stability protocol."""
     payload_bytes: int = 100
-    quota: bool = False
-    """Trees: a member sends as many copies of a message as it has neighbours, where they help most (rasm Eq 2)."""
     heartbeats: int = 0
     """Trees: neighbours and links are known by so many heartbeats only; 0: their reliability is known exactly."""
-    transport: str = "nak"
-    """The reliable multicast under the data messages: ack, nak, nak_multicast, srm, hybrid or hierarchical."""
-    repair: Literal["multicast", "unicast"] = "multicast"
-    """A lost message is multicast again, as guo §2.1 has it, or sent to those who miss it (ack, nak, hybrid)."""
+    transport: str = AUTO
+    """The reliable multicast under the data messages (`cubecast protocols --family transport`)."""
     until_ms: float = 600_000.0
     """Simulated time after which an unfinished run is given up."""
     least_ms: float = 0.0
@@ -141,10 +113,16 @@ class Scenario:
     packets_max: int = 1 << 22
     measure: bool = True
     """Sample queues and load (MODELS §9)."""
+    parameters: Any = None
+    """Parameters of the protocol: a dictionary, or its own dataclass; what is left out has its default."""
+    other_parameters: Any = None
+    """Churn: those of the stability protocol beside a data protocol, or the other way round."""
+    transport_parameters: Any = None
+    detector_parameters: Any = None
 
     def __post_init__(self) -> None:
-        protocol_named(self.protocol)
-        transport_named(self.transport)
+        for role in self.roles.values():
+            object.__setattr__(self, role.field, role.complete(getattr(self, role.field)))
         check_churn(self)
         _check_choices(self)
         _check_sizes(self)
@@ -156,6 +134,28 @@ class Scenario:
         _check_detector(self)
         _check_trigger(self)
 
+    @classmethod
+    def of(cls, protocol: str, **settings: Any) -> Scenario:
+        """A scenario from flat settings: fields, parameters of the protocol, and those of others with a prefix.
+
+        >>> Scenario.of("gossip", members=20, subset=2, detector="gossip", detector_step_ms=50).parameters.subset
+        2
+        """
+        return cls(**split_settings({"protocol": protocol} | settings, _FIELDS))
+
+    @cached_property
+    def roles(self) -> dict[str, Role]:
+        """The protocols that run, by the field that holds their parameters."""
+        return roles_of(vars(self))
+
+    def entry(self, role: str = "parameters") -> Protocol:
+        """The catalogue's entry of the protocol in a role."""
+        return self.roles[role].entry
+
+    def with_parameters(self, **values: Any) -> Scenario:
+        """The same scenario with other parameters of its protocol."""
+        return replace(self, parameters=vars(self.parameters) | values)
+
     @property
     def sender_count(self) -> int:
         return min(self.members, PAPER_SENDERS) if self.senders is None else self.senders
@@ -166,27 +166,16 @@ class Scenario:
         return self.sender_count if self.sequences is None else self.sequences
 
     @property
-    def degree(self) -> int:
-        return paper_tree_degree(self.members) if self.tree_degree is None else self.tree_degree
-
-    @property
-    def gossips(self) -> bool:
-        """Does the protocol go in steps?"""
-        return protocol_named(self.protocol).name in ("gossip", "s_gossip")
-
-    @property
     def forced_losses(self) -> int:
         """Losses in every step; a protocol without steps has none (guo §5.4 loses only gossip)."""
-        return self.losses_per_step if self.gossips else 0
+        return self.losses_per_step if self.entry().steps is not None else 0
 
     @property
     def loses_messages(self) -> bool:
         """Can a message between two members fail to arrive? What was sent to a newcomer before it came does."""
         recovers = any(crash.until_ns >= 0 for crash in self.crashes)
         lossy = self.loss > 0 or self.queue_limit > 0 or self.forced_losses > 0
-        return (
-            lossy or recovers or bool(self.partitions) or (bool(self.joins) and not protocol_named(self.protocol).joins)
-        )
+        return lossy or recovers or bool(self.partitions) or (bool(self.joins) and not self.entry().admits_joins)
 
     @property
     def repeats(self) -> bool:
@@ -196,7 +185,7 @@ class Scenario:
     @property
     def detects(self) -> bool:
         """Does a core detect failures?"""
-        return self.detector != "model"
+        return self.detector != MODEL
 
     @property
     def repeat_ns(self) -> int:
@@ -218,21 +207,24 @@ class Scenario:
     @property
     def data_protocol(self) -> str:
         """Under churn: what multicasts the data."""
-        return self.protocol if self.carries_data else self.data
+        return (self.entry() if self.carries_data else self.entry("other_parameters")).name
 
     @property
     def stability_protocol(self) -> str:
         """Under churn: what finds out which messages are stable."""
-        return self.stability if self.carries_data else self.protocol
+        return (self.entry("other_parameters") if self.carries_data else self.entry()).name
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; faults as they are spelled."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["family"] = protocol_named(self.data_protocol if self.has_views else self.protocol).family
+        """Plain values, for JSON; faults as they are spelled, parameters by their flat names."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in PARAMETER_FIELDS}
+        entry = protocol_named(self.data_protocol) if self.has_views else self.entry()
+        values |= {"family": entry.family, "floods": entry.floods}
         if self.carries_data or self.has_views:
             values["rounds"] = 0
         for name in _FAULTS:
             values[name] = [str(fault) for fault in values[name]]
+        for role in self.roles.values():
+            values |= {role.prefix + name: value for name, value in vars(getattr(self, role.field)).items()}
         return values | {"senders": self.sender_count, "repeat_ms": self.repeat_ns / NS_PER_MS}
 
     def command(self) -> str:
@@ -240,16 +232,25 @@ class Scenario:
         words = ["cubecast", "simulate", self.protocol]
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "protocol" or (value == field.default and field.name not in ("members", "seed")):
+            if field.name in ("protocol", *PARAMETER_FIELDS):
                 continue
-            option = "--" + _OPTION_NAMES.get(field.name, field.name.replace("_", "-"))
-            if isinstance(value, tuple):
-                words += [word for fault in value for word in (option, str(fault))]
-            elif isinstance(value, bool):
-                words.append(option if value else option.replace("--", "--no-"))
-            else:
-                words += [option, str(value)]
+            if value != field.default or field.name in ("members", "seed"):
+                words += _option(_OPTION_NAMES.get(field.name, field.name), value)
+        for role in self.roles.values():
+            usual = vars(role.entry.parameters())
+            for name, value in vars(getattr(self, role.field)).items():
+                if value != usual[name]:
+                    words += _option(role.prefix + name, value)
         return shlex.join(words)
+
+
+def _option(name: str, value: Any) -> list[str]:
+    option = "--" + name.replace("_", "-")
+    if isinstance(value, tuple):
+        return [word for fault in value for word in (option, str(fault))]
+    if isinstance(value, bool):
+        return [option if value else option.replace("--", "--no-")]
+    return [option, str(value)]
 
 
 _FAULTS = ("crashes", "suspicions", "partitions", "joins", "leaves")
@@ -267,9 +268,7 @@ _OPTION_NAMES = {
 _CHOICES = {
     "routing": ("hops", "delay"),
     "multicast": ("copies", "tree", None),
-    "ending": ("optimised", "piggyback"),
     "goal": ("stability", "errors"),
-    "repair": ("multicast", "unicast"),
     "trigger": ("delta", "buffer"),
 }
 
@@ -288,14 +287,6 @@ def _check_sizes(scenario: Scenario) -> None:
         raise LocalProtocolError(f"senders = {scenario.senders}: choose from 1 to the {scenario.members} members")
     if not 1 <= scenario.rounds <= ROUNDS_MAX:
         raise LocalProtocolError(f"rounds = {scenario.rounds}: choose from 1 to {ROUNDS_MAX}")
-    if scenario.tree_degree is not None and scenario.tree_degree < 1:
-        raise LocalProtocolError(f"tree_degree = {scenario.tree_degree}: an inner member has at least 1 child")
-    if not 1 <= scenario.subset < scenario.members:
-        raise LocalProtocolError(f"subset = {scenario.subset}: choose from 1 to {scenario.members - 1} other members")
-    if scenario.group_size is not None and scenario.group_size < 2:
-        raise LocalProtocolError(f"group_size = {scenario.group_size}: a sub-group has at least 2 members")
-    if scenario.controllers < 1:
-        raise LocalProtocolError(f"controllers = {scenario.controllers}: a local group has at least 1 controller")
     for name, most in _COUNTS_MAX.items():
         if not 0 <= getattr(scenario, name) <= most:
             raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: choose from 0 to {most}")
@@ -324,8 +315,6 @@ def _check_probabilities(scenario: Scenario) -> None:
 
 
 def _check_times(scenario: Scenario) -> None:
-    if scenario.step_s is not None and not 1e-9 <= scenario.step_s <= TIME_MS_MAX / 1e3:
-        raise LocalProtocolError(f"step_s = {scenario.step_s}: choose from 1e-9 to {TIME_MS_MAX / 1e3:.0f} s")
     for name in ("delta_ms", "reorder_ms", "detect_ms", "detect_spread_ms", "until_ms", "repeat_ms"):
         value = getattr(scenario, name)
         if value is not None and not 0 <= value <= TIME_MS_MAX:
@@ -411,19 +400,6 @@ def _check_savings(scenario: Scenario) -> None:
 def _check_detector(scenario: Scenario) -> None:
     if not 0 <= scenario.least_ms <= scenario.until_ms:
         raise LocalProtocolError(f"least_ms = {scenario.least_ms:g}: choose from 0 to until_ms = {scenario.until_ms:g}")
-    if not scenario.detects:
-        return
-    detector_named(scenario.detector)
-    if not 1 / NS_PER_MS <= scenario.detector_step_ms <= TIME_MS_MAX:
-        raise LocalProtocolError(f"detector_step_ms = {scenario.detector_step_ms}: choose more than 0 ms")
-    if not 1 <= scenario.detector_subset < scenario.members:
-        raise LocalProtocolError(
-            f"detector_subset = {scenario.detector_subset}: choose from 1 to {scenario.members - 1} other members"
-        )
-    if scenario.detector_threshold is not None and not 1 <= scenario.detector_threshold <= SIZE_MAX:
-        raise LocalProtocolError(f"detector_threshold = {scenario.detector_threshold}: choose 1 or more steps")
-    if not 0 < scenario.p_mistake < 1:
-        raise LocalProtocolError(f"p_mistake = {scenario.p_mistake}: a probability between 0 and 1")
 
 
 def _check_trigger(scenario: Scenario) -> None:
@@ -438,3 +414,6 @@ def _check_trigger(scenario: Scenario) -> None:
         raise LocalProtocolError(
             f"trigger_messages = {scenario.trigger_messages}: a buffer of {scenario.buffer_messages} never holds that"
         )
+
+
+_FIELDS = {field.name for field in fields(Scenario)}

@@ -14,7 +14,7 @@ from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
-from cubecast.sim.resolve_defaults import settled
+from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.result import Result, collect, delivered_everywhere
 from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
@@ -56,12 +56,13 @@ def simulate(
     >>> result.rtt_last_ms, result.messages  # doctest: +SKIP
 
     `network` is a spelling (`random:p=0.02`, `star`, `file:net.txt`, …) or a `Network`; `settings` are the fields of
-    `Scenario` (members, senders, seed, rounds, loss, crashes, …). With `trace` the events of the run are written to
+    `Scenario` (members, senders, seed, rounds, loss, crashes, …) and the parameters of the protocol (see
+    `cubecast protocols NAME`). With `trace` the events of the run are written to
     that Parquet file for the checkers. A run that cannot end raises `SimulationError`, which names the seed and a
     command that replays it.
     """
     name = network if isinstance(network, str) else network.name
-    scenario = Scenario(protocol=protocol, network=name, **settings)
+    scenario = Scenario.of(protocol, network=name, **settings)
     if isinstance(network, str):
         network = build_network(network, members=scenario.members, seed=scenario.seed)
     return run_scenario(scenario, network, trace=trace, progress=progress)
@@ -76,7 +77,7 @@ def run_scenario(
             f"network {network.name} has {network.members} members, the scenario {scenario.members}: make them equal"
         )
     if not scenario.has_views:
-        scenario = settled(scenario, network)
+        scenario = resolve_defaults(scenario, network)
     if trace is None:
         return _run(scenario, network, None, progress)
     with TraceWriter(Path(trace), _described(scenario, network)) as writer:
@@ -92,7 +93,7 @@ def trace_scenario(scenario: Scenario, network: Network) -> Trace:
         result, run = run_with_views(scenario, network, lambda chunk: chunks.append(chunk.copy()), _failure(scenario))
         described = _described(scenario, network) | names(run)
         return Trace(events=np.concatenate(chunks), scenario=described, metrics=result.to_dict())
-    scenario = settled(scenario, network)
+    scenario = resolve_defaults(scenario, network)
     result = _run(scenario, network, lambda chunk: chunks.append(chunk.copy()), None)
     return Trace(events=np.concatenate(chunks), scenario=_described(scenario, network), metrics=result.to_dict())
 

@@ -11,6 +11,7 @@ from cubecast.models.reachability import expected_share, tree_reachability, tree
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.protocols.broadcast.peers import Peers
+from cubecast.protocols.broadcast.rasm import REPAIR, RasmState
 from cubecast.sim.build import Simulation
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
@@ -53,8 +54,8 @@ def grow_tree(
     heartbeats: int = 0,
 ) -> GrownTree:
     """Let rank 0 send packets over a `regular` network and look at the tree that they leave behind."""
-    scenario = Scenario(
-        protocol=protocol,
+    scenario = Scenario.of(
+        protocol,
         members=members,
         senders=1,
         network=network,
@@ -104,7 +105,7 @@ def _judge(network: Network, result: Result, simulation: Simulation, packets: in
         expected_share=expected_share(parents, crossing) if whole else 0.0,
         cut_off=len(cut),
         rounds_to_converge=round((int(peers.changed_ns[0]) - first_ns) / NS_PER_MS),
-        repair_share=int(peers.sent[2]) / sent if result.protocol == "rasm" else 0.0,
+        repair_share=int(peers.sent[REPAIR]) / sent if isinstance(simulation.data, RasmState) else 0.0,
         delivered=delivered / pairs,
         copies_per_delivery=sent / max(delivered, 1),
         delay_mean_rounds=result.delay_mean_ms or 0.0,

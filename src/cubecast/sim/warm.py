@@ -22,8 +22,7 @@ from cubecast.jit.sources import code_directory, code_root, sources_of, sources_
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.networks.spec import build_network
 from cubecast.protocol.bound import bind
-from cubecast.protocols.catalogue import protocol_named, protocols
-from cubecast.protocols.layers import DETECTOR, TRANSPORT, layers
+from cubecast.protocols.catalogue import chosen, protocols
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.faults import Fault
 from cubecast.sim.runner import run_nothing
@@ -50,8 +49,6 @@ Progress = Callable[[int, int, str], None]
 """Called with the pieces done, the pieces in all, and what is being compiled."""
 
 SIMULATOR, VIEWS, CHECKERS, MODELS = "simulator", "views", "checkers", "models"
-_ANY = "coord"
-"""A protocol to fill the place of one where it does not matter."""
 
 
 def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[str]:
@@ -78,9 +75,7 @@ def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[s
 
 def pieces() -> list[Piece]:
     """What can be compiled apart from all else, what takes longest first. (Checkers and views want a whole run.)"""
-    states = {protocol.state: protocol.name for protocol in reversed(protocols())}
-    for family in (TRANSPORT, DETECTOR):
-        states |= {layer.state: f"{family} {layer.name}" for layer in layers(family)}
+    states = {protocol.state: f"{protocol.family} {protocol.name}" for protocol in reversed(protocols())}
     cores = [Piece(__name__, name, sources_of_class(state)) for state, name in states.items()]
     by_size = sorted(cores, key=lambda piece: sum(source.stat().st_size for source in piece.sources), reverse=True)
     return [Piece(__name__, SIMULATOR), *by_size, Piece(__name__, MODELS)]
@@ -89,7 +84,7 @@ def pieces() -> list[Piece]:
 def compile_piece(name: str) -> None:
     """Compile one of the pieces, or load it from the cache."""
     if name == SIMULATOR:
-        run_nothing(_tiny(protocol=_ANY, multicast="tree"))  # where it goes is compiled too
+        run_nothing(_tiny(protocol=_any(), multicast="tree"))  # where it goes is compiled too
     elif name == VIEWS:
         _run_with_views()
     elif name == CHECKERS:
@@ -102,16 +97,21 @@ def compile_piece(name: str) -> None:
 
 
 def _with_core(name: str) -> tuple[Simulation, Any]:
-    """A small simulation with the protocol or layer of that name, and its state."""
-    family, _, layer = name.rpartition(" ")
-    if family == TRANSPORT:
-        simulation = _tiny(protocol=_ANY, transport=layer)
+    """A small simulation with the protocol of that family and name, and its state."""
+    family, _, own = name.partition(" ")
+    if family == "transport":
+        simulation = _tiny(protocol=_any(), transport=own)
         return simulation, simulation.data
-    if family == DETECTOR:
-        simulation = _tiny(protocol=_ANY, detector=layer)
+    if family == "failure":
+        simulation = _tiny(protocol=_any(), detector=own)
         return simulation, simulation.failure
-    simulation = _tiny(protocol=name)
-    return simulation, simulation.data if protocol_named(name).carries_data else simulation.control
+    simulation = _tiny(protocol=own)
+    return simulation, simulation.control if family == "stability" else simulation.data
+
+
+def _any() -> str:
+    """A protocol to fill the place of one where it does not matter."""
+    return chosen("stability").name
 
 
 def _tiny(**settings: Any) -> Simulation:
@@ -123,13 +123,13 @@ def _tiny(**settings: Any) -> Simulation:
 def _run_with_views() -> None:
     """A change of the view, for all that Python calls; the cores are compiled by then."""
     settings: dict[str, Any] = {"members": 4, "network": "chain", "churn_per_s": 0.0, "churn_ms": 200.0}
-    simulate(_ANY, crashes=(Fault(members=(3,), at_ns=1_000_000),), **settings)
+    simulate(_any(), crashes=(Fault(members=(3,), at_ns=1_000_000),), **settings)
 
 
 def _check_a_trace() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.parquet"
-        simulate(_ANY, members=4, network="chain", trace=path)
+        simulate(_any(), members=4, network="chain", trace=path)
         check_all(read_trace(path))
     check_all(_trace_with_views())
 

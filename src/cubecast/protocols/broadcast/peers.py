@@ -25,11 +25,14 @@ Invariants: a spare place is eager for no sender; a provider is a neighbour, or 
 a provider's messages are wanted.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked
+from cubecast.protocol.context import Context
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     BUFFER_FULL,
@@ -38,6 +41,7 @@ from cubecast.protocol.mail import (
     send,
 )
 from cubecast.protocol.overlays import Overlay
+from cubecast.protocol.parameters import parameter
 from cubecast.protocols.broadcast.quota import share_quota
 
 WINDOW = 32
@@ -224,3 +228,19 @@ def send_counted(peers, mail, slot, rank, kind):
     """Send, and count by kind."""
     peers.sent[kind] += 1
     send(mail, slot, rank)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeParameters:
+    """What a multicast tree leaves open."""
+
+    quota: bool = parameter(
+        False, "A member sends as many copies of a message as it has neighbours, where they help most (rasm Eq 2)."
+    )
+
+
+def network_links(context: Context) -> tuple[Overlay, np.ndarray]:
+    """The network's own links, and how likely each fails."""
+    if context.overlay is None or context.link_failure is None:
+        raise LocalProtocolError("a multicast tree follows links between members: choose a network whose nodes are all")
+    return context.overlay, context.link_failure

@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import (
     HEADER_BYTES,
@@ -35,10 +37,12 @@ from cubecast.protocols.broadcast.peers import (
     NEW,
     WINDOW,
     Peers,
+    TreeParameters,
     is_reliable,
     is_wanted,
     link_to,
     look,
+    network_links,
     new_peers,
     send_counted,
     set_eager,
@@ -51,6 +55,8 @@ from cubecast.protocols.broadcast.peers import (
 
 GOSSIP, PRUNE, IHAVE, GRAFT = range(4)
 KINDS = 4
+
+GRAFT_NS = 10_000_000  # ten rounds of 1 ms, longer than any path of the rasm study's trees but the ring's
 
 
 class PlumtreeState(NamedTuple):
@@ -248,3 +254,28 @@ def _draft(state, mail, kind, sender, sequence):
 @linked
 def _tell(state, mail, kind, sender, sequence, rank):
     send_counted(state.peers, mail, _draft(state, mail, kind, sender, sequence), rank, kind)
+
+
+def build(group: Group, context: Context, parameters: TreeParameters) -> PlumtreeState:
+    """No tree yet."""
+    return new_state(
+        group,
+        *network_links(context),
+        payload_bytes=context.payload_bytes,
+        quota=parameters.quota,
+        graft_ns=context.repeat_ns or GRAFT_NS,
+    )
+
+
+PROTOCOL = Protocol(
+    name="plumtree",
+    title="Plumtree",
+    family="broadcast",
+    paper="rasm §3.2",
+    summary="a tree of the fastest paths by eager push and PRUNE, mended by IHAVE and GRAFT",
+    state=PlumtreeState,
+    parameters=TreeParameters,
+    build=build,
+    sends_per_member=lambda _members, _parameters: 1.0,
+    colour="#0072B2",
+)

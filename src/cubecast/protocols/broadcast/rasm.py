@@ -26,6 +26,8 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES, draft
 from cubecast.protocol.overlays import Overlay
@@ -34,10 +36,12 @@ from cubecast.protocols.broadcast.peers import (
     NEW,
     WINDOW,
     Peers,
+    TreeParameters,
     is_reliable,
     is_wanted,
     link_to,
     look,
+    network_links,
     new_peers,
     send_counted,
     set_eager,
@@ -264,3 +268,22 @@ def _tell(state, row, mail, kind, sender, rank):
     slot = draft(mail, kind, -1, HEADER_BYTES)
     mail.heads[slot].sender = sender
     send_counted(state.peers, mail, slot, rank, kind)
+
+
+def build(group: Group, context: Context, parameters: TreeParameters) -> RasmState:
+    """No tree yet."""
+    return new_state(group, *network_links(context), payload_bytes=context.payload_bytes, quota=parameters.quota)
+
+
+PROTOCOL = Protocol(
+    name="rasm",
+    title="RASM",
+    family="broadcast",
+    paper="rasm §3",
+    summary="a tree of the most reliable paths by eager push, PRUNE and REPAIR",
+    state=RasmState,
+    parameters=TreeParameters,
+    build=build,
+    sends_per_member=lambda _members, _parameters: 1.0,
+    colour="#D55E00",
+)

@@ -40,6 +40,8 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import LiveData, Protocol
 from cubecast.protocol.group import Group, copy_numbers, raise_numbers
 from cubecast.protocol.mail import (
     BUFFER_FULL,
@@ -50,8 +52,9 @@ from cubecast.protocol.mail import (
     draft,
     send,
 )
-from cubecast.protocol.overlays import Overlay, hypercube_dimension
-from cubecast.protocols.causal.eager_tree import NO_TREE, first_live, live_parent
+from cubecast.protocol.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
+from cubecast.protocol.parameters import NoParameters
+from cubecast.protocols.causal.eager_tree import BINOMIAL, NO_TREE, STAR, first_live, live_parent, tree_overlay
 
 DATA, OPEN = range(2)
 LINKS_MAX = 256  # of one member; a cube has log2 n, and every neighbour's death may bring one more
@@ -213,3 +216,76 @@ def _send_log_beyond(state, row, mail, slot, source):
             lacking -= 1
     if lacking > 0:
         mail.counts[OVERFLOW] = BUFFER_FULL
+
+
+def build(group: Group, context: Context, parameters: NoParameters) -> OverlayState:
+    """Nothing sent; messages flood the hypercube."""
+    return _build(group, context, hypercube(context.members), NO_TREE)
+
+
+def _build_tree(group: Group, context: Context, parameters: NoParameters) -> OverlayState:
+    return _build(group, context, tree_overlay(context.members, BINOMIAL), BINOMIAL)
+
+
+def _build_star(group: Group, context: Context, parameters: NoParameters) -> OverlayState:
+    return _build(group, context, tree_overlay(context.members, STAR), STAR)
+
+
+def _build(group: Group, context: Context, links: Overlay, shape: int) -> OverlayState:
+    return new_state(
+        group,
+        of_ranks(links, group.rank),
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        room=context.room,
+        eager_tree=shape,
+    )
+
+
+def _neighbours(state: OverlayState) -> list[int]:
+    return list(state.neighbours[0, : int(state.degree[0])].tolist())
+
+
+PROTOCOLS = (
+    Protocol(
+        name="overlay",
+        title="Overlay",
+        family="causal",
+        paper="causal §3.2",
+        summary="causal order by flooding the hypercube, without control data",
+        state=OverlayState,
+        build=build,
+        links="fifo",
+        floods=True,
+        sends_per_member=lambda _members, _parameters: 2.0,
+        live=LiveData(linked=_neighbours, overlay=hypercube),
+        colour="#D55E00",
+    ),
+    Protocol(
+        name="tree",
+        title="Overlay tree",
+        family="causal",
+        paper="causal §3.2 over a spanning tree",
+        summary="causal order by flooding a tree of the hypercube, one copy per delivery",
+        state=OverlayState,
+        build=_build_tree,
+        links="fifo",
+        sends_per_member=lambda _members, _parameters: 1.0,
+        live=LiveData(linked=_neighbours, overlay=lambda members: tree_overlay(members, BINOMIAL)),
+        auto_from=33,  # up to 32 a member can hold a connection to every other, and a stamp is as long as a message
+        colour="#009E73",
+    ),
+    Protocol(
+        name="star",
+        title="Overlay star",
+        family="causal",
+        paper="causal §3.2 over a star",
+        summary="causal order by one member that forwards everything, two hops and one copy per delivery",
+        state=OverlayState,
+        build=_build_star,
+        links="fifo",
+        sends_per_member=lambda _members, _parameters: 1.0,
+        live=LiveData(linked=_neighbours, overlay=lambda members: tree_overlay(members, STAR)),
+        colour="#CC79A7",
+    ),
+)

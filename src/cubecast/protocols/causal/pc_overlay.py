@@ -41,6 +41,8 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import (
     HEADER_BYTES,
@@ -52,6 +54,7 @@ from cubecast.protocol.mail import (
     send,
 )
 from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.causal.pc_links import (
     LINK,
     LINKS_MAX,
@@ -311,3 +314,25 @@ def _enter(state, row, mail, slot, source):
         _publish(state, row, mail)
     state.unsent[row] = 0
     open_wanted(state, row, mail)
+
+
+def build(group: Group, context: Context, parameters: NoParameters) -> PcOverlayState:
+    """Pings are logged too: one for each link that is opened, and there are few of those for each join and leave."""
+    room = context.room + min(512 * context.members, 1 << 14)
+    return new_state(group, members=context.members, payload_bytes=context.payload_bytes, room=room)
+
+
+PROTOCOL = Protocol(
+    name="pc_overlay",
+    title="PC-Overlay",
+    family="causal",
+    paper="causal §7; Nédelec, Molli and Mostéfaoui 2018",
+    summary="causal order by flooding an overlay that changes as members join and leave",
+    state=PcOverlayState,
+    build=build,
+    links="fifo",
+    admits_joins=True,
+    floods=True,
+    sends_per_member=lambda _members, _parameters: 1.0,
+    colour="#8C8C8C",
+)

@@ -25,6 +25,7 @@ never delivered: it stays in the buffer.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,6 +33,8 @@ import numpy as np
 
 from cubecast.jit.decorators import chosen_by_state, linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import LiveData, Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     NUMBER_BYTES,
@@ -46,6 +49,7 @@ from cubecast.protocol.overlays import (
     hypercube_dimension,
     of_ranks,
 )
+from cubecast.protocol.parameters import parameter
 from cubecast.protocols.broadcast import plumtree, rasm
 from cubecast.protocols.broadcast.peers import (
     NEW,
@@ -88,6 +92,18 @@ from cubecast.protocols.causal.hold_back import (
 
 BETTER, WORSE = range(2, 4)  # timers that only a driver sets: the link to the rank in the tag has become so
 LINKS_MAX = 64  # of one member, where there are many rows; a cube has log2 n, and deaths may bring some more
+
+
+@dataclass(frozen=True, kw_only=True)
+class StampedTreeParameters:
+    """What stamped trees leave open."""
+
+    announce_ms: float | None = parameter(
+        None,
+        "How long a member gathers what has arrived before it announces it to its neighbours.",
+        at_least=0.001,
+        otherwise="20 ms; live 100 ms",
+    )
 
 
 class CausalPlumtreeState(NamedTuple):
@@ -298,3 +314,80 @@ def _compare_again(state, row, mail, rank, better):
             else:
                 mail.numbers[wish, sender] = NOTHING_MORE
         send(mail, wish, np.int64(peers.neighbours[link]))
+
+
+def _resolve(parameters: StampedTreeParameters, context: Context) -> StampedTreeParameters:
+    if parameters.announce_ms is not None:
+        return parameters
+    return replace(parameters, announce_ms=100.0 if context.is_live else 20.0)
+
+
+def _sizes(context: Context, parameters: StampedTreeParameters) -> dict[str, Any]:
+    return {
+        "members": context.members,
+        "payload_bytes": context.payload_bytes,
+        "room": context.room,
+        "window": context.window,
+        "announce_ns": round((parameters.announce_ms or 0) * 1e6),
+        "keeps_stamps": not context.is_live,
+    }
+
+
+def _build_plumtree(group: Group, context: Context, parameters: StampedTreeParameters) -> CausalPlumtreeState:
+    made: CausalPlumtreeState = new_plumtree(group, **_sizes(context, parameters))
+    return made
+
+
+def _build_rasm(group: Group, context: Context, parameters: StampedTreeParameters) -> CausalRasmState:
+    made: CausalRasmState = new_rasm(group, **_sizes(context, parameters))
+    return made
+
+
+def _linked(state: CausalPlumtreeState | CausalRasmState) -> list[int]:
+    return [rank for rank in state.tree.peers.neighbours.tolist() if rank >= 0]
+
+
+def _believe(state: CausalRasmState, rank: int, failure: float) -> None:
+    rasm.set_link_failure(state.tree, 0, rank, failure)
+
+
+PROTOCOLS = (
+    Protocol(
+        name="causal_plumtree",
+        title="Causal Plumtree",
+        family="causal",
+        paper="causal §3.1 along the trees of rasm §3.2",
+        summary="causal order by vector clocks along the fastest paths, one copy per delivery",
+        state=CausalPlumtreeState,
+        parameters=StampedTreeParameters,
+        build=_build_plumtree,
+        resolve=_resolve,
+        links="fifo",
+        sends_per_member=lambda _members, _parameters: 1.0,
+        live=LiveData(linked=_linked, overlay=hypercube, stamp_numbers=lambda members: members),
+        colour="#56B4E9",
+    ),
+    Protocol(
+        name="causal_rasm",
+        title="Causal RASM",
+        family="causal",
+        paper="causal §3.1 along the trees of rasm §3",
+        summary="causal order by vector clocks along the most reliable paths, one copy per delivery",
+        state=CausalRasmState,
+        parameters=StampedTreeParameters,
+        build=_build_rasm,
+        resolve=_resolve,
+        numbers=lambda context, _parameters: context.senders + 1,
+        links="fifo",
+        sends_per_member=lambda _members, _parameters: 1.0,
+        live=LiveData(
+            linked=_linked,
+            overlay=hypercube,
+            stamp_numbers=lambda members: members + 1,
+            changes_numbers=True,
+            believe=_believe,
+            compare_paths=(BETTER, WORSE),
+        ),
+        colour="#E69F00",
+    ),
+)

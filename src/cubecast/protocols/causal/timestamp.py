@@ -25,6 +25,8 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import LiveData, Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     HEADER_BYTES,
@@ -35,6 +37,7 @@ from cubecast.protocol.mail import (
     multicast,
     send,
 )
+from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.causal.hold_back import (
     KNOWN,
     NOTHING_MORE,
@@ -155,3 +158,37 @@ def _send_again(state, row, mail, slot, source):
             again = draft(mail, DATA, -1, state.message_bytes)
             stamp_again(state.order, mail, again, sender, sequence)
             send(mail, again, source)
+
+
+def build(group: Group, context: Context, parameters: NoParameters) -> TimestampState:
+    """Nothing sent."""
+    return new_state(
+        group,
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        room=context.room,
+        window=context.window,
+        keeps_stamps=not context.is_live,
+    )
+
+
+def _all_others(state: TimestampState) -> list[int]:
+    me = int(state.group.rank[0])
+    ranks = range(state.group.received.shape[1])
+    return [rank for rank in ranks if rank != me and rank_sets.contains(state.group.members[0], rank)]
+
+
+PROTOCOL = Protocol(
+    name="timestamp",
+    title="Timestamp",
+    family="causal",
+    paper="causal §3.1",
+    summary="causal order by a vector clock on every message and a delivery buffer",
+    state=TimestampState,
+    build=build,
+    links="reliable",
+    sends_per_member=lambda _members, _parameters: 1.0,
+    live=LiveData(linked=_all_others, stamp_numbers=lambda members: members),
+    auto_from=2,
+    colour="#0072B2",
+)

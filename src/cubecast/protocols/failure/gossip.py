@@ -18,16 +18,22 @@ Departure: entries of members that have left are not touched, and neither aged n
 member one has given up on changes nothing.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.models.failure import k_fail
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import HEADER_BYTES, draft, send
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below
 from cubecast.protocols.failure.silence import (
+    DetectorParameters,
     age,
     begin_steps,
     hear,
@@ -37,6 +43,13 @@ from cubecast.protocols.failure.silence import (
 )
 
 DRAWS = 32  # before the next eligible rank is taken instead: only in groups that have mostly crashed
+
+
+@dataclass(frozen=True, kw_only=True)
+class GossipDetectorParameters(DetectorParameters):
+    """What Gossip-style detection leaves open."""
+
+    subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
 
 
 class GossipDetectorState(NamedTuple):
@@ -129,3 +142,42 @@ def _is_eligible(state, row, rank, drawn):
         if state.chosen[k] == rank:
             return False
     return True
+
+
+def build(group: Group, context: Context, parameters: GossipDetectorParameters) -> GossipDetectorState:
+    """Nobody was silent yet."""
+    return new_state(
+        group,
+        subset=parameters.subset,
+        seed=context.seed,
+        members=context.members,
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+    )
+
+
+def _resolve(parameters: GossipDetectorParameters, context: Context) -> GossipDetectorParameters:
+    if parameters.threshold is not None:
+        return parameters
+    found = k_fail(
+        members=context.members,
+        p_mistake=parameters.p_mistake,
+        step_s=parameters.step_ms / 1e3,
+        subset=max(1, min(parameters.subset, context.members - 1)),
+        arrival=context.network.arrival,
+    )
+    return replace(parameters, threshold=found.k_fail)
+
+
+PROTOCOL = Protocol(
+    name="gossip",
+    title="Gossip-style detection",
+    family="failure",
+    paper="guo §3.1.2",
+    summary="live arrays spread by gossip and merge by minimum",
+    state=GossipDetectorState,
+    parameters=GossipDetectorParameters,
+    build=build,
+    resolve=_resolve,
+    numbers=lambda context, _parameters: context.members,
+)

@@ -4,14 +4,19 @@ Every step a member multicasts "I am alive". A member from which neither a heart
 `threshold` steps is suspected. State and invariants: `silence`.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.models.failure import misses_allowed
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import HEADER_BYTES, draft, multicast
 from cubecast.protocols.failure.silence import (
+    DetectorParameters,
     age,
     begin_steps,
     hear,
@@ -64,3 +69,35 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     """A step: suspect the silent, and say that I am alive."""
     age(state, row, mail)
     multicast(mail, draft(mail, 0, -1, HEADER_BYTES))
+
+
+def build(group: Group, context: Context, parameters: DetectorParameters) -> HeartbeatState:
+    """Nobody was silent yet."""
+    return new_state(
+        group,
+        seed=context.seed,
+        members=context.members,
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+    )
+
+
+def _resolve(parameters: DetectorParameters, context: Context) -> DetectorParameters:
+    if parameters.threshold is not None:
+        return parameters
+    allowed = misses_allowed(members=context.members, p_mistake=parameters.p_mistake, arrival=context.network.arrival)
+    return replace(parameters, threshold=allowed)
+
+
+PROTOCOL = Protocol(
+    name="heartbeat",
+    title="Heartbeat",
+    family="failure",
+    paper="guo §3.1.1",
+    summary="everybody multicasts that it is alive",
+    state=HeartbeatState,
+    parameters=DetectorParameters,
+    build=build,
+    resolve=_resolve,
+    numbers=lambda _context, _parameters: 0,
+)

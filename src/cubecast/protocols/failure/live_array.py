@@ -22,12 +22,16 @@ Besides the fields of `silence`:
 | progress  | rows × n     | how many messages each member has delivered, as far as known here                  |
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.models.failure import misses_allowed
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import (
     HEADER_BYTES,
@@ -36,9 +40,10 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
-from cubecast.protocol.overlays import Overlay
+from cubecast.protocol.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
 from cubecast.protocols.failure.silence import (
     STEP,
+    DetectorParameters,
     age,
     hear,
     merge,
@@ -63,7 +68,7 @@ class LiveArrayState(NamedTuple):
 
 
 def new_state(
-    group: Group, overlay: Overlay, *, members: int, step_ns: int, threshold: int, grace_steps: int
+    group: Group, overlay: Overlay, *, members: int, step_ns: int, threshold: int, grace_steps: int = 0
 ) -> LiveArrayState:
     """Nobody suspected; every other member has `grace_steps` more than K_fail = `threshold` to appear."""
     rows = len(group.rank)
@@ -137,3 +142,38 @@ def _tell_neighbours(state, row, mail):
     for link in range(state.offsets[row], state.offsets[row + 1]):
         if rank_sets.contains(state.group.members[row], state.neighbours[link]):
             send(mail, slot, np.int64(state.neighbours[link]))
+
+
+def build(group: Group, context: Context, parameters: DetectorParameters) -> LiveArrayState:
+    """Nobody was silent yet."""
+    return new_state(
+        group,
+        overlay=of_ranks(hypercube(context.members), group.rank),
+        members=context.members,
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+    )
+
+
+def _resolve(parameters: DetectorParameters, context: Context) -> DetectorParameters:
+    if parameters.threshold is not None:
+        return parameters
+    # The arrays of all neighbours are as good as one heartbeat, which takes a step for every hop.
+    allowed = misses_allowed(members=context.members, p_mistake=parameters.p_mistake, arrival=context.network.arrival)
+    return replace(parameters, threshold=hypercube_dimension(context.members) + allowed)
+
+
+PROTOCOL = Protocol(
+    name="live_array",
+    title="Live array",
+    family="failure",
+    paper="guo §3.3",
+    summary="live arrays go to hypercube neighbours, and all drop the same members: what live groups run",
+    state=LiveArrayState,
+    parameters=DetectorParameters,
+    build=build,
+    resolve=_resolve,
+    numbers=lambda context, _parameters: 2 * context.members,
+    by_neighbour=("neighbours",),
+    auto_from=2,
+)

@@ -4,11 +4,15 @@ Every step a member multicasts POLL, and whoever gets it sends back ANSWER. A me
 polls in a row, and sent no data message meanwhile, is suspected. State and invariants: `silence`.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.models.failure import misses_allowed
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     HEADER_BYTES,
@@ -17,6 +21,7 @@ from cubecast.protocol.mail import (
     send,
 )
 from cubecast.protocols.failure.silence import (
+    DetectorParameters,
     age,
     begin_steps,
     hear,
@@ -75,3 +80,37 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     """A step: suspect those who do not answer, and ask again."""
     age(state, row, mail)
     multicast(mail, draft(mail, POLL, -1, HEADER_BYTES))
+
+
+def build(group: Group, context: Context, parameters: DetectorParameters) -> PollingState:
+    """Nobody was silent yet."""
+    return new_state(
+        group,
+        seed=context.seed,
+        members=context.members,
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+    )
+
+
+def _resolve(parameters: DetectorParameters, context: Context) -> DetectorParameters:
+    if parameters.threshold is not None:
+        return parameters
+    allowed = misses_allowed(
+        members=context.members, p_mistake=parameters.p_mistake, arrival=context.network.arrival**2
+    )
+    return replace(parameters, threshold=allowed)
+
+
+PROTOCOL = Protocol(
+    name="polling",
+    title="Polling",
+    family="failure",
+    paper="guo §3.1.1",
+    summary="everybody asks everybody",
+    state=PollingState,
+    parameters=DetectorParameters,
+    build=build,
+    resolve=_resolve,
+    numbers=lambda _context, _parameters: 0,
+)

@@ -17,12 +17,15 @@ Only members of the group age, so `silent ≤ threshold` always, and a newcomer 
 no news has come yet, and how many steps its member still has to appear; the first news, however old, replaces it.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import set_timer, suspect
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_stream
 
 STEP = 0  # the one timer of a detector
@@ -77,3 +80,16 @@ def _newest(mine, theirs):
     if (mine < 0) == (theirs < 0):
         return min(mine, theirs)
     return max(mine, theirs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorParameters:
+    """What every failure detector leaves open."""
+
+    step_ms: float = parameter(100.0, "Time between two steps.", at_least=1e-6)
+    threshold: int | None = parameter(
+        None, "K_fail: silent steps before a suspicion.", at_least=1, otherwise="calculated from p_mistake"
+    )
+    p_mistake: float = parameter(
+        1e-6, "How likely a false suspicion may be, at any one time.", at_least=1e-300, at_most=0.999999
+    )

@@ -22,12 +22,15 @@ missing, not to all; and when the coordinator leaves the membership, the next lo
 again (guo §4.1). A member that is ahead of such a newcomer says so in its ACK, and the newcomer takes up that round.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
     Group,
     copy_numbers,
@@ -47,10 +50,18 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.parameters import parameter
 
 START, ACK, INFO, ACK_INFO = range(4)
 NEXT_ROUND, REPEAT, REPEAT_ACK = range(3)
 IDLE, COLLECTING, INFORMING, WAITING = range(4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordParameters:
+    """What Coord leaves open."""
+
+    repeat_acks: bool = parameter(False, "Members repeat their ACKs by themselves (guo §4.2.1).")
 
 
 class CoordState(NamedTuple):
@@ -286,3 +297,21 @@ def _draft_array(state, mail, kind, number, numbers):
     slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
+
+
+def build(group: Group, context: Context, parameters: CoordParameters) -> CoordState:
+    """Coord before its first round."""
+    return new_state(group, delta_ns=context.delta_ns, repeat_ns=context.repeat_ns, repeat_acks=parameters.repeat_acks)
+
+
+PROTOCOL = Protocol(
+    name="coord",
+    title="Coord",
+    family="stability",
+    paper="cube §2.1, guo §4.2.1 (CoordP)",
+    summary="one coordinator collects every R and multicasts the minimum",
+    state=CoordState,
+    parameters=CoordParameters,
+    build=build,
+    colour="#0072B2",
+)

@@ -23,12 +23,15 @@ an iteration is complete when every live neighbour has reached it. A message of 
 one answers a neighbour that lags behind with the full G and S.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
     Group,
     copy_numbers,
@@ -46,7 +49,8 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
-from cubecast.protocol.overlays import Overlay
+from cubecast.protocol.overlays import BUSIEST_LINK_SHARE, Overlay, hypercube, of_ranks
+from cubecast.protocol.parameters import NoParameters
 
 STABILITY, RESULT = range(2)
 NEXT_ROUND, REPEAT = range(2)
@@ -215,3 +219,35 @@ def _send_result(state, row, mail, rank):
     copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.group.stable[row])
     rank_sets.copy(mail.bits[slot], state.group.members[row])
     send(mail, slot, rank)
+
+
+def build(group: Group, context: Context, parameters: NoParameters) -> CubeFullDistState:
+    """CubeFullDist before its first round."""
+    return new_state(
+        group,
+        of_ranks(hypercube(context.members), group.rank),
+        members=context.members,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+    )
+
+
+def _round_messages(context: Context) -> float:
+    """Every member sends to ⌈log2 n⌉ neighbours as many times."""
+    return context.members * BUSIEST_LINK_SHARE * math.log2(2 * context.members) ** 2
+
+
+PROTOCOL = Protocol(
+    name="cube_full_dist",
+    title="CubeFullDist",
+    family="stability",
+    paper="cube §3.2",
+    summary="minima spread between hypercube neighbours, iteration by iteration",
+    state=CubeFullDistState,
+    build=build,
+    by_neighbour=("neighbours", "reached"),
+    round_messages=_round_messages,
+    sends_per_member=lambda members, _parameters: math.log2(members) ** 2,
+    auto_from=2,
+    colour="#CC79A7",
+)

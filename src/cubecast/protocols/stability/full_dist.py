@@ -23,12 +23,16 @@ they answer with theirs. The paper re-multicasts to all instead; the request say
 member, which would be silent there, still answers. An older row never replaces a newer one, so order does not matter.
 """
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
     Group,
     copy_numbers,
@@ -49,10 +53,22 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.overlays import BUSIEST_LINK_SHARE
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import new_streams, uniform
 
 INFO, REQUEST = range(2)
 NEXT_ROUND, REPEAT, SCATTERED = range(3)
+
+
+SCATTER_GAP_NS = 400_000  # per member: 0.02 s at n = 50, 0.20 s at n = 500 (guo §5.4.3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullDistParameters:
+    """What FullDist leaves open."""
+
+    scatter: bool = parameter(False, "Multicast rows at random offsets, 0.4 ms · n apart on average (guo §5.4.3).")
 
 
 class FullDistState(NamedTuple):
@@ -245,3 +261,38 @@ def _draft_row(state, row, mail, kind):
     slot = draft(mail, kind, state.sent[row], HEADER_BYTES + NUMBER_BYTES * senders + round_bytes)
     copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
     return slot
+
+
+def build(group: Group, context: Context, parameters: FullDistParameters) -> FullDistState:
+    """FullDist before its first round."""
+    return new_state(
+        group,
+        members=context.members,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        scatter_ns=SCATTER_GAP_NS * context.members**2 if parameters.scatter else 0,
+        seed=context.seed,
+    )
+
+
+def _round_messages(context: Context) -> float:
+    """Every row that is missing is asked for and sent again."""
+    n = context.members
+    missing: float = 1 - (1 - context.network.loss) ** math.log2(2 * n)
+    return n + 2 * n**2 * missing * BUSIEST_LINK_SHARE
+
+
+PROTOCOL = Protocol(
+    name="full_dist",
+    title="FullDist",
+    family="stability",
+    paper="cube §2.2, guo §4.2.2",
+    summary="every member multicasts its R to every member",
+    state=FullDistState,
+    parameters=FullDistParameters,
+    build=build,
+    state_per_member="quadratic",
+    round_messages=_round_messages,
+    sends_per_member=lambda members, _parameters: members,
+    colour="#D55E00",
+)

@@ -30,12 +30,15 @@ part in), and a message more than one round ahead, possible once messages are lo
 round.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol, Steps
 from cubecast.protocol.group import Group, copy_numbers, learn_stable
 from cubecast.protocol.mail import (
     HEADER_BYTES,
@@ -49,11 +52,25 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import new_streams, uniform
-from cubecast.protocols.stability.gossiping import choose_subset, merge_news
+from cubecast.protocols.stability.gossiping import choose_subset, merge_news, step_ns
 
 GOSSIP, INFO = range(2)
 STEP, NEXT_ROUND = range(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GossipParameters:
+    """What Gossip leaves open."""
+
+    subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
+    step_s: float | None = parameter(
+        None, "The step interval, in seconds.", at_least=1e-9, otherwise="what the busiest link needs for a step"
+    )
+    ending: Literal["optimised", "piggyback"] = parameter(
+        "optimised", "The result is multicast, or piggybacked on later gossip."
+    )
 
 
 class GossipState(NamedTuple):
@@ -222,3 +239,44 @@ def _draft_array(state, mail, number, numbers):
     slot = draft(mail, INFO, number, HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * width)
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
+
+
+def build(group: Group, context: Context, parameters: GossipParameters) -> GossipState:
+    """Gossip before its first round."""
+    return new_state(
+        group,
+        members=context.members,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        step_ns=round((parameters.step_s or 0) * 1e9),
+        subset=max(1, min(parameters.subset, context.members - 1)),
+        piggyback=parameters.ending == "piggyback",
+        seed=context.seed,
+    )
+
+
+def _resolve(parameters: GossipParameters, context: Context) -> GossipParameters:
+    if parameters.step_s is not None:
+        return parameters
+    return replace(parameters, step_s=step_ns(context, context.members, parameters.subset) / 1e9)
+
+
+def _steps(parameters: GossipParameters, context: Context) -> Steps:
+    return Steps(round((parameters.step_s or 0) * 1e9), context.members * parameters.subset)
+
+
+PROTOCOL = Protocol(
+    name="gossip",
+    title="Gossip",
+    family="stability",
+    paper="guo §4.2.4",
+    summary="minima spread to random members, step by step",
+    state=GossipState,
+    parameters=GossipParameters,
+    build=build,
+    resolve=_resolve,
+    numbers=lambda context, parameters: (2 if parameters.ending == "piggyback" else 1) * context.senders,
+    steps=_steps,
+    sends_per_member=lambda _members, parameters: 12 * parameters.subset,
+    colour="#56B4E9",
+)

@@ -2,10 +2,15 @@
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
 from cubecast.protocol.group import copy_numbers, fold
+from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES, ROUND_BYTES
+from cubecast.protocol.overlays import BUSIEST_LINK_SHARE
 from cubecast.protocol.random import below
 
 TRIES = 32  # draws before the next eligible rank is taken instead: only in groups that have mostly crashed
+
+LIVE_STEP_NS_MIN = 1_000_000
 
 
 @linked
@@ -59,3 +64,15 @@ def _choose_one(stream, order, first, size, members, me, targets, chosen):
         if rank != me and rank_sets.contains(members, rank) and not is_among(targets, chosen, rank):
             return rank
     return -1
+
+
+def step_ns(context: Context, gossiping: int, subset: int) -> int:
+    """The step interval that keeps the busiest link just busy, where `gossiping` members share it.
+
+    A live member does not know its network: four steps fit between two rounds.
+    """
+    if context.is_live:
+        return max(LIVE_STEP_NS_MIN, context.delta_ns // 4)
+    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * context.senders + (context.members + 7) // 8
+    messages = BUSIEST_LINK_SHARE * gossiping * subset
+    return round(max(messages * context.network.service_ns(size), context.network.crossing_ns(size), 1))

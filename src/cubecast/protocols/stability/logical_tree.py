@@ -4,11 +4,17 @@
 the nearest live one or, without any, to the lowest live rank, which is then the root.
 """
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
 from cubecast.protocol.group import Group
+from cubecast.protocol.overlays import paper_tree_degree, tree_parents
+from cubecast.protocol.parameters import parameter
+from cubecast.protocol.random import below, new_stream
 
 
 @linked
@@ -50,3 +56,46 @@ def children_of(group: Group, parents: np.ndarray) -> np.ndarray:
     children = np.zeros_like(group.members)
     np.bitwise_or.at(children, (row_of[above[child]], child // 64), np.uint64(1) << (child % 64).astype(np.uint64))
     return children
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeParameters:
+    """What a protocol over a logical tree leaves open."""
+
+    tree_degree: int | None = parameter(
+        None,
+        "Children of an inner member of the logical tree.",
+        at_least=1,
+        otherwise="⌈log2 n⌉, on a wan-tree its own",
+    )
+    group_size: int | None = parameter(
+        None, "Sub-groups of so many in a tree of two levels (guo §5.5).", at_least=2, otherwise="a balanced tree"
+    )
+    shuffled: bool | None = parameter(
+        None, "The logical tree ignores where members are.", otherwise="only on a sparse wan-tree (guo §5.5)"
+    )
+
+
+def resolve_tree(parameters: TreeParameters, context: Context) -> TreeParameters:
+    """The shape that the network suggests."""
+    network = context.network
+    shuffled = network.is_sparse if parameters.shuffled is None else parameters.shuffled
+    degree = parameters.tree_degree or network.tree_children or paper_tree_degree(context.members)
+    return replace(parameters, tree_degree=degree, shuffled=shuffled)
+
+
+def logical_order(context: Context, *, shuffled: bool) -> np.ndarray:
+    """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
+    order = np.arange(context.members)
+    if shuffled:
+        stream = new_stream(context.seed, "logical order")
+        for place in range(context.members - 1, 1, -1):  # Fisher and Yates
+            other = 1 + below(stream, place)
+            order[[place, other]] = order[[other, place]]
+    return order
+
+
+def logical_parents(order: np.ndarray, parameters: TreeParameters) -> np.ndarray:
+    """The parent of every rank."""
+    degree = parameters.tree_degree or paper_tree_degree(len(order))
+    return tree_parents(order, degree=degree, group_size=parameters.group_size or 0)

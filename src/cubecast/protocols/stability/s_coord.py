@@ -33,6 +33,8 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
     Group,
     copy_numbers,
@@ -52,7 +54,15 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
-from cubecast.protocols.stability.logical_tree import children_of, first_tree, live_parent
+from cubecast.protocols.stability.logical_tree import (
+    TreeParameters,
+    children_of,
+    first_tree,
+    live_parent,
+    logical_order,
+    logical_parents,
+    resolve_tree,
+)
 
 START, ACK, INFO, ACK_INFO = range(4)
 NEXT_ROUND, REPEAT = range(2)
@@ -374,3 +384,28 @@ def _draft_array(state, mail, kind, number, numbers):
     slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
+
+
+def build(group: Group, context: Context, parameters: TreeParameters) -> SCoordState:
+    """S_Coord before its first round."""
+    order = logical_order(context, shuffled=bool(parameters.shuffled))
+    return new_state(
+        group,
+        parents=logical_parents(order, parameters),
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+    )
+
+
+PROTOCOL = Protocol(
+    name="s_coord",
+    title="S_Coord",
+    family="stability",
+    paper="cube §2.3, guo §4.3.1 (S_CoordP)",
+    summary="minima climb a tree, the root multicasts the result",
+    state=SCoordState,
+    parameters=TreeParameters,
+    build=build,
+    resolve=resolve_tree,
+    colour="#009E73",
+)

@@ -25,12 +25,15 @@ Faults: the next live member of a local group becomes a controller in place of o
 along, so it knows what the others know. A local group of which nobody is left is not waited for.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol, Steps
 from cubecast.protocol.group import (
     Group,
     copy_numbers,
@@ -49,16 +52,35 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_streams, uniform
 from cubecast.protocols.stability.gossiping import (
     TRIES,
     choose_subset,
     is_among,
     merge_news,
+    step_ns,
 )
+from cubecast.protocols.stability.logical_tree import logical_order
 
 LOCAL, AMONG_CONTROLLERS, INFO = range(3)
 STEP, NEXT_ROUND = range(2)
+
+
+LOCAL_GROUP = 50  # members of a local group (guo §5.4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGossipParameters:
+    """What S_Gossip leaves open."""
+
+    group_size: int = parameter(LOCAL_GROUP, "Members of a local group (guo §5.4).", at_least=2)
+    controllers: int = parameter(2, "Stability controllers of a local group.", at_least=1)
+    subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
+    step_s: float | None = parameter(
+        None, "The step interval, in seconds.", at_least=1e-9, otherwise="what the busiest link needs for a step"
+    )
+    shuffled: bool = parameter(False, "Local groups ignore where members are.")
 
 
 class SGossipState(NamedTuple):
@@ -327,3 +349,50 @@ def _draft_array(state, mail, kind, number, numbers):
     slot = draft(mail, kind, number, HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * width)
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
+
+
+def build(group: Group, context: Context, parameters: SGossipParameters) -> SGossipState:
+    """S_Gossip before its first round."""
+    order = logical_order(context, shuffled=parameters.shuffled)
+    if context.near is not None and not parameters.shuffled:
+        order = np.array(context.near())
+    return new_state(
+        group,
+        order=order,
+        place=np.argsort(order),
+        group_size=parameters.group_size,
+        controllers=parameters.controllers,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        step_ns=round((parameters.step_s or 0) * 1e9),
+        subset=max(1, min(parameters.subset, context.members - 1)),
+        seed=context.seed,
+    )
+
+
+def _resolve(parameters: SGossipParameters, context: Context) -> SGossipParameters:
+    """Local groups are apart; a link at the edge carries the gossip of about two."""
+    if parameters.step_s is not None:
+        return parameters
+    near = min(context.members, 2 * parameters.group_size)
+    gossiping = context.members if parameters.shuffled else near
+    return replace(parameters, step_s=step_ns(context, gossiping, parameters.subset) / 1e9)
+
+
+def _steps(parameters: SGossipParameters, context: Context) -> Steps:
+    return Steps(round((parameters.step_s or 0) * 1e9), context.members * parameters.subset)
+
+
+PROTOCOL = Protocol(
+    name="s_gossip",
+    title="S_Gossip",
+    family="stability",
+    paper="guo §4.3.3",
+    summary="gossip in local groups, then among their controllers",
+    state=SGossipState,
+    parameters=SGossipParameters,
+    build=build,
+    resolve=_resolve,
+    steps=_steps,
+    colour="#F0E442",
+)

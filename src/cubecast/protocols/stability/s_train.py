@@ -35,6 +35,8 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
     Group,
     copy_numbers,
@@ -55,7 +57,13 @@ from cubecast.protocol.mail import (
     set_timer,
 )
 from cubecast.protocol.random import mix
-from cubecast.protocols.stability.logical_tree import live_parent
+from cubecast.protocols.stability.logical_tree import (
+    TreeParameters,
+    live_parent,
+    logical_order,
+    logical_parents,
+    resolve_tree,
+)
 
 START, ACK1, ACK2, INFO, ASK = range(5)
 NEXT_ROUND, REPEAT = range(2)
@@ -355,3 +363,29 @@ def _draft_array(state, mail, kind, number, numbers):
     slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
+
+
+def build(group: Group, context: Context, parameters: TreeParameters) -> STrainState:
+    """S_Train before its first round."""
+    order = logical_order(context, shuffled=bool(parameters.shuffled))
+    return new_state(
+        group,
+        parents=logical_parents(order, parameters),
+        place=np.argsort(order),
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+    )
+
+
+PROTOCOL = Protocol(
+    name="s_train",
+    title="S_Train",
+    family="stability",
+    paper="guo §4.3.2",
+    summary="a train in every sub-group of a tree, the root multicasts the result",
+    state=STrainState,
+    parameters=TreeParameters,
+    build=build,
+    resolve=resolve_tree,
+    colour="#8C8C8C",
+)

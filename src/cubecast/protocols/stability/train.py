@@ -26,6 +26,8 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
     Group,
     copy_numbers,
@@ -44,6 +46,7 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.parameters import NoParameters
 
 ACK, INFO = range(2)
 NEXT_ROUND, REPEAT = range(2)
@@ -212,3 +215,20 @@ def _learn(state, row, mail, number):
 def _wait(state, row, mail):
     state.home[row] = state.passed[row]
     rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
+
+
+def build(group: Group, context: Context, parameters: NoParameters) -> TrainState:
+    """Train before its first round."""
+    return new_state(group, delta_ns=context.delta_ns, repeat_ns=context.repeat_ns)
+
+
+PROTOCOL = Protocol(
+    name="train",
+    title="Train",
+    family="stability",
+    paper="guo §4.2.3",
+    summary="the running minimum goes round the group, then the result",
+    state=TrainState,
+    build=build,
+    colour="#E69F00",
+)

@@ -9,10 +9,13 @@ The sender alone repairs: what it did not get to everybody before it left stays 
 becomes stable. `resend_ns = 0` is the form for links that lose nothing: ACKs, but no timers.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     NUMBER_BYTES,
@@ -21,6 +24,7 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.acks import (
     Acks,
     acknowledge,
@@ -39,6 +43,15 @@ from cubecast.protocols.transport.window import (
     new_window,
     send_next,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AckParameters:
+    """What ACK leaves open."""
+
+    repair: Literal["multicast", "unicast"] = parameter(
+        "multicast", "A lost message is multicast again (guo §2.1), or sent to those who miss it."
+    )
 
 
 class AckState(NamedTuple):
@@ -116,3 +129,27 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 def on_leave(state, row, now_ns, mail, rank):
     """Its ACK is not waited for any more."""
     release_what_all_hold(state, row, mail)
+
+
+def build(group: Group, context: Context, parameters: AckParameters) -> AckState:
+    """Nothing sent."""
+    return new_state(
+        group,
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        resend_ns=context.repeat_ns,
+        again_all=parameters.repair == "multicast",
+    )
+
+
+PROTOCOL = Protocol(
+    name="ack",
+    title="ACK",
+    family="transport",
+    paper="guo §2.1.1",
+    summary="everybody acknowledges every message; the sender repeats what is not",
+    state=AckState,
+    parameters=AckParameters,
+    build=build,
+    numbers=lambda _context, _parameters: 0,
+)

@@ -19,12 +19,15 @@ Invariant: a claim is true for ever, for R never decreases. A member that is ado
 a claim until its own report comes; so the minimum over the *present* children is never premature.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     HEADER_BYTES,
@@ -35,6 +38,8 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.overlays import paper_tree_degree
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_stream
 from cubecast.protocols.transport.window import (
     ANNOUNCE_AGAIN,
@@ -55,6 +60,18 @@ from cubecast.protocols.transport.window import (
 
 REPAIR_BURST = 16  # messages that one report may bring back
 SPARE_PLACES = 8  # for members adopted when designated receivers crash
+
+
+REPORT_NS = 20_000_000  # between two reports to a designated receiver, where nothing is lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchicalParameters:
+    """What the hierarchical transport leaves open."""
+
+    tree_degree: int | None = parameter(
+        None, "Children of a designated receiver.", at_least=1, otherwise="⌈log2 n⌉, on a wan-tree its own"
+    )
 
 
 class HierarchicalState(NamedTuple):
@@ -295,3 +312,35 @@ def _next_in_turn(state, row, rank):
         if other != rank and rank_sets.contains(state.group.members[row], other):
             return np.int64(other)
     return np.int64(-1)
+
+
+def build(group: Group, context: Context, parameters: HierarchicalParameters) -> HierarchicalState:
+    """Nothing sent."""
+    return new_state(
+        group,
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        degree=parameters.tree_degree or paper_tree_degree(context.members),
+        announce_ns=context.repeat_ns,
+        report_ns=context.repeat_ns or REPORT_NS,
+        seed=context.seed,
+    )
+
+
+def _resolve(parameters: HierarchicalParameters, context: Context) -> HierarchicalParameters:
+    degree = parameters.tree_degree or context.network.tree_children or paper_tree_degree(context.members)
+    return replace(parameters, tree_degree=degree)
+
+
+PROTOCOL = Protocol(
+    name="hierarchical",
+    title="Hierarchical",
+    family="transport",
+    paper="guo §2.1.4",
+    summary="designated receivers repair and report for their subtree",
+    state=HierarchicalState,
+    parameters=HierarchicalParameters,
+    build=build,
+    resolve=_resolve,
+    numbers=lambda _context, _parameters: 0,
+)

@@ -8,13 +8,17 @@ releases what every member has acknowledged (`acks`), and announces until all is
 partition are released by the rounds of the stability protocol only.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import NUMBER_BYTES, multicast
+from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.acks import (
     Acks,
     acknowledge,
@@ -44,6 +48,16 @@ from cubecast.protocols.transport.window import (
     new_window,
     send_next,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HybridParameters:
+    """What Hybrid leaves open."""
+
+    repair: Literal["multicast", "unicast"] = parameter(
+        "multicast", "A lost message is multicast again (guo §2.1), or sent to those who miss it."
+    )
+    ack_every: int = parameter(8, "Messages after which a member acknowledges.", at_least=1)
 
 
 class HybridState(NamedTuple):
@@ -130,3 +144,29 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 def on_leave(state, row, now_ns, mail, rank):
     """Its ACK is not waited for any more."""
     release_what_all_hold(state, row, mail)
+
+
+def build(group: Group, context: Context, parameters: HybridParameters) -> HybridState:
+    """Nothing sent."""
+    return new_state(
+        group,
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        nak_ns=context.repeat_ns,
+        wait_ns=context.wait_ns,
+        again_all=parameters.repair == "multicast",
+        ack_every=parameters.ack_every,
+    )
+
+
+PROTOCOL = Protocol(
+    name="hybrid",
+    title="Hybrid",
+    family="transport",
+    paper="guo §2.1.3",
+    summary="NAKs for repair, ACKs for release",
+    state=HybridState,
+    parameters=HybridParameters,
+    build=build,
+    numbers=lambda _context, _parameters: 0,
+)

@@ -8,11 +8,15 @@ Departure: a message that was multicast again a moment ago is not multicast agai
 meanwhile; the paper would answer each.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from cubecast.jit.decorators import linked
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import multicast
+from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.repair import (
     Asks,
     announce_if_last,
@@ -31,6 +35,15 @@ from cubecast.protocols.transport.window import (
     new_window,
     send_next,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NakParameters:
+    """What NAK leaves open."""
+
+    repair: Literal["multicast", "unicast"] = parameter(
+        "multicast", "A lost message is multicast again (guo §2.1), or sent to those who miss it."
+    )
 
 
 class NakState(NamedTuple):
@@ -89,3 +102,29 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     else:
         senders = state.group.received.shape[1]
         settle_debt(state, row, tag % senders, tag // senders)
+
+
+def build(group: Group, context: Context, parameters: NakParameters) -> NakState:
+    """Nothing sent."""
+    return new_state(
+        group,
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        nak_ns=context.repeat_ns,
+        wait_ns=context.wait_ns,
+        again_all=parameters.repair == "multicast",
+    )
+
+
+PROTOCOL = Protocol(
+    name="nak",
+    title="NAK",
+    family="transport",
+    paper="guo §2.1.2, first variation",
+    summary="a member that misses a message asks its sender for it",
+    state=NakState,
+    parameters=NakParameters,
+    build=build,
+    numbers=lambda _context, _parameters: 0,
+    auto_from=2,
+)

@@ -8,8 +8,11 @@ turn once it has left) multicasts the message again. Shared parts: `asking`, `wi
 from typing import NamedTuple
 
 from cubecast.jit.decorators import linked
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import multicast
+from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.transport.repair import (
     Asks,
     announce_if_last,
@@ -84,3 +87,27 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     else:
         senders = state.group.received.shape[1]
         settle_debt(state, row, tag % senders, tag // senders)
+
+
+def build(group: Group, context: Context, parameters: NoParameters) -> NakMulticastState:
+    """Nothing sent."""
+    return new_state(
+        group,
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        nak_ns=context.repeat_ns,
+        wait_ns=context.wait_ns,
+        seed=context.seed,
+    )
+
+
+PROTOCOL = Protocol(
+    name="nak_multicast",
+    title="Multicast NAK",
+    family="transport",
+    paper="guo §2.1.2, second variation",
+    summary="NAKs are multicast and speak for others; the sender answers",
+    state=NakMulticastState,
+    build=build,
+    numbers=lambda _context, _parameters: 0,
+)

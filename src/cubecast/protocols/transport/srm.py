@@ -14,8 +14,11 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import PAYLOAD, multicast
+from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.transport.repair import (
     REPAIR_BURST,
     Asks,
@@ -111,3 +114,27 @@ def on_timer(state, row, now_ns, mail, timer, tag):
         sender, sequence = tag % senders, np.int64(tag // senders)
         if settle_debt(state, row, sender, sequence):
             multicast(mail, draft_payload(state, row, mail, sender, sequence))
+
+
+def build(group: Group, context: Context, parameters: NoParameters) -> SrmState:
+    """Nothing sent."""
+    return new_state(
+        group,
+        members=context.members,
+        payload_bytes=context.payload_bytes,
+        nak_ns=context.repeat_ns,
+        wait_ns=context.wait_ns,
+        seed=context.seed,
+    )
+
+
+PROTOCOL = Protocol(
+    name="srm",
+    title="SRM",
+    family="transport",
+    paper="guo §2.1.2, third variation",
+    summary="NAKs are multicast and speak for others; anyone who can answers",
+    state=SrmState,
+    build=build,
+    numbers=lambda _context, _parameters: 0,
+)

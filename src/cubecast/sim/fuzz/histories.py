@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cubecast.member.member import Member
-from cubecast.member.settings import DataProtocol, Settings
+from cubecast.member.settings import Settings
+from cubecast.protocols.catalogue import chosen, protocols
 from cubecast.protocols.membership.views import has_quorum
 from cubecast.sim.fuzz import changes
 from cubecast.sim.fuzz.agenda import MS, SECOND
@@ -24,11 +25,8 @@ from cubecast.sim.fuzz.world import Event, Plan, World
 
 SETTLE_NS = 20 * SECOND
 FOUNDERS = (1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 7)
-DATA: tuple[DataProtocol, ...] = ("timestamp", "star", "tree", "overlay", "plumtree", "rasm")
-STABILITY = (
-    *("cube_full_dist", "cube_full_dist", "full_dist", "coord", "train", "gossip"),
-    *("s_coord", "s_train", "s_gossip"),
-)
+DATA = tuple(one.name for one in protocols("causal") if one.live is not None)
+STABILITY = (chosen("stability").name, *(one.name for one in protocols("stability")))
 
 
 @dataclass(frozen=True, kw_only=True)

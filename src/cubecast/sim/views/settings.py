@@ -56,7 +56,7 @@ def check_churn(scenario: Scenario) -> None:
         ("stability", scenario.stability_protocol, "stability"),
     ):
         protocol = protocol_named(name)
-        if protocol.family != family or protocol.joins:
+        if protocol.family != family or protocol.admits_joins:
             raise LocalProtocolError(
                 f"{what} = {name!r} under churn: choose a {family} protocol without joins of its own"
             )

@@ -15,14 +15,13 @@ import numpy as np
 
 from cubecast.errors import SimulationError
 from cubecast.networks.network import Network
+from cubecast.protocol.context import Context
 from cubecast.protocol.mail import HEADER_BYTES, Mail
-from cubecast.protocols.layers import LayerSetup
 from cubecast.protocols.membership.settings import MembershipSettings
-from cubecast.protocols.setup import Setup
 from cubecast.sim.build import build_world
-from cubecast.sim.detectors import detector_setup
+from cubecast.sim.network_facts import network_facts
 from cubecast.sim.paths import routes_of
-from cubecast.sim.resolve_defaults import longest_transfer_ns, settled
+from cubecast.sim.resolve_defaults import longest_transfer_ns, resolve_defaults
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.views.group import SimulatedGroup
@@ -30,7 +29,7 @@ from cubecast.sim.views.lifecycle import Lifecycle
 from cubecast.sim.views.metrics import Run, collect
 from cubecast.sim.views.settings import ONLY_WITH_VIEWS
 from cubecast.sim.views.sizes import MEMBER_BYTES
-from cubecast.sim.views.stacks import WINDOW, StackPlan, Stacks
+from cubecast.sim.views.stacks import WINDOW, Chosen, StackPlan, Stacks
 from cubecast.sim.views.tables import Tables, new_tables
 from cubecast.sim.world import World
 from cubecast.trace.schema import NOBODY, RECEIVE, Events
@@ -157,12 +156,30 @@ def _stability_alone(scenario: Scenario, network: Network) -> Scenario:
     changed: dict[str, Any] = {name: Scenario.__dataclass_fields__[name].default for name in ONLY_WITH_VIEWS}
     changed |= dict.fromkeys(("crashes", "joins", "leaves"), ())
     changed |= {"protocol": scenario.stability_protocol, "churn_per_s": None, "loss": scenario.loss or 1e-9}
-    return settled(replace(scenario, **changed), network)
+    changed |= {"parameters": _stability(scenario).parameters, "other_parameters": None}
+    return resolve_defaults(replace(scenario, **changed), network)
+
+
+def _stability(scenario: Scenario) -> Chosen:
+    role = "other_parameters" if scenario.carries_data else "parameters"
+    return Chosen(scenario.entry(role), getattr(scenario, role))
+
+
+def _data(scenario: Scenario) -> Chosen:
+    role = "parameters" if scenario.carries_data else "other_parameters"
+    return Chosen(scenario.entry(role), getattr(scenario, role))
+
+
+def _detector(scenario: Scenario) -> Chosen | None:
+    if not scenario.detects:
+        return None
+    return Chosen(scenario.entry("detector_parameters"), scenario.detector_parameters)
 
 
 def membership_settings(scenario: Scenario, network: Network) -> MembershipSettings:
     """Times of the agreement: the defaults, or longer where the network needs longer to carry a view to everybody."""
-    transfer_ns = longest_transfer_ns(network, VIEW_ENTRY_BYTES * scenario.members, copies=scenario.members)
+    facts = network_facts(scenario, network)
+    transfer_ns = longest_transfer_ns(facts, VIEW_ENTRY_BYTES * scenario.members, copies=scenario.members)
     resend_ns = _stability_alone(scenario, network).repeat_ns if _needs_transport(scenario, network) else 0
     slow_ns = 2 * (transfer_ns + resend_ns)
     usual = MembershipSettings()
@@ -178,34 +195,23 @@ def membership_settings(scenario: Scenario, network: Network) -> MembershipSetti
 
 
 def stack_plan(scenario: Scenario, network: Network) -> StackPlan:
-    """The protocols of every view, and their settings."""
-    data, stability = scenario.data_protocol, scenario.stability_protocol
+    """The protocols of every view, and what surrounds them."""
     alone = _stability_alone(scenario, network)
-    setup = Setup(
+    context = Context(
         members=scenario.members,
         senders=scenario.sender_count,
         delta_ns=round((DELTA_MS if scenario.delta_ms is None else scenario.delta_ms) * NS_PER_MS),
         repeat_ns=REPEAT_FACTOR * alone.repeat_ns,
-        tree_degree=alone.degree,
         seed=scenario.seed,
-        group_size=scenario.group_size or 0,
-        shuffled=bool(scenario.shuffled),
-        repeat_acks=scenario.repeat_acks,
-        subset=scenario.subset,
-        step_ns=round((alone.step_s or 0) * 1e9),
-        piggyback=scenario.ending == "piggyback",
-        controllers=scenario.controllers,
         payload_bytes=scenario.payload_bytes,
+        network=network_facts(scenario, network),
     )
-    routes = routes_of(network, by=scenario.routing)
-    detector = detector_setup(scenario, network, routes) if scenario.detects else LayerSetup(members=2, seed=0)
     return StackPlan(
-        data=data,
-        stability=stability,
-        detector=scenario.detector if scenario.detects else "",
+        data=_data(scenario),
+        stability=_stability(scenario),
+        detector=_detector(scenario),
         senders=scenario.sender_count,
-        setup=setup,
-        detector_setup=detector,
+        context=context,
     )
 
 

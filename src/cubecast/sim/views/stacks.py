@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from cubecast.jit.backend import COMPILED
 from cubecast.jit.tables import Held
 from cubecast.protocol.bound import Bound, bind
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, new_group
 from cubecast.protocol.mail import Mail, new_mail
-from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.rank_sets import words_for
-from cubecast.protocols.catalogue import paper_tree_degree, protocol_named
-from cubecast.protocols.failure import no_detector
-from cubecast.protocols.layers import LayerSetup, detector_named
 from cubecast.protocols.membership.views import MemberId, View
-from cubecast.protocols.setup import Setup
 from cubecast.sim.views.kernel import LAYERS
 from cubecast.sim.views.tables import Tables, ViewTables, new_view_tables, put_view
 
@@ -32,51 +30,44 @@ NUMBERS_MAX = 1 << 29
 """Numbers in the pool of messages."""
 
 
+class Chosen(NamedTuple):
+    """A protocol and its parameters, as far as the scenario gives them."""
+
+    entry: Protocol
+    parameters: Any
+
+    def build(self, group: Group, context: Context) -> Any:
+        """Its state in a view."""
+        return self.entry.build(group, context, self.entry.resolve(self.parameters, context))
+
+    def numbers(self, context: Context) -> int:
+        """How many numbers its messages carry at most."""
+        return self.entry.numbers(context, self.parameters)
+
+
 @dataclass(frozen=True, kw_only=True)
 class StackPlan:
-    """Which protocols serve a view, and with what settings."""
+    """Which protocols serve a view, and what surrounds them."""
 
-    data: str
-    stability: str
-    detector: str
+    data: Chosen
+    stability: Chosen
+    detector: Chosen | None
     senders: int
-    setup: Setup
+    context: Context
     """Of a view of all hosts; every view changes the numbers of its members and senders."""
-    detector_setup: LayerSetup
 
-    def of(self, members: int) -> Setup:
-        """The settings of a view of this size."""
+    def of(self, members: int) -> Context:
+        """The surroundings of a view of this size."""
         senders = min(self.senders, members)
-        degree = min(self.setup.tree_degree, paper_tree_degree(members))
-        return replace(
-            self.setup,
-            members=members,
-            senders=senders,
-            tree_degree=degree,
-            subset=min(self.setup.subset, max(members - 1, 1)),
-            room=min(senders * WINDOW, HELD_BACK_MAX),
-            window=WINDOW,
-        )
-
-    def detector_of(self, members: int) -> LayerSetup:
-        """Those of its failure detector; news takes a step for each dimension of the hypercube."""
-        fewer = hypercube_dimension(self.setup.members) - hypercube_dimension(members)
-        threshold = max(2, self.detector_setup.threshold - fewer)
-        return replace(
-            self.detector_setup,
-            members=members,
-            threshold=threshold,
-            subset=min(self.detector_setup.subset, max(members - 1, 1)),
-        )
+        room = min(senders * WINDOW, HELD_BACK_MAX)
+        return replace(self.context, members=members, senders=senders, room=room, window=WINDOW)
 
     def new_mail(self) -> Mail:
         """A pool for the messages of all views."""
-        setup = self.of(self.setup.members)
-        n, under_way = setup.members, setup.senders * WINDOW
-        numbers = [protocol_named(name).numbers(setup) for name in (self.data, self.stability)]
-        if self.detector:
-            numbers.append(detector_named(self.detector).numbers(self.detector_of(n)))
-        width = max(1, *numbers)
+        context = self.of(self.context.members)
+        n, under_way = context.members, context.senders * WINDOW
+        chosen = [one for one in (self.data, self.stability, self.detector) if one is not None]
+        width = max(1, *(one.numbers(context) for one in chosen))
         return new_mail(
             slots=max(32 * n, min(32 * n + 32_768 + min(n * under_way, 1 << 20), NUMBERS_MAX // width)),
             width=width,
@@ -120,15 +111,13 @@ class Stacks:
     def add(self, view: View, ids: dict[MemberId, int], delivered_before: NDArray[np.int64]) -> Stack:
         """Build the protocols of a view."""
         plan, n = self.plan, len(view.members)
-        setup = plan.of(n)
+        context = plan.of(n)
         processes = [ids[who] for who in view.members]
-        group = new_group(members=n, senders=setup.senders, ranks=np.arange(n))
+        group = new_group(members=n, senders=context.senders, ranks=np.arange(n))
         states = (
-            protocol_named(plan.stability).build(group, setup),
-            protocol_named(plan.data).build(group, setup),
-            detector_named(plan.detector).build(group, plan.detector_of(n))
-            if plan.detector
-            else no_detector.SilentState(group=group),
+            plan.stability.build(group, context),
+            plan.data.build(group, context),
+            plan.detector.build(group, context) if plan.detector is not None else Nothing(group=group),
         )
         place = self._free.pop()
         tables = new_view_tables(group, processes, view.sent, WINDOW)

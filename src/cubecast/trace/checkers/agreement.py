@@ -90,7 +90,7 @@ def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
 
 def _passes_on(trace: Trace) -> bool:
     """Has whoever delivered a message sent it to several members already?"""
-    return not trace.scenario.get("live") and trace.scenario.get("protocol") in ("overlay", "pc_overlay")
+    return not trace.scenario.get("live") and bool(trace.scenario.get("floods"))
 
 
 def _few_crashes(stays: npt.NDArray[np.bool_]) -> bool:

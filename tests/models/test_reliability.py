@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cubecast.protocols.broadcast.reliability import (
+from cubecast.models.reliability import (
     CHANGE_MIN,
     STEPS_MAX,
     STEPS_MIN,

@@ -1,0 +1,77 @@
+"""What surrounds a protocol when a group, or a view of it, begins.
+
+The driver (the simulator, a live member) fills this in; a protocol's `build` takes from it what it needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cubecast.protocol.overlays import Overlay
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkFacts:
+    """What a protocol may want to know of the network before it chooses its times and shapes."""
+
+    bandwidth_bps: float = math.inf
+    """Of the slowest link."""
+    node_ns: float = 0.0
+    node_ns_per_byte: float = 0.0
+    """What a node needs to handle a message."""
+    delay_ns_max: float = 0.0
+    one_hop_ns: float | None = None
+    """Every message takes one hop of at most this; None: messages follow links."""
+    tree_children: int = 0
+    """The network is a tree of this degree; 0: it is none."""
+    is_sparse: bool = False
+    """It is a tree with nodes that are no members."""
+    loss: float = 0.0
+    """How likely a link loses a message."""
+    arrival: float = 1.0
+    """How likely a message between two members arrives, over all pairs."""
+
+    def service_ns(self, size_bytes: int) -> float:
+        """How long a message keeps the slowest link, or a node, busy."""
+        return max(8e9 * size_bytes / self.bandwidth_bps, self.node_ns + size_bytes * self.node_ns_per_byte)
+
+    def crossing_ns(self, size_bytes: int) -> float:
+        """How long a message takes over the slowest and longest link."""
+        if self.one_hop_ns is not None:
+            return self.one_hop_ns
+        return 2 * self.service_ns(size_bytes) + self.delay_ns_max
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """The size of the group, its times, and the network below it."""
+
+    members: int
+    senders: int
+    seed: int = 0
+    delta_ns: int = 0
+    """Δ: how long after a round the next one begins."""
+    repeat_ns: int = 0
+    """0 in a reliable FIFO network; otherwise how long to wait before repeating what was not answered."""
+    wait_ns: int = 0
+    """How long a gap may last before it is a loss: links may reorder."""
+    payload_bytes: int = 0
+    """Application data in a message, for protocols that carry it."""
+    room: int = 1 << 16
+    """How many messages the buffers and logs of such a protocol hold."""
+    window: int = 1 << 10
+    """How many messages of one sender are under way at a time, at most."""
+    is_live: bool = False
+    """Does this member run live? Then its message log holds what messages carried, and its links lose nothing."""
+    overlay: Overlay | None = None
+    """Neighbours, for protocols that follow the network's own links; None: not every node is a member."""
+    link_failure: NDArray[np.float64] | None = None
+    """How likely a message does not get across each link of `overlay`, as far as its members know."""
+    near: Callable[[], tuple[int, ...]] | None = None
+    """The ranks listed so that neighbours in the network are neighbours in the list; None: unknown."""
+    network: NetworkFacts = NetworkFacts()

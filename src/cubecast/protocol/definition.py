@@ -1,0 +1,143 @@
+"""A protocol as the command line, the simulator, the laboratory and live groups find it: one entry in its own file.
+
+Everything that anybody else needs to know of a protocol stands in its entry; nothing outside its file asks for it by
+name. A new protocol is one file with one `PROTOCOL = Protocol(...)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Literal, NamedTuple
+
+from cubecast.errors import LocalProtocolError
+from cubecast.protocol.context import Context
+from cubecast.protocol.group import Group
+from cubecast.protocol.handlers import SIGNATURES
+from cubecast.protocol.overlays import Overlay
+from cubecast.protocol.parameters import NoParameters, describe, make_parameters
+
+Family = Literal["stability", "causal", "broadcast", "transport", "failure"]
+FAMILIES: dict[str, str] = {
+    "stability": "finds out which messages all members have",
+    "causal": "multicasts the application's messages in causal order",
+    "broadcast": "multicasts the application's messages along trees, in the order of arrival",
+    "transport": "repairs lost data messages beneath a stability protocol",
+    "failure": "detects failed members",
+}
+
+
+class Steps(NamedTuple):
+    """The rhythm of a protocol that goes in steps."""
+
+    interval_ns: int
+    sends: int
+    """Messages that all members together send in a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveData:
+    """How a data protocol serves live members."""
+
+    linked: Callable[[Any], list[int]]
+    """The ranks to which messages go as they come, in a state."""
+    overlay: Callable[[int], Overlay] | None = None
+    """The links over which messages go in a group of so many while nobody has failed; None: between all members."""
+    stamp_numbers: Callable[[int], int] = lambda _members: 0
+    """How many numbers a message carries in a group of so many."""
+    changes_numbers: bool = False
+    """Does the last of them change at each hop?"""
+    believe: Callable[[Any, int, float], None] | None = None
+    """Change what a state holds of the failure probability of the link to a rank."""
+    compare_paths: tuple[int, int] = (0, 0)
+    """Timers that ask to compare paths again, after the link to the rank in the tag became better, or worse."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """One protocol: what it is called, what it needs, how it is built."""
+
+    name: str
+    title: str
+    family: Family
+    paper: str
+    summary: str
+    state: type
+    """The NamedTuple of its arrays."""
+    build: Callable[[Group, Context, Any], Any]
+    """Its state before the first event, from the group, its surroundings and the parameters."""
+    parameters: type = NoParameters
+    handlers: Any = None
+    """What has start, receive, on_timer, …; default: the module of the state."""
+    numbers: Callable[[Context, Any], int] = lambda context, _parameters: context.senders
+    """How many numbers its messages carry at most."""
+    resolve: Callable[[Any, Context], Any] = lambda parameters, _context: parameters
+    """Choose what the parameters leave open; may refuse parameters that do not fit the group."""
+    links: Literal["lossy", "reliable", "fifo"] = "lossy"
+    """The least it needs of the network: anything, no loss, or no loss and no reordering."""
+    admits_joins: bool = False
+    """Does it let members join and leave by itself, while messages flow?"""
+    floods: bool = False
+    """Does a member forward whatever it delivers, so that all deliver what one delivers, crashes or not?"""
+    state_per_member: Literal["linear", "quadratic"] = "linear"
+    """How the state of one member grows with the size of the group, the senders being members."""
+    by_neighbour: tuple[str, ...] = ()
+    """The arrays of its state that have one row per neighbour."""
+    round_messages: Callable[[Context], float] = lambda context: context.members
+    """About how many messages of a round cross the busiest link of a tree-shaped network."""
+    sends_per_member: Callable[[int, Any], float] = lambda _members, _parameters: 3.0
+    """About how many messages a member sends per round, or per message it multicasts; for estimates of run time."""
+    steps: Callable[[Any, Context], Steps] | None = None
+    """Its rhythm, if it goes in steps."""
+    live: LiveData | None = None
+    """How it serves live members, for a data protocol that can."""
+    auto_from: int | None = None
+    """Chosen, where the user leaves the choice open, in groups of this size and more."""
+    colour: str = ""
+    """In figures."""
+
+    @property
+    def carries_data(self) -> bool:
+        """Does it multicast the application's messages itself, rather than find out when they are stable?"""
+        return self.family in ("causal", "broadcast")
+
+    def handler_source(self) -> Any:
+        """The module, or any object, that has the handlers."""
+        return self.handlers if self.handlers is not None else sys.modules[self.state.__module__]
+
+    def make_parameters(self, given: dict[str, Any]) -> Any:
+        """Parameters with these values, validated."""
+        return make_parameters(self.parameters, given, self.name)
+
+    def check(self) -> None:
+        """Refuse an entry that cannot work, in one line that says what to change."""
+        if self.family not in FAMILIES:
+            raise LocalProtocolError(f"family {self.family!r} of {self.name}: choose one of {', '.join(FAMILIES)}")
+        if not issubclass(self.state, tuple) or not hasattr(self.state, "_fields"):
+            raise LocalProtocolError(f"the state of {self.name} is {self.state!r}: use a NamedTuple of arrays")
+        if not is_dataclass(self.parameters):
+            raise LocalProtocolError(f"the parameters of {self.name} are {self.parameters!r}: use a frozen dataclass")
+        describe(self.parameters)
+        for name in self.by_neighbour:
+            if name not in self.state._fields:
+                raise LocalProtocolError(f"by_neighbour of {self.name} names {name!r}, which its state has not")
+        _check_handlers(self)
+
+
+def _check_handlers(protocol: Protocol) -> None:
+    source = protocol.handler_source()
+    found = {name: getattr(source, name) for name in SIGNATURES if hasattr(source, name)}
+    if "start" not in found and "receive" not in found:
+        raise LocalProtocolError(f"{protocol.name} has neither start nor receive: a protocol handles at least one")
+    for name, handler in found.items():
+        given = tuple(inspect.signature(getattr(handler, "py_func", handler)).parameters)
+        if given != SIGNATURES[name]:
+            raise LocalProtocolError(
+                f"{name}({', '.join(given)}) of {protocol.name}: write {name}({', '.join(SIGNATURES[name])})"
+            )
+    for name in vars(source):
+        if name.startswith("on_") and name not in SIGNATURES and callable(getattr(source, name)):
+            known = ", ".join(one for one in SIGNATURES if one.startswith("on_"))
+            raise LocalProtocolError(f"{protocol.name} has {name}, which nobody calls: the handlers are {known}")

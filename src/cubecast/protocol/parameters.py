@@ -1,0 +1,136 @@
+"""The parameters of a protocol: a frozen dataclass whose fields say what they mean and which values they take.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Parameters:
+        subset: int = parameter(1, "Members that hear of it in one step.", at_least=1)
+
+From this the command line, plans, `help()` and the validation are derived; nothing else lists the parameters of a
+protocol. A field takes int, float, bool, a choice (`Literal`), or None where None means that `Protocol.resolve`
+chooses.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from cubecast.errors import LocalProtocolError
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoParameters:
+    """A protocol that leaves nothing open."""
+
+
+class ParameterInfo(NamedTuple):
+    """One parameter, as the command line and the documentation show it."""
+
+    name: str
+    types: frozenset[type]
+    """bool, int, float, str; int is a float too."""
+    choices: tuple[str, ...]
+    is_optional: bool
+    default: Any
+    help: str
+    at_least: float
+    at_most: float
+    otherwise: str
+    """What None means."""
+
+
+def parameter(
+    default: Any, text: str, *, at_least: float = -math.inf, at_most: float = math.inf, otherwise: str = ""
+) -> Any:
+    """A field of a protocol's parameters. `otherwise` says what is chosen where the default is None."""
+    return field(
+        default=default,
+        metadata={"help": text, "at_least": at_least, "at_most": at_most, "otherwise": otherwise},
+    )
+
+
+@cache
+def describe(kind: type) -> dict[str, ParameterInfo]:
+    """The parameters of a class, by name."""
+    hints = get_type_hints(kind)
+    found = {}
+    for one in fields(kind):
+        types_, choices, is_optional = _read_hint(hints[one.name])
+        known: dict[str, Any] = {"help": "", "at_least": -math.inf, "at_most": math.inf, "otherwise": ""}
+        known |= one.metadata
+        found[one.name] = ParameterInfo(one.name, types_, choices, is_optional, one.default, **known)
+    return found
+
+
+def _read_hint(hint: Any) -> tuple[frozenset[type], tuple[str, ...], bool]:
+    parts = list(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else [hint]
+    is_optional = type(None) in parts
+    choices = tuple(value for part in parts if get_origin(part) is Literal for value in get_args(part))
+    plain = {part for part in parts if isinstance(part, type) and part is not type(None)}
+    if choices:
+        plain.add(str)
+    if float in plain:
+        plain.add(int)
+    if not plain or not plain <= {bool, int, float, str}:
+        raise LocalProtocolError(f"a parameter of type {hint}: use int, float, bool, a Literal of texts, or one | None")
+    return frozenset(plain), choices, is_optional
+
+
+def make_parameters(kind: type, given: Mapping[str, Any], owner: str) -> Any:
+    """Parameters with these values, validated. `owner` is the protocol, for the error."""
+    known = describe(kind)
+    for name in given:
+        if name not in known:
+            raise LocalProtocolError(f"{owner} has no parameter {name!r}: {_list_names(known)}")
+    for name, value in given.items():
+        _validate(known[name], value, owner)
+    return kind(**given)
+
+
+def _list_names(known: Mapping[str, ParameterInfo]) -> str:
+    return f"choose from {', '.join(known)}" if known else "it has none"
+
+
+def _validate(info: ParameterInfo, value: Any, owner: str) -> None:
+    said = f"{info.name} = {value!r} of {owner}"
+    if value is None and info.is_optional:
+        return
+    if type(value) not in info.types:
+        wanted = " or ".join(sorted(one.__name__ for one in info.types))
+        raise LocalProtocolError(f"{said}: give {wanted}")
+    if info.choices and value not in info.choices:
+        raise LocalProtocolError(f"{said}: choose {' or '.join(info.choices)}")
+    if not isinstance(value, str | bool) and not info.at_least <= value <= info.at_most:
+        raise LocalProtocolError(f"{said}: choose {_range(info)}")
+
+
+def _range(info: ParameterInfo) -> str:
+    if info.at_most == math.inf:
+        return f"{info.at_least:g} or more"
+    if info.at_least == -math.inf:
+        return f"{info.at_most:g} or less"
+    return f"from {info.at_least:g} to {info.at_most:g}"
+
+
+def read_text(info: ParameterInfo, text: str, owner: str) -> Any:
+    """A value as it is written on a command line."""
+    if bool in info.types and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        if kind in info.types:
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    if str in info.types:
+        return text
+    raise LocalProtocolError(f"{info.name} = {text!r} of {owner}: give {_spoken(info)}")
+
+
+def _spoken(info: ParameterInfo) -> str:
+    if bool in info.types:
+        return "true or false"
+    return "a number" if float in info.types else "a whole number"
