@@ -35,7 +35,7 @@ def measure(detector: str, members: int, step_ms: float, *, loss: float, p_mista
         seed=seed,
         detector=detector,
         detector_step_ms=step_ms,
-        p_mistake=p_mistake,
+        detector_p_mistake=p_mistake,
         loss=loss,
         crashes=(Fault(members=crashed, at_ns=round(QUIET_STEPS * step_ms * 1e6)),),
         least_ms=steps * step_ms,

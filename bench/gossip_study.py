@@ -78,8 +78,8 @@ def measure(run: Run) -> Measured:
     """Simulate one run."""
     queue_limit, lost = LOSSES[run.losses]
     spec = NETWORKS[run.network]
-    scenario = Scenario(
-        protocol="gossip",
+    scenario = Scenario.of(
+        "gossip",
         members=MEMBERS,
         senders=SENDERS,
         network=spec,

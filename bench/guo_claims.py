@@ -39,8 +39,8 @@ def _network(spec: str, members: int, seed: int) -> Network:
 
 @cache
 def _run(protocol: str, members: int, senders: int, network: str, seed: int, **settings: Any) -> Result:
-    scenario = Scenario(
-        protocol=protocol,
+    scenario = Scenario.of(
+        protocol,
         members=members,
         senders=senders,
         network=network,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from cubecast.protocols.layers import TRANSPORT, layers
+from cubecast.protocol.parameters import describe
+from cubecast.protocols.catalogue import protocols, transport_named
 from cubecast.sim.simulate import simulate
 
 
@@ -23,7 +24,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--messages", type=int, default=100)
     parser.add_argument("--protocols", nargs="+", default=["coord", "s_coord"])
-    parser.add_argument("--transports", nargs="+", default=[layer.name for layer in layers(TRANSPORT)])
+    parser.add_argument("--transports", nargs="+", default=[one.name for one in protocols("transport")])
     parser.add_argument("--repair", default="multicast", choices=["multicast", "unicast"])
     options = parser.parse_args()
     titles = (
@@ -41,6 +42,7 @@ def main() -> None:
     for protocol in options.protocols:
         for transport in options.transports:
             began = time.perf_counter()
+            chooses = "repair" in describe(transport_named(transport).parameters)
             result = simulate(
                 protocol,
                 members=options.members,
@@ -50,7 +52,7 @@ def main() -> None:
                 rate=options.rate,
                 messages=options.messages,
                 transport=transport,
-                repair=options.repair,
+                **({"transport_repair": options.repair} if chooses else {}),
             )
             payload = result.data_bytes - result.overhead_bytes
             values = (

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     begin_round,
@@ -20,8 +22,8 @@ from cubecast.protocol.mail import (
     set_timer,
 )
 from cubecast.protocol.overlays import hypercube
-from cubecast.protocols.catalogue import Protocol, add_protocol
-from cubecast.protocols.setup import Setup
+from cubecast.protocol.parameters import NoParameters
+from cubecast.protocols.catalogue import add_protocol
 
 PACKET_BYTES = 232
 BURST_NS = 1_000_000
@@ -65,8 +67,8 @@ def receive(state, row, now_ns, mail, slot):
 def add_storm(bursts: int) -> None:
     """Make the storm of that many bursts known as the protocol `storm`."""
 
-    def build(group: Group, setup: Setup) -> StormState:
-        overlay = hypercube(setup.members)
+    def build(group: Group, context: Context, parameters: NoParameters) -> StormState:
+        overlay = hypercube(context.members)
         degrees = np.diff(overlay.offsets).astype(np.int64)
         return StormState(group, bursts, overlay.offsets, overlay.neighbours, degrees * bursts)
 
@@ -74,11 +76,10 @@ def add_storm(bursts: int) -> None:
         Protocol(
             name="storm",
             title="Storm",
-            family="benchmark",
+            family="stability",
             paper="cube §3.1",
             summary="every member sends to its hypercube neighbours, burst after burst",
             state=StormState,
-            handlers=__import__(__name__, fromlist=["_"]),
             build=build,
         )
     )

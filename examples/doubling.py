@@ -211,7 +211,7 @@ def main() -> None:
     comparison = cubecast.compare(members=[32, 64, 128], network="random:degree=5", repeat=3)
     for summary in comparison.summaries:
         rtt, messages = summary.figures["rtt_last_ms"], summary.figures["messages"]
-        print(f"{summary.members:4} members {summary.protocol:15} {rtt.mean:7.2f} ms {messages.mean:9,.0f} messages")
+        print(f"{summary.members:4} members {summary.protocol:15} {rtt.value:7.2f} ms {messages.value:9,.0f} messages")
     print("wrote", comparison.plot("results/doubling.html"))
 
 

@@ -232,7 +232,7 @@ def faults() -> dict[str, Callable[[Path], Row]]:
     table: dict[str, Callable[[Path], Row]] = {
         f"kill -9, {len(victims)} of {members}, {data}": partial(kill, members=members, victims=victims, data=data)
         for members, victims in ((8, (0, 3)), (16, (0, 6, 9)))
-        for data in ("timestamp", "plumtree", "rasm", "overlay", "tree", "star")
+        for data in ("timestamp", "causal_plumtree", "causal_rasm", "overlay", "tree", "star")
     }
     table |= {
         "kill -9, back after 0.5 s, journal kept": partial(restart, pause_s=0.5, keep_journal=True),
@@ -266,8 +266,8 @@ def _of_networks() -> dict[str, Callable[[Path], Row]]:
         "group cut in halves 4 s, healed": partial(bad_links, seconds=4.0, places={0, 1, 2}, cut=True),
         "20 % loss for 10 s": partial(bad, loss=0.2),
         "20 % loss for 10 s, tree": partial(bad, data="tree", loss=0.2),
-        "20 % loss for 10 s, rasm": partial(bad, data="rasm", loss=0.2),
-        "200 ms delay for 10 s, plumtree": partial(bad, data="plumtree", delay_s=0.2),
+        "20 % loss for 10 s, causal_rasm": partial(bad, data="causal_rasm", loss=0.2),
+        "200 ms delay for 10 s, causal_plumtree": partial(bad, data="causal_plumtree", delay_s=0.2),
         "200 ms delay for 10 s": partial(bad, delay_s=0.2),
         "reordering within 50 ms for 10 s": partial(bad, jitter_s=0.05),
         "loss, delay and reordering for 10 s": partial(bad, loss=0.2, delay_s=0.2, jitter_s=0.05),

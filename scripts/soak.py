@@ -36,7 +36,7 @@ EXCLUSION_S = 6.0
 """A member that was within reach again may take so long to be excluded and to rejoin."""
 HEALTHY: dict[str, Any] = {"cut": False, "loss": 0.0, "delay_s": 0.0, "jitter_s": 0.0}
 BAD: dict[str, Any] = {"loss": 0.1, "delay_s": 0.05, "jitter_s": 0.03}
-DATA = ("timestamp", "tree", "plumtree", "overlay", "rasm", "star")
+DATA = ("timestamp", "tree", "causal_plumtree", "overlay", "causal_rasm", "star")
 SETTINGS: dict[str, Any] = {
     "heartbeat_s": 0.25,
     "suspect_after_s": 3.0,

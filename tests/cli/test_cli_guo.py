@@ -48,7 +48,7 @@ def test_kfail_is_that_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
         (["model", "gossip", "-n", "x"], "'x' is not a whole number"),
         (["model", "kfail", "-n", "9", "--step-s", "0"], "step_s=0"),
         (["tune", "coord", "-n", "9"], "no step interval"),
-        (["tune", "gossip", "-n", "9", "--subset", "9"], "subset = 9"),
+        (["tune", "gossip", "-n", "9", "--subset", "0"], "subset = 0 of gossip: choose 1 or more"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,12 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from cubecast.cli.app import run
-from cubecast.cli.options import OPTIONS, with_scenario
+from cubecast.cli.options import OPTIONS, TAKES_PARAMETERS, with_scenario
 from cubecast.errors import LocalProtocolError
+from cubecast.protocol.parameters import ParameterInfo, describe
+from cubecast.protocols.catalogue import protocol_named, protocols
 from cubecast.sim.faults import Fault
+from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, roles_of
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate
 
@@ -39,7 +42,7 @@ milliseconds = st.floats(0.001, 1e9)
 probabilities = st.floats(0, 1, exclude_max=True)
 flags = st.booleans()
 SETTINGS: dict[str, st.SearchStrategy[Any]] = {
-    "protocol": st.sampled_from(["coord", "full_dist", "s_coord", "cube_full_dist", "gossip", "timestamp"]),
+    "protocol": st.sampled_from([one.name for one in protocols() if one.family not in ("transport", "failure")]),
     "members": st.just(MEMBERS),
     "senders": st.none() | st.integers(1, MEMBERS),
     "network": st.sampled_from(["random:p=0.02", "star:delay=1ms", "file:a net's cables.txt", "flat:delay=exp:1ms"]),
@@ -53,15 +56,6 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "buffer_messages": st.sampled_from([0, 5, 9]),
     "series_ms": st.sampled_from([0.0, 1e6]),
     "repeat_ms": st.none() | milliseconds,
-    "tree_degree": st.none() | st.integers(1, 9),
-    "group_size": st.none() | st.integers(2, 9),
-    "shuffled": st.none() | flags,
-    "controllers": st.integers(1, 3),
-    "scatter": flags,
-    "repeat_acks": flags,
-    "subset": st.integers(1, MEMBERS - 1),
-    "step_s": st.none() | st.floats(1e-6, 1e3),
-    "ending": st.sampled_from(["optimised", "piggyback"]),
     "loss": st.just(0.0) | probabilities,
     "duplicate": st.just(0.0) | probabilities,
     "reorder": st.just(0.0) | probabilities,
@@ -75,11 +69,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "leaves": some(faults(ends=False)),
     "detect_ms": milliseconds,
     "detect_spread_ms": milliseconds,
-    "detector": st.sampled_from(["model", "heartbeat", "polling", "gossip"]),
-    "detector_step_ms": milliseconds,
-    "detector_subset": st.integers(1, MEMBERS - 1),
-    "detector_threshold": st.none() | st.integers(1, 9),
-    "p_mistake": st.floats(1e-9, 0.5),
+    "detector": st.sampled_from([MODEL, "auto", *(one.name for one in protocols("failure"))]),
     "messages": st.integers(0, 100),
     "rate": st.floats(0.01, 1e6),
     "payload_bytes": st.integers(0, 10_000),
@@ -88,12 +78,10 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "churn_ms": st.sampled_from([10_000.0, 0.5]),
     "batch_ms": st.sampled_from([20.0, 0.0]),
     "state_bytes": st.sampled_from([0, 100]),
-    "stability": st.sampled_from(["cube_full_dist", "coord"]),
-    "data": st.sampled_from(["overlay", "tree"]),
-    "quota": flags,
+    "stability": st.sampled_from(["auto", *(one.name for one in protocols("stability"))]),
+    "data": st.sampled_from(["auto", "overlay", "tree", "causal_rasm"]),
     "heartbeats": st.integers(0, 9),
-    "transport": st.sampled_from(["ack", "nak", "srm"]),
-    "repair": st.sampled_from(["multicast", "unicast"]),
+    "transport": st.sampled_from(["auto", *(one.name for one in protocols("transport"))]),
     "goal": st.sampled_from(["stability", "errors"]),
     "sequences": st.none() | st.integers(1, MEMBERS),
     "changed_only": flags,
@@ -105,11 +93,31 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+def values_of(info: ParameterInfo) -> st.SearchStrategy[Any]:
+    """Any value that a parameter takes."""
+    if info.choices:
+        some_value: st.SearchStrategy[Any] = st.sampled_from(info.choices)
+    elif bool in info.types:
+        some_value = flags
+    elif float in info.types:
+        some_value = st.floats(max(info.at_least, 1e-9), min(info.at_most, 1e3))
+    else:
+        some_value = st.integers(round(max(info.at_least, 0)), 9)
+    return st.none() | some_value if info.is_optional else some_value
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     """A scenario in which any number of settings differ from the defaults, as far as they go together."""
-    chosen = draw(st.sets(st.sampled_from(sorted(set(SETTINGS) - {"protocol", "members"})), max_size=12))
-    settings = {name: draw(SETTINGS[name]) for name in sorted(chosen | {"protocol", "members"})}
+    always = {"protocol", "members"}
+    chosen = draw(st.sets(st.sampled_from(sorted(set(SETTINGS) - always)), max_size=12))
+    settings = {name: draw(SETTINGS[name]) for name in sorted(chosen | always)}
+    if protocol_named(settings["protocol"]).carries_data and settings.get("churn_per_s") is None:
+        settings["messages"] = draw(st.integers(1, 100))
+    for role in roles_of(settings).values():
+        known = describe(role.entry.parameters)
+        given = draw(st.sets(st.sampled_from(sorted(known)))) if known else ()
+        settings[role.field] = {name: draw(values_of(known[name])) for name in sorted(given)}
     try:
         return Scenario(**settings)
     except LocalProtocolError:
@@ -121,10 +129,10 @@ def parsed(command: str) -> Scenario:
     found: list[Scenario] = []
 
     def keep(protocol: str, settings: dict[str, Any]) -> None:
-        found.append(Scenario(protocol=protocol, **settings))
+        found.append(Scenario.of(protocol, **settings))
 
     app = typer.Typer()
-    app.command()(with_scenario(keep))
+    app.command(context_settings=TAKES_PARAMETERS)(with_scenario(keep))
     program, subcommand, *words = shlex.split(command)
     assert (program, subcommand) == ("cubecast", "simulate")
     app(words, standalone_mode=False)
@@ -138,8 +146,12 @@ def test_the_printed_command_spells_the_same_scenario(scenario: Scenario) -> Non
 
 
 def test_every_setting_of_a_scenario_has_an_option_with_its_default() -> None:
-    assert set(SETTINGS) == set(Scenario.__dataclass_fields__), "the strategy above leaves a setting out"
-    fields = {name: field for name, field in Scenario.__dataclass_fields__.items() if name != "protocol"}
+    fields = {
+        name: field
+        for name, field in Scenario.__dataclass_fields__.items()
+        if name not in ("protocol", *PARAMETER_FIELDS)
+    }
+    assert set(SETTINGS) == {"protocol", *fields}, "the strategy above leaves a setting out"
     assert set(OPTIONS) == set(fields)
     for name, field in fields.items():
         default = OPTIONS[name].default
@@ -170,8 +182,9 @@ def test_every_setting_of_a_scenario_has_an_option_with_its_default() -> None:
 def test_the_printed_command_gives_the_same_figures(
     settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    scenario = Scenario.of(**settings)
     expected = simulate(**settings).to_dict()
-    assert run([*shlex.split(Scenario(**settings).command())[1:], "--json"]) == 0
+    assert run([*shlex.split(scenario.command())[1:], "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     for clock in ("wall_seconds", "packet_hops_per_second"):
         del told[clock], expected[clock]

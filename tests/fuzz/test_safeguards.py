@@ -17,7 +17,7 @@ FIRST: dict[str, int] = {
     "flushed is said too early": 0,
     "messages are sent while the view changes": 1,
     "messages are sent before the restore": 0,
-    "data of the next view is dropped": 1,
+    "data of the next view is dropped": 150,
     "a former member is taken for a new one": 25,
     "recovered messages are not written": 17,
     "nothing is missing": 0,
@@ -32,7 +32,7 @@ FIRST: dict[str, int] = {
     "a return is called certain": 203,
     "what is returned is lost": 2,
     "snapshots are not kept": 0,
-    "a member of an older view is not told": 25,
+    "a member of an older view is not told": 102,
     "an excluded member is not told": 25,
 }
 AROUND = 60

@@ -31,6 +31,10 @@ SIMULATE_EVERYTHING = """
     first = None
     with watch_compiler() as names:
         for protocol in cubecast.protocols():
+            if protocol.family in ("transport", "failure"):
+                role = {"transport": "transport", "failure": "detector"}[protocol.family]
+                cubecast.simulate("coord", members=9, messages=2, loss=0.05, **{role: protocol.name})
+                continue
             cases = (
                 {},
                 {"multicast": "tree", "network": "wan-tree"},
@@ -103,9 +107,9 @@ def test_a_second_process_compiles_nothing() -> None:
 
 BE_MEMBERS = """
     from cubecast.jit.decorators import watch_compiler
-    from cubecast.live.warm import ALL, warm
+    from cubecast.live.warm import live_protocols, warm
     with watch_compiler() as names:
-        warm(ALL)
+        warm(live_protocols())
     print(names)
 """
 
@@ -203,7 +207,7 @@ def test_an_edited_source_of_the_package_is_never_run_from_the_cache(tmp_path: P
 
 BYTES_OF_DOUBLING = """
     import cubecast, doubling
-    cubecast.add_protocol(doubling.DOUBLING)
+    cubecast.add_protocol(doubling.PROTOCOL)
     print(cubecast.simulate("doubling", members=8, network="chain", seed=1).bytes)
 """
 
@@ -268,9 +272,11 @@ def test_a_relative_import_counts_too(tmp_path: Path) -> None:
 
 
 def modules_imported(path: Path) -> set[Path]:
-    """The files of the package that a file imports at module level, by its syntax tree."""
+    """The files of the package that a file imports at module level (`if COMPILED:` included), by its syntax tree."""
     names: set[str] = set()
-    for node in ast.parse(path.read_bytes()).body:
+    nodes = ast.parse(path.read_bytes()).body
+    compiled = (node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "COMPILED")
+    for node in [*nodes, *(inner for one in compiled for inner in one.body)]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

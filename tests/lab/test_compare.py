@@ -7,11 +7,12 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.compare import Comparison, compare
-from cubecast.lab.estimate import estimate
+from cubecast.lab.stats import mean_estimate
 from cubecast.lab.whole_file import check_folder, write_whole
 from cubecast.networks.spec import build_network
 from cubecast.sim.result import Result
@@ -44,26 +45,25 @@ def test_a_summary_is_the_mean_and_the_interval_of_its_runs(comparison: Comparis
     mean = sum(values) / 3
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / 2)
     figure = summary.figures["rtt_last_ms"]
-    assert figure.mean == pytest.approx(mean)
+    assert figure.value == pytest.approx(mean)
     # Student's t for 2 degrees of freedom and 95 %, from a printed table.
     assert figure.half_width == pytest.approx(4.303 * deviation / math.sqrt(3), rel=1e-3)
     assert summary.figures["messages"].half_width == 0
 
 
 def test_one_run_has_no_interval_and_none_has_no_mean() -> None:
-    assert estimate([4.0]).half_width is None
-    assert (estimate([4.0]).low, estimate([4.0]).high) == (4.0, 4.0)
-    assert math.isnan(estimate([]).mean)
+    assert mean_estimate(np.array([4.0])).half_width is None
+    assert math.isnan(mean_estimate(np.array([])).value)
 
 
 def test_metrics_are_those_of_the_protocols_compared(comparison: Comparison) -> None:
     assert {metric.of for metric in comparison.metrics} == {"all", "rounds"}
     with_data = compare(members=5, network="star", messages=2, protocols=["coord"])
     assert {metric.of for metric in with_data.metrics} == {"all", "rounds", "buffers"}
-    assert with_data.summaries[0].figures["tts_last_ms"].mean > 0
+    assert with_data.summaries[0].figures["tts_last_ms"].value > 0
     causal = compare(members=5, network="star", messages=2, protocols=["timestamp"])
     assert {metric.of for metric in causal.metrics} == {"all", "data"}
-    assert causal.summaries[0].figures["delay_mean_ms"].mean > 0
+    assert causal.summaries[0].figures["delay_mean_ms"].value > 0
 
 
 def test_tables_hold_every_run_and_every_cell(comparison: Comparison) -> None:

@@ -274,7 +274,7 @@ def test_two_groups_in_one_process_do_not_mix() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("data", ["star", "tree", "overlay", "plumtree", "rasm"])
+@pytest.mark.parametrize("data", ["star", "tree", "overlay", "causal_plumtree", "causal_rasm"])
 def test_any_data_protocol_serves(data: str) -> None:
     async def run() -> None:
         async with groups_of(4, data=data, suspect_after_s=5.0) as groups:
@@ -324,7 +324,7 @@ def test_what_cannot_be_is_refused_with_one_clear_line() -> None:
     with pytest.raises(LocalProtocolError, match="together"):
         join("g", listen=one, found=True, snapshot=lambda: b"", plaintext=True)
     with pytest.raises(LocalProtocolError, match="choose one of"):
-        Settings(data="magic")  # type: ignore[arg-type]
+        Settings(data="magic")
     with pytest.raises(LocalProtocolError, match="async with"):
         _ = join("g", listen=one, found=True, plaintext=True).view
 

@@ -55,7 +55,7 @@ def until(is_so: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "is_light"), [("tree", False), ("overlay", True), ("timestamp", False), ("rasm", True)]
+    ("data", "is_light"), [("tree", False), ("overlay", True), ("timestamp", False), ("causal_rasm", True)]
 )
 def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
     folder: Path, data: str, is_light: bool
@@ -68,7 +68,7 @@ def test_all_members_deliver_everything_in_causal_order_and_it_becomes_stable(
 
 @pytest.mark.parametrize(
     ("data", "victims"),
-    [("timestamp", (0, 5)), ("star", (0, 1)), ("tree", (0, 1)), ("overlay", (2, 3)), ("plumtree", (0, 3))],
+    [("timestamp", (0, 5)), ("star", (0, 1)), ("tree", (0, 1)), ("overlay", (2, 3)), ("causal_plumtree", (0, 3))],
 )
 def test_the_survivors_of_killed_members_agree(folder: Path, data: str, victims: tuple[int, ...]) -> None:
     with closing(Cast(folder, 6, data=data, **{**QUICK, "suspect_after_s": 2.0})) as cast:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from cubecast.jit.decorators import linked
-from cubecast.member.data_core import DataCore, Way
+from cubecast.member.data_core import DataCore
 from cubecast.protocol import handlers
+from cubecast.protocol.definition import LiveData
 from cubecast.protocol.mail import (
     begin_round,
     deliver,
@@ -74,13 +75,8 @@ handlers.register(OddState, SimpleNamespace(publish=_publish, receive=_receive, 
 
 
 def _core(*, changes_numbers: bool = False) -> DataCore:
-    way = Way(
-        build=lambda group, members, window: None,
-        linked=lambda state: [],
-        stamp_numbers=lambda members: members,
-        changes_numbers=changes_numbers,
-    )
-    return DataCore(OddState(np.zeros(2, np.int64)), way, members=2, window=8)
+    live = LiveData(linked=lambda state: [], stamp_numbers=lambda members: members, changes_numbers=changes_numbers)
+    return DataCore(OddState(np.zeros(2, np.int64)), live, members=2, window=8)
 
 
 def _batch(*sequences: int) -> tuple[bytes, np.ndarray, int]:

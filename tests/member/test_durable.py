@@ -207,7 +207,8 @@ def test_a_journal_without_its_beginning_is_refused(records: list[r.Record]) -> 
 
 
 @pytest.mark.parametrize(
-    "other", [replace(STAR, data="timestamp"), replace(STAR, data="plumtree"), replace(STAR, payload_bytes_max=1)]
+    "other",
+    [replace(STAR, data="timestamp"), replace(STAR, data="causal_plumtree"), replace(STAR, payload_bytes_max=1)],
 )
 def test_a_journal_of_other_settings_is_refused_with_the_settings_named(other: Settings) -> None:
     journal = [b"".join(map(encode_record, [*IN_FIRST, r.Delivered(message(0, 1))]))]

@@ -189,11 +189,11 @@ def test_a_snapshot_that_fails_once_is_taken_from_another_member() -> None:
 # Messages.
 
 
-@pytest.mark.parametrize("data", ["timestamp", "star", "tree", "overlay", "plumtree", "rasm"])
+@pytest.mark.parametrize("data", ["timestamp", "star", "tree", "overlay", "causal_plumtree", "causal_rasm"])
 @pytest.mark.parametrize("count", [2, 5])
 def test_every_data_protocol_delivers_in_causal_order_and_finds_messages_stable(data: str, count: int) -> None:
     network = Network(seed=count, jitter_ns=2 * MS)
-    names = network.form(count, settings=replace(SETTINGS, data=data))  # type: ignore[arg-type]
+    names = network.form(count, settings=replace(SETTINGS, data=data))
     sent = []
     for turn in range(10):
         for name in names:

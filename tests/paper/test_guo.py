@@ -22,6 +22,7 @@ from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, trace_scenario
 from cubecast.trace.schema import EVERYONE, SEND
+from tests.support.scenarios import shared_scenario
 
 DENSE, SPARSE = "wan-tree", "wan-tree:nodes=1000"
 NEAR_OPTIMAL_STEP_S = {(50, 50): 0.7, (100, 50): 0.7, (200, 50): 3.0, (50, 1): 0.1, (100, 1): 0.2, (200, 1): 0.5}
@@ -35,17 +36,17 @@ def network_of(spec: str, members: int, seed: int) -> Network:
 
 @cache
 def run(protocol: str, members: int, senders: int = 50, network: str = DENSE, seed: int = 1, **settings: Any) -> Result:
-    scenario = Scenario(
-        protocol=protocol, members=members, senders=senders, network=network, seed=seed, until_ms=3e6, **settings
+    scenario = Scenario.of(
+        protocol, members=members, senders=senders, network=network, seed=seed, until_ms=3e6, **settings
     )
     return run_scenario(scenario, network_of(network, members, seed))
 
 
 def limited_gossip(protocol: str, members: int, senders: int = 50, network: str = DENSE) -> list[Result]:
     """Simulation II: 64-message queues and two lost messages a step, with the near-optimal step of Table 5.1."""
-    step_s = NEAR_OPTIMAL_STEP_S[members, senders] if protocol == "gossip" else None
+    step = {"step_s": NEAR_OPTIMAL_STEP_S[members, senders]} if protocol == "gossip" else {}
     return [
-        run(protocol, members, senders, network, seed, step_s=step_s, queue_limit=64, losses_per_step=2)
+        run(protocol, members, senders, network, seed, queue_limit=64, losses_per_step=2, **step)
         for seed in range(1, 6)
     ]
 
@@ -73,7 +74,7 @@ def test_messages_bytes_and_hops_of_a_round_are_those_of_the_tables(protocol: st
 @pytest.mark.parametrize("protocol", ["coord", "full_dist", "train", "s_coord", "s_train"])
 def test_every_member_processes_as_many_messages_as_table_4_1_says(protocol: str, degree: int) -> None:
     members = 40
-    scenario = Scenario(protocol=protocol, members=members, senders=3, network="star", tree_degree=degree)
+    scenario = shared_scenario(protocol=protocol, members=members, senders=3, network="star", tree_degree=degree)
     events = trace_scenario(scenario, network_of("star", members, 0)).arrays()
     sends = events[events["event"] == SEND]
     assert not (sends["peer"] == EVERYONE).any()

@@ -8,14 +8,14 @@ import pytest
 
 from cubecast.models.failure import k_fail, misses_allowed
 from cubecast.protocol.overlays import hypercube_dimension
-from cubecast.protocols.layers import DETECTOR, layers
+from cubecast.protocols.catalogue import protocols
 from cubecast.sim.faults import Fault
 from cubecast.sim.result import Result
 from cubecast.sim.simulate import simulate
 
 STEP_MS = 100.0
 DELAY_MS = 3.0
-DETECTORS = [layer.name for layer in layers(DETECTOR)]
+DETECTORS = [one.name for one in protocols("failure")]
 
 
 def run(detector: str, **settings: Any) -> Result:
@@ -63,7 +63,7 @@ def test_mistakes_of_gossip_are_rarer_than_p_mistake() -> None:
     """K_fail is selected so that the probability that anybody errs is below P_mistake (guo §3.1.2)."""
     p_mistake, steps, seeds = 0.05, 100, 8
     wrong = sum(
-        run("gossip", p_mistake=p_mistake, least_ms=steps * STEP_MS, seed=seed).false_suspicions
+        run("gossip", detector_p_mistake=p_mistake, least_ms=steps * STEP_MS, seed=seed).false_suspicions
         for seed in range(seeds)
     )
     assert wrong <= p_mistake * steps * seeds

@@ -10,13 +10,13 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.choose_trigger import choose_trigger, with_trigger
 from cubecast.networks.spec import build_network
-from cubecast.protocols.layers import TRANSPORT, layers
+from cubecast.protocols.catalogue import protocols
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, simulate, trace_scenario
 from tests.oracles.time_to_stable import read_times
 
-TRANSPORTS = [layer.name for layer in layers(TRANSPORT)]
+TRANSPORTS = [one.name for one in protocols("transport")]
 MEMBERS, SENDERS, MESSAGES = 12, 3, 40
 
 
@@ -31,7 +31,7 @@ def stack(transport: str = "nak", **settings: Any) -> Scenario:
         "transport": transport,
         "seed": 4,
     }
-    return Scenario(**usual | settings)
+    return Scenario.of(**usual | settings)
 
 
 def run(scenario: Scenario) -> Result:
@@ -78,7 +78,7 @@ def test_fewer_acknowledgements_with_partitions_and_fewer_still_reach_the_sender
 
 def test_a_repair_for_everybody_brings_duplicates_and_one_for_the_asker_hardly_any() -> None:
     """r1 ignores the message since it is a duplicate (guo Fig 2.3)."""
-    for_all, for_one = (run(stack("nak", loss=0.03, repair=repair)) for repair in ("multicast", "unicast"))
+    for_all, for_one = (run(stack("nak", loss=0.03, transport_repair=repair)) for repair in ("multicast", "unicast"))
     assert for_all.duplicates > 5 * for_one.duplicates
     assert for_all.data_messages > for_one.data_messages
 

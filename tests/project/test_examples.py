@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cubecast.jit.backend import COMPILED
 from cubecast.networks.spec import build_network
-from cubecast.protocols import catalogue
+from cubecast.protocol.definition import Protocol
+from cubecast.protocols.catalogue import load_protocol_file
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
 from cubecast.trace.checkers import check_all
+from tests.support.own_protocols import restored_catalogue
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
-def doubling() -> Iterator[Any]:
+def doubling() -> Iterator[Protocol]:
     """The example's protocol, known by its name while these tests run."""
-    spec = importlib.util.spec_from_file_location("doubling", EXAMPLES / "doubling.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["doubling"] = module
-    spec.loader.exec_module(module)
-    catalogue.add_protocol(module.DOUBLING)
-    yield module
-    del catalogue._PROTOCOLS["doubling"], sys.modules["doubling"]
+    with restored_catalogue():
+        (protocol,) = load_protocol_file(EXAMPLES / "doubling.py")
+        yield protocol
 
 
 @pytest.mark.parametrize("members", [2, 3, 8, 9, 33])
-def test_doubling_sends_n_log_n_messages(doubling: Any, members: int) -> None:
+def test_doubling_sends_n_log_n_messages(doubling: Protocol, members: int) -> None:
     result = simulate("doubling", members=members, network="random:p=0.3", seed=members, rounds=2, delta_ms=50.0)
     assert result.messages == 2 * members * (members - 1).bit_length()
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_doubling_keeps_its_promises_where_messages_are_lost_doubled_and_overtaken(doubling: Any, seed: int) -> None:
+def test_doubling_keeps_its_promises_where_messages_are_lost_doubled_and_overtaken(
+    doubling: Protocol, seed: int
+) -> None:
     scenario = Scenario(
         protocol="doubling",
         members=2 + 3 * seed,

@@ -65,7 +65,7 @@ def covers(mine: dict[int, int], stamp: dict[int, int], sender: int) -> bool:
 def test_causal_checkers_agree_with_the_definitions(seed: int, steps: int, obedience: float, protocol: str) -> None:
     events = random_deliveries(seed, steps, obedience)
     rows = to_rows(events)
-    scenario = {"members": MEMBERS, "family": "causal", "protocol": protocol}
+    scenario = {"members": MEMBERS, "family": "causal", "protocol": protocol, "floods": protocol == "overlay"}
     trace = Trace(events=events, scenario=scenario, metrics={})
     assert [violation.rows[0] for violation in causal_order.check(trace)] == oracle.causal_order(rows)
     missing = oracle.disagreements(rows, MEMBERS, floods=protocol == "overlay")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubecast.protocols.layers import detector_named
+from cubecast.protocols.catalogue import detector_named
 from tests.transcripts.exchange import Exchange
 
 STEP_NS = 100
@@ -26,7 +26,7 @@ MOVES = st.lists(
 def test_the_live_array_is_that_of_the_pseudo_code(
     moves: list[tuple[str, int, int]], threshold: int, subset: int
 ) -> None:
-    talk = Exchange(detector_named("gossip"), members=5, step_ns=STEP_NS, threshold=threshold, subset=subset)
+    talk = Exchange(detector_named("gossip"), members=5, step_ms=STEP_NS / 1e6, threshold=threshold, subset=subset)
     talk.start()
     live = [[0] * 5 for _ in range(5)]
     members = [set(range(5)) for _ in range(5)]

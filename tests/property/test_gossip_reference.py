@@ -21,7 +21,8 @@ class Pair:
         self.draw = random.Random(seed)
         received = [[self.draw.randint(0, 9) for _ in range(SENDERS)] for _ in range(members)]
         subset = self.draw.randint(1, min(3, members - 1))
-        self.talk = Talk("gossip", received, lossy=lossy, piggyback=piggyback, subset=subset)
+        ending = "piggyback" if piggyback else "optimised"
+        self.talk = Talk("gossip", received, lossy=lossy, ending=ending, subset=subset)
         self.talk.start()
         everyone = set(range(members))
         self.oracle = [

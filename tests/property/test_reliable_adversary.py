@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.mail import PAYLOAD
-from cubecast.protocols.layers import TRANSPORT, Layer, layers
+from cubecast.protocols.catalogue import protocols
 from tests.transcripts.exchange import Copy, Exchange
 
 REPEAT_NS = 1000
@@ -70,14 +71,24 @@ MOVES = st.lists(
 )
 
 
-@pytest.mark.parametrize("layer", layers(TRANSPORT), ids=lambda layer: layer.name)
+@pytest.mark.parametrize("transport", protocols("transport"), ids=lambda one: one.name)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(moves=MOVES, members=st.integers(2, 5), again_all=st.booleans(), wait_ns=st.sampled_from([0, 250]))
+@given(
+    moves=MOVES,
+    members=st.integers(2, 5),
+    repair=st.sampled_from(["multicast", "unicast"]),
+    wait_ns=st.sampled_from([0, 250]),
+)
 def test_every_message_reaches_everybody_once_and_in_order(
-    layer: Layer, moves: list[tuple[str, int]], members: int, again_all: bool, wait_ns: int
+    transport: Protocol, moves: list[tuple[str, int]], members: int, repair: str, wait_ns: int
 ) -> None:
     talk = Exchange(
-        layer, members=members, senders=2, repeat_ns=REPEAT_NS, wait_ns=wait_ns, again_all=again_all, tree_degree=2
+        transport,
+        members=members,
+        senders=2,
+        repeat_ns=REPEAT_NS,
+        wait_ns=wait_ns,
+        where_known={"repair": repair, "tree_degree": 2},
     )
     oracle = Oracle(members, 2)
     published = [0, 0]

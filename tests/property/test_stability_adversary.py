@@ -33,9 +33,7 @@ class Adversary:
     def __init__(self, protocol: str, members: int, seed: int, *, lossy: bool, rounds: int) -> None:
         self.random = random.Random(seed)
         received = [[self.random.randint(0, 5) for _ in range(2)] for _ in range(members)]
-        degree = self.random.choice([1, 2, 3])
-        options = self._options(protocol)
-        self.talk = Talk(protocol, received, lossy=lossy, tree_degree=degree, goal=self.goal, **options)
+        self.talk = Talk(protocol, received, lossy=lossy, goal=self.goal, **self._parameters(protocol))
         self.lossy = lossy
         self.rounds = rounds
         self.alive = set(range(members))
@@ -43,11 +41,15 @@ class Adversary:
         self.may_lose = self._losses_max(protocol, members)
         self.before = self.talk.group.stable.copy()
 
-    def _options(self, protocol: str) -> dict[str, Any]:
+    def _parameters(self, protocol: str) -> dict[str, Any]:
+        degree = self.random.choice([1, 2, 3])
         if protocol == "gossip":
-            return {"piggyback": self.random.random() < 0.5}
-        if protocol in ("s_train", "s_gossip", "s_coord"):
-            return {"group_size": self.random.choice([0, 2, 3]), "shuffled": self.random.random() < 0.5}
+            return {"ending": self.random.choice(["piggyback", "optimised"])}
+        if protocol == "s_gossip":
+            return {"group_size": self.random.choice([50, 2, 3]), "shuffled": self.random.random() < 0.5}
+        if protocol in ("s_train", "s_coord"):
+            size = self.random.choice([None, 2, 3])
+            return {"tree_degree": degree, "group_size": size, "shuffled": self.random.random() < 0.5}
         return {}
 
     def _losses_max(self, protocol: str, members: int) -> int:

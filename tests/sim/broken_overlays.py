@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import deliver, send, set_timer
-from cubecast.protocol.overlays import hypercube
 from cubecast.protocols.catalogue import add_protocol, protocol_named
 from cubecast.protocols.causal import overlay, pc_overlay
 from cubecast.protocols.causal.overlay import OverlayState
 from cubecast.protocols.causal.pc_overlay import PcOverlayState
-from cubecast.protocols.setup import Setup
 
 FORWARD_LATER_NS = 2_000_000
 _FIELDS: list[tuple[str, Any]] = list(OverlayState.__annotations__.items())
@@ -94,22 +93,13 @@ def rash_on_leave(state, row, now_ns, mail, rank):
     _rush(state, row)
 
 
-def _build_rash(group: Group, setup: Setup) -> Any:
-    return WithoutPingState(*protocol_named("pc_overlay").build(group, setup))
+def _build(kind: type, protocol: str) -> Any:
+    """The state of a protocol, as one of another kind."""
 
-
-def _build(kind: type) -> Any:
-    def build(group: Group, setup: Setup) -> Any:
-        state = overlay.new_state(
-            group, hypercube(setup.members), members=setup.members, payload_bytes=setup.payload_bytes, room=setup.room
-        )
-        return kind(*state)
+    def build(group: Group, context: Context, parameters: Any) -> Any:
+        return kind(*protocol_named(protocol).build(group, context, parameters))
 
     return build
-
-
-def _build_early_star(group: Group, setup: Setup) -> Any:
-    return EarlyLinkState(*protocol_named("star").build(group, setup))
 
 
 def register_broken_overlays() -> None:
@@ -124,7 +114,7 @@ def register_broken_overlays() -> None:
             links="lossy",
             state=LateForwardState,
             handlers=late,
-            build=_build(LateForwardState),
+            build=_build(LateForwardState, "overlay"),
         )
     )
     early = SimpleNamespace(publish=overlay.publish, receive=early_receive, on_leave=overlay.on_leave)
@@ -135,10 +125,12 @@ def register_broken_overlays() -> None:
             links="lossy",
             state=EarlyLinkState,
             handlers=early,
-            build=_build(EarlyLinkState),
+            build=_build(EarlyLinkState, "overlay"),
         )
     )
-    add_protocol(replace(protocol_named("overlay_early_link"), name="star_early_link", build=_build_early_star))
+    add_protocol(
+        replace(protocol_named("overlay_early_link"), name="star_early_link", build=_build(EarlyLinkState, "star"))
+    )
     rash = SimpleNamespace(
         start=pc_overlay.start,
         publish=pc_overlay.publish,
@@ -154,6 +146,6 @@ def register_broken_overlays() -> None:
             links="lossy",
             state=WithoutPingState,
             handlers=rash,
-            build=_build_rash,
+            build=_build(WithoutPingState, "pc_overlay"),
         )
     )

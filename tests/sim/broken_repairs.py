@@ -34,6 +34,7 @@ from cubecast.trace.files import Trace
 from cubecast.trace.schema import DELIVER, RECOVER
 from tests.sim.broken_stability import broken
 from tests.sim.runs import network_of
+from tests.support.scenarios import shared_scenario
 
 NS_PER_MS = 1_000_000
 MOMENTS_MS = (0.5, 1.5, 2.5, 4.5, 7.5)
@@ -79,7 +80,7 @@ def crashes(
     def runs() -> Iterator[Scenario]:
         for moment_ms in moments_ms:
             gone = Fault(members=ranks, at_ns=round(moment_ms * NS_PER_MS))
-            yield Scenario(protocol=protocol, crashes=(gone,), **USUAL | settings)
+            yield shared_scenario(protocol=protocol, crashes=(gone,), **USUAL | settings)
 
     return runs
 
@@ -91,7 +92,7 @@ def joins(protocol: str, **settings: Any) -> Callable[[], Iterator[Scenario]]:
     def runs() -> Iterator[Scenario]:
         for seed, moment_ms in enumerate(MOMENTS_MS):
             newcomer = Fault(members=(MEMBERS - 1,), at_ns=round(moment_ms * NS_PER_MS))
-            yield Scenario(protocol=protocol, joins=(newcomer,), **USUAL | lossy | {"seed": seed} | settings)
+            yield shared_scenario(protocol=protocol, joins=(newcomer,), **USUAL | lossy | {"seed": seed} | settings)
 
     return runs
 
@@ -100,7 +101,7 @@ def leaves(protocol: str, rank: int) -> Callable[[], Iterator[Scenario]]:
     def runs() -> Iterator[Scenario]:
         for moment_ms in MOMENTS_MS:
             leave = Fault(members=(rank,), at_ns=round(moment_ms * NS_PER_MS))
-            yield Scenario(protocol=protocol, leaves=(leave,), **USUAL)
+            yield shared_scenario(protocol=protocol, leaves=(leave,), **USUAL)
 
     return runs
 
@@ -155,7 +156,7 @@ def everybody(module: Any) -> SimpleNamespace:
         full = rank_sets.full(1, MEMBERS)[0]
         return bool(rank_sets.covers(words, full if wanted.shape == full.shape else wanted))
 
-    return SimpleNamespace(**{**vars(module.bits), "covers": covers})
+    return SimpleNamespace(**{**vars(module.rank_sets), "covers": covers})
 
 
 def fixed_controller(state: Any, row: int, which: int, turn: int) -> int:
@@ -208,7 +209,7 @@ REPAIRS = (
         without_on_leave(s_train.STrainState, s_train_without_new_root),
         crashes("s_train", 0),
     ),
-    Repair("gossip: not waited for", without(gossip, "bits", everybody(gossip)), crashes("gossip", 3)),
+    Repair("gossip: not waited for", without(gossip, "rank_sets", everybody(gossip)), crashes("gossip", 3)),
     Repair("gossip: the last one left", without_on_leave(gossip.GossipState), crashes("gossip", *range(1, MEMBERS))),
     Repair(
         "s_gossip: other controllers",

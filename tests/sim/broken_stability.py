@@ -63,7 +63,7 @@ def noticed(scenario: Scenario, spoil: Callable[[Simulation], None] | None = Non
     return sorted({violation.checker for violation in report.violations})
 
 
-def forgetful_bits() -> SimpleNamespace:
+def forgetful_rank_sets() -> SimpleNamespace:
     """Sets of ranks whose cover test forgets one member."""
 
     def covers(words: Any, wanted: Any) -> bool:
@@ -88,7 +88,7 @@ honest_finish = full_dist._finish_if_complete
 def premature() -> Iterator[tuple[str, list[str]]]:
     """Each protocol forgets one member in its cover test."""
     for module, name in ((coord, "coord"), (s_coord, "s_coord"), (cube_full_dist, "cube_full_dist")):
-        with broken(module, "bits", forgetful_bits()):
+        with broken(module, "rank_sets", forgetful_rank_sets()):
             yield f"premature {name}", noticed(Scenario(protocol=name, **SMALL))
     with broken(full_dist, "_finish_if_complete", without_waiting_for_the_last):
         yield "premature full_dist", noticed(Scenario(protocol="full_dist", **SMALL))

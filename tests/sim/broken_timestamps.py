@@ -8,6 +8,7 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
     deliver,
@@ -20,7 +21,6 @@ from cubecast.protocols.catalogue import add_protocol, protocol_named
 from cubecast.protocols.causal import timestamp
 from cubecast.protocols.causal.hold_back import accept, draft_have, stamp_again
 from cubecast.protocols.causal.timestamp import ASK, DATA, TimestampState
-from cubecast.protocols.setup import Setup
 
 _FIELDS: list[tuple[str, Any]] = list(TimestampState.__annotations__.items())
 
@@ -113,8 +113,8 @@ def register_broken_timestamps() -> None:
         kind = NamedTuple(f"{name.title()}TimestampState", _FIELDS)  # type: ignore[misc]
         handlers = {one: getattr(timestamp, one) for one in ("publish", "receive", "on_leave")} | changed
 
-        def build(group: Group, setup: Setup, kind: Any = kind) -> Any:
-            return kind(*protocol_named("timestamp").build(group, setup))
+        def build(group: Group, context: Context, parameters: Any, kind: Any = kind) -> Any:
+            return kind(*protocol_named("timestamp").build(group, context, parameters))
 
         add_protocol(
             replace(

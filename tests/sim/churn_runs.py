@@ -19,8 +19,9 @@ from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
 from cubecast.trace.checkers import check_all
+from tests.support.scenarios import shared_scenario
 
-DATA = tuple(protocol.name for protocol in protocols("causal") if not protocol.joins)
+DATA = tuple(protocol.name for protocol in protocols("causal") if not protocol.admits_joins)
 STABILITY = tuple(protocol.name for protocol in protocols("stability"))
 DETECTORS = ("model", "model", "live_array", "gossip", "heartbeat")
 NS_PER_MS = 1_000_000
@@ -44,7 +45,7 @@ def random_churn(seed: int) -> Scenario:
         "rate": draw.choice([5, 20, 60]),
         "loss": draw.choice([0, 0, 0.01, 0.05]),
         "delta_ms": draw.choice([5, 30, 100]),
-        "step_s": draw.choice([0.01, 0.03]),
+        "stability_step_s": draw.choice([0.01, 0.03]),
         "detect_ms": draw.choice([5, 30, 200]),
         "detect_spread_ms": draw.choice([0, 5, 50]),
         "detector": draw.choice(DETECTORS),
@@ -58,7 +59,8 @@ def random_churn(seed: int) -> Scenario:
         settings |= {"reorder": 0.1, "reorder_ms": draw.choice([1, 10])}
     if draw.random() < 0.1:
         settings["queue_limit"] = 4 * members
-    return Scenario(**settings | _faults(draw, members, settings["churn_ms"], churns=settings["churn_per_s"] > 0))
+    faults = _faults(draw, members, settings["churn_ms"], churns=settings["churn_per_s"] > 0)
+    return shared_scenario(**settings | faults)
 
 
 def _network(draw: random.Random, members: int) -> str:

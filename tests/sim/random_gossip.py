@@ -42,7 +42,6 @@ def random_gossip(seed: int) -> Scenario:
     members = draw.choice([10, 20, 30, draw.randint(11, 60)])
     network = draw.choice(sorted(NETWORKS))
     settings: dict[str, Any] = {
-        "protocol": "gossip",
         "ending": "piggyback" if seed % 2 else "optimised",
         "members": members,
         "senders": draw.choice([1, 3, members // 2]),
@@ -59,7 +58,7 @@ def random_gossip(seed: int) -> Scenario:
     }
     if draw.random() < 0.4:
         settings |= {"messages": draw.randint(1, 10), "rate": draw.choice([50.0, 200.0])}
-    return Scenario(**settings | _changes(draw, members))
+    return Scenario.of("gossip", **settings | _changes(draw, members))
 
 
 def _changes(draw: random.Random, members: int) -> dict[str, tuple[Fault, ...]]:
@@ -99,7 +98,7 @@ def main() -> int:
     drawn = [random_gossip(seed) for seed in range(options.first_seed, options.first_seed + options.count)]
     print(f"{options.count} simulations in {time.monotonic() - began:.0f} s, {found} complaints")
     for name in ("ending", "network", "subset"):
-        print(f"  {name}: {dict(sorted(Counter(getattr(one, name) for one in drawn).items()))}")
+        print(f"  {name}: {dict(sorted(Counter(one.to_dict()[name] for one in drawn).items()))}")
     for name in ("crashes", "leaves", "joins"):
         print(f"  {name}: {sum(len(getattr(one, name)) for one in drawn)}")
     print(f"  members: {sum(one.members for one in drawn)}, with data: {sum(one.messages > 0 for one in drawn)}")

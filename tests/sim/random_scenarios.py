@@ -27,6 +27,7 @@ from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
 from cubecast.trace.checkers import check_all
+from tests.support.scenarios import shared_scenario
 
 PROTOCOLS = ("coord", "full_dist", "s_coord", "cube_full_dist")
 """Those of the cube paper."""
@@ -69,14 +70,14 @@ def random_scenario(seed: int, names: Sequence[str] = PROTOCOLS) -> Scenario:
         | _data(draw, settings["network"])
         | _faults(draw, protocol, members, 300 if slow else 30)
     )
-    if Scenario(**settings | {"repeat_ms": 1.0}).loses_messages or settings.get("reorder", 0) > 0:
+    if shared_scenario(**settings | {"repeat_ms": 1.0}).loses_messages or settings.get("reorder", 0) > 0:
         # Repeats that come faster than the network can carry them pile up without end.
         narrow = "bandwidth" in settings["network"] or settings.get("queue_limit", 0) > 0
         crowded = narrow and members > 20
         settings["repeat_ms"] = draw.choice(
             [500, 1500] if slow else [300, 500] if crowded else [50, 150] if narrow else [3, 20]
         )
-    return Scenario(**settings)
+    return shared_scenario(**settings)
 
 
 def _options(draw: random.Random, members: int, slow: bool) -> dict[str, Any]:

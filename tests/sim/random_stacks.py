@@ -27,6 +27,7 @@ from cubecast.sim.simulate import trace_scenario
 from cubecast.trace.checkers import check_all
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import CRASH, EXCLUDE, RECOVER
+from tests.support.scenarios import shared_scenario
 
 NS_PER_MS = 1_000_000
 MEMBERS_MAX = 17
@@ -61,6 +62,7 @@ def random_stack(seed: int, stacks: tuple[Stack, ...] = STACKS) -> Scenario:
     draw = random.Random(seed)
     stack = draw.choice(stacks)
     members = draw.choice([2, 3, 4, 7, 8, draw.randint(9, MEMBERS_MAX)])
+    degree = draw.choice([None, 1, 2, 3])
     settings: dict[str, Any] = stack._asdict() | {
         "members": members,
         "senders": draw.choice([1, max(1, members // 2), members]),
@@ -68,22 +70,23 @@ def random_stack(seed: int, stacks: tuple[Stack, ...] = STACKS) -> Scenario:
         "seed": seed,
         "rounds": draw.randint(1, 4),
         "delta_ms": draw.choice([0.3, 5, 20]),
-        "tree_degree": draw.choice([None, 1, 2, 3]),
+        "tree_degree": degree,
+        "transport_tree_degree": degree,
         "until_ms": 60_000.0,
         "packets_max": 1 << 18,
         "repeat_ms": draw.choice([5, 20]),
         "messages": draw.randint(1, 40),
         "rate": draw.choice([50, 400]),
-        "repair": draw.choice(["multicast", "unicast"]),
+        "transport_repair": draw.choice(["multicast", "unicast"]),
         "detect_ms": draw.choice([0.2, 30]),
         "detector_step_ms": draw.choice([5, 20]),
-        "p_mistake": draw.choice([1e-9, 0.2]),
+        "detector_p_mistake": draw.choice([1e-9, 0.2]),
     }
     long = settings["network"].startswith("chain")
     settings |= _disturbances(draw, long) | _crashes(draw, stack, members) | _trigger(draw)
     if stack.detector != "model":
         settings["least_ms"] = LEAST_MS
-    return Scenario(**settings)
+    return shared_scenario(**settings)
 
 
 def _random_graph(members: int) -> str:
@@ -105,7 +108,7 @@ def _disturbances(draw: random.Random, long: bool) -> dict[str, Any]:
 def _crashes(draw: random.Random, stack: Stack, members: int) -> dict[str, Any]:
     """Of CubeFullDist's members so few that its overlay stays connected; with it no false suspicions are risked."""
     if stack.protocol == "cube_full_dist":
-        return {"p_mistake": 1e-9, "crashes": _some(draw, members, min(1, members - 2))}
+        return {"detector_p_mistake": 1e-9, "crashes": _some(draw, members, min(1, members - 2))}
     return {"crashes": _some(draw, members, min(3, members - 2))}
 
 

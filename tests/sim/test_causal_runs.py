@@ -8,10 +8,11 @@ import pytest
 
 from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.networks.spec import build_network
+from cubecast.protocol.context import Context
 from cubecast.protocol.group import Group
+from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.catalogue import add_protocol, protocol_named
 from cubecast.protocols.causal import timestamp
-from cubecast.protocols.setup import Setup
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
@@ -157,8 +158,8 @@ def test_survivors_of_most_of_the_cube_go_on() -> None:
 
 
 def test_a_full_delivery_buffer_ends_the_run_with_a_clear_error() -> None:
-    def build(group: Group, setup: Setup) -> timestamp.TimestampState:
-        return timestamp.new_state(group, members=setup.members, payload_bytes=0, room=1, window=10)
+    def build(group: Group, context: Context, parameters: NoParameters) -> timestamp.TimestampState:
+        return timestamp.new_state(group, members=context.members, payload_bytes=0, room=1, window=10)
 
     add_protocol(replace(protocol_named("timestamp"), name="tiny_timestamp", build=build))
     with pytest.raises(SimulationError, match=r"seed 0: a buffer or log of tiny_timestamp is full.*replay: "):

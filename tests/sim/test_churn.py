@@ -49,6 +49,7 @@ from cubecast.trace.files import Trace, read_trace
 from cubecast.trace.schema import CRASH, EXCLUDED, INSTALL, LEAVE, MULTICAST, RESTORE, SENT
 from cubecast.wire.membership import encode_message
 from tests.sim.churn_runs import DATA, STABILITY, broken_promises, random_churn
+from tests.support.scenarios import shared_scenario
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
@@ -63,7 +64,7 @@ SMALL: dict[str, Any] = {
 
 
 def traced(protocol: str = "timestamp", **settings: Any) -> Trace:
-    scenario = Scenario(protocol=protocol, **SMALL | settings)
+    scenario = shared_scenario(protocol=protocol, **SMALL | settings)
     network = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
     return trace_scenario(scenario, network)
 

@@ -13,7 +13,7 @@ def test_gossip_survives_loss_crashes_and_joins_with_both_endings() -> None:
 
 def test_the_runs_are_as_rough_as_promised() -> None:
     drawn = [random_gossip(seed) for seed in range(COUNT)]
-    assert {one.ending for one in drawn} == {"optimised", "piggyback"}
+    assert {one.parameters.ending for one in drawn} == {"optimised", "piggyback"}
     assert all(1 - (1 - one.loss) ** (2 if one.network == "star" else 1) >= LOSS - 1e-9 for one in drawn)
     for one in drawn:
         gone = sum(len(fault.members) for fault in (*one.crashes, *one.leaves))

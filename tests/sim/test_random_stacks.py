@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,7 +32,5 @@ def test_a_run_in_which_a_crash_goes_unnoticed_is_found() -> None:
         for found in (random_stack(seed, (Stack("coord", "nak", "gossip"),)) for seed in range(100))
         if any(crash.until_ns < 0 and 0 not in crash.members for crash in found.crashes) and found.members > 4
     )
-    hopeless = type(scenario)(
-        **{name: getattr(scenario, name) for name in scenario.__dataclass_fields__} | {"detector_threshold": 10_000}
-    )
+    hopeless = replace(scenario, detector_parameters=replace(scenario.detector_parameters, threshold=10_000))
     assert complaints(hopeless) != []

@@ -34,14 +34,13 @@ INTERVAL_MS = 1e3 / 200
 
 def scenario(protocol: str, **settings: Any) -> Scenario:
     usual: dict[str, Any] = {
-        "protocol": protocol,
         "members": MEMBERS,
         "senders": SENDERS,
         "network": "random:degree=4",
         "seed": 3,
         "rounds": 4,
     }
-    return Scenario(**usual | settings)
+    return Scenario.of(protocol, **usual | settings)
 
 
 def run(wanted: Scenario) -> tuple[Result, Simulation]:

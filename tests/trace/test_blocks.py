@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
+from cubecast.trace import blocks as trace_blocks
 from cubecast.trace.blocks import (
     NAMES,
     ROWS,
@@ -50,7 +51,7 @@ def _file(cut: int = 0) -> tuple[bytes, list[int]]:
 @pytest.mark.parametrize("size", [1, 30, 100, 150, 1 << 20])
 @pytest.mark.parametrize("cut", [0, 5, 27, 28, 100, 3000])
 def test_pieces_of_any_size_give_the_same_blocks(monkeypatch: pytest.MonkeyPatch, size: int, cut: int) -> None:
-    monkeypatch.setattr(blocks, "READ_BYTES", size)
+    monkeypatch.setattr(trace_blocks, "READ_BYTES", size)
     data, ends = _file(cut)
     found = [block for some in read_blocks(io.BytesIO(data), 0, len(data)) for block in some]
     assert [block.end for block in found] == ends

@@ -427,7 +427,8 @@ def test_checkers_run_as_ordinary_python_too(broken_events: Events) -> None:
     """The same verdicts come from the compiled scans and from the plain functions."""
     program = (
         "import sys, json, numpy as np\n"
-        "from cubecast.trace.schema import EVENT_DTYPE, Trace\n"
+        "from cubecast.trace.files import Trace\n"
+        "from cubecast.trace.schema import EVENT_DTYPE\n"
         "from cubecast.trace.checkers import check_all\n"
         "events = np.frombuffer(sys.stdin.buffer.read(), EVENT_DTYPE)\n"
         "SCENARIO = {'members': 3, 'family': 'causal'}\n"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.trace import schema as trace_module
+from cubecast.trace import files as trace_files
 from cubecast.trace.files import METADATA_KEY, SCHEMA, Trace, TraceWriter, read_trace, to_table
 from cubecast.trace.schema import EVENT_DTYPE, EVENT_NAMES, Event, Events, blank_events
 
@@ -96,7 +96,7 @@ def test_a_trace_read_back_is_the_trace_written(tmp_path: Path, count: int) -> N
 
 
 def test_chunks_fill_row_groups_whatever_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_module, "ROW_GROUP_ROWS", 64)
+    monkeypatch.setattr(trace_files, "ROW_GROUP_ROWS", 64)
     events = random_events(1000)
     for chunk in (1, 63, 64, 65, 500, 1000):
         path = write(tmp_path / f"{chunk}.parquet", events, chunk)

@@ -1,7 +1,7 @@
-"""Data layers and failure detectors driven by hand: who says what to whom, in order, as text.
+"""Data protocols, transports and failure detectors driven by hand: who says what to whom, in order, as text.
 
-`Exchange` holds a small group of one layer (row = rank) and a clock. The test publishes, decides what arrives and what
-is lost, and lets time pass; the transcript has one line an action.
+`Exchange` holds a small group of one protocol (row = rank) and a clock. The test publishes, decides what arrives and
+what is lost, and lets time pass; the transcript has one line per action.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from cubecast.protocol import mail as mailbox
 from cubecast.protocol import rank_sets
 from cubecast.protocol.bound import bind
+from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import new_group
 from cubecast.protocol.handlers import (
     HEARD,
@@ -25,10 +26,8 @@ from cubecast.protocol.handlers import (
     TIMER,
 )
 from cubecast.protocol.mail import new_mail
-from cubecast.protocols.catalogue import Protocol
-from cubecast.protocols.layers import DETECTOR, Layer, LayerSetup
-from cubecast.protocols.setup import Setup
 from cubecast.protocols.transport import window
+from tests.support.cores import build_core
 from tests.transcripts.turn import SLOT, turn
 
 _KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
@@ -76,27 +75,18 @@ class Alarm:
     tag: int
 
 
-def _known(layer: Layer | Protocol, members: int, senders: int, setup: dict[str, Any]) -> Any:
-    """What the core is told before it starts."""
-    if isinstance(layer, Protocol):
-        usual = {"delta_ns": 0, "repeat_ns": 0, "tree_degree": 2, "seed": 0}
-        return Setup(members=members, senders=senders, **(usual | setup))
-    return LayerSetup(members=members, **({"seed": 0} | setup))
-
-
 class Exchange:
-    """A small group of one layer; see the module."""
+    """A small group of one protocol; see the module."""
 
-    def __init__(self, layer: Layer | Protocol, *, members: int, senders: int = 1, **setup: Any) -> None:
+    def __init__(self, entry: Protocol, *, members: int, senders: int = 1, **settings: Any) -> None:
         """Everybody is up and holds nothing."""
         self.members = members
         self.group = new_group(members=members, senders=senders, ranks=np.arange(members))
-        known = _known(layer, members, senders, setup)
-        self.layer = layer
-        self.state: Any = layer.build(self.group, known)
-        self.mail = new_mail(
-            slots=256, width=max(members, layer.numbers(known)), words=rank_sets.words_for(members), room=256
-        )
+        core = build_core(entry, self.group, members=members, senders=senders, **settings)
+        self.family = entry.family
+        self.state: Any = core.state
+        width = max(members, core.numbers)
+        self.mail = new_mail(slots=256, width=width, words=rank_sets.words_for(members), room=256)
         self.bound = bind((self.state,), self.mail)
         self.now_ns = 0
         self.under_way: list[Copy] = []
@@ -222,7 +212,7 @@ class Exchange:
     def _copy(self, slot: int, source: int, to: int) -> Copy:
         head = self.mail.heads[slot]
         kind = int(head.kind)
-        speaks = self.layer.family == DETECTOR or kind in (window.NAK, window.ACK, window.STATUS)
+        speaks = self.family == "failure" or kind in (window.NAK, window.ACK, window.STATUS)
         return Copy(
             source=source,
             to=to,

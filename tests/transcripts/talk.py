@@ -26,7 +26,7 @@ from cubecast.protocol.handlers import (
 )
 from cubecast.protocol.mail import new_mail
 from cubecast.protocols.catalogue import protocol_named
-from cubecast.protocols.setup import Setup
+from tests.support.cores import build_core
 from tests.transcripts.turn import SLOT, turn
 
 _KINDS = {
@@ -87,32 +87,29 @@ class Talk:
         received: list[list[int]],
         *,
         lossy: bool = False,
-        tree_degree: int = 2,
         goal: int = STABILITY,
-        **options: Any,
+        **parameters: Any,
     ) -> None:
         """Everybody is up and holds its row of `received`; nobody has started."""
         self.members, senders = len(received), len(received[0])
         self.group = new_group(members=self.members, senders=senders, ranks=np.arange(self.members), goal=goal)
         self.group.received[:] = received
-        setup = Setup(
+        core = build_core(
+            protocol_named(protocol),
+            self.group,
             members=self.members,
             senders=senders,
+            where_known={"tree_degree": 2, "step_s": STEP_NS / 1e9},
             delta_ns=DELTA_NS,
             repeat_ns=REPEAT_NS if lossy else 0,
-            tree_degree=tree_degree,
-            seed=0,
-            step_ns=STEP_NS,
-            **options,
+            **parameters,
         )
-        found = protocol_named(protocol)
-        self.state: Any = found.build(self.group, setup)
+        self.state: Any = core.state
         self.kinds = _KINDS[protocol]
         self.timer_names = _STEP_TIMERS if protocol in ("gossip", "s_gossip") else _TIMERS
         self._has_views = protocol == "s_train"
-        self.mail = new_mail(
-            slots=256, width=max(found.numbers(setup), senders), words=rank_sets.words_for(self.members), room=256
-        )
+        width = max(core.numbers, senders)
+        self.mail = new_mail(slots=256, width=width, words=rank_sets.words_for(self.members), room=256)
         self.bound = bind((self.state,), self.mail)
         self.under_way: list[Message] = []
         self.timers: list[Timer] = []

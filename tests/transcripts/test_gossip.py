@@ -127,7 +127,7 @@ def test_a_member_that_missed_the_result_is_told_where_messages_can_be_lost() ->
 
 
 def test_the_result_rides_on_later_gossip() -> None:
-    talk = begun(piggyback=True)
+    talk = begun(ending="piggyback")
     talk.receive(Message(source=1, to=0, kind="GOSSIP", round=1, heard=(1, 2, 3), numbers=(4, 2, 0, 0)))
     talk.says("0 knows 1: [4 2]")
     talk.wake(0, "NEXT_ROUND")
@@ -141,7 +141,7 @@ def test_the_result_rides_on_later_gossip() -> None:
 
 
 def test_where_no_next_round_comes_the_cover_itself_is_told() -> None:
-    talk = begun(piggyback=True)
+    talk = begun(ending="piggyback")
     talk.receive(Message(source=1, to=0, kind="GOSSIP", round=1, heard=(1, 2, 3), numbers=(4, 2, 0, 0)))
     talk.wake(0, "STEP")
     message = talk.lose(0)
@@ -152,7 +152,7 @@ def test_where_no_next_round_comes_the_cover_itself_is_told() -> None:
 @pytest.mark.parametrize(("piggyback", "second"), [(False, 36 + 8 + 1), (True, 36 + 8 + 8 + 1)])
 def test_sizes(piggyback: bool, second: int) -> None:
     """36 + 4m + ⌈n/8⌉ (guo §5.2); S costs its 4m from the second round on, where it rides along."""
-    talk = begun(piggyback=piggyback)
+    talk = begun(ending="piggyback" if piggyback else "optimised")
     talk.wake(0, "STEP")
     assert talk.lose(0).size == 36 + 8 + 1
     talk.receive(gossip(1, 0, 1, (1, 2, 3), 4, 2, *((0, 0) if piggyback else ())))

@@ -6,24 +6,20 @@ from typing import Any
 
 import pytest
 
-from cubecast.protocols.layers import (
-    TRANSPORT,
-    Layer,
-    layers,
-    transport_named,
-)
+from cubecast.protocol.definition import Protocol
+from cubecast.protocols.catalogue import protocols, transport_named
 from tests.transcripts.exchange import Exchange
 
 WAIT_NS = 1000
 
 
-def exchange(name: str, members: int = 3, **setup: Any) -> Exchange:
-    return Exchange(transport_named(name), members=members, **({"repeat_ns": WAIT_NS} | setup))
+def exchange(name: str, members: int = 3, **settings: Any) -> Exchange:
+    return Exchange(transport_named(name), members=members, **({"repeat_ns": WAIT_NS} | settings))
 
 
-def with_a_gap_at_2(name: str, **setup: Any) -> Exchange:
+def with_a_gap_at_2(name: str, **settings: Any) -> Exchange:
     """Of three messages the second reaches member 1 only."""
-    talk = exchange(name, **setup)
+    talk = exchange(name, **settings)
     talk.publish(0)
     talk.deliver_all()
     talk.publish(0)
@@ -94,7 +90,7 @@ def test_a_lost_ack_brings_the_message_again_and_that_brings_another_ack() -> No
 
 
 def test_ack_speaks_of_messages_beyond_a_gap_so_that_only_the_gap_is_sent_again() -> None:
-    talk = exchange("ack", members=2, again_all=False)
+    talk = exchange("ack", members=2, repair="unicast")
     for _ in range(3):
         talk.publish(0)
     talk.lose(to=1)
@@ -137,7 +133,7 @@ def test_nak_for_a_gap() -> None:
 
 
 def test_nak_again_when_nak_or_repair_is_lost() -> None:
-    talk = with_a_gap_at_2("nak", again_all=False)
+    talk = with_a_gap_at_2("nak", repair="unicast")
     talk.pass_time(0)
     talk.lose(to=0)
     talk.pass_time(WAIT_NS - 1)
@@ -189,7 +185,7 @@ def test_a_lost_tail_is_announced() -> None:
 
 
 def test_others_are_asked_when_the_sender_has_left() -> None:
-    talk = with_a_gap_at_2("nak", again_all=False)
+    talk = with_a_gap_at_2("nak", repair="unicast")
     for rank in (1, 2):
         talk.leave(rank, 0)
     talk.alarms = [alarm for alarm in talk.alarms if alarm.rank != 0]
@@ -336,9 +332,9 @@ def test_the_children_of_a_crashed_designated_receiver_report_to_the_next_on_the
     assert [row for rank, row in enumerate(talk.stable()) if rank != 1] == [[2]] * 4
 
 
-@pytest.mark.parametrize("layer", layers(TRANSPORT), ids=lambda layer: layer.name)
-def test_nothing_is_repeated_where_nothing_is_lost(layer: Layer) -> None:
-    talk = Exchange(layer, members=4, senders=2)
+@pytest.mark.parametrize("transport", protocols("transport"), ids=lambda one: one.name)
+def test_nothing_is_repeated_where_nothing_is_lost(transport: Protocol) -> None:
+    talk = Exchange(transport, members=4, senders=2)
     for sender in (0, 1, 0):
         talk.publish(sender)
         talk.deliver_all()

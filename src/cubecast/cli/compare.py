@@ -14,7 +14,7 @@ from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.lab.compare import Comparison, Metric
-    from cubecast.lab.estimate import Estimate
+    from cubecast.lab.stats import Estimate
 
 
 def _compare(
@@ -111,8 +111,8 @@ def _print_comparison(comparison: Comparison) -> None:
 
 
 def _cell(figure: Estimate, metric: Metric) -> str:
-    if figure.runs == 0:
+    if figure.n == 0:
         return "–"
-    mean = f"{figure.mean:,.{metric.digits}f}"
+    mean = f"{figure.value:,.{metric.digits}f}"
     # What every seed agrees on, such as 3(n−1) messages, needs no interval.
     return f"{mean} ± {figure.half_width:,.{metric.digits}f}" if figure.half_width else mean

@@ -34,10 +34,11 @@ def protocols(
       cubecast protocols gossip
       cubecast protocols --family stability --json
     """
+    from cubecast.protocols.catalogue import plain_name
     from cubecast.protocols.catalogue import protocols as known
 
     if name is not None:
-        _show([one for one in known(family) if one.name == name.lower().replace("-", "_")], name, json)
+        _show([one for one in known(family) if one.name == plain_name(name)], name, json)
         return
     found = known(family)
     if json:

@@ -10,9 +10,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
+
+if TYPE_CHECKING:
+    from cubecast.protocol.parameters import ParameterInfo
 
 
 def whole_number(text: str) -> int:
@@ -184,8 +187,9 @@ def with_scenario(command: Callable[..., None], *, leave_out: tuple[str, ...] = 
     @wraps(command)
     def wrapper(**values: Any) -> None:
         given = {name: values.pop(name) for name in names}
-        words = values.pop(_CONTEXT).args
-        settings = _settings(given)
+        words, settings = values.pop(_CONTEXT).args, _settings(given)
+        if (first := values.get("protocol", "")).startswith("--"):  # a parameter before the protocol
+            values["protocol"], words = _take_protocol([first, *words])
         command(**values, settings=settings | _parameters(words, values.get("protocol"), settings))
 
     own = inspect.signature(command, eval_str=True).parameters
@@ -222,33 +226,43 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _parameters(words: list[str], protocol: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of protocols among the words that are no options of a scenario: --name value, --flag, --no-flag."""
-    if not words:
-        return {}
+def _take_protocol(words: list[str]) -> tuple[str, list[str]]:
+    """The first word that is neither a parameter nor its value, and the others."""
+    place = 0
+    while place < len(words) and words[place].startswith("--"):
+        _, given, known = _read_option(words[place], None, {})
+        place += 1 if given is not None or bool in known.types else 2
+    if place >= len(words):
+        raise typer.BadParameter("Missing argument 'PROTOCOL'.")
+    return words[place], words[:place] + words[place + 1 :]
+
+
+def _read_option(word: str, protocol: str | None, settings: Mapping[str, Any]) -> tuple[str, str | None, ParameterInfo]:
+    """The flat name, the value if it stands in the same word, and the parameter of --name, --name=value, --no-flag."""
     from cubecast.sim.roles import parameter_of
 
+    option, has_value, value = word.partition("=")
+    if not option.startswith("--"):
+        raise typer.BadParameter(f"what is {option!r}? Parameters are written --name value.")
+    name = option.removeprefix("--").replace("-", "_")
+    for own in (name, name.removeprefix("no_")):
+        known = parameter_of(own, protocol, settings)
+        if known is not None:
+            return name, value if has_value else None, known
+    raise typer.BadParameter(f"no such option: {option}. `cubecast protocols NAME` lists the parameters of one.")
+
+
+def _parameters(words: list[str], protocol: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of protocols among the words that are no options of a scenario."""
     found: dict[str, Any] = {}
-    place = 0
-    while place < len(words):
-        option, has_value, value = words[place].partition("=")
-        place += 1
-        name = option.removeprefix("--").replace("-", "_")
-        if not option.startswith("--"):
-            raise typer.BadParameter(f"what is {option!r}? Parameters are written --name value.")
-        known = parameter_of(name.removeprefix("no_"), protocol, settings) or parameter_of(name, protocol, settings)
-        if known is None:
-            raise typer.BadParameter(
-                f"no such option: {option}. `cubecast protocols NAME` lists the parameters of one."
-            )
-        if bool in known.types and not has_value:
+    waiting = iter(words)
+    for word in waiting:
+        name, value, known = _read_option(word, protocol, settings)
+        if value is None and bool in known.types:
             found[name.removeprefix("no_")] = not name.startswith("no_")
             continue
-        if not has_value:
-            if place == len(words):
-                raise typer.BadParameter(f"{option} needs a value.")
-            value = words[place]
-            place += 1
+        if value is None and (value := next(waiting, None)) is None:
+            raise typer.BadParameter(f"{word} needs a value.")
         from cubecast.protocol.parameters import read_text
 
         found[name] = read_text(known, value, protocol or "the protocols")

@@ -22,10 +22,12 @@ from pathlib import Path
 
 _LIBRARIES = {Path(sysconfig.get_path(place)) for place in ("stdlib", "platstdlib", "purelib", "platlib")}
 _IMPORT = re.compile(
-    r"^(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n#]+)|import[ \t]+(?P<modules>[^\n#]+))",
+    r"^(?:[ \t]+(?=from cubecast\.jit\.))?"
+    r"(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n#]+)|import[ \t]+(?P<modules>[^\n#]+))",
     re.MULTILINE,
 )
-"""An import at the left margin. One that is indented (for a type checker, or inside a function) is not compiled."""
+"""An import at the left margin. One that is indented (for a type checker, or inside a function) is not compiled, but
+for what the decorators import where there is a compiler: it decides what becomes of every function."""
 
 
 def cache_root() -> Path:

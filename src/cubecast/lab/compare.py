@@ -16,8 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from cubecast.errors import LocalProtocolError, SimulationError
-from cubecast.lab.estimate import Estimate, estimate
+from cubecast.lab.stats import Estimate, mean_estimate
 from cubecast.lab.whole_file import write_whole
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
@@ -94,7 +96,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON: each figure with its mean and the half-width of its 95 % interval."""
-        figures = {name: {"mean": one.mean, "ci95": one.half_width} for name, one in self.figures.items()}
+        figures = {name: {"mean": one.value, "ci95": one.half_width} for name, one in self.figures.items()}
         return {"protocol": self.protocol, "members": self.members, "runs": self.runs, "failed": self.failed} | figures
 
 
@@ -135,9 +137,8 @@ class Comparison:
         figures = {}
         for metric in self.metrics:
             values = [getattr(result, metric.name) for result in ended]
-            figures[metric.name] = estimate(
-                [float(value) for value in values if value is not None and not math.isnan(value)]
-            )
+            known = [float(value) for value in values if value is not None and not math.isnan(value)]
+            figures[metric.name] = mean_estimate(np.array(known))
         return Summary(
             protocol=protocol, members=members, runs=len(runs), failed=len(runs) - len(ended), figures=figures
         )
@@ -164,7 +165,7 @@ class Comparison:
             row: dict[str, Any] = {"protocol": summary.protocol, "members": summary.members}
             row |= {"runs": summary.runs, "failed": summary.failed}
             for name, one in summary.figures.items():
-                row |= {name: one.mean, f"{name}_ci95": one.half_width}
+                row |= {name: one.value, f"{name}_ci95": one.half_width}
             rows.append(row)
         return _csv(rows)
 
@@ -200,7 +201,7 @@ def compare(
 
     >>> comparison = compare(members=[50, 100], network="random:degree=5", repeat=3)  # doctest: +SKIP
     >>> for summary in comparison.summaries:  # doctest: +SKIP
-    ...     print(summary.protocol, summary.members, summary.figures["rtt_last_ms"].mean)
+    ...     print(summary.protocol, summary.members, summary.figures["rtt_last_ms"].value)
 
     `members` is one group size or several; `protocols` are names, by default all of `family`; each runs with the seeds
     `seed` … `seed + repeat − 1`. The other `settings` are the fields of `Scenario` and

@@ -92,10 +92,11 @@ def scenario_of(settings: Settings) -> Scenario:
     values = _with_network(dict(settings))
     crashed = values.pop("crashed_neighbours", 0)
     _check_flag("bad_samples", values.pop("bad_samples", False))
+    _check_types({name: value for name, value in values.items() if name in _FIELDS})
+    if "protocol" in values:
+        values = split_settings(values, _FIELDS, lenient=True)
     if "protocol" not in values or "members" not in values:
         raise LocalProtocolError("a simulation needs protocols and members: name both")
-    values = split_settings(values, _FIELDS, lenient=True)
-    _check_types(values)
     for name, what in _FAULTS.items():
         if name in values:
             texts = values[name] if isinstance(values[name], list) else [values[name]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from cubecast.lab.estimate import Estimate
+from cubecast.lab.stats import Estimate
 from cubecast.protocols.catalogue import protocol_named
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _unit(metric: Metric) -> str:
 
 
 def _cell(figure: Estimate, metric: Metric) -> str:
-    if figure.runs == 0:
+    if figure.n == 0:
         return "–"
     spread = "" if not figure.half_width else f" <small>± {figure.half_width:,.{metric.digits}f}</small>"
-    return f"{figure.mean:,.{metric.digits}f}{spread}"
+    return f"{figure.value:,.{metric.digits}f}{spread}"

@@ -105,18 +105,19 @@ def _rounds(rounds: int) -> str:
 
 
 def _rows(comparison: Comparison, metric: Metric) -> list[dict[str, Any]]:
-    return [_row(summary, metric) for summary in comparison.summaries if summary.figures[metric.name].runs]
+    return [_row(summary, metric) for summary in comparison.summaries if summary.figures[metric.name].n]
 
 
 def _row(summary: Summary, metric: Metric) -> dict[str, Any]:
     figure = summary.figures[metric.name]
+    reach = figure.half_width or 0.0
     return {
         "protocol": protocol_named(summary.protocol).title,
         "members": summary.members,
-        "mean": figure.mean,
-        "low": max(figure.low, 0.0),
-        "high": figure.high,
-        "runs": figure.runs,
+        "mean": figure.value,
+        "low": max(figure.value - reach, 0.0),
+        "high": figure.value + reach,
+        "runs": figure.n,
     }
 
 

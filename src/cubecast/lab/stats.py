@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-from scipy import stats
+from scipy import special
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CONFIDENCE = 0.95
 _STUDENT_ROWS = 10_000
@@ -23,21 +26,31 @@ class Estimate:
     high: float
     n: int
 
+    @property
+    def half_width(self) -> float | None:
+        """Of the interval around a mean; None with a single run, which says nothing of the spread."""
+        width = (self.high - self.low) / 2
+        return width if math.isfinite(width) else None
+
 
 def student_t(n: int) -> float:
     """How many standard errors the interval of a mean of n observations reaches to each side; infinite for one."""
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) if n > 1 else math.inf
+    return float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) if n > 1 else math.inf
 
 
 def student_table() -> pa.Table:
     """`student_t` for every n that a study can have, to be joined in SQL."""
+    import pyarrow as pa
+
     counts = np.arange(2, _STUDENT_ROWS + 1)
-    return pa.table({"n": counts, "t": stats.t.ppf((1 + CONFIDENCE) / 2, counts - 1)})
+    return pa.table({"n": counts, "t": special.stdtrit(counts - 1, (1 + CONFIDENCE) / 2)})
 
 
 def mean_estimate(values: npt.NDArray[np.float64], *, exact: bool = False) -> Estimate:
     """The mean and Student's interval. A formula is exact: one observation, and no interval around it."""
     n = len(values)
+    if n == 0:
+        return Estimate(math.nan, -math.inf, math.inf, 0)
     mean = float(values.mean())
     if exact:
         return Estimate(mean, mean, mean, n)
@@ -56,8 +69,8 @@ def spread_ratio(top: list[npt.NDArray[np.float64]], bottom: list[npt.NDArray[np
         return Estimate(math.inf, math.inf if squares[0] > 0 else 0.0, math.inf, int(sum(freedom)))
     ratio = (squares[0] / freedom[0]) / (squares[1] / freedom[1])
     tail = (1 - CONFIDENCE) / 2
-    low = ratio / float(stats.f.ppf(1 - tail, freedom[0], freedom[1]))
-    high = ratio / float(stats.f.ppf(tail, freedom[0], freedom[1]))
+    low = ratio / float(special.fdtri(freedom[0], freedom[1], 1 - tail))
+    high = ratio / float(special.fdtri(freedom[0], freedom[1], tail))
     return Estimate(math.sqrt(ratio), math.sqrt(low), math.sqrt(high), int(sum(freedom)))
 
 
@@ -68,7 +81,7 @@ def variation(values: npt.NDArray[np.float64]) -> Estimate:
         return Estimate(math.nan, 0.0, math.inf, len(values))
     share = float(values.std(ddof=1) / values.mean())
     tail = (1 - CONFIDENCE) / 2
-    low, high = (math.sqrt(freedom / float(stats.chi2.ppf(end, freedom))) for end in (1 - tail, tail))
+    low, high = (math.sqrt(freedom / float(special.chdtri(freedom, 1 - end))) for end in (1 - tail, tail))
     return Estimate(share, share * low, share * high, len(values))
 
 

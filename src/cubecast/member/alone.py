@@ -5,7 +5,7 @@ from __future__ import annotations
 from cubecast.member.message_log import MessageLog
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Host
-from cubecast.protocols.causal.overlay import DATA as DATA_RECORD
+from cubecast.protocol.mail import PAYLOAD
 from cubecast.protocols.membership.views import View
 from cubecast.wire import data
 
@@ -43,7 +43,7 @@ class Alone:
         first = self._published + 1
         self._published += len(payloads)
         batch = [
-            (sequence, data.encode_record(DATA_RECORD, 0, sequence, payload))
+            (sequence, data.encode_record(PAYLOAD, 0, sequence, payload))
             for sequence, payload in enumerate(payloads, first)
         ]
         self._host.deliver(batch, self.log.add(batch))

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from cubecast.errors import LocalProtocolError
 from cubecast.protocol.definition import Protocol
-from cubecast.protocols.catalogue import AUTO, chosen, protocol_named, protocols
+from cubecast.protocols.catalogue import AUTO, chosen, plain_name, protocol_named, protocols
 from cubecast.protocols.membership.settings import MembershipSettings
 
 Parameters = tuple[tuple[str, Any], ...]
@@ -122,8 +122,10 @@ class Settings:
             least = 0 if one.name in _MAY_BE_ZERO else 1e-9
             if not isinstance(value, str | bool | tuple) and value < least:
                 raise LocalProtocolError(f"{one.name}={value}: give a number above 0")
-        _check_protocol(self.data_for(2), "data", dict(self.data_parameters))
-        _check_protocol(self.stability_entry, "stability", dict(self.stability_parameters))
+        _check_protocol("data", self.data, [one for one in protocols() if one.live is not None])
+        _check_protocol("stability", self.stability, protocols("stability"))
+        self.data_for(2).make_parameters(dict(self.data_parameters))
+        self.stability_entry.make_parameters(dict(self.stability_parameters))
         if isinstance(self.keep, str) and self.keep not in ("none", "all"):
             raise LocalProtocolError(f"keep={self.keep!r}: choose none, all, or a number of messages")
         if self.payload_bytes_max > 64 << 20:
@@ -181,11 +183,8 @@ def parse_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _check_protocol(entry: Protocol, role: str, parameters: dict[str, Any]) -> None:
-    """Refuse a protocol that does not serve a live member in this role, or parameters that it does not have."""
-    if role == "data" and entry.live is None:
-        able = ", ".join(one.name for one in protocols() if one.live is not None)
-        raise LocalProtocolError(f"data={entry.name!r}: choose one of {able}")
-    if role == "stability" and entry.family != "stability":
-        raise LocalProtocolError(f"stability={entry.name!r} is a {entry.family} protocol")
-    entry.make_parameters(parameters)
+def _check_protocol(role: str, name: str, able: list[Protocol]) -> None:
+    """Refuse a protocol that does not serve a live member in this role."""
+    names = [AUTO, *(one.name for one in able)]
+    if plain_name(name) not in names:
+        raise LocalProtocolError(f"{role}={name!r}: choose one of {', '.join(names)}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.models.checks import require
-from cubecast.protocols.broadcast.quota import share_quota
+from cubecast.models.quota import share_quota
 
 
 def link_failure(crash_from: float, loss: float, crash_to: float) -> float:

@@ -7,6 +7,7 @@ name. A new protocol is one file with one `PROTOCOL = Protocol(...)`.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
@@ -27,6 +28,7 @@ FAMILIES: dict[str, str] = {
     "transport": "repairs lost data messages beneath a stability protocol",
     "failure": "detects failed members",
 }
+_RESERVED = ("auto", "model")  # choices of a user that are no protocols
 
 
 class Steps(NamedTuple):
@@ -113,15 +115,19 @@ class Protocol:
 
     def check(self) -> None:
         """Refuse an entry that cannot work, in one line that says what to change."""
+        if not re.fullmatch("[a-z][a-z0-9_]*", self.name) or self.name in _RESERVED:
+            raise LocalProtocolError(f"name {self.name!r}: use small letters, digits and _, and not auto or model")
         if self.family not in FAMILIES:
             raise LocalProtocolError(f"family {self.family!r} of {self.name}: choose one of {', '.join(FAMILIES)}")
-        if not issubclass(self.state, tuple) or not hasattr(self.state, "_fields"):
+        state: Any = self.state
+        if not (isinstance(state, type) and issubclass(state, tuple) and hasattr(state, "_fields")):
             raise LocalProtocolError(f"the state of {self.name} is {self.state!r}: use a NamedTuple of arrays")
-        if not is_dataclass(self.parameters):
+        parameters: Any = self.parameters
+        if not (isinstance(parameters, type) and is_dataclass(parameters)):
             raise LocalProtocolError(f"the parameters of {self.name} are {self.parameters!r}: use a frozen dataclass")
-        describe(self.parameters)
+        self.make_parameters({info.name: info.default for info in describe(self.parameters).values()})
         for name in self.by_neighbour:
-            if name not in self.state._fields:
+            if name not in state._fields:
                 raise LocalProtocolError(f"by_neighbour of {self.name} names {name!r}, which its state has not")
         _check_handlers(self)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -58,14 +58,16 @@ def describe(kind: type) -> dict[str, ParameterInfo]:
     hints = get_type_hints(kind)
     found = {}
     for one in fields(kind):
-        types_, choices, is_optional = _read_hint(hints[one.name])
+        if one.default is MISSING:
+            raise LocalProtocolError(f"parameter {one.name} has no default: give one, or None for what resolve chooses")
+        types_, choices, is_optional = _read_hint(one.name, hints[one.name])
         known: dict[str, Any] = {"help": "", "at_least": -math.inf, "at_most": math.inf, "otherwise": ""}
         known |= one.metadata
         found[one.name] = ParameterInfo(one.name, types_, choices, is_optional, one.default, **known)
     return found
 
 
-def _read_hint(hint: Any) -> tuple[frozenset[type], tuple[str, ...], bool]:
+def _read_hint(name: str, hint: Any) -> tuple[frozenset[type], tuple[str, ...], bool]:
     parts = list(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else [hint]
     is_optional = type(None) in parts
     choices = tuple(value for part in parts if get_origin(part) is Literal for value in get_args(part))
@@ -74,8 +76,10 @@ def _read_hint(hint: Any) -> tuple[frozenset[type], tuple[str, ...], bool]:
         plain.add(str)
     if float in plain:
         plain.add(int)
-    if not plain or not plain <= {bool, int, float, str}:
-        raise LocalProtocolError(f"a parameter of type {hint}: use int, float, bool, a Literal of texts, or one | None")
+    if not plain or not plain <= {bool, int, float, str} or not all(isinstance(one, str) for one in choices):
+        raise LocalProtocolError(
+            f"parameter {name} is of type {hint}: use int, float, bool, a Literal of texts, or one of them | None"
+        )
     return frozenset(plain), choices, is_optional
 
 
@@ -103,7 +107,11 @@ def _validate(info: ParameterInfo, value: Any, owner: str) -> None:
         raise LocalProtocolError(f"{said}: give {wanted}")
     if info.choices and value not in info.choices:
         raise LocalProtocolError(f"{said}: choose {' or '.join(info.choices)}")
-    if not isinstance(value, str | bool) and not info.at_least <= value <= info.at_most:
+    if isinstance(value, str | bool):
+        return
+    if not math.isfinite(value):
+        raise LocalProtocolError(f"{said}: give a finite number")
+    if not info.at_least <= value <= info.at_most:
         raise LocalProtocolError(f"{said}: choose {_range(info)}")
 
 

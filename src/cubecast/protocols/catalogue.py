@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from importlib import import_module, util
+from importlib import import_module, invalidate_caches, util
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
@@ -55,31 +55,36 @@ def _load_file(path: Path) -> list[Protocol]:
             raise LocalProtocolError(f"protocol file {path}: there is no such file")
         if str(place.parent) not in sys.path:
             sys.path.append(str(place.parent))
-        loaded = sys.modules.get(place.stem)
-        if loaded is None or Path(str(loaded.__file__)).resolve() != place:
-            loaded = _import_file(place)
-        found = _declared(loaded)
-        if not found:
-            raise LocalProtocolError(f"{path} has no PROTOCOL: end it with PROTOCOL = cubecast.Protocol(...)")
-        for protocol in found:
-            _add(protocol)
-        _FILES[place] = found
+        module = _import_file(place)
+        try:
+            _FILES[place] = _add_declared(module, path)
+        except LocalProtocolError:
+            del sys.modules[place.stem]  # once mended, it is read again
+            raise
     return _FILES[place]
 
 
 def _import_file(place: Path) -> ModuleType:
     """Import a file under its own name: compiled code is kept by that name, and workers import it so too."""
-    spec = util.spec_from_file_location(place.stem, place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    sys.modules[place.stem] = module
+    invalidate_caches()
+    spec = util.find_spec(place.stem)
+    if spec is None or spec.loader is None or spec.origin is None or Path(spec.origin).resolve() != place:
+        raise LocalProtocolError(f"protocol file {place}: another module is called {place.stem!r}, rename the file")
     try:
-        spec.loader.exec_module(module)
+        return import_module(place.stem)
     except Exception as error:
-        del sys.modules[place.stem]
         raise LocalProtocolError(f"protocol file {place} cannot be imported: {error}") from error
-    return module
+
+
+def _add_declared(module: ModuleType, path: Path) -> list[Protocol]:
+    found = _declared(module)
+    if not found:
+        raise LocalProtocolError(f"{path} has no PROTOCOL: end it with PROTOCOL = cubecast.Protocol(...)")
+    for protocol in found:
+        protocol.check()
+    for protocol in found:
+        _add(protocol)
+    return found
 
 
 def _declared(module: ModuleType) -> list[Protocol]:
@@ -101,8 +106,13 @@ def _load() -> None:
         _load_file(Path(path))
 
 
+def plain_name(name: str) -> str:
+    """A name as the catalogue writes it: `full-dist` and `FULL_DIST` mean `full_dist`."""
+    return name.lower().replace("-", "_")
+
+
 def protocol_named(name: str) -> Protocol:
-    """The stability or data protocol of that name; `full-dist` and `FULL_DIST` mean `full_dist`."""
+    """The stability or data protocol of that name."""
     return _named("protocol", "protocol", name)
 
 
@@ -118,7 +128,7 @@ def detector_named(name: str, members: int = 0) -> Protocol:
 
 def _named(space: str, what: str, name: str) -> Protocol:
     _load()
-    found = _PROTOCOLS.get((space, name.lower().replace("-", "_")))
+    found = _PROTOCOLS.get((space, plain_name(name)))
     if found is None:
         known = ", ".join(sorted(one for place, one in _PROTOCOLS if place == space))
         raise LocalProtocolError(f"unknown {what} {name!r}: choose one of {known}")

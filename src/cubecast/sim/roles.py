@@ -86,7 +86,7 @@ def split_settings(flat: Mapping[str, Any], fields: Collection[str], *, lenient:
         if role is not None:
             values[role.field] = dict(values.get(role.field) or {}) | {_own_name(role, name): value}
         elif not (lenient and is_parameter(name)):
-            raise LocalProtocolError(_unknown(roles, fields, name))
+            raise LocalProtocolError(_unknown(roles, [*fields, *(_flat_names() if lenient else ())], name))
     return values
 
 
@@ -99,6 +99,16 @@ def _own_name(role: Role, name: str) -> str | None:
 def is_parameter(name: str) -> bool:
     """Is this the flat name of a parameter of any protocol?"""
     return any(_known(entry, name) is not None for entry in protocols())
+
+
+def _flat_names() -> set[str]:
+    """The flat names of all parameters of all protocols."""
+    return {
+        prefix + name
+        for entry in protocols()
+        for prefix in _PREFIXES[entry.family]
+        for name in describe(entry.parameters)
+    }
 
 
 def _known(entry: Protocol, name: str) -> ParameterInfo | None:
@@ -118,8 +128,8 @@ def parameter_of(name: str, protocol: str | None, values: Mapping[str, Any]) -> 
     return None
 
 
-def _unknown(roles: list[Role], fields: Collection[str], name: str) -> str:
+def _unknown(roles: list[Role], others: Collection[str], name: str) -> str:
     own = [role.prefix + one for role in roles for one in describe(role.entry.parameters)]
-    near = get_close_matches(name, [*own, *fields], n=3)
+    near = [one for one in own if one.endswith(f"_{name}")] or get_close_matches(name, {*own, *others}, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"its parameters are {', '.join(own) or 'none'}"
     return f"unknown setting {name!r} of {roles[0].entry.name}: {hint}"

@@ -32,6 +32,7 @@ import numpy as np
 
 from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked
+from cubecast.models.quota import share_quota
 from cubecast.protocol.context import Context
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
@@ -42,7 +43,6 @@ from cubecast.protocol.mail import (
 )
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.parameters import parameter
-from cubecast.protocols.broadcast.quota import share_quota
 
 WINDOW = 32
 NEW, AGAIN, OLD = range(3)

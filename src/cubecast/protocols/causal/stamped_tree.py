@@ -363,6 +363,7 @@ PROTOCOLS = (
         build=_build_plumtree,
         resolve=_resolve,
         links="fifo",
+        state_per_member="quadratic",
         sends_per_member=lambda _members, _parameters: 1.0,
         live=LiveData(linked=_linked, overlay=hypercube, stamp_numbers=lambda members: members),
         colour="#56B4E9",
@@ -379,6 +380,7 @@ PROTOCOLS = (
         resolve=_resolve,
         numbers=lambda context, _parameters: context.senders + 1,
         links="fifo",
+        state_per_member="quadratic",
         sends_per_member=lambda _members, _parameters: 1.0,
         live=LiveData(
             linked=_linked,

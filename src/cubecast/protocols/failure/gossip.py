@@ -76,7 +76,7 @@ def new_state(
         message_bytes=HEADER_BYTES + members * entry_bytes,
         silent=new_silence(group, members),
         random=new_streams(group, seed),
-        chosen=np.zeros(min(subset, members - 1), np.int64),
+        chosen=np.zeros(subset, np.int64),
     )
 
 
@@ -157,16 +157,17 @@ def build(group: Group, context: Context, parameters: GossipDetectorParameters) 
 
 
 def _resolve(parameters: GossipDetectorParameters, context: Context) -> GossipDetectorParameters:
+    subset = max(1, min(parameters.subset, context.members - 1))
     if parameters.threshold is not None:
-        return parameters
+        return replace(parameters, subset=subset)
     found = k_fail(
         members=context.members,
         p_mistake=parameters.p_mistake,
         step_s=parameters.step_ms / 1e3,
-        subset=max(1, min(parameters.subset, context.members - 1)),
+        subset=subset,
         arrival=context.network.arrival,
     )
-    return replace(parameters, threshold=found.k_fail)
+    return replace(parameters, subset=subset, threshold=found.k_fail)
 
 
 PROTOCOL = Protocol(

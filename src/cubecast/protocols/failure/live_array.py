@@ -67,13 +67,9 @@ class LiveArrayState(NamedTuple):
     progress: np.ndarray
 
 
-def new_state(
-    group: Group, overlay: Overlay, *, members: int, step_ns: int, threshold: int, grace_steps: int = 0
-) -> LiveArrayState:
-    """Nobody suspected; every other member has `grace_steps` more than K_fail = `threshold` to appear."""
+def new_state(group: Group, overlay: Overlay, *, members: int, step_ns: int, threshold: int) -> LiveArrayState:
+    """Nobody suspected; every other member has K_fail = `threshold` steps to appear."""
     rows = len(group.rank)
-    silent = np.full((rows, members), -grace_steps, np.int32)
-    silent[np.arange(rows), group.rank] = 0
     return LiveArrayState(
         group=group,
         step_ns=step_ns,
@@ -81,7 +77,7 @@ def new_state(
         message_bytes=HEADER_BYTES + 2 * NUMBER_BYTES * members,
         offsets=overlay.offsets,
         neighbours=overlay.neighbours,
-        silent=silent,
+        silent=np.zeros((rows, members), np.int32),
         progress=np.zeros((rows, members), np.int32),
     )
 

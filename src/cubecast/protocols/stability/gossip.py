@@ -54,7 +54,7 @@ from cubecast.protocol.mail import (
 )
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import new_streams, uniform
-from cubecast.protocols.stability.gossiping import choose_subset, merge_news, step_ns
+from cubecast.protocols.stability.gossiping import choose_subset, merge_news, others_at_most, step_ns
 
 GOSSIP, INFO = range(2)
 STEP, NEXT_ROUND = range(2)
@@ -249,16 +249,16 @@ def build(group: Group, context: Context, parameters: GossipParameters) -> Gossi
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns,
         step_ns=round((parameters.step_s or 0) * 1e9),
-        subset=max(1, min(parameters.subset, context.members - 1)),
+        subset=parameters.subset,
         piggyback=parameters.ending == "piggyback",
         seed=context.seed,
     )
 
 
 def _resolve(parameters: GossipParameters, context: Context) -> GossipParameters:
-    if parameters.step_s is not None:
-        return parameters
-    return replace(parameters, step_s=step_ns(context, context.members, parameters.subset) / 1e9)
+    subset = others_at_most(parameters.subset, context.members)
+    step_s = step_ns(context, context.members, subset) / 1e9 if parameters.step_s is None else parameters.step_s
+    return replace(parameters, subset=subset, step_s=step_s)
 
 
 def _steps(parameters: GossipParameters, context: Context) -> Steps:

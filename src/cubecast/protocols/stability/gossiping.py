@@ -66,6 +66,11 @@ def _choose_one(stream, order, first, size, members, me, targets, chosen):
     return -1
 
 
+def others_at_most(subset: int, members: int) -> int:
+    """As many members as are wanted in a step, or all others."""
+    return max(1, min(subset, members - 1))
+
+
 def step_ns(context: Context, gossiping: int, subset: int) -> int:
     """The step interval that keeps the busiest link just busy, where `gossiping` members share it.
 

@@ -59,6 +59,7 @@ from cubecast.protocols.stability.gossiping import (
     choose_subset,
     is_among,
     merge_news,
+    others_at_most,
     step_ns,
 )
 from cubecast.protocols.stability.logical_tree import logical_order
@@ -365,18 +366,18 @@ def build(group: Group, context: Context, parameters: SGossipParameters) -> SGos
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns,
         step_ns=round((parameters.step_s or 0) * 1e9),
-        subset=max(1, min(parameters.subset, context.members - 1)),
+        subset=parameters.subset,
         seed=context.seed,
     )
 
 
 def _resolve(parameters: SGossipParameters, context: Context) -> SGossipParameters:
     """Local groups are apart; a link at the edge carries the gossip of about two."""
-    if parameters.step_s is not None:
-        return parameters
+    subset = others_at_most(parameters.subset, context.members)
     near = min(context.members, 2 * parameters.group_size)
     gossiping = context.members if parameters.shuffled else near
-    return replace(parameters, step_s=step_ns(context, gossiping, parameters.subset) / 1e9)
+    step_s = step_ns(context, gossiping, subset) / 1e9 if parameters.step_s is None else parameters.step_s
+    return replace(parameters, subset=subset, step_s=step_s)
 
 
 def _steps(parameters: SGossipParameters, context: Context) -> Steps:

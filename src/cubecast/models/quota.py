@@ -6,11 +6,14 @@ that probability is ∏ (1 − f^k), so the next copy goes where (1 − f^(k+1))
 grows, so the greedy choice is the best one (proved by brute force on small cases in the tests).
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cubecast.jit.decorators import entry_point
 
 
 @entry_point
-def share_quota(failure, copies, links, quota):
+def share_quota(failure: NDArray[np.float64], copies: NDArray[np.int64], links: int, quota: int) -> None:
     """Fill `copies` for the first `links` entries of `failure`: one each, and the rest of the quota greedily."""
     for place in range(links):
         copies[place] = 1
@@ -28,7 +31,7 @@ def share_quota(failure, copies, links, quota):
 
 
 @entry_point
-def next_copy_gain(failure, copies):
+def next_copy_gain(failure: float, copies: int) -> float:
     """By what factor one more copy raises the probability that at least one gets across."""
     missed = 1.0
     for _ in range(copies):
