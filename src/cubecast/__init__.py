@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     from cubecast.core.registry import Protocol, add_protocol, protocols
     from cubecast.core.setup import Setup
     from cubecast.live.credentials import Credentials
-    from cubecast.live.group import Group, Laggard, Message, join
+    from cubecast.live.group import Group, join
+    from cubecast.live.group_status import Laggard
+    from cubecast.live.message import Message
     from cubecast.live.status import StatusServer
     from cubecast.live.sync import SyncGroup, join_sync
     from cubecast.member.effects import Delivery, Excluded, ViewChange
@@ -131,9 +133,9 @@ _HOMES = {
     "Excluded": "cubecast.member.effects",
     "Fault": "cubecast.sim.faults",
     "Group": "cubecast.live.group",
-    "Laggard": "cubecast.live.group",
+    "Laggard": "cubecast.live.group_status",
     "MemberId": "cubecast.core.membership.views",
-    "Message": "cubecast.live.group",
+    "Message": "cubecast.live.message",
     "Network": "cubecast.networks.network",
     "Protocol": "cubecast.core.registry",
     "Report": "cubecast.sim.checkers",

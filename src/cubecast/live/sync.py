@@ -22,9 +22,12 @@ from typing import Any, Self, TypeVar
 
 from cubecast.core.membership.views import MemberId, View
 from cubecast.errors import LocalProtocolError
-from cubecast.live.group import Buffer, Group, Laggard, Message, join
+from cubecast.live.application_state import Buffer
+from cubecast.live.group import Group, join
+from cubecast.live.group_status import Laggard
 from cubecast.live.inbox import Event
 from cubecast.live.loop import LoopThread
+from cubecast.live.message import Message
 from cubecast.member.effects import Delivery, Excluded
 
 _Result = TypeVar("_Result")
