@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from cubecast.core.membership import records as r
+from cubecast.core.membership.accept import Acceptor
 from cubecast.core.membership.messages import (
     ANY_INCARNATION,
     AskState,
@@ -643,9 +644,11 @@ class Lifecycle(InView):
         self.links.close_all("a new incarnation begins")
         self.links.links.clear()
         founders = self.founders if self.view is None else []
+        acceptor = self._members.acceptor
         self._begin_incarnation(contacts, founders)
         if founders:
             self._start_forming()
+            self._keep_promise(acceptor)
         elif self.contacts:
             self._start_joining()
         else:
@@ -705,13 +708,13 @@ class Lifecycle(InView):
         self._note("restarted")
         if is_founder:
             self._start_forming()
-            self._keep_promise(durable)
+            self._keep_promise(durable.acceptor)
         else:
             self._start_joining()
 
-    def _keep_promise(self, durable: Durable) -> None:
-        """A founder is bound by what it promised before the restart: its new journal says so too."""
-        acceptor = self._members.acceptor = durable.acceptor
+    def _keep_promise(self, acceptor: Acceptor) -> None:
+        """A founder is bound by what it promised before a restart or as an earlier incarnation; its journal says so."""
+        self._members.acceptor = acceptor
         acceptor.moved_ns = self._now_ns
         if acceptor.accepted is not None:
             self.record(r.Adopted(acceptor.accepted_ballot, acceptor.accepted))

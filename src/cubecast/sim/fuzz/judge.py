@@ -225,8 +225,9 @@ class Judge:
         view: View = event.data
         self._judge_view(event, view)
         application = self.applications[event.name]
-        if application.begins_midway:
-            application.begins_midway, application.view = False, view
+        is_first = application.is_resuming and application.view is None
+        if application.begins_midway or (is_first and application.base == UNKNOWN):
+            application.begins_midway, application.view = False, view  # a checkpoint that kept no state may precede it
             return
         before, application.view = application.view, view
         application.last = dict(zip(view.members, view.sent, strict=True))
