@@ -1,4 +1,4 @@
-"""A protocol of your own in one file: Doubling, compared with the four that cubecast brings.
+"""A protocol of your own in one file: Doubling, compared with the stability protocols that cubecast has.
 
     python examples/doubling.py
 
@@ -13,7 +13,7 @@ every message counts. A member that crashes stops the round, where CubeFullDist 
 | round   | rows               | the current round                                                    |
 | done    | rows               | the newest round whose S this member knows                           |
 | step    | rows               | k: the step whose message it waits for                               |
-| minimum | rows × steps+1 × m | what it knew before each step, kept for whoever lost the message     |
+| minimum | rows × steps+1 × m | what it knew before each step, kept for members that lost the message|
 | inbox   | rows × 2 × steps×m | what came for each step, of this round and of the next               |
 | heard   | rows × 2 × steps   | the round in which it came                                           |
 
@@ -201,7 +201,7 @@ PROTOCOL = cubecast.Protocol(
 
 
 def main() -> None:
-    """Hold the newcomer to its promises, then compare it with the others."""
+    """Check that Doubling keeps its promises, then compare it with the other protocols."""
     cubecast.add_protocol(PROTOCOL)
     trace = Path("results") / "doubling.parquet"
     trace.parent.mkdir(exist_ok=True)

@@ -1,13 +1,13 @@
-"""A replicated key–value store: whoever joins gets all of it, whoever was lost comes back, deletions leave no trace.
+"""A replicated key–value store: a newcomer gets the whole state, deletions are forgotten once they are stable.
 
-Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) stays, so that concurrent writes
-end the same everywhere. A deletion is a write too: it must be remembered (a *tombstone*) as long as an older write by
-somebody who did not know of it may still arrive. It may go
+Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) wins, so that concurrent writes
+have the same outcome at all replicas. A deletion is a write too: it must be kept (as a *tombstone*) as long as an older
+write by a member that did not know of it may still arrive. The tombstone is freed
 
-- when the view changes: a message is delivered in the view in which it was sent, and whoever sends in the new view has
-  delivered everything of the old one;
-- within a view, when every member has told of a frontier that covers it: messages of one member arrive in order, so
-  whatever arrives from it later was sent by somebody who knew of the deletion.
+- when the view changes: a message is delivered in the view in which it was sent, and a member that sends in the new
+  view has delivered everything of the old one;
+- within a view, when every member has announced a frontier that covers it: messages of one member arrive in order, so
+  every later message of that member was sent with knowledge of the deletion.
 
 Three replicas that found the store together, and a fourth that joins later:
 
@@ -33,7 +33,7 @@ class KeyValueStore:
     """One replica. `snapshot` and `restore` go to `cubecast.join`; then `attach` the group, and `run`."""
 
     def __init__(self, *, tell_every_s: float = 0.2) -> None:
-        """An empty replica; it tells the others what is stable so often, while it remembers deletions."""
+        """An empty replica; while it has tombstones it announces its frontier every `tell_every_s`."""
         self._tell_every_s = tell_every_s
         self._group: cubecast.Group | None = None
         self._clock = 0
@@ -47,47 +47,47 @@ class KeyValueStore:
         """The group in which this replica is."""
         self._group = group
 
-    # What a newcomer is given.
+    # State for newcomers.
 
     def snapshot(self) -> bytes:
         """The whole replica."""
         return json.dumps([self._clock, self._entries, self._tombstones, self._members, self._told]).encode()
 
     def restore(self, state: bytes) -> None:
-        """Become the replica that another one was."""
+        """Replace the content by that of another replica."""
         self._clock, entries, tombstones, self._members, self._told = json.loads(state)
         self._entries = {key: tuple(entry) for key, entry in entries.items()}
         self._tombstones = {key: tuple(place) for key, place in tombstones.items()}
 
-    # What a program asks.
+    # Reads and writes.
 
     def get(self, key: str) -> Any:
-        """The value of a key, None when it has none."""
+        """The value of a key, or None."""
         entry = self._entries.get(key)
         return entry[2] if entry else None
 
     def items(self) -> dict[str, Any]:
-        """Everything."""
+        """All keys and values."""
         return {key: value for key, (_, _, value) in sorted(self._entries.items()) if value is not None}
 
     @property
     def tombstones(self) -> int:
-        """Deletions that are still remembered."""
+        """How many tombstones there are."""
         return len(self._tombstones)
 
     async def set(self, key: str, value: Any) -> cubecast.Message:
-        """Write; the own replica changes when the message is delivered."""
+        """Write a value; this replica changes too when the message is delivered."""
         self._clock += 1
         return await self._send({"key": key, "value": value, "clock": self._clock})
 
     async def delete(self, key: str) -> cubecast.Message:
-        """Delete: write nothing."""
+        """Delete a key: write None."""
         return await self.set(key, None)
 
-    # What the group says.
+    # Events of the group.
 
     async def run(self) -> None:
-        """Apply what is delivered, until this member leaves."""
+        """Apply all events until this member leaves."""
         assert self._group is not None
         telling = asyncio.create_task(self._tell_often())
         try:
@@ -101,14 +101,14 @@ class KeyValueStore:
         return await self._group.multicast(json.dumps(operation).encode())
 
     def apply(self, event: cubecast.Delivery | cubecast.ViewChange) -> None:
-        """A message of somebody, or a new view."""
+        """Apply a delivery or a new view."""
         if isinstance(event, cubecast.ViewChange):
             self._begin_view(event.view)
             return
         operation = json.loads(event.payload)
         sender = _word(event.sender)
         if "frontier" in operation:
-            if operation["view"] == event.view:  # what waited for a new view tells of the old one
+            if operation["view"] == event.view:  # a message that waited for a new view has the old frontier
                 self._told[sender] = operation["frontier"]
                 self._collect()
         else:
@@ -126,7 +126,7 @@ class KeyValueStore:
             self._tombstones[key] = (event.view, sender, event.sequence)
 
     def _begin_view(self, view: cubecast.View) -> None:
-        """Everybody knows of the deletions of earlier views."""
+        """All members know of the deletions of earlier views."""
         for key, (earlier, _, _) in list(self._tombstones.items()):
             if earlier < view.number:
                 del self._tombstones[key], self._entries[key]
@@ -134,7 +134,7 @@ class KeyValueStore:
         self._told.clear()
 
     def _collect(self) -> None:
-        """Forget the deletions that every member of the view told of.
+        """Free the tombstones that the announced frontier of every member of the view covers.
 
         The view is that of the events so far: `group.view` may be newer than what was applied.
         """
@@ -144,7 +144,7 @@ class KeyValueStore:
                 del self._tombstones[key], self._entries[key]
 
     async def _tell_often(self) -> None:
-        """Tell what is stable while there are tombstones."""
+        """Announce the frontier while there are tombstones."""
         assert self._group is not None
         while True:
             await asyncio.sleep(self._tell_every_s)
@@ -161,9 +161,11 @@ def _word(who: cubecast.MemberId) -> str:
 
 
 async def _obey(store: KeyValueStore) -> None:
-    """Commands from the terminal."""
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        match line.strip().split(maxsplit=2):
+    """Run commands from the terminal."""
+    reader = asyncio.StreamReader()  # not a thread that reads: it would keep the process alive after Ctrl-C
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        match line.decode().strip().split(maxsplit=2):
             case ["set", key, value]:
                 await store.set(key, value)
             case ["get", key]:
@@ -177,17 +179,21 @@ async def _obey(store: KeyValueStore) -> None:
 
 
 async def main() -> None:
-    """Be one replica in a terminal."""
+    """Run one replica in a terminal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--listen", required=True)
     parser.add_argument("--peer", action="append", help="a replica with which this one founds the store")
-    parser.add_argument("--contact", action="append", help="a replica of a store that is there")
+    parser.add_argument("--contact", action="append", help="a replica of a running store")
     parser.add_argument("--found", action="store_true", help="found a store of one replica")
     parser.add_argument("--journal", help="continue from this file after a stop")
-    parser.add_argument("--plaintext", action="store_true")
-    parser.add_argument("--credentials")
-    parser.add_argument("--ca")
+    parser.add_argument("--plaintext", action="store_true", help="go without TLS")
+    parser.add_argument("--credentials", help="this replica's certificate and key (`cubecast keys issue`)")
+    parser.add_argument("--ca", help="the group's certificate")
     chosen = parser.parse_args()
+    if not chosen.plaintext and not (chosen.credentials and chosen.ca):
+        parser.error("give --credentials MEMBER.pem and --ca group.pem, or --plaintext")
+    if not (chosen.peer or chosen.contact or chosen.found or chosen.journal):
+        parser.error("give --peer, --contact or --found")
     store = KeyValueStore()
     group = cubecast.join(
         "kv",
@@ -213,5 +219,7 @@ async def main() -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
     except cubecast.CubecastError as error:
         sys.exit(str(error))

@@ -58,7 +58,9 @@ from cubecast.errors import (
 if TYPE_CHECKING:
     from cubecast.lab.compare import Comparison, compare
     from cubecast.live.credentials import Credentials
-    from cubecast.live.group import Group, Laggard, Message, join
+    from cubecast.live.group import Group, join
+    from cubecast.live.group_status import Laggard
+    from cubecast.live.message import Message
     from cubecast.live.status import StatusServer
     from cubecast.live.sync import SyncGroup, join_sync
     from cubecast.member.effects import Delivery, Excluded, ViewChange
@@ -126,9 +128,9 @@ _HOMES = {
     "Excluded": "cubecast.member.effects",
     "Fault": "cubecast.sim.faults",
     "Group": "cubecast.live.group",
-    "Laggard": "cubecast.live.group",
+    "Laggard": "cubecast.live.group_status",
     "MemberId": "cubecast.protocols.membership.views",
-    "Message": "cubecast.live.group",
+    "Message": "cubecast.live.message",
     "Network": "cubecast.networks.network",
     "Protocol": "cubecast.protocol.definition",
     "Report": "cubecast.trace.checkers",

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cubecast.errors import RemoteProtocolError
 from cubecast.wire import frame, handshake
 from cubecast.wire.handshake import Hello
 
@@ -53,7 +54,10 @@ async def knock(address: str, octets: bytes, *, wait_s: float = 8, context: ssl.
             while piece := await reader.read(4096):
                 answer += piece
             writer.close()
-    return int(frame.WELCOME in [one.kind for one in frame.FrameReader(1 << 20).feed(answer)])
+    try:
+        return int(frame.WELCOME in [one.kind for one in frame.FrameReader(1 << 20).feed(answer)])
+    except RemoteProtocolError:  # not a frame: TLS answers a greeting in its own records
+        return 0
 
 
 async def garbage(addresses: list[str]) -> int:

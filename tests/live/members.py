@@ -51,7 +51,7 @@ async def groups_of(
     try:
         yield groups
     finally:
-        await asyncio.gather(*(group.leave(drain=False) for group in groups))
+        await asyncio.gather(*(vanish(group) for group in groups))
 
 
 def one(name: str = "g", **options: Any) -> Group:
@@ -88,6 +88,8 @@ async def vanish(group: Group) -> None:
             timer.cancel()
     await driver.connections.stop()
     if driver.journal is not None:
+        assert driver._sync_thread is not None
+        driver._sync_thread.close()
         driver.journal.close()
     await group._stack.aclose()
 

@@ -166,3 +166,29 @@ def test_a_consumer_that_is_slow_gets_everything_within_its_backlog() -> None:
             assert [int(got.payload) for got in await take(group, 100)] == list(range(100))
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("keep", ["none", "all"])
+def test_whoever_takes_much_without_a_pause_lets_others_run(keep: str) -> None:
+    async def run() -> None:
+        async with one(found=True, settings=quick(keep=keep, window_messages=20_000)) as group:
+            for _ in range(10_000):
+                await group.multicast(bytes(100))
+            await until(lambda: group.stats["inbox_entries"] == 10_001)
+            turns = taken = 0
+
+            async def count_turns() -> None:
+                nonlocal turns
+                while True:
+                    await asyncio.sleep(0)
+                    turns += 1
+
+            counting = asyncio.create_task(count_turns())
+            async for _ in group:
+                taken += 1
+                if taken == 10_000:
+                    break
+            counting.cancel()
+            assert turns >= 10
+
+    asyncio.run(run())

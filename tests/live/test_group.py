@@ -156,7 +156,7 @@ def test_a_message_that_is_not_stable_in_time_names_who_is_behind() -> None:
         async with groups_of(3, suspect_after_s=30.0) as groups:
             await vanish(groups[2])
             message = await groups[0].multicast(b"x")
-            with pytest.raises(TimeoutError, match=r"message 1 is not stable after 0\.5 s; behind are"):
+            with pytest.raises(TimeoutError, match=r"not stable after 0\.5 s: message 1 is not everywhere; behind are"):
                 await message.stable(0.5)
             await vanish(groups[1])
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,18 +110,6 @@ def assert_refuses_all(journal: Journal) -> None:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "member.journal"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if sys.platform != "linux" or os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("mounting a file system takes root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 class SlowDisk:

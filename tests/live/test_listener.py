@@ -7,10 +7,10 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -207,25 +207,24 @@ async def greet_in_vain(listener: Listener, context: ssl.SSLContext | None = Non
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.ENOBUFS])
 def test_an_error_of_accept_is_logged_once_and_survived(
-    number: int, run: Run, caplog: pytest.LogCaptureFixture
+    number: int, run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    accept = socket.socket.accept
+    failures = 2
+
+    def fail_twice(one: socket.socket) -> tuple[socket.socket, Any]:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise OSError(number, "injected")
+        return accept(one)
+
     async def work() -> None:
-        loop = cast(Any, asyncio.get_running_loop())
-        accept: Callable[[socket.socket], Awaitable[tuple[socket.socket, Any]]] = loop.sock_accept
-        failures = 2
-
-        async def fail_twice(one: socket.socket) -> tuple[socket.socket, Any]:
-            nonlocal failures
-            if failures:
-                failures -= 1
-                raise OSError(number, "injected")
-            return await accept(one)
-
-        loop.sock_accept = fail_twice
         async with listening() as (_, listener):
             assert await greet(listener) == b"hello"
         assert failures == 0
 
+    monkeypatch.setattr(socket.socket, "accept", fail_twice)
     run(work())
     assert caplog.text.count("WARNING") == 2  # the first failure, and "1 more like this" when the listener closes
     assert "… 1 more like this, the last: accept failed" in caplog.text

@@ -230,7 +230,7 @@ def test_a_node_says_what_it_waits_for_and_leaves_on_a_signal(tmp_path: Path) ->
     said = tmp_path / "0.said"
     try:
         deadline = time.monotonic() + 20
-        while f"waiting: waiting for {second}" not in said.read_text():
+        while f"waiting for {second}" not in said.read_text():
             assert time.monotonic() < deadline, said.read_text()
             time.sleep(0.05)
         member.process.send_signal(signal.SIGTERM)

@@ -284,11 +284,10 @@ class Network:
         effects = member.take_effects()
         if self.on_effects is not None:
             self.on_effects(process, effects)
-        if effects.persist:
-            batch = b"".join(effects.persist)
-            if effects.replaces:
-                process.journal.clear()
-            process.journal.append(batch)
+        if replacement := effects.replacement():
+            process.journal[:] = [b"".join(replacement)]
+        elif effects.persist:
+            process.journal.append(b"".join(effects.persist))
         for number, buffers in effects.writes:
             self._send(process, number, b"".join(buffers))
         for close in effects.closes:

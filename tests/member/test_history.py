@@ -100,6 +100,22 @@ def test_a_hundred_thousand_messages_are_kept_in_pieces_and_read_one_by_one() ->
     assert history.pieces() == pieces, "asking costs nothing"
 
 
+@pytest.mark.parametrize("keep", [1, 700, 5000])
+def test_the_last_messages_are_kept_across_chunks_and_the_rest_is_forgotten(keep: int) -> None:
+    history, second = History(keep), History(keep)
+    deliveries = [
+        Delivery(SENDERS[number % 5], 1, number // 5 + 1, encode_record(0, number % 5, 1, b"x" * 200))
+        for number in range(20_000)
+    ]
+    history.add(deliveries[:15_000])
+    second.load(history.pieces())
+    second.add(deliveries[15_000:])
+    pieces = second.pieces()
+    assert as_history(list(decode_history(pieces))) == as_history(deliveries[-keep:])
+    assert second.pieces() == pieces
+    assert sum(map(len, pieces)) < 300 * keep + 1000
+
+
 def test_nothing_is_kept_unless_it_is_asked_for() -> None:
     for keep in ("none", 0):
         history = History(keep)

@@ -108,6 +108,16 @@ def test_what_is_claimed_beyond_what_was_sent_is_an_error() -> None:
         link.resume(new_pipe(2), received=9, session=5, dialled_by="a:1")
 
 
+@pytest.mark.parametrize("received", [1, 2, 41])
+def test_what_waits_for_the_first_connection_follows_what_an_earlier_run_sent(received: int) -> None:
+    link, pipe = Link(PEER, 0), new_pipe()
+    link.begin_view(TAG)
+    link.send(frame.CONTROL, TAG, b"one")
+    link.send(frame.CONTROL, TAG, b"two")
+    assert link.resume(pipe, received=received, session=5, dialled_by="a:1")
+    assert [(one.number, bytes(one.body)) for one in written(pipe)] == [(received + 1, b"one"), (received + 2, b"two")]
+
+
 def test_a_process_that_restarted_numbers_its_frames_from_what_the_other_side_received() -> None:
     link = Link(PEER, 5)
     pipe = new_pipe()

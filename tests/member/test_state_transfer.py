@@ -59,7 +59,15 @@ def test_a_snapshot_is_kept_until_all_who_wait_for_it_have_it_or_are_gone() -> N
 
 
 def test_an_empty_state_is_one_empty_piece() -> None:
-    assert Snapshots(4).cut_up(b"") == (b"",)
+    assert list(Snapshots(4).cut_up(b"")) == [b""]
+
+
+@given(st.binary(max_size=300), st.integers(1, 7))
+def test_a_state_is_cut_without_a_gap(state: bytes, size: int) -> None:
+    pieces = Snapshots(size).cut_up(state)
+    assert b"".join(pieces) == b"".join([pieces[place] for place in range(len(pieces))]) == state
+    assert pieces[1:3] == list(pieces)[1:3]
+    assert all(len(one) == size for one in pieces[:-1])
 
 
 def test_no_more_pieces_are_given_at_a_time_than_a_newcomer_may_ask_for() -> None:
@@ -162,6 +170,14 @@ def test_a_state_that_could_not_be_given_is_given_with_a_later_view() -> None:
     assert fetch.is_complete
     assert fetch.view == second.id
     assert not Snapshots(4).fail(2), "nobody needs it"
+
+
+def test_after_a_restart_the_state_of_a_later_view_does_not_pass_for_that_of_an_earlier_one() -> None:
+    first = joined_view()
+    restarted = Snapshots(4)
+    restarted.needed_by[3] = {NEW}
+    restarted.kept[3] = restarted.cut_up(b"later")
+    assert restarted.answer(AskState(first.id, 0, 9), NEW) == [NoState(first.id)]
 
 
 def test_pieces_of_two_views_are_never_mixed() -> None:

@@ -31,6 +31,8 @@ from cubecast.protocols.membership.messages import (
     Message,
     Missing,
     Prepare,
+    Present,
+    Probe,
     Promise,
     Proposal,
     Pull,
@@ -180,7 +182,7 @@ def _lowest_cut(proposer: Any) -> tuple[int, ...]:
 
 
 def test_two_sides_that_both_decide_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubecast.protocols.membership.propose.has_quorum", lambda *_: True)
+    monkeypatch.setattr("cubecast.protocols.membership.propose.is_quorum", lambda *_: True)
     assert caught()
 
 
@@ -270,12 +272,16 @@ def _messages(members: int) -> list[Message]:
         Accepted(here, ballot),
         Decide(here, proposal),
         Gone(here),
+        Probe(here),
+        Present(here),
     ]
 
 
 @pytest.mark.parametrize("message", _messages(40), ids=lambda message: type(message).__name__)
 def test_bytes_are_counted_as_the_wire_writes_them(message: Message) -> None:
-    assert size_of(message, 0) == HEADER_BYTES + len(encode_message(message))
+    base = founding_view([MemberId(f"10.20.30.{rank:02}:7000", 1) for rank in range(40)])
+    for view in (None, base):
+        assert size_of(message, 0, view) == HEADER_BYTES + len(encode_message(message, view))
 
 
 def test_recovered_messages_count_their_records() -> None:

@@ -12,14 +12,15 @@ from cubecast.member.settings import Settings
 from cubecast.wire import control, data, frame, handshake
 from cubecast.wire.control import Control
 from cubecast.wire.handshake import Acknowledgement, Hello, Refusal
-from cubecast.wire.membership import decode_message, encode_message, require_fit
-from tests.wire.membership_messages import draw_message
+from cubecast.wire.membership import Elsewhere, decode_message, encode_message, require_fit
+from tests.wire.membership_messages import draw_base, draw_message, draw_relative
 
 MEMBERS = 8
 PAYLOAD_MAX = 512
 PLAIN = data.Form(members=MEMBERS, stamp_numbers=0, own_numbers=MEMBERS, payload_bytes_max=PAYLOAD_MAX)
 STAMPED = PLAIN._replace(stamp_numbers=MEMBERS)
 BODY_MAX = 4096
+BASE = draw_base(random.Random(1), MEMBERS)
 
 
 def draw_hello(chance: random.Random) -> Hello:
@@ -69,6 +70,8 @@ def honest_body(chance: random.Random, kind: int) -> bytes:
     if kind == frame.REFUSE:
         return handshake.encode(draw_refusal(chance))
     if kind == frame.MEMBERSHIP:
+        if chance.random() < 0.2:
+            return encode_message(draw_relative(chance, BASE), BASE)
         return encode_message(draw_message(chance))
     return handshake.encode(draw_hello(chance))
 
@@ -144,7 +147,9 @@ class Decoder:
         elif kind == frame.REFUSE:
             handshake.decode(Refusal, body)
         elif kind == frame.MEMBERSHIP:
-            message = decode_message(body)
+            message = decode_message(body, BASE)
+            if isinstance(message, Elsewhere):
+                return
             assert encode_message(message), "what was read can be written"
             with suppress(RemoteProtocolError):
                 require_fit(message, MEMBERS)

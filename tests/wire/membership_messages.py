@@ -10,6 +10,7 @@ from cubecast.protocols.membership import MemberId, View, ViewId
 from cubecast.protocols.membership import messages as m
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.messages import Message, Proposal
+from cubecast.protocols.membership.views import next_view
 
 HOSTS = ("127.0.0.1", "[::1]", "a.example", "very-long-host-name.of-a-department.example.org")
 
@@ -58,6 +59,42 @@ def draw_view(chance: random.Random) -> View:
 def draw_proposal(chance: random.Random) -> Proposal:
     """A view and a cut."""
     return Proposal(draw_view(chance), draw_vector(chance))
+
+
+def draw_base(chance: random.Random, members: int) -> View:
+    """A view of so many members, each of another name, some of them new, with a past."""
+    everybody = tuple(MemberId(f"10.0.0.{rank}:7000", chance.randrange(1, 1 << 40)) for rank in range(members))
+    return View(
+        number=chance.randrange(1, 1 << 40),
+        tag=chance.getrandbits(63),
+        group_id=chance.getrandbits(63),
+        members=everybody,
+        joined=everybody[: chance.randrange(3)],
+        left=(),
+        sent=tuple(chance.getrandbits(40) for _ in everybody),
+        departed=tuple(MemberId(f"10.0.1.{place}:7000", place) for place in range(chance.randrange(4))),
+        forgotten=chance.randrange(-1, 9),
+    )
+
+
+def draw_successor(chance: random.Random, base: View) -> Proposal:
+    """What may follow a view: some go, some of them leave, some join, one of them perhaps as a later incarnation."""
+    stay = {who for who in base.members if chance.random() < 0.7}
+    gone = [who for who in base.members if who not in stay]
+    join = [MemberId(f"10.0.2.{place}:7000", place) for place in range(chance.randrange(3) + (not stay))]
+    if gone and chance.random() < 0.5:
+        join.append(MemberId(gone[0].name, gone[0].incarnation + 1))
+    cut = tuple(chance.getrandbits(chance.randrange(20)) for _ in base.members)
+    return Proposal(next_view(base, stay, join, cut, [who for who in gone if chance.random() < 0.5]), cut)
+
+
+def draw_relative(chance: random.Random, base: View) -> Message:
+    """A message of a view that proposes what follows it."""
+    proposal = draw_successor(chance, base)
+    ballot = draw_ballot(chance)
+    promise = m.Promise(base.id, ballot, proposal.cut, ballot, proposal, base.members[0], _flag(chance), _flag(chance))
+    messages: list[Message] = [m.Accept(base.id, ballot, proposal), m.Decide(base.id, proposal), promise]
+    return chance.choice(messages)
 
 
 def draw_octets(chance: random.Random) -> bytes:
@@ -114,6 +151,8 @@ MESSAGES: dict[type, Callable[[random.Random], Message]] = {
     m.State: lambda c: m.State(draw_view_id(c), c.getrandbits(32), c.getrandbits(32), draw_octets(c)),
     m.NoState: lambda c: m.NoState(draw_view_id(c)),
     m.Ready: lambda c: m.Ready(draw_view_id(c)),
+    m.Probe: lambda c: m.Probe(draw_view_id(c)),
+    m.Present: lambda c: m.Present(draw_view_id(c)),
 }
 
 
@@ -167,6 +206,7 @@ RECORDS: dict[type, Callable[[random.Random], r.Record]] = {
     r.Kept: _draw_kept,
     r.Over: lambda c: r.Over(_perhaps(c, draw_decide), _flag(c)),
     r.Checkpoint: _draw_checkpoint,
+    r.StatePiece: lambda c: r.StatePiece(c.getrandbits(62), draw_octets(c)),
 }
 
 

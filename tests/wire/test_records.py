@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from cubecast.errors import JournalError
 from cubecast.protocols.membership import records as r
-from cubecast.wire.records import KINDS, decode_records, delivered_head, encode_record
+from cubecast.wire.records import (
+    KINDS,
+    decode_records,
+    delivered_head,
+    encode_checkpoint,
+    encode_kept,
+    encode_record,
+)
 from tests.wire.frames import damage
 from tests.wire.membership_messages import RECORDS, draw_record
 
@@ -29,6 +36,18 @@ def test_a_record_comes_back_as_it_was_written(kind: type, seed: int) -> None:
     (read,) = decode_records([encode_record(record)])
     assert read == record
     assert type(read) is kind
+
+
+@given(st.integers(0, 1 << 60), st.lists(st.binary(max_size=20), max_size=5))
+@settings(deadline=None)
+def test_a_state_in_pieces_is_the_same_record(seed: int, state: list[bytes]) -> None:
+    chance = random.Random(seed)
+    checkpoint, kept = draw_record(chance, r.Checkpoint), draw_record(chance, r.Kept)
+    assert isinstance(checkpoint, r.Checkpoint)
+    assert isinstance(kept, r.Kept)
+    octets = b"".join(state)
+    assert b"".join(encode_checkpoint(checkpoint, state)) == encode_record(checkpoint._replace(state=octets))
+    assert b"".join(encode_kept(kept.view, state, kept.needed_by)) == encode_record(kept._replace(state=octets))
 
 
 @given(st.integers(0, 1 << 60), st.integers(1, 5))

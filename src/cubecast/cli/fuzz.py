@@ -46,7 +46,8 @@ def fuzz(
 
     The members run over simulated sockets, disks and clocks: connections are reset, machines lose power, disks decay,
     processes stop, join, leave and come back. One seed gives one history. With even seeds faults come by the clock,
-    with odd ones they strike at moments of the protocol, such as the second decision.
+    with odd ones they strike at moments of the protocol, such as the second decision. A group that has lost its quorum
+    for good is forced, or founded anew.
 
     Exit code 1 when a promise is broken; the command that replays it is printed.
 
@@ -94,7 +95,8 @@ def _report(summaries: list[Summary], seconds: float, as_json: bool) -> None:
     report: dict[str, Any] = {
         "histories": len(summaries),
         "broke a promise": sum(bool(summary.violations) for summary in summaries),
-        "lost their quorum": sum(summary.is_lost for summary in summaries),
+        "lost for good": sum(summary.is_lost for summary in summaries),
+        "forced": sum(bool(summary.counts["force"]) for summary in summaries),
         "crashes": total["crash"],
         "restarts": total["start"],
         "journals refused": total["journal refused"],

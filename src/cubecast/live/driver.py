@@ -7,8 +7,9 @@ so are those of a few bytes that arrive after a quiet turn.
 
 Effects are carried out in their order: persist, writes, closes, dials, entries, settled, notices. With `sync="always"`
 they wait for the disk in a thread of the journal's own; meanwhile the member is called as ever and its next effects
-gather, so that one fsync serves many messages. When the journal fails nothing is visible any more: connections are
-aborted, and everybody who waits gets the one error.
+gather, so that one fsync serves many messages. A checkpoint is written by that thread too, and nothing waits for it but
+what comes in the short moment in which it takes the place of the journal. When the journal fails nothing is visible any
+more: connections are aborted, and everybody who waits gets the one error.
 """
 
 from __future__ import annotations
@@ -117,6 +118,9 @@ class Driver:
         self._sync_thread = SyncThread(journal, self._loop) if journal is not None else None
         self._held: Effects | None = None
         """Effects that wait for the disk."""
+        self._is_replacing = False
+        """Does the thread of the journal write it anew?"""
+        self._on_checkpoint: Callable[[], None] = lambda: None
         self._sync_timer: asyncio.TimerHandle | None = None
         self._is_turn_due = self._is_dirty = False
         self._is_calm = self._is_quiet = True
@@ -124,7 +128,9 @@ class Driver:
         self._turn_ns = 0
         self._room = 0
         self._room_lump = max(1, settings.window_messages // 64)
-        self._queue: deque[tuple[asyncio.Future[Outgoing], bytes]] = deque()
+        self._granted = self._granted_bytes = 0
+        """Multicasts that may go now: each is sent when the task that waits for it runs, unless it was cancelled."""
+        self._queue: deque[tuple[asyncio.Future[None], bytes]] = deque()
         """Multicasts that wait for room or for the next turn, in the order of the calls."""
         self._awaited: set[Outgoing] = set()
         """Own messages whose stability somebody waits for."""
@@ -171,14 +177,20 @@ class Driver:
         self._carry_out()
         if self._sync_thread is None or self.journal is None or self.failure is not None:
             return
-        done: asyncio.Future[JournalError | None] = self._loop.create_future()
-        self._sync_thread.submit(lambda error: None if done.done() else done.set_result(error))
         try:
             async with asyncio.timeout(10):
-                await done
+                while True:
+                    await self._wait_synced(self._sync_thread)
+                    self._carry_out()
+                    if self._held is None or self.failure is not None:
+                        break
         except TimeoutError:
             log.error("journal not synced path=%s reason=the disk does not answer", self.journal.path)
-        self._carry_out()
+
+    async def _wait_synced(self, sync_thread: SyncThread) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+        sync_thread.submit(lambda _: None if done.done() else done.set_result(None))
+        await done
 
     def fail(self, error: CubecastError) -> None:
         """This member cannot continue; nothing it does is visible any more."""
@@ -306,7 +318,7 @@ class Driver:
 
         `has_room` is asked for every few small messages only: the window is exceeded by one in sixty-four at most.
         """
-        if self._queue or self._in_turn >= TURN_MESSAGES:
+        if self._queue or self._granted or self._in_turn >= TURN_MESSAGES:
             return None
         if self._room <= 0 or len(payload) > SMALL_BYTES:
             if not self.member.has_room:
@@ -328,29 +340,39 @@ class Driver:
         return outgoing
 
     async def wait_multicast(self, payload: bytes) -> Outgoing:
-        """Multicast in the order of the calls, as soon as there is room."""
-        future: asyncio.Future[Outgoing] = self._loop.create_future()
+        """Multicast in the order of the calls, as soon as there is room; cancelled meanwhile, it sends nothing."""
+        future: asyncio.Future[None] = self._loop.create_future()
         self._queue.append((future, payload))
         self.touch()
-        return await future
+        try:
+            await future
+        finally:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._granted -= 1
+                self._granted_bytes -= len(payload)
+                self.touch()
+        if self.is_ended:
+            raise self._end_error("the message was sent")
+        self._turn_ns = time.monotonic_ns()
+        self._is_dirty = True
+        outgoing = self.member.multicast(payload, self._turn_ns)
+        if self.stable_times.sample is None:
+            self.stable_times.begin(outgoing)
+        return outgoing
 
     def _multicast_queued(self) -> None:
-        """Multicast for those who wait: nobody who calls later can come before them."""
-        member, queue = self.member, self._queue
-        now_ns = self._turn_ns = time.monotonic_ns()
-        while queue and self._in_turn < TURN_MESSAGES and member.has_room:
+        """Let those multicast who wait, in the order of their calls: nobody who calls later can come before them."""
+        own, queue, messages_max = self.member.own, self._queue, self.settings.window_messages
+        while queue and self._in_turn < TURN_MESSAGES:
+            if not own.has_room(messages_max, self._granted, self._granted_bytes):
+                break
             future, payload = queue.popleft()
             if future.done():  # cancelled: not sent
                 continue
-            try:
-                outgoing = member.multicast(payload, now_ns)
-            except CubecastError as error:
-                future.set_exception(error)
-                continue
-            if self.stable_times.sample is None:
-                self.stable_times.begin(outgoing)
+            self._granted += 1
+            self._granted_bytes += len(payload)
             self._in_turn += 1
-            future.set_result(outgoing)
+            future.set_result(None)
         if queue and self._in_turn >= TURN_MESSAGES:
             self.touch()
 
@@ -396,7 +418,7 @@ class Driver:
         except Exception as error:
             self._crash(error)
             return
-        if effects.persist and self.journal is not None and not self._persist(effects):
+        if (effects.persist or effects.checkpoint) and self.journal is not None and not self._persist(effects):
             return
         if effects:
             self._guard(lambda: self._do(effects))
@@ -409,12 +431,33 @@ class Driver:
         try:
             if effects.replaces:
                 journal.replace(effects.persist)
-            else:
-                journal.append(effects.persist)
-            journal.write()
+                self._held, self._is_replacing = effects, True
+                sync_thread.submit_write(self._replaced)
+                return False
+            covered, later = effects.persist[: effects.covered], effects.persist[effects.covered :]
+            if covered:
+                journal.append(covered)
+                journal.write()
+            if effects.checkpoint:
+                journal.begin_checkpoint(effects.checkpoint)
+                sync_thread.submit_checkpoint(self._checkpointed)
+                effects.checkpoint = []
+            if later:
+                journal.append(later)
+                journal.write()
         except JournalError as error:
             self.fail(error)
             return False
+        if journal.is_gathering:
+            self._held = effects
+            return False
+        return self._is_persisted(effects)
+
+    def _is_persisted(self, effects: Effects) -> bool:
+        """They are written; must they wait for the disk?"""
+        journal, sync_thread = self.journal, self._sync_thread
+        assert journal is not None
+        assert sync_thread is not None
         if journal.is_synced:
             return True
         if journal.holds_effects:
@@ -424,6 +467,43 @@ class Driver:
         if self.settings.sync == "interval" and self._sync_timer is None:
             self._sync_timer = self._loop.call_later(self.settings.sync_interval_s, self._sync_soon)
         return True
+
+    def checkpoint(self, state: bytes, on_end: Callable[[], None]) -> None:
+        """Replace the journal by the application's state after all that it took; `on_end` when that is over."""
+        assert self.journal is not None
+        if self.journal.is_checkpointing:
+            return
+        untaken = self._held.entries if self._held is not None else []
+        self._on_checkpoint = on_end
+        self.call(lambda now_ns: self.member.checkpoint(state, now_ns, untaken))
+
+    def _replaced(self, error: JournalError | None) -> None:
+        self._is_replacing = False
+        self._synced(error)
+
+    def _checkpointed(self, error: JournalError | None) -> None:
+        """The checkpoint is in place, or given up; effects that came in the last moment of it go on."""
+        journal = self.journal
+        assert journal is not None
+        if error is not None:
+            self._held = None
+            self.fail(error)
+        if self.failure is not None or self._is_replacing:
+            return
+        was_gathering = journal.is_gathering
+        try:
+            journal.write()
+        except JournalError as failure:
+            self._held = None
+            self.fail(failure)
+            return
+        effects = self._held
+        if was_gathering and effects is not None:
+            self._held = None
+            if self._is_persisted(effects):
+                self._held = effects
+                self._synced(None)
+        self._on_checkpoint()
 
     def _sync_soon(self) -> None:
         self._sync_timer = None

@@ -10,119 +10,44 @@ async with cubecast.join("orders", listen="10.0.0.1:7001", peers=["10.0.0.2:7001
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
-
-import msgspec
+from typing import Any, Self
 
 from cubecast.errors import CubecastError, LocalProtocolError
+from cubecast.live.application_state import ApplicationState, Buffer, Restore, Snapshot, octets_of
 from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.driver import Driver, shielded
-from cubecast.live.inbox import Entries, Event, History, Inbox, Request
+from cubecast.live.group_status import GroupStatus
+from cubecast.live.inbox import Entries, Event, Inbox
 from cubecast.live.journal import Journal
+from cubecast.live.message import Message
 from cubecast.live.notices import NoticeLog
 from cubecast.live.warm import load
-from cubecast.member.effects import Delivery, Entry, Excluded, Notice, Outgoing, StateArrived, ViewChange
-from cubecast.member.history import decode_history
+from cubecast.live.way_in import WayIn, way_in
+from cubecast.member.effects import Delivery, Entry, Notice, StateArrived, ViewChange
 from cubecast.member.member import Member
-from cubecast.member.settings import MEMBERS_MAX, Settings, parse_address
-from cubecast.protocols.membership.views import MemberId, View
+from cubecast.member.settings import Settings, parse_address
 
 log = logging.getLogger("cubecast.live")
 
-Buffer = bytes | bytearray | memoryview
-Snapshot = Callable[[], Buffer | Awaitable[Buffer]]
-Restore = Callable[[bytes], object]
 WAITING_LOG_S = 3.0
 """How often a member that is not in the group yet logs what it waits for."""
-SNAPSHOT_TRIES = 5
-SNAPSHOT_PAUSE_S = 0.05
-"""A `snapshot` that raises is called again after this pause, which doubles; only its state at this moment will do."""
 SYNC_LUMP = 256
 """Deliveries that cross to another thread at a time."""
 LEAVE_S = 5.0
 """How long leaving may take when nobody crashes meanwhile."""
+LEAVE_AT_ONCE_S = 0.5
+"""How long a member that leaves without draining waits for the others to agree."""
 
 
-class Laggard(NamedTuple):
-    """A member that holds stability back: it lacks `behind` messages that another member has."""
-
-    member: MemberId
-    behind: int
-
-
-class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """One message that this member multicast; made by `Group.multicast`."""
-
-    _driver: Driver
-    _outgoing: Outgoing
-
-    def __repr__(self) -> str:
-        """Its number, and whether it is stable."""
-        state = "stable" if self.is_stable else "not stable"
-        return f"<Message sequence={self.sequence} view={self.view} {state}>"
-
-    @property
-    def payload(self) -> bytes:
-        """What was multicast."""
-        return self._outgoing.payload
-
-    @property
-    def sequence(self) -> int:
-        """Its number among all messages of this member; 0 while it waits for the next view."""
-        return self._outgoing.sequence
-
-    @property
-    def view(self) -> int:
-        """The number of the view in which it was sent; 0 while it waits for the next view."""
-        return self._outgoing.view
-
-    @property
-    def is_stable(self) -> bool:
-        """Does every member of the view have it?"""
-        return self._outgoing.is_stable
-
-    async def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
-        """Wait until every member of the view has the message; `hurry` asks for a stability round at once.
-
-        Raises TimeoutError, naming who is behind; LocalProtocolError if this member left before; ExcludedError if the
-        group continued without this member and the message is not multicast again.
-        """
-        try:
-            async with asyncio.timeout(timeout):
-                await self._driver.wait_settled(self._outgoing, hurry=hurry)
-        except TimeoutError:
-            late = ", ".join(f"{who.name} ({count})" for who, count in self._driver.member.laggards()) or "nobody known"
-            raise TimeoutError(
-                f"message {self.sequence} is not stable after {timeout} s; behind are (by messages): {late}"
-            ) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """How a member gets into its group."""
-
-    founders: tuple[str, ...] = ()
-    contacts: tuple[str, ...] = ()
-    is_founder: bool = False
-
-    @property
-    def is_given(self) -> bool:
-        """Was any way in named?"""
-        return bool(self.founders or self.contacts or self.is_founder)
-
-
-class Group:
+class Group(GroupStatus):
     """A member's place in a group. Make one with `cubecast.join`, and use it as an async context manager."""
 
     def __init__(
@@ -131,7 +56,7 @@ class Group:
         *,
         listen: str,
         advertise: str,
-        way: Way,
+        way: WayIn,
         credentials: Credentials | None,
         settings: Settings,
         snapshot: Snapshot | None,
@@ -147,16 +72,17 @@ class Group:
         self._listen = listen
         self._way = way
         self._credentials = credentials
-        self._snapshot = snapshot
-        self._restore = restore
+        self._makes_snapshots = snapshot is not None
         self._journal = journal
         self._trace = trace
         self._status_at = status
         self._driver: Driver | None = None
+        self._state = ApplicationState(advertise, snapshot, restore, is_idle=lambda: not self._inbox.queue)
         self._inbox = Inbox(
             report_taken=self._report_taken,
-            serve=self._serve,
-            on_empty=self._when_empty,
+            serve=self._state.serve,
+            on_empty=self._state.when_idle,
+            on_history_taken=self._state.history_taken,
             backlog_bytes=settings.backlog_bytes,
             is_tracked=restore is None and settings.keep != "none",
         )
@@ -164,9 +90,6 @@ class Group:
         self._changed: list[asyncio.Future[None]] = []
         self._notices = NoticeLog(advertise)
         self._stack = AsyncExitStack()
-        self._checkpoint_bytes = 0
-        self._may_checkpoint = True
-        """Did anything arrive since the last attempt?"""
 
     # In and out.
 
@@ -180,7 +103,7 @@ class Group:
         await asyncio.to_thread(load, data.name, self.settings.stability_entry.name)
         journal, batches = self._open_journal()
         try:
-            driver = self._driver = self._new_driver(journal)
+            driver = self._driver = self._state.driver = self._new_driver(journal)
         except BaseException:
             if journal is not None:
                 journal.close()
@@ -206,9 +129,10 @@ class Group:
     async def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
         """Leave: what was multicast is sent and delivered first, and the others agree on a view without this member.
 
-        `drain=False` says so and does not wait. Without a `timeout` the wait is long enough for members that crash
-        meanwhile to be excluded; when it is over this member goes all the same, and the log says what may be lost. The
-        port is closed in any case, also when the call is cancelled. `async for` gives what was delivered until then.
+        `drain=False` gives the others a moment to agree and does not wait for messages. Without a `timeout` the wait is
+        long enough for members that crash meanwhile to be excluded; when it is over this member goes all the same, and
+        the log says what may be lost. The port is closed in any case, also when the call is cancelled. `async for`
+        gives what was delivered until then.
         """
         driver = self._driver
         if driver is None:
@@ -219,9 +143,16 @@ class Group:
                 if drain:
                     await self._wait_until_out(driver, timeout)
                 else:
-                    await asyncio.sleep(0)
+                    await self._wait_briefly(driver)
         finally:
             await shielded(self._close())
+
+    async def _wait_briefly(self, driver: Driver) -> None:
+        """So that the others see a member that leaves, not one that crashed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_AT_ONCE_S):
+                while not driver.is_ended:
+                    await self._wait_for_change()
 
     async def _wait_until_out(self, driver: Driver, timeout: float | None) -> None:
         limit_s = LEAVE_S + 2 * self.settings.suspect_after_s if timeout is None else timeout
@@ -297,7 +228,7 @@ class Group:
             incarnation=time.time_ns(),
             session=secrets.randbits(62),
             is_durable=journal is not None,
-            makes_snapshots=self._snapshot is not None,
+            makes_snapshots=self._makes_snapshots,
             trace=trace,
         )
         return Driver(
@@ -329,6 +260,8 @@ class Group:
         while True:
             if driver.failure is not None:
                 raise driver.failure
+            if driver.is_ended:
+                raise LocalProtocolError(f"this member left group {self.name!r} before it was in it")
             if await self._inbox.serve_request():
                 continue
             # A state that stands behind what the application has to take first is served when it does.
@@ -361,14 +294,25 @@ class Group:
         Waits while the window of own messages that are not stable is full: also during a long change of the view, or
         while too few members are within reach. A call that is cancelled while it waits has sent nothing.
         """
-        octets = payload if type(payload) is bytes else _octets(payload)
+        octets = payload if type(payload) is bytes else octets_of(payload)
         driver = self._driver
         if driver is None or driver.is_ended:
             driver = self._running()
         outgoing = driver.try_multicast(octets)
         if outgoing is None:
+            self._require_no_deadlock(driver)
             outgoing = await driver.wait_multicast(octets)
         return Message(driver, outgoing)
+
+    def _require_no_deadlock(self, driver: Driver) -> None:
+        """Whoever takes the history waits for ever if what it multicasts meanwhile exceeds the window."""
+        member = driver.member
+        if member.has_room or not member.awaits_restore or not self._inbox.reads_history(asyncio.current_task()):
+            return
+        raise LocalProtocolError(
+            "the window is full, and nothing is sent before this task has taken the history: "
+            "multicast from another task, or after the last delivery with is_history"
+        )
 
     # Receiving.
 
@@ -403,6 +347,8 @@ class Group:
         into.append(taken)
         entries, queue = self.events(), self._inbox.queue
         while queue and len(into) < SYNC_LUMP and type(queue[0]) is Delivery:
+            if self._inbox.is_next_last_of_history:  # it counts as taken: the application must have those before it
+                break
             into.append(await anext(entries))
         return True
 
@@ -411,82 +357,6 @@ class Group:
         """Is there anything that the application has not taken?"""
         return bool(self._inbox.queue)
 
-    # Being told at once. A callback that raises is logged, and everything continues.
-
-    def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
-        """Call a function with the frontier each time it moves."""
-        self._callbacks.setdefault("stable", []).append(callback)
-
-    def on_view(self, callback: Callable[[View], object]) -> None:
-        """Call a function when a view is installed, whatever the application has taken by then."""
-        self._callbacks.setdefault("view", []).append(callback)
-
-    def on_blocked(self, callback: Callable[[bool], object]) -> None:
-        """Call a function with True when too few members are within reach, with False when there are enough again."""
-        self._callbacks.setdefault("blocked", []).append(callback)
-
-    def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
-        """Call a function when the group continued without this member: the reason, and the messages that came back."""
-        self._callbacks.setdefault("excluded", []).append(callback)
-
-    def on_progress(self, callback: Callable[[tuple[int, int]], object]) -> None:
-        """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
-        self._callbacks.setdefault("progress", []).append(callback)
-
-    def on_waiting(self, callback: Callable[[str], object]) -> None:
-        """Call a function with what this member waits for, now and then while it is not in the group yet."""
-        self._callbacks.setdefault("waiting", []).append(callback)
-
-    # Looking.
-
-    @property
-    def me(self) -> MemberId:
-        """This member: its address and its incarnation."""
-        return self._entered().member.me
-
-    @property
-    def view(self) -> View:
-        """The members by rank, in the newest view that this member installed."""
-        view = self._entered().member.view
-        if view is None:
-            raise LocalProtocolError("this member is in no view yet")
-        return view
-
-    @property
-    def rank(self) -> int:
-        """This member's rank in the view; -1 when it is not in it."""
-        members = self.view.members
-        return members.index(self.me) if self.me in members else -1
-
-    @property
-    def frontier(self) -> dict[MemberId, int]:
-        """For each member of the view: the sequence up to which every member has its messages."""
-        return self._entered().member.frontier
-
-    def is_stable(self, delivery: Delivery) -> bool:
-        """Does every member of the view have it? Everything of earlier views is stable."""
-        return delivery.view < self.view.number or delivery.sequence <= self.frontier.get(delivery.sender, 0)
-
-    def laggards(self) -> list[Laggard]:
-        """Who holds stability back, and by how many messages; the slowest first."""
-        return [Laggard(who, behind) for who, behind in self._entered().member.laggards()]
-
-    @property
-    def is_blocked(self) -> bool:
-        """Are too few members within reach to continue?"""
-        return self._entered().member.is_blocked
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """Counts and sizes of this member, and its links by name."""
-        driver = self._entered()
-        stats = dict(driver.member.stats())
-        stats["refused_connections"] = driver.refused
-        stats["exclusions"] = self._notices.exclusions
-        stats["inbox_entries"] = len(self._inbox.queue)
-        stats["journal_bytes"] = driver.journal.bytes if driver.journal is not None else 0
-        return stats
-
     def status(self) -> dict[str, Any]:
         """What this member knows of itself and its group, for the status page."""
         from cubecast.live.status import status_of
@@ -494,11 +364,6 @@ class Group:
         return status_of(self)
 
     # Inside.
-
-    def _entered(self) -> Driver:
-        if self._driver is None:
-            raise LocalProtocolError(f"this member is not in group {self.name!r}: use it inside `async with`")
-        return self._driver
 
     def _running(self) -> Driver:
         driver = self._entered()
@@ -517,71 +382,12 @@ class Group:
     def _arrived(self, entries: list[Entry]) -> None:
         """Entries for the application. Without `restore` the state is a history of messages, which are deliveries."""
         if self._inbox.is_tracked and any(type(entry) is StateArrived for entry in entries):
-            self._inbox.extend(self._history(entry) if type(entry) is StateArrived else entry for entry in entries)
+            self._inbox.extend(self._state.with_histories(entries))
         else:
             self._inbox.extend(entries)
-        self._may_checkpoint = True
+        self._state.may_checkpoint = True
         if self._changed:
             self._wake()
-
-    def _history(self, state: StateArrived) -> History:
-        driver = self._entered()
-        driver.call(driver.member.restored)
-        return History(decode_history(state.pieces))
-
-    async def _serve(self, request: Request) -> None:
-        """The application's state is wanted, or there is a new one for it."""
-        driver = self._entered()
-        if isinstance(request, StateArrived):
-            assert self._restore is not None
-            done = self._restore(b"".join(request.pieces))
-            if inspect.isawaitable(done):
-                await done
-            driver.call(driver.member.restored)
-            return
-        view = request.view
-        for attempt in range(SNAPSHOT_TRIES):
-            try:
-                state = await self._take_snapshot()
-            except Exception:
-                log.exception("snapshot failed member=%s view=%d attempt=%d", self.address, view, attempt + 1)
-                await asyncio.sleep(SNAPSHOT_PAUSE_S * 2**attempt)
-            else:
-                driver.call(partial(driver.member.give_snapshot, view, state))
-                return
-        driver.call(lambda now_ns: driver.member.snapshot_failed(view, now_ns))
-
-    async def _take_snapshot(self) -> bytes:
-        assert self._snapshot is not None
-        state = self._snapshot()
-        if inspect.isawaitable(state):
-            state = await state
-        return _octets(state, what="snapshot() returned")
-
-    def _when_empty(self) -> Awaitable[None] | None:
-        """Everything is taken: the moment for a checkpoint, if the journal is long and has doubled since the last."""
-        driver = self._driver
-        if driver is None or driver.journal is None or driver.is_ended or not self._may_checkpoint:
-            return None
-        size = driver.journal.bytes
-        if size < 2 * self._checkpoint_bytes or not driver.member.wants_checkpoint(size):
-            return None
-        self._may_checkpoint = False
-        return self._checkpoint(driver)
-
-    async def _checkpoint(self, driver: Driver) -> None:
-        state = b""
-        if self._snapshot is not None:
-            try:
-                state = await self._take_snapshot()
-            except Exception:
-                log.exception("snapshot for a checkpoint failed member=%s", self.address)
-                return
-        if not self._inbox.queue:
-            driver.call(lambda now_ns: driver.member.checkpoint(state, now_ns))
-            await asyncio.sleep(0)
-            assert driver.journal is not None
-            self._checkpoint_bytes = driver.journal.bytes
 
     def _noticed(self, notice: Notice) -> None:
         """A view, stability, an exclusion, a link."""
@@ -594,13 +400,6 @@ class Group:
         if notice.what != "waiting":
             self._call_back(notice.what, notice.value)
         self._wake()
-
-    def _call_back(self, event: str, value: Any) -> None:
-        for callback in self._callbacks.get(event, ()):
-            try:
-                callback(value)
-            except Exception:
-                log.exception("callback failed event=%s member=%s", event, self.address)
 
     def _ended(self, failure: CubecastError | None) -> None:
         self._inbox.end(failure)
@@ -620,16 +419,6 @@ class Group:
         finally:
             if future in self._changed:
                 self._changed.remove(future)
-
-
-def _octets(payload: object, what: str = "payload") -> bytes:
-    if type(payload) is bytes:
-        return payload
-    if isinstance(payload, bytes | bytearray | memoryview):
-        return bytes(payload)
-    raise LocalProtocolError(
-        f"{what} is of type {type(payload).__name__}: give bytes, bytearray or memoryview (text: text.encode())"
-    )
 
 
 def join(
@@ -678,8 +467,10 @@ def join(
 
     State for members that join: `snapshot()` returns the application's state as bytes and `restore(state)` puts it in
     place at a newcomer; both may be `async`. They are called between two events, by whoever consumes them (`async for`,
-    `events`, `receive`), so the state is the one after all events before. Without them a newcomer gets the messages
-    that `settings.keep` says, as deliveries with `is_history`.
+    `events`, `receive`), so the state is the one after all events before. The event loop waits for them; make those of
+    a large state `async`, and let `snapshot` return `bytes`, which are not copied. Without them a newcomer gets the
+    messages that `settings.keep` says, as deliveries with `is_history`. What it multicasts before it has taken the
+    last of them waits until it has.
 
     `journal` names a file from which this member continues after it was stopped or killed, under the same address; it
     then needs no way in, and `peers` or `contact` are merely further addresses to try. The application begins with the
@@ -697,7 +488,7 @@ def join(
         name,
         listen=listen,
         advertise=address,
-        way=_way(address, peers, contact, found=found, has_journal=journal is not None),
+        way=way_in(address, peers, contact, found=found, has_journal=journal is not None),
         credentials=credentials,
         settings=settings or Settings(),
         snapshot=snapshot,
@@ -706,39 +497,3 @@ def join(
         trace=trace,
         status=status,
     )
-
-
-def _way(
-    me: str, peers: Sequence[str] | None, contact: str | Sequence[str] | None, *, found: bool, has_journal: bool
-) -> Way:
-    """The one way into the group that was given; with a journal there may be none."""
-    given = [
-        word for word, value in (("peers", peers), ("contact", contact), ("found", found or None)) if value is not None
-    ]
-    if len(given) > 1 or (not given and not has_journal):
-        said = " and ".join(given) or "none of them"
-        raise LocalProtocolError(f"give one of peers=[...], contact=... and found=True; given: {said}")
-    if peers is not None:
-        return Way(founders=_founders(me, peers))
-    if contact is None:
-        return Way(is_founder=found)
-    contacts = (contact,) if isinstance(contact, str) else tuple(contact)
-    for one in contacts:
-        parse_address(one)
-    if me in contacts and not has_journal:
-        raise LocalProtocolError(f"contact {me}: that is this member itself; name another one")
-    if not contacts:
-        raise LocalProtocolError("contact=[]: name at least one member of the group")
-    return Way(contacts=tuple(one for one in contacts if one != me))
-
-
-def _founders(me: str, peers: Sequence[str]) -> tuple[str, ...]:
-    """All founding members in one order at all of them."""
-    if isinstance(peers, str):
-        raise LocalProtocolError(f"peers={peers!r}: give a list of addresses")
-    founders = tuple(sorted({me, *peers}, key=parse_address))
-    if len(founders) < 2:
-        raise LocalProtocolError(f"peers={list(peers)!r}: name at least one member besides {me}, or give found=True")
-    if len(founders) > MEMBERS_MAX:
-        raise LocalProtocolError(f"{len(founders)} members: at most {MEMBERS_MAX}")
-    return founders

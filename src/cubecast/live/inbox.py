@@ -10,6 +10,8 @@ the event loop in which the consumer gets it, and bytes are counted then: a cons
 stops loses nothing, and another one continues where it ended. A request for the state stays at the head of the queue
 until it is served, so a consumer that is cancelled in the middle of an asynchronous `snapshot` leaves it to the next.
 
+A history counts as taken when its last message is: `on_history_taken`. Consumers give way to others now and then.
+
 The path of a delivery is short on purpose, it runs for every message: pop, compare the class, add the size.
 """
 
@@ -38,11 +40,19 @@ _Taken = TypeVar("_Taken", bound=Event)
 class History:
     """The kept history of the group as an entry: its messages are decoded when the application takes them."""
 
-    __slots__ = ("deliveries",)
+    __slots__ = ("ahead", "deliveries")
 
     def __init__(self, deliveries: Iterator[Delivery]) -> None:
         """Nothing is decoded yet."""
         self.deliveries = deliveries
+        self.ahead: list[Delivery] = []
+        """Decoded and not in the queue: as long as there is one, those in the queue are not the last."""
+
+
+class HistoryEnd:
+    """Stands behind the last message of a history."""
+
+    __slots__ = ()
 
 
 Request = SnapshotWanted | StateArrived
@@ -57,6 +67,7 @@ class Inbox:
         report_taken: Callable[[int], None],
         serve: Callable[[Request], Awaitable[None]],
         on_empty: Callable[[], Awaitable[None] | None],
+        on_history_taken: Callable[[], None],
         backlog_bytes: int,
         is_tracked: bool,
     ) -> None:
@@ -65,7 +76,7 @@ class Inbox:
         `is_tracked`: the state is a history of messages. After an exclusion it comes again, and the application gets
         only what it has not got before.
         """
-        self.queue: deque[Entry | History] = deque()
+        self.queue: deque[Entry | History | HistoryEnd] = deque()
         self.taken_bytes = 0
         self.lump_bytes = min(LUMP_BYTES, backlog_bytes // 4)
         self.failure: CubecastError | None = None
@@ -75,6 +86,11 @@ class Inbox:
         self._report_taken = report_taken
         self._serve = serve
         self._on_empty = on_empty
+        self._on_history_taken = on_history_taken
+        self.gives_way = False
+        """Have others waited long enough for the consumer to give way before it takes more?"""
+        self._reader: asyncio.Task[Any] | None = None
+        """Who takes the history."""
         self._sleepers: list[asyncio.Future[None]] = []
         self._is_serving = False
         self._is_ended = False
@@ -116,11 +132,23 @@ class Inbox:
                 self.taken_bytes += 0 if entry.is_history else len(entry.record)
                 if self.is_tracked:
                     self._seen[entry.sender] = entry.sequence
+                    if self.queue and type(self.queue[0]) is HistoryEnd:
+                        self._end_history()
             if self.taken_bytes > self.lump_bytes or not self.queue:
                 self.flush()
+                self.gives_way = True
             if isinstance(entry, wanted):
                 return entry
         return None
+
+    def reads_history(self, task: asyncio.Task[Any] | None) -> bool:
+        """Is it this task that takes the history, and is there more of it?"""
+        return task is self._reader and any(isinstance(one, History | HistoryEnd) for one in islice(self.queue, 1024))
+
+    @property
+    def is_next_last_of_history(self) -> bool:
+        """Does a history end with the next delivery?"""
+        return len(self.queue) > 1 and type(self.queue[1]) is HistoryEnd
 
     async def serve_request(self) -> bool:
         """Serve the request at the head of the queue, if there is one: was there?"""
@@ -131,6 +159,10 @@ class Inbox:
 
     async def _wait(self) -> bool:
         """Until the first entry is for the application; False at the end."""
+        if self.gives_way:
+            self.gives_way = False
+            if self.queue:
+                await asyncio.sleep(0)
         while True:
             if self._is_serving:
                 await self._sleep()
@@ -144,6 +176,8 @@ class Inbox:
                 return True
             elif isinstance(first, History):
                 await self._decode(first)
+            elif isinstance(first, HistoryEnd):
+                self._end_history()
             else:
                 await self._serve_first(first)
 
@@ -172,16 +206,29 @@ class Inbox:
     async def _decode(self, history: History) -> None:
         """Put the next messages of the history at the head of the queue; let others run before."""
         self._is_serving = True
+        self._reader = asyncio.current_task()
+        ahead, seen = history.ahead, self._seen
+        is_all = False
         try:
-            await asyncio.sleep(0)
-            some = list(islice(history.deliveries, HISTORY_LUMP))
-            if len(some) < HISTORY_LUMP:
-                self.queue.popleft()
-            seen = self._seen
-            self.queue.extendleft(one for one in reversed(some) if one.sequence > seen.get(one.sender, 0))
+            while not is_all and len(ahead) <= HISTORY_LUMP:
+                await asyncio.sleep(0)
+                some = list(islice(history.deliveries, HISTORY_LUMP))
+                is_all = len(some) < HISTORY_LUMP
+                ahead += [one for one in some if one.sequence > seen.get(one.sender, 0)]
+            if is_all:
+                self.queue[0] = HistoryEnd()
+                self.queue.extendleft(reversed(ahead))
+            else:
+                self.queue.extendleft(reversed(ahead[:-1]))
+                del ahead[:-1]
         finally:
             self._is_serving = False
             self.wake()
+
+    def _end_history(self) -> None:
+        """The application has taken the last message of a history."""
+        self.queue.popleft()
+        self._on_history_taken()
 
     async def _sleep(self) -> None:
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -203,7 +250,7 @@ class Entries(Generic[_Taken]):
         self._inbox = inbox
         self._wanted = wanted
         self._fast: deque[Any] | tuple[()] = () if inbox.is_tracked else inbox.queue
-        """The queue, unless what is taken must be tracked."""
+        """The queue, unless what is taken must be tracked, or others are to run first."""
 
     def __aiter__(self) -> Entries[_Taken]:
         """Itself."""
@@ -211,17 +258,20 @@ class Entries(Generic[_Taken]):
 
     async def __anext__(self) -> _Taken:
         """The next entry."""
-        queue = self._fast
-        if queue:
+        queue, inbox = self._fast, self._inbox
+        if queue and not inbox._is_serving:  # what is taken during a snapshot would be in neither state nor journal
             entry = queue.popleft()
             if type(entry) is Delivery:
-                inbox = self._inbox
                 inbox.taken_bytes = size = inbox.taken_bytes + len(entry.record)
                 if size > inbox.lump_bytes or not queue:
                     inbox.flush()
+                    inbox.gives_way = True
+                    self._fast = ()
                 return entry  # type: ignore[return-value]
             queue.appendleft(entry)
         taken = await self._inbox.take(self._wanted)
+        if not self._inbox.is_tracked:
+            self._fast = self._inbox.queue
         if taken is None:
             raise StopAsyncIteration
         return taken  # type: ignore[no-any-return]

@@ -13,7 +13,14 @@ until `sync` has ended. `interval`: within `interval_s`. `never`: when the syste
 loses nothing under any of them. A machine that loses its power may lose what `interval` and `never` had not forced to
 the disk, and with it promises of this member to others.
 
-Threads: `sync` may run in any thread, all the rest belongs to one thread, that of the event loop. `_written` counts the
+**Checkpoints.** `replace` is for what is short: the next `write` puts it in place. `begin_checkpoint` is for what is
+long: a thread writes it beside the journal (`live.checkpoint_file`), step by step, and the journal goes on meanwhile,
+so nothing waits for the checkpoint. What is written meanwhile goes into both files. At the end comes a short moment in
+which `write` only gathers: the thread copies the last batches, forces them to the disk, and the new file gets the name.
+A checkpoint that cannot be written is given up; the journal is as good as before.
+
+Threads: `sync` may run in any thread, `step_checkpoint` in one; all the rest belongs to the thread of the event loop,
+or, while that one waits for it, to another. `_written` counts the
 writes. A sync notes the count before its fsync and reports that count afterwards, so a write during the fsync waits for
 the next one. A file that a checkpoint replaces during a sync is closed by the sync.
 
@@ -37,6 +44,7 @@ from pathlib import Path
 from typing import Literal
 
 from cubecast.errors import JournalError
+from cubecast.live.checkpoint_file import CheckpointFile, write_all
 from cubecast.wire.journal import (
     CHECKPOINT,
     CREATED,
@@ -53,8 +61,10 @@ log = logging.getLogger("cubecast.live")
 SyncPolicy = Literal["always", "interval", "never"]
 """When the journal is forced to the disk."""
 
-_PIECES_MAX = 1024
-"""Buffers in one call of writev: IOV_MAX of Linux and macOS."""
+CHECKPOINT_STRIDE = 1 << 32
+"""Batches that a journal may still get while a checkpoint is written: its own have higher numbers."""
+COPIES_BYTES = 1 << 20
+"""So much is copied to a checkpoint in the moment in which the journal gathers."""
 
 
 class Journal:
@@ -69,17 +79,20 @@ class Journal:
         self._member = member
         self._policy = sync
         self._interval_s = interval_s
-        self._pending: list[bytes] = []
+        self._pending: list[Sequence[bytes]] = []
         self._is_replacing = False
+        self._checkpoint: CheckpointFile | None = None
         self._is_read = False
         self._is_closed = False
         self._failure: JournalError | None = None
         self._sequence = self._journal_number = self._previous = 0
+        self._step_lock = threading.Lock()  # one step of a checkpoint at a time; taken before the two others
         self._sync_lock = threading.Lock()  # one sync at a time: an error of the disk is reported to one fsync only
         self._state_lock = threading.Lock()  # guards the fields below
         self._written = self._sync_begun = self._synced = 0
         self._sync_begun_s = time.monotonic()
         self._is_syncing = False
+        self._is_switching = False
         self._replaced: list[int] = []
         with self._guard("open"):
             self._lock_file = os.open(self._beside("lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -120,32 +133,156 @@ class Journal:
         """Add a batch; it is in the file after the next `write`."""
         self._require_usable()
         assert self._is_read, "a journal is read before it is written"
-        batch = encode_batch(self._sequence, payload, journal_number=self._journal_number, previous=self._previous)
-        self._sequence += 1
-        self._previous = batch_checksum(batch)
-        self._pending.append(batch)
+        self._pending.append((payload,) if isinstance(payload, bytes) else payload)
 
     def replace(self, payload: bytes | Sequence[bytes]) -> None:
         """Add a checkpoint, a batch that makes all before it obsolete: the next `write` begins a new file with it."""
         self._require_usable()
-        self._pending = [self._begin_file(CHECKPOINT)]
+        with self._state_lock:
+            if self._checkpoint is not None:
+                self._checkpoint.cancel()
+        self._pending = []
         self._is_replacing = True
         self.append(payload)
 
     def write(self) -> None:
-        """Hand all added batches to the system; a checkpoint is then on the disk too, unless the policy is `never`."""
+        """Hand all added batches to the system; a checkpoint is then on the disk too, unless the policy is `never`.
+
+        While a long checkpoint takes the place of the journal nothing is written: `is_gathering`.
+        """
         self._require_usable()
         if not self._pending:
             return
         with self._guard("write"):
             if self._is_replacing:
-                self._put_in_place(self._pending)
+                self._cancel_checkpoint()
+                header = self._begin_file(CHECKPOINT)
+                self._put_in_place([header, *self._encode_pending()])
                 self._is_replacing = False
             else:
-                self.bytes += _write_all(self._file, self._pending)
                 with self._state_lock:
+                    if self._is_switching:
+                        return
+                    self.bytes += write_all(self._file, self._encode_pending())
                     self._written += 1
+                    if self._checkpoint is not None:
+                        self._checkpoint.add(self._pending)
             self._pending = []
+
+    def _encode_pending(self) -> list[bytes]:
+        batches = []
+        for payload in self._pending:
+            batch = encode_batch(self._sequence, payload, journal_number=self._journal_number, previous=self._previous)
+            self._sequence += 1
+            self._previous = batch_checksum(batch)
+            batches.append(batch)
+        return batches
+
+    @property
+    def is_gathering(self) -> bool:
+        """Does something that was added wait for a long checkpoint? It is written with the next `write` after it."""
+        return bool(self._pending)
+
+    # A long checkpoint.
+
+    def begin_checkpoint(self, pieces: Sequence[bytes]) -> None:
+        """All that was written until now is to be replaced by these bytes, one batch; `step_checkpoint` does it."""
+        self._require_usable()
+        assert self._checkpoint is None, "one checkpoint at a time"
+        assert not self._pending, "what the checkpoint covers is written"
+        sequence = self._sequence + CHECKPOINT_STRIDE
+        checkpoint = CheckpointFile(
+            self._beside("new"),
+            self._new_header(CHECKPOINT, sequence),
+            pieces,
+            sequence=sequence,
+            journal_number=self._journal_number,
+            flush=self._flush_unless_never,
+        )
+        with self._state_lock:
+            self._checkpoint = checkpoint
+
+    @property
+    def is_checkpointing(self) -> bool:
+        """Is a long checkpoint under way?"""
+        return self._checkpoint is not None
+
+    def step_checkpoint(self) -> bool:
+        """Do a little more of the checkpoint; True when it is over, in place or given up. Raises like `sync`."""
+        with self._step_lock:
+            checkpoint = self._checkpoint
+            if checkpoint is None:
+                return True
+            try:
+                self._require_usable()
+                self._step(checkpoint)
+            except OSError as error:
+                log.error("checkpoint given up path=%s reason=%s", self.path, error.strerror or error)
+                self._drop_checkpoint()
+            except BaseException:
+                self._drop_checkpoint()
+                raise
+            return self._checkpoint is None
+
+    def _step(self, checkpoint: CheckpointFile) -> None:
+        if checkpoint.is_cancelled:
+            log.info("checkpoint given up path=%s reason=overtaken", self.path)
+            self._drop_checkpoint()
+        elif not checkpoint.is_complete:
+            checkpoint.write_slice()
+        elif checkpoint.copies_bytes > COPIES_BYTES:
+            with self._state_lock:
+                copies = checkpoint.take_copies()
+            checkpoint.write_copies(copies)
+        else:
+            with self._sync_lock:
+                self._switch(checkpoint)
+
+    def _switch(self, checkpoint: CheckpointFile) -> None:
+        """The new file gets the name of the journal, with all that the journal holds."""
+        with self._state_lock:
+            self._is_switching = True
+            copies = checkpoint.take_copies()
+        try:
+            checkpoint.write_copies(copies)
+            with self._state_lock:
+                if checkpoint.is_cancelled:  # perhaps the journal was closed, and the name is another process's now
+                    return
+                self._beside("new").replace(self.path)
+            if self._policy != "never":
+                with self._guard("replace"):
+                    _flush_folder(self.path.parent)
+            with self._state_lock:
+                old, self._file, checkpoint.file = self._file, checkpoint.file, -1
+                self.bytes = checkpoint.bytes
+                self._sequence, self._previous = checkpoint.sequence, checkpoint.previous
+                self._count_replacement()
+                self._checkpoint = None
+            os.close(old)
+        finally:
+            self._is_switching = False
+
+    def _drop_checkpoint(self) -> None:
+        """Leave nothing of it; the caller has the lock of its steps."""
+        with self._state_lock:
+            checkpoint, self._checkpoint = self._checkpoint, None
+        if checkpoint is not None:
+            checkpoint.discard()
+
+    def _cancel_checkpoint(self, timeout_s: float = -1) -> None:
+        """It is not wanted any more; the thread that writes it ends it if that takes longer than `timeout_s`."""
+        with self._state_lock:
+            if self._checkpoint is not None:
+                self._checkpoint.cancel()
+        if self._step_lock.acquire(timeout=timeout_s):
+            try:
+                self._drop_checkpoint()
+            finally:
+                self._step_lock.release()
+
+    def _flush_unless_never(self, file: int) -> None:
+        if self._policy != "never":
+            _flush(file)
 
     @property
     def holds_effects(self) -> bool:
@@ -195,6 +332,7 @@ class Journal:
                 self._finish_sync(timeout_s)
         finally:
             self._failure = self._failure or JournalError(f"the journal {self.path} is closed")
+            self._cancel_checkpoint(timeout_s)
             self._retire(self._file)
             os.close(self._lock_file)
 
@@ -212,7 +350,7 @@ class Journal:
         with self._guard("copy the torn end of"):
             copy, name = self._create_torn_file()
             try:
-                _write_all(copy, [torn])
+                write_all(copy, [torn])
                 if self._policy != "never":
                     _flush(copy)
             finally:
@@ -250,15 +388,14 @@ class Journal:
 
     def _begin_file(self, kind: int) -> bytes:
         """The header of a new file, that the next batches continue."""
-        header = encode_header(
-            self._group,
-            self._member,
-            kind=kind,
-            first_sequence=self._sequence,
-            journal_number=self._journal_number,
-        )
+        header = self._new_header(kind, self._sequence)
         self._previous = header_checksum(header)
         return header
+
+    def _new_header(self, kind: int, sequence: int) -> bytes:
+        return encode_header(
+            self._group, self._member, kind=kind, first_sequence=sequence, journal_number=self._journal_number
+        )
 
     def _put_in_place(self, pieces: list[bytes]) -> None:
         """A new file takes the place of the journal, complete or not at all."""
@@ -266,19 +403,23 @@ class Journal:
             new = self._write_beside(pieces)
         with self._state_lock:
             old, self._file = self._file, new
-            self._written += 1
-            if self._policy != "never":
-                self._sync_begun = self._synced = self._written
-                self._sync_begun_s = time.monotonic()
+            self._count_replacement()
         self.bytes = sum(map(len, pieces))
         self._retire(old)
+
+    def _count_replacement(self) -> None:
+        """A new file is in place, and on the disk unless the policy is `never`; the caller has the lock."""
+        self._written += 1
+        if self._policy != "never":
+            self._sync_begun = self._synced = self._written
+            self._sync_begun_s = time.monotonic()
 
     def _write_beside(self, pieces: list[bytes]) -> int:
         """Write a new file and give it the name of the journal, in this order on the disk too."""
         name = self._beside("new")
         file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            _write_all(file, pieces)
+            write_all(file, pieces)
             if self._policy != "never":
                 _flush(file)
             name.replace(self.path)
@@ -344,21 +485,6 @@ def _resolve(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError) as error:
         raise JournalError(f"cannot open the journal {path}: {error}: name another file") from error
-
-
-def _write_all(file: int, pieces: list[bytes]) -> int:
-    """Write all, in one call of the system if it takes all; returns the bytes."""
-    total = 0
-    for begin in range(0, len(pieces), _PIECES_MAX):
-        some = pieces[begin : begin + _PIECES_MAX]
-        size = sum(map(len, some))
-        written = os.writev(file, some)
-        if written < size:
-            rest = memoryview(b"".join(some))[written:]
-            while rest:
-                rest = rest[os.write(file, rest) :]
-        total += size
-    return total
 
 
 def _flush(file: int) -> None:

@@ -84,7 +84,9 @@ class Listener:
         self._timeout_s = timeout_s
         self._handshakes: dict[SocketConnection, Handshake] = {}
         self._connecting: set[asyncio.Task[None]] = set()
-        self._accepting: asyncio.Task[None] | None = None
+        self._listening: socket.socket | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        """Until it is over nothing is accepted."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._name: tuple[str, int] = ("", 0)
         self._refusals = RateLimitedLog(logger)
@@ -92,12 +94,11 @@ class Listener:
 
     async def start(self, host: str, port: int) -> None:
         """Bind the address (port 0: any free one) and accept from now on."""
-        assert self._accepting is None, "the listener was started before"
+        assert self._listening is None, "the listener was started before"
         listening = await _bind(host, port)
         self._name = listening.getsockname()[:2]
-        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening))
-        # Not in the task itself: a task that is cancelled before its first step runs no `finally`.
-        self._accepting.add_done_callback(lambda _: listening.close())
+        self._listening = listening
+        self._watch()
         self._sweep()
 
     @property
@@ -116,9 +117,10 @@ class Listener:
 
     async def close(self) -> None:
         """Close the listening socket and every unfinished handshake; established connections stay."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.gather(self._accepting, return_exceptions=True)
+        if self._listening is not None:
+            self._unwatch()
+            self._listening.close()
+            self._listening = None
         for connection in list(self._handshakes):
             self._end(self._handshakes[connection], "the listener was closed")
         await asyncio.gather(*self._connecting, return_exceptions=True)
@@ -129,18 +131,33 @@ class Listener:
 
     # Accepting.
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, name = await loop.sock_accept(listening)
-            except OSError as error:
-                # Out of descriptors or buffers, or the peer has gone: none of them is a reason to stop listening.
-                self._accept_errors.warning("accept", "accept failed error=%s", error)
-                await asyncio.sleep(ACCEPT_PAUSE_S)
-                continue
-            self._begin_or_discard(accepted, name)
-            await asyncio.sleep(0)  # sock_accept does not yield while the backlog has connections
+    def _watch(self) -> None:
+        """Accept when a connection comes. (`sock_accept`, cancelled, can lose the connection that came just then.)"""
+        self._pause = None
+        if self._listening is not None:
+            asyncio.get_running_loop().add_reader(self._listening.fileno(), self._accept)
+
+    def _unwatch(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        elif self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening.fileno())
+
+    def _accept(self) -> None:
+        """One connection; the loop calls again while there are more."""
+        assert self._listening is not None
+        try:
+            accepted, name = self._listening.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # Out of descriptors or buffers, or the peer has gone: none of them is a reason to stop listening.
+            self._accept_errors.warning("accept", "accept failed error=%s", error)
+            self._unwatch()
+            self._pause = asyncio.get_running_loop().call_later(ACCEPT_PAUSE_S, self._watch)
+            return
+        accepted.setblocking(False)
+        self._begin_or_discard(accepted, name)
 
     def _begin_or_discard(self, accepted: socket.socket, name: tuple[str, int]) -> None:
         """An error of a callback costs one connection, not the listener."""

@@ -1,6 +1,7 @@
 """A member in a terminal: every line that comes in is multicast, every delivery goes out as a line.
 
 Standard output has "sender sequence payload" lines and nothing else; what happens to the group goes to standard error.
+The end of the input lets the member leave. With a closed input or `/dev/null`, as under a supervisor, it stays.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from typing import Any
 from cubecast.live.credentials import Credentials
 from cubecast.live.group import Group, join
 from cubecast.live.loop import run
+from cubecast.live.terminal import InputLines, OutputLines, has_input
 from cubecast.member.effects import Excluded
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership.views import View
+
+LINES_MAX = 1000
+"""Lines that are printed at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +73,7 @@ async def _live(node: Node) -> None:
     group.on_view(_say_view)
     group.on_blocked(lambda is_blocked: say("blocked: too few members within reach" if is_blocked else "unblocked"))
     group.on_excluded(_say_excluded)
-    group.on_waiting(lambda reason: say(f"waiting: {reason}"))
+    group.on_waiting(say)
     ended = _signals(group)
     entering = asyncio.ensure_future(group.__aenter__())
     stopping = asyncio.ensure_future(ended.wait())
@@ -114,19 +119,25 @@ def _signals(group: Group) -> asyncio.Event:
 
 
 async def _print_deliveries(group: Group, *, quiet: bool) -> None:
+    output = OutputLines()
+    lines: list[str] = []
     async for delivery in group:
-        if not quiet:
-            text = delivery.payload.decode("utf-8", "backslashreplace")
-            print(f"{delivery.sender.name} {delivery.sequence} {text}", flush=not group.has_more)
+        if quiet:
+            continue
+        text = delivery.payload.decode("utf-8", "backslashreplace")
+        lines.append(f"{delivery.sender.name} {delivery.sequence} {text}\n")
+        if not group.has_more or len(lines) >= LINES_MAX:
+            await output.write("".join(lines))
+            lines.clear()
 
 
 async def send_lines(group: Group) -> None:
-    """Multicast every line of the input; at its end wait until the last one is stable."""
-    reader = asyncio.StreamReader(limit=group.settings.payload_bytes_max + 2)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    """Multicast every line of the input; at its end wait until the last one is stable. Without input, wait."""
+    if not has_input():
+        await asyncio.Event().wait()
     last = None
-    while line := await reader.readline():
-        last = await group.multicast(line.rstrip(b"\r\n"))
+    async for line in InputLines(group.settings.payload_bytes_max):
+        last = await group.multicast(line)
     if last is not None:
         await last.stable(hurry=True)
 

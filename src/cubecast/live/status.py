@@ -116,9 +116,16 @@ class StatusServer:
     async def __aenter__(self) -> StatusServer:
         """Open the port."""
         try:
-            self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=REQUEST_BYTES_MAX)
+            self._server = await asyncio.start_server(
+                self._serve, self._host, self._port, limit=REQUEST_BYTES_MAX, start_serving=False
+            )
         except OSError as error:
             raise LocalProtocolError(f"cannot serve status on {self._host}:{self._port}: {error.strerror}") from error
+        try:
+            await self._server.start_serving()
+        except BaseException:  # cancelled: the port must be free again
+            self._server.close()
+            raise
         self._sampling = asyncio.get_running_loop().create_task(self._sample())
         return self
 

@@ -21,9 +21,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cubecast.errors import LocalProtocolError
-from cubecast.live.group import Buffer, Group, Laggard, Message, join
+from cubecast.live.application_state import Buffer
+from cubecast.live.group import Group, join
+from cubecast.live.group_status import Laggard
 from cubecast.live.inbox import Event
 from cubecast.live.loop import LoopThread
+from cubecast.live.message import Message
 from cubecast.member.effects import Delivery, Excluded
 from cubecast.protocols.membership.views import MemberId, View
 

@@ -1,8 +1,8 @@
-"""The thread that syncs one journal, so that the event loop does not wait for the disk.
+"""The thread of one journal, so that the event loop does not wait for the disk: it syncs, and writes what is long.
 
 It is a thread of its own: the executor of asyncio is shared with name lookups and the application, and a full one would
 delay the effects of this member. Syncs that were submitted while one runs are served together by the next one (group
-commit).
+commit). A checkpoint is written in small steps, and syncs that are submitted meanwhile are served between two of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SyncCallback = Callable[[JournalError | None], None]
 
 
 class SyncThread:
-    """Runs the syncs of one journal."""
+    """Does the work of one journal that takes long."""
 
     def __init__(self, journal: Journal, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; the results go to `loop`."""
@@ -30,6 +30,8 @@ class SyncThread:
         self._loop = loop
         self._changed = threading.Condition()
         self._waiting: list[SyncCallback] = []
+        self._writes: list[SyncCallback] = []
+        self._checkpoint: SyncCallback | None = None
         self._is_running = False
         self._is_closed = False
         # A daemon: a disk that does not answer must not keep the process from ending.
@@ -44,14 +46,32 @@ class SyncThread:
 
     def submit(self, callback: SyncCallback) -> None:
         """Sync all that was written before this call, then call back in the loop."""
+        self._put(self._waiting, callback)
+
+    def submit_write(self, callback: SyncCallback) -> None:
+        """Write what was added to the journal, then call back in the loop, which leaves the journal alone till then."""
+        self._put(self._writes, callback)
+
+    def submit_checkpoint(self, callback: SyncCallback) -> None:
+        """Carry out the checkpoint that the journal has begun, then call back in the loop."""
         with self._changed:
-            if self._is_closed:
-                raise JournalError(f"the sync thread of {self._journal.path} is closed: submit before close")
-            self._waiting.append(callback)
+            self._require_open()
+            assert self._checkpoint is None, "one checkpoint at a time"
+            self._checkpoint = callback
             self._changed.notify()
 
+    def _put(self, queue: list[SyncCallback], callback: SyncCallback) -> None:
+        with self._changed:
+            self._require_open()
+            queue.append(callback)
+            self._changed.notify()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise JournalError(f"the sync thread of {self._journal.path} is closed: submit before close")
+
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Finish what was submitted and end the thread; False if it still runs after `timeout_s`."""
+        """Finish what was submitted, but for a checkpoint, and end the thread; False if it runs after `timeout_s`."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -61,24 +81,50 @@ class SyncThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while callbacks := self._take():
-            error = self._sync()
+        while self._wait():
+            self._serve(self._writes, self._journal.write)
+            self._serve(self._waiting, self._journal.sync)
+            if self._checkpoint is not None:
+                self._step()
+
+    def _wait(self) -> bool:
+        """Wait for submissions; False when closed and all are done."""
+        with self._changed:
+            while not (self._waiting or self._writes or self._checkpoint) and not self._is_closed:
+                self._changed.wait()
+            if self._is_closed:
+                self._checkpoint = None
+            return bool(self._waiting or self._writes or self._checkpoint)
+
+    def _serve(self, queue: list[SyncCallback], work: Callable[[], None]) -> None:
+        """Do what all that wait in a queue want, once."""
+        with self._changed:
+            callbacks, queue[:] = list(queue), []
+            self._is_running = bool(callbacks)
+        if callbacks:
+            error = self._do(work)
             with self._changed:
                 self._is_running = False
             self._report(callbacks, error)
 
-    def _take(self) -> list[SyncCallback]:
-        """Wait for submissions; none when closed and all are done."""
-        with self._changed:
-            while not self._waiting and not self._is_closed:
-                self._changed.wait()
-            callbacks, self._waiting = self._waiting, []
-            self._is_running = bool(callbacks)
-            return callbacks
+    def _step(self) -> None:
+        """A little of the checkpoint."""
+        is_over = True
 
-    def _sync(self) -> JournalError | None:
+        def step() -> None:
+            nonlocal is_over
+            is_over = self._journal.step_checkpoint()
+
+        error = self._do(step)
+        if error is not None or is_over:
+            with self._changed:
+                callback, self._checkpoint = self._checkpoint, None
+            if callback is not None:
+                self._report([callback], error)
+
+    def _do(self, work: Callable[[], None]) -> JournalError | None:
         try:
-            self._journal.sync()
+            work()
         except JournalError as error:
             return error
         except Exception as error:  # the caller holds effects until it is called back: a bug must reach it too

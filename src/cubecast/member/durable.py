@@ -56,6 +56,7 @@ class Durable:
         self.snapshots: dict[int, bytes] = {}
         self.over: r.Over | None = None
         self._settings = settings
+        self._pieces: list[bytes] = []
 
     def apply(self, record: r.Record) -> None:
         """One step more."""
@@ -125,8 +126,14 @@ class Durable:
 
     def _restored(self, record: r.Restored) -> None:
         self.joined = None
-        self.checkpoint = record.state
+        self.checkpoint = record.state or b"".join(self._pieces)
+        self._pieces = []
         self.replay = list(from_view(self.replay, record.view))
+
+    def _statepiece(self, record: r.StatePiece) -> None:
+        if record.number == 0:
+            self._pieces = []
+        self._pieces.append(record.octets)
 
     def _kept(self, record: r.Kept) -> None:
         self.expected[record.view] = record.needed_by

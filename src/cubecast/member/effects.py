@@ -4,6 +4,8 @@ The driver takes the effects after it called the member, and carries them out in
 
 1. `persist`: append these records to the journal as one batch; with `sync="always"`, wait until they are on the disk.
    If `replaces` is set, the batch replaces everything the journal holds. Until that is done, nothing below happens.
+   A `checkpoint` stands for everything the journal holds and the first `covered` of these records. It may take their
+   place at any later time, with what is appended in the meantime behind it: nothing waits for it.
 2. `writes`, then `closes` and `dials`: bytes for connections, connections to end, names to connect to.
 3. `entries`: for the application, in order.
 4. `settled`: own messages that are stable now, or will never be. `notices`: what callbacks and the log hear of.
@@ -14,6 +16,7 @@ The driver may take effects while an earlier batch is still being synced, as lon
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,7 +64,7 @@ class StateArrived(NamedTuple):
     history: `member.history.decode_history` gives its messages one by one, as deliveries with `is_history`.
     """
 
-    pieces: tuple[bytes, ...]
+    pieces: Sequence[bytes]
     is_checkpoint: bool
     """Is it this member's own state from before a restart?"""
 
@@ -135,6 +138,9 @@ class Effects:
     persist: list[bytes] = field(default_factory=list)
     """Encoded records, to be joined to one batch."""
     replaces: bool = False
+    checkpoint: list[bytes] = field(default_factory=list)
+    """Pieces of records that may replace the journal, one batch; empty: none. See the module."""
+    covered: int = 0
     writes: list[tuple[int, list[bytes]]] = field(default_factory=list)
     closes: list[Close] = field(default_factory=list)
     dials: list[str] = field(default_factory=list)
@@ -144,10 +150,17 @@ class Effects:
     is_partial: bool = False
     """Is there more to write? Then take effects again in the next turn of the loop."""
 
+    def replacement(self) -> list[bytes]:
+        """What the journal is to hold from now on, for a driver that replaces it at once; empty: it only grows."""
+        if self.checkpoint:
+            return [*self.checkpoint, *self.persist[self.covered :]]
+        return self.persist if self.replaces else []
+
     def __bool__(self) -> bool:
         """Is there anything to do?"""
         return bool(
             self.persist
+            or self.checkpoint
             or self.writes
             or self.entries
             or self.settled

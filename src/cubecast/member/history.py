@@ -1,9 +1,11 @@
 """The messages that a group keeps for newcomers when the application makes no snapshots: none, all, or the last ones.
 
-The history is kept as bytes, so that handing it to a newcomer costs nothing and reading it can be done in slices.
+The history is kept as bytes, in chunks that can be read each by itself. So handing it to a newcomer, going on from it
+there, and forgetting its oldest part cost a few steps per chunk, and reading it can be done in slices.
 
 | bytes  | entry                                                                                      |
 |--------|--------------------------------------------------------------------------------------------|
+| 1      | 2: a chunk: 4 messages in it, 4 bytes of the entries that follow; senders are forgotten    |
 | 1      | 0: a sender: 2 length, name, 8 incarnation; senders are numbered in the order of their entries |
 | 1      | 1: a message: 4 sender, 8 view, 8 sequence, 4 length, then its record                      |
 
@@ -16,6 +18,8 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from cubecast.errors import RemoteProtocolError
 from cubecast.member.effects import Delivery
@@ -23,7 +27,15 @@ from cubecast.protocols.membership.views import MemberId
 
 _SENDER = struct.Struct("<BHq")
 _MESSAGE = struct.Struct("<BIqqI")
+_CHUNK = struct.Struct("<BII")
 CHUNK_BYTES = 1 << 16
+
+
+class Chunk(NamedTuple):
+    """Some messages, and how many."""
+
+    messages: int
+    octets: bytes
 
 
 class History:
@@ -32,75 +44,100 @@ class History:
     def __init__(self, keep: str | int) -> None:
         """Nothing yet."""
         self.is_kept = keep not in ("none", 0)
-        self._last: deque[Delivery] | None = deque(maxlen=keep) if isinstance(keep, int) and keep else None
+        self._keep = keep if isinstance(keep, int) else 0
+        self._chunks: deque[Chunk] = deque()
+        self._count = 0
+        """Messages in the chunks."""
         self._writer = _Writer()
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
         """More deliveries."""
-        if self._last is not None:
-            self._last.extend(deliveries)
-        elif self.is_kept:
-            for delivery in deliveries:
-                self._writer.add(delivery)
+        if not self.is_kept:
+            return
+        writer = self._writer
+        for delivery in deliveries:
+            writer.add(delivery)
+            if len(writer.octets) >= CHUNK_BYTES:
+                self._seal()
+                writer = self._writer
 
     def pieces(self) -> tuple[bytes, ...]:
         """What a newcomer is given."""
-        if self._last is None:
-            return self._writer.pieces()
-        writer = _Writer()
-        for delivery in self._last:
-            writer.add(delivery)
-        return writer.pieces()
+        self._seal()
+        if self._keep and self._count > self._keep:
+            self._trim_first()
+        return tuple([chunk.octets for chunk in self._chunks])
 
     def load(self, pieces: Sequence[bytes]) -> None:
         """Begin with the history of another member."""
-        if self._last is not None:
-            self._last.clear()
-            self._last.extend(decode_history(pieces))
-        elif self.is_kept:
-            self._writer = _Writer.after(pieces)
+        if self.is_kept:
+            self._writer = _Writer()
+            self._chunks = deque(_chunks_in(pieces))
+            self._count = sum([chunk.messages for chunk in self._chunks])
+            self._forget_first()
+
+    def _seal(self) -> None:
+        """What was added last becomes a chunk."""
+        if self._writer.count:
+            self._chunks.append(self._writer.chunk())
+            self._count += self._writer.count
+            self._writer = _Writer()
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        while self._keep and self._chunks and self._count - self._chunks[0].messages >= self._keep:
+            self._count -= self._chunks.popleft().messages
+
+    def _trim_first(self) -> None:
+        """Only the last messages of the first chunk are among those to be kept."""
+        first = self._chunks.popleft()
+        writer = _Writer()
+        for delivery in islice(decode_history([first.octets]), self._count - self._keep, None):
+            writer.add(delivery)
+        self._chunks.appendleft(writer.chunk())
+        self._count = self._keep
 
 
 class _Writer:
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-        self._open = bytearray()
-        self._senders: dict[MemberId, int] = {}
+    """The chunk that grows."""
 
-    @classmethod
-    def after(cls, pieces: Sequence[bytes]) -> _Writer:
-        """Continue a history."""
-        writer = cls()
-        for sender in _senders_in(pieces):
-            writer._senders[sender] = len(writer._senders)
-        writer._chunks = list(pieces)
-        return writer
+    def __init__(self) -> None:
+        self.count = 0
+        self.octets = bytearray()
+        self._senders: dict[MemberId, int] = {}
 
     def add(self, delivery: Delivery) -> None:
         sender = self._senders.get(delivery.sender)
         if sender is None:
             sender = self._senders[delivery.sender] = len(self._senders)
             name = str(delivery.sender.name).encode()
-            self._open += _SENDER.pack(0, len(name), delivery.sender.incarnation) + name
-        self._open += _MESSAGE.pack(1, sender, delivery.view, delivery.sequence, len(delivery.record))
-        self._open += delivery.record
-        if len(self._open) >= CHUNK_BYTES:
-            self._seal()
+            self.octets += _SENDER.pack(0, len(name), delivery.sender.incarnation) + name
+        self.octets += _MESSAGE.pack(1, sender, delivery.view, delivery.sequence, len(delivery.record))
+        self.octets += delivery.record
+        self.count += 1
 
-    def _seal(self) -> None:
-        if self._open:
-            self._chunks.append(bytes(self._open))
-            self._open = bytearray()
-
-    def pieces(self) -> tuple[bytes, ...]:
-        self._seal()
-        return tuple(self._chunks)
+    def chunk(self) -> Chunk:
+        return Chunk(self.count, _CHUNK.pack(2, self.count, len(self.octets)) + self.octets)
 
 
-def _senders_in(pieces: Sequence[bytes]) -> Iterator[MemberId]:
-    for entry in _entries(pieces):
-        if isinstance(entry, MemberId):
-            yield entry
+def _chunks_in(pieces: Sequence[bytes]) -> Iterator[Chunk]:
+    """The chunks of a history, however it is cut; those that are pieces are not copied."""
+    rest = b""
+    for piece in pieces:
+        data = rest + piece if rest else piece
+        at = 0
+        while len(data) - at >= _CHUNK.size:
+            kind, count, length = _CHUNK.unpack_from(data, at)
+            if kind != 2:
+                raise RemoteProtocolError(f"a history with an entry of kind {kind} outside of its chunks")
+            end = at + _CHUNK.size + length
+            if end > len(data):
+                break
+            yield Chunk(count, data[at:end])
+            at = end
+        rest = data[at:]
+    if rest:
+        raise RemoteProtocolError(f"a history that ends in the middle of a chunk: {len(rest)} bytes are left")
 
 
 def decode_history(pieces: Sequence[bytes]) -> Iterator[Delivery]:
@@ -128,6 +165,11 @@ def _entries(pieces: Sequence[bytes]) -> Iterator[MemberId | Delivery]:
 def _entry_at(data: bytes, at: int, senders: list[MemberId]) -> tuple[MemberId | Delivery, int] | None:
     if at >= len(data):
         return None
+    if data[at] == 2:
+        senders.clear()
+        at += _CHUNK.size
+        if at >= len(data):
+            return None
     if data[at] == 0:
         if len(data) - at < _SENDER.size:
             return None

@@ -145,7 +145,8 @@ class InView:
 
     def send(self, to: MemberId, message: Message) -> None:
         """Send a membership message, if there is a link; it is repeated as long as it matters."""
-        self.links.send_message(to.name, message, self._now_ns)
+        base = self._members.shared_view(message.view, to)
+        self.links.send_message(to.name, message, self._now_ns, base)
 
     def record(self, record: r.Record) -> None:
         """Write a record before anything that follows is visible outside."""
@@ -210,7 +211,8 @@ class InView:
         """Who is behind the most advanced member, and by how many messages; the slowest first."""
         if self.stack is None or self.view is None:
             return []
-        progress = self.stack.progress()
+        everywhere = sum(self.log.stable)  # what is known of the others is a little old, but these everybody has
+        progress = [max(count, everywhere) for count in self.stack.progress()]
         most = max(progress)
         found = [(who, most - count) for who, count in zip(self.view.members, progress, strict=True) if count < most]
         return sorted(found, key=lambda one: -one[1])

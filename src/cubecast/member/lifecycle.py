@@ -37,6 +37,7 @@ from cubecast.member.message_log import SEQUENCE_MASK, MessageLog
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch
 from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.accept import Acceptor
 from cubecast.protocols.membership.messages import (
     ANY_INCARNATION,
     AskState,
@@ -61,7 +62,10 @@ from cubecast.protocols.membership.views import (
 )
 from cubecast.wire.data import payload_of
 from cubecast.wire.handshake import Hello
-from cubecast.wire.membership import decode_message, require_fit
+from cubecast.wire.membership import Elsewhere, decode_message, require_fit
+
+GATE_SLICE = 1000
+"""Entries that waited for the state and are handed over at a time."""
 
 
 class Lifecycle(InView):
@@ -94,6 +98,7 @@ class Lifecycle(InView):
             pending = tuple(outgoing.payload for outgoing in self.own.waiting)
             self._recorded_pending = len(pending)
             self.effects.persist.clear()
+            self.effects.checkpoint.clear()
             self.effects.replaces = True
             self.record(r.Incarnation(self.me, tuple(self.contacts), tuple(self.founders), pending))
         self._note("incarnation")
@@ -233,7 +238,7 @@ class Lifecycle(InView):
     def _membership_arrived(self, link: Link, body: bytes, now_ns: int) -> None:
         self._is_stirred = True
         self.links.mark(link)
-        message = decode_message(body)
+        message = decode_message(body, self.view)
         if isinstance(message, Join) and message.who != link.peer:
             raise RemoteProtocolError(f"it asks for {message.who.name} to join, which is another process")
         self._heard_ns[link.peer.name] = now_ns
@@ -243,6 +248,8 @@ class Lifecycle(InView):
         elif isinstance(message, Decide):
             link.confirm()
             self._on_decide(message)
+        elif isinstance(message, Elsewhere) and message.kind is Decide:
+            link.confirm()
         elif isinstance(message, Gone):
             self._on_gone(source, message)
         elif isinstance(message, AskState):
@@ -256,10 +263,10 @@ class Lifecycle(InView):
         elif self.state in (IN_VIEW, FORMING):
             self._in_view(link, message)
 
-    def _in_view(self, link: Link, message: Message) -> None:
+    def _in_view(self, link: Link, message: Message | Elsewhere) -> None:
         members = self._members
         place = members.knows_source(link.peer)
-        if place is None or message.view != members.view.id:
+        if place is None or isinstance(message, Elsewhere) or message.view != members.view.id:
             self._catch_up(link, message.view)
             return
         if members.view.number:
@@ -398,19 +405,21 @@ class Lifecycle(InView):
         self.renews = False
         for link in self.links.links.values():
             link.begin_view(view.tag)
-        rank = view.members.index(self.me)
         self.stack = (
             Alone(self, view, self.settings)
             if len(view.members) == 1
-            else Stack(self, view, rank, self.settings, round_s)
+            else Stack(self, view, view.members.index(self.me), self.settings, round_s)
         )
         self.log = self.stack.log
-        self.links.need({view.members[other].name for other in self.stack.neighbours()}, self._now_ns)
-        for other in self.stack.neighbours():
-            self.links.open(view.members[other], self._now_ns).begin_view(view.tag)
+        neighbours = [view.members[other] for other in self.stack.neighbours()]
+        self.links.need({who.name for who in neighbours}, self._now_ns)
+        for who in neighbours:
+            self.links.open(who, self._now_ns).begin_view(view.tag)
         self.stack.start()
         if self.is_blocked:
             self._set_blocked(False)
+        if self._is_passing_gate:
+            self.later(0, self._pass_gate)
         self._take_early(view)
 
     # State transfer.
@@ -449,6 +458,7 @@ class Lifecycle(InView):
         if isinstance(message, NoState):
             fetch.turn(self._now_ns)
         elif fetch.take(message, self._now_ns):
+            self.record(r.StatePiece(message.piece, message.octets))
             self.effects.notices.append(Notice("progress", (len(fetch.pieces), fetch.of)))
             if fetch.is_complete:
                 self._open_gate(fetch)
@@ -458,21 +468,37 @@ class Lifecycle(InView):
     def _open_gate(self, fetch: Fetch) -> None:
         """The state is here: hand it over, and then all that waited for it."""
         assert self._gate is not None
-        pieces = tuple(fetch.pieces)
-        self.record(r.Restored(fetch.view.number, b"".join(pieces) if self._is_durable else b""))
+        self.record(r.Restored(fetch.view.number, b""))
         waited = from_view(self._gate, fetch.view.number)
         views = [entry.view for entry in waited if isinstance(entry, ViewChange)]
         self._note("restore", view=views[0] if views else fetch.joined)
-        self._put_state(pieces, is_checkpoint=False)
-        self._gate, self._fetch = None, None
+        self._put_state(fetch.pieces, is_checkpoint=False)
+        self._gate, self._fetch = list(waited), None
+        self._pass_gate()
+
+    def _pass_gate(self) -> None:
+        """Hand over some of what waited for the state; the rest in later turns, so that nothing is held up."""
+        gate, self._gate = self._gate, None
+        if gate is None:
+            return
+        self._replay(gate[:GATE_SLICE])
+        del gate[:GATE_SLICE]
+        if gate:
+            self._gate = gate
+            self.later(0, self._pass_gate)
+            return
         self._gate_bytes = 0
-        self._replay(waited)
         self._members.have_state.add(self.me)
         for who in self._members.view.members:
             if who != self.me:
                 self.send(who, Ready(self._members.view.id))
 
-    def _put_state(self, pieces: tuple[bytes, ...], *, is_checkpoint: bool) -> None:
+    @property
+    def _is_passing_gate(self) -> bool:
+        """Has the application been given the state, and not all that waited for it?"""
+        return self._gate is not None and self._fetch is None
+
+    def _put_state(self, pieces: Sequence[bytes], *, is_checkpoint: bool) -> None:
         if self.history.is_kept and not self._makes_snapshots:
             self.history.load(pieces)
         if self.history.is_kept or self._makes_snapshots:
@@ -511,6 +537,10 @@ class Lifecycle(InView):
         self.state = LINGER
         self.stack = None
         self.timers.begin_epoch()
+        if self._is_passing_gate:
+            assert self._gate is not None
+            gate, self._gate = self._gate, None
+            self._replay(gate)
         self._gate = self._fetch = None
         self._linger_until_ns = self._now_ns + self._members.settings.takeover_ns
         assert self._members.last_decision is not None
@@ -620,9 +650,11 @@ class Lifecycle(InView):
         self.links.close_all("a new incarnation begins")
         self.links.links.clear()
         founders = self.founders if self.view is None else []
+        acceptor = self._members.acceptor
         self._begin_incarnation(contacts, founders)
         if founders:
             self._start_forming()
+            self._keep_promise(acceptor)
         elif self.contacts:
             self._start_joining()
         else:
@@ -682,13 +714,13 @@ class Lifecycle(InView):
         self._note("restarted")
         if is_founder:
             self._start_forming()
-            self._keep_promise(durable)
+            self._keep_promise(durable.acceptor)
         else:
             self._start_joining()
 
-    def _keep_promise(self, durable: Durable) -> None:
-        """A founder is bound by what it promised before the restart: its new journal says so too."""
-        acceptor = self._members.acceptor = durable.acceptor
+    def _keep_promise(self, acceptor: Acceptor) -> None:
+        """A founder is bound by what it promised before a restart or as an earlier incarnation; its journal says so."""
+        self._members.acceptor = acceptor
         acceptor.moved_ns = self._now_ns
         if acceptor.accepted is not None:
             self.record(r.Adopted(acceptor.accepted_ballot, acceptor.accepted))

@@ -24,7 +24,7 @@ from cubecast.member.effects import Close, Effects, Notice
 from cubecast.member.link import DeadLink, Link, Pipe
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership.messages import Message
-from cubecast.protocols.membership.views import MemberId, ViewId
+from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.wire import frame, handshake
 from cubecast.wire.frame import Frame, encode_frame
 from cubecast.wire.handshake import Hello, Refusal
@@ -94,6 +94,7 @@ class Links:
         self._owner = owner
         self._dialling: dict[str, Dialling] = {}
         self._dirty: dict[int, Pipe] = {}
+        self._written: tuple[Message | None, View | None, bytes] = (None, None, b"")
 
     # Connections.
 
@@ -446,12 +447,17 @@ class Links:
             self._dirty[pipe.number] = pipe
         self._owner.frame_arrived(link, arrived, now_ns)
 
-    def send_message(self, to: str, message: Message, now_ns: int) -> bool:
-        """Send a membership message if the link is up; otherwise it is dropped, and the link is dialled."""
+    def send_message(self, to: str, message: Message, now_ns: int, base: View | None = None) -> bool:
+        """Send a membership message if the link is up; otherwise it is dropped, and the link is dialled.
+
+        `base` is the view that both sides are in. A message for many is written once.
+        """
         link = self.reach(to, now_ns)
         if link is None:
             return False
-        link.send(frame.MEMBERSHIP, message.view.tag, encode_message(message))
+        if self._written[0] is not message or self._written[1] is not base:
+            self._written = (message, base, encode_message(message, base))
+        link.send(frame.MEMBERSHIP, message.view.tag, self._written[2])
         self.mark(link)
         return True
 

@@ -29,12 +29,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from cubecast.errors import LocalProtocolError
-from cubecast.member.effects import Effects, Notice, Outgoing, ViewChange
+from cubecast.member.effects import Delivery, Effects, Entry, Notice, Outgoing, ViewChange
 from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT
 from cubecast.member.lifecycle import Lifecycle
 from cubecast.member.settings import MEMBERS_MAX, parse_address
+from cubecast.member.state_transfer import uncut
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.views import founding_view
+from cubecast.wire.records import encode_checkpoint, encode_kept, encode_record
 
 _PHASES = {FORMING: "forming", JOINING: "joining", LINGER: "leaving", OUT: "out"}
 
@@ -190,42 +192,60 @@ class Member(Lifecycle):
             and self.state == IN_VIEW
             and self.is_ready
             and not self.awaits_restore
-            and not self.effects.entries
+            and not self.effects.replaces
+            and not self.effects.checkpoint
             and not any(self.snapshots.is_wanted(view) for view in self.snapshots.needed_by)
         )
 
-    def checkpoint(self, state: bytes, now_ns: int) -> None:
-        """The application's state after all that it was given: a restart begins with it."""
+    def checkpoint(self, state: bytes, now_ns: int, untaken: Sequence[Entry] = ()) -> None:
+        """The application's state after all that it took: a restart begins with it.
+
+        `untaken` are entries of effects that the driver has not carried out. Nothing happens when those, or entries
+        that wait here, are more than deliveries of this view.
+        """
         self._now_ns = now_ns
         if not self.wants_checkpoint(self.settings.journal_bytes):
             return
-        members = self._members
-        if not self._makes_snapshots:
-            state = b"".join(self.history.pieces())
-        kept = tuple(
-            r.Kept(view, b"".join(self.snapshots.kept[view]), tuple(sorted(needed_by)))
-            for view, needed_by in self.snapshots.needed_by.items()
-        )
-        self._recorded_pending = len(self.own.waiting)
-        self.effects.persist.clear()
-        self.effects.replaces = True
-        self.record(
-            r.Checkpoint(
-                me=self.me,
-                names=tuple(sorted(self.names)),
-                view=members.view,
-                decision=members.last_decision,
-                promised=members.acceptor.promised,
-                accepted_ballot=members.acceptor.accepted_ballot,
-                accepted=members.acceptor.accepted,
-                delivered=self.log.delivered(),
-                stable=tuple(self.log.stable),
-                unstable=b"".join(self.log.unstable_in_order()),
-                recovered=b"".join(self.log.recovered.values()),
-                pending=tuple(outgoing.payload for outgoing in self.own.waiting),
-                snapshots=kept,
-                state=state,
-            )
+        # The history has them already.
+        rest = [*untaken, *self.effects.entries] if self._makes_snapshots else []
+        later = [entry for entry in rest if isinstance(entry, Delivery) and entry.view == self._members.view.number]
+        if len(later) < len(rest):
+            return
+        self._record_pending()
+        effects = self.effects
+        effects.covered = len(effects.persist)
+        pieces = [state] if self._makes_snapshots else self.history.pieces()
+        effects.checkpoint = encode_checkpoint(self._checkpoint_before(later), pieces)
+        for view, needed_by in self.snapshots.needed_by.items():
+            effects.checkpoint += encode_kept(view, uncut(self.snapshots.kept[view]), sorted(needed_by))
+        effects.checkpoint += [
+            encode_record(r.Delivered(b"".join([entry.record for entry in later]))),
+            encode_record(r.Settled(tuple(self.log.stable))),
+            encode_record(r.Recovered(b"".join(self.log.recovered.values()))),
+        ]
+
+    def _checkpoint_before(self, later: Sequence[Delivery]) -> r.Checkpoint:
+        """What matters, as it was before these last deliveries; its state is empty."""
+        members, log = self._members, self.log
+        delivered = list(log.delivered())
+        for entry in later:
+            delivered[members.ranks[entry.sender]] -= 1
+        own = [entry.payload for entry in later if entry.sender == self.me]
+        return r.Checkpoint(
+            me=self.me,
+            names=tuple(sorted(self.names)),
+            view=members.view,
+            decision=members.last_decision,
+            promised=members.acceptor.promised,
+            accepted_ballot=members.acceptor.accepted_ballot,
+            accepted=members.acceptor.accepted,
+            delivered=tuple(delivered),
+            stable=tuple(map(min, log.stable, delivered)),
+            unstable=b"".join(log.in_order(log.stable, delivered)),
+            recovered=b"",
+            pending=(*own, *(outgoing.payload for outgoing in self.own.waiting)),
+            snapshots=(),
+            state=b"",
         )
 
     def leave(self, now_ns: int) -> None:

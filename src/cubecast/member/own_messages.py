@@ -28,9 +28,10 @@ class OwnMessages:
         """Messages that are not stable."""
         return len(self.sent) + len(self.waiting)
 
-    def has_room(self, messages_max: int) -> bool:
-        """May the application multicast one more?"""
-        return len(self.sent) + len(self.waiting) < messages_max and self.bytes < self._bytes_max
+    def has_room(self, messages_max: int, more: int = 0, more_bytes: int = 0) -> bool:
+        """May the application multicast one more, besides `more` messages that are sure to come?"""
+        messages = len(self.sent) + len(self.waiting) + more
+        return messages < messages_max and self.bytes + more_bytes < self._bytes_max
 
     def add(self, payload: bytes) -> Outgoing:
         """One more, which waits."""

@@ -13,6 +13,7 @@ A newcomer that asks for the state of an earlier view is given the later one, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import overload
 
 from cubecast.protocols.membership.messages import AskState, NoState, State
 from cubecast.protocols.membership.views import MemberId, View, ViewId
@@ -23,12 +24,44 @@ STALLS_MAX = 8
 """Times of a stall without a piece after which a newcomer joins anew: the snapshots of its view may all have failed."""
 
 
+class CutState(Sequence[bytes]):
+    """A state as pieces that are cut when they are asked for: to cut a large one at once would hold everything up."""
+
+    def __init__(self, octets: bytes, piece_bytes: int) -> None:
+        """Nothing is copied."""
+        self.octets = octets
+        self._piece_bytes = piece_bytes
+
+    def __len__(self) -> int:
+        """An empty state is one empty piece."""
+        return max(1, -(-len(self.octets) // self._piece_bytes))
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[bytes]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | Sequence[bytes]:
+        """Cut out a piece, or several."""
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self.octets[place * self._piece_bytes : (place + 1) * self._piece_bytes]
+
+
+def uncut(pieces: Sequence[bytes]) -> Sequence[bytes]:
+    """The same state in as few pieces as there are without copying it."""
+    return [pieces.octets] if isinstance(pieces, CutState) else pieces
+
+
 class Snapshots:
     """The snapshots this member keeps for newcomers."""
 
     def __init__(self, piece_bytes: int) -> None:
         """None yet."""
-        self.kept: dict[int, tuple[bytes, ...]] = {}
+        self.kept: dict[int, Sequence[bytes]] = {}
         self.needed_by: dict[int, set[MemberId]] = {}
         self.failed_for: set[MemberId] = set()
         """Newcomers for which the application gave no state."""
@@ -54,21 +87,22 @@ class Snapshots:
         """The state with which a view began; not when nobody waits for it, or pieces of another may be on their way."""
         if not self.is_wanted(view):
             return False
-        self.kept[view] = tuple(pieces)
+        self.kept[view] = pieces
         return True
 
-    def cut_up(self, state: bytes) -> tuple[bytes, ...]:
+    def cut_up(self, state: bytes) -> CutState:
         """Cut a state into pieces."""
-        size = self._piece_bytes
-        return tuple(state[at : at + size] for at in range(0, len(state), size)) or (b"",)
+        return CutState(state, self._piece_bytes)
 
     def answer(self, asked: AskState, who: MemberId) -> list[State | NoState]:
         """The pieces that a newcomer wants, perhaps of a later view."""
         later = [view for view in self.kept if view > asked.view.number and who in self.needed_by[view]]
         view = asked.view.number if asked.view.number in self.kept else max(later, default=0)
-        if not view:
+        # After a restart the tag of a later view is not known: its state must not pass for that of the view asked for.
+        view_id = asked.view if view == asked.view.number else self._ids.get(view)
+        if not view or view_id is None:
             return [NoState(asked.view)]
-        pieces, view_id = self.kept[view], self._ids.get(view, asked.view)
+        pieces = self.kept[view]
         last = min(asked.first + min(asked.pieces, PIECES_AHEAD), len(pieces))
         return [State(view_id, piece, len(pieces), pieces[piece]) for piece in range(asked.first, last)]
 

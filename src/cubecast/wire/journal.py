@@ -140,10 +140,16 @@ def encode_batch(sequence: int, payload: bytes | Sequence[bytes], *, journal_num
     for piece in pieces:
         length += len(piece)
         checksum = zlib.crc32(piece, checksum)
+    header = encode_batch_header(sequence, length, checksum, journal_number=journal_number, previous=previous)
+    return b"".join((header, *pieces))
+
+
+def encode_batch_header(sequence: int, length: int, checksum: int, *, journal_number: int, previous: int) -> bytes:
+    """What stands before a payload of that length and checksum."""
     if length > PAYLOAD_BYTES_MAX:
         raise JournalError(f"a batch of {length} bytes does not fit in a journal: {PAYLOAD_BYTES_MAX} at most")
     fields = _BATCH.pack(MARKER, journal_number, sequence, length, previous, checksum)
-    return b"".join((fields, _CHECK.pack(zlib.crc32(fields)), *pieces))
+    return fields + _CHECK.pack(zlib.crc32(fields))
 
 
 def batch_checksum(batch: bytes) -> int:

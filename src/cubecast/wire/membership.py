@@ -2,15 +2,20 @@
 
 The body of a MEMBERSHIP frame is one message. Reading has two steps. `decode_message` checks that the bytes are a
 message. `require_fit` checks that a message of the present view has one entry per member, and only ranks that exist.
+
+**Proposals.** What follows a view is written whole for a process that is not in that view, and else as a change of it
+(`protocols.membership.relative`). A reader that is not in that view either cannot make use of a change, and need not.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from cubecast.errors import RemoteProtocolError
 from cubecast.protocols.membership import messages as m
 from cubecast.protocols.membership.messages import Message
+from cubecast.protocols.membership.relative import Change, apply_change, change_in
+from cubecast.protocols.membership.views import View, ViewId
 from cubecast.wire.fields import (
     BALLOT,
     BITS,
@@ -18,34 +23,51 @@ from cubecast.wire.fields import (
     FLAG,
     MEMBER,
     MEMBERS,
+    NUMBER,
     OCTETS,
     PROPOSAL,
+    RANK,
     VECTOR,
     VIEW_ID,
     Cursor,
     Field,
     perhaps,
     record,
+    several,
 )
+
+_RANKS = several(RANK)
+_CHANGE = record(Change, NUMBER, _RANKS, _RANKS, MEMBERS, VECTOR)
+
+
+def _write_proposed(value: Any) -> bytes:
+    is_change = isinstance(value, Change)
+    return FLAG.write(is_change) + (_CHANGE if is_change else PROPOSAL).write(value)
+
+
+PROPOSED = Field(_write_proposed, lambda cursor: (_CHANGE if FLAG.read(cursor) else PROPOSAL).read(cursor))
+"""A flag: 0 and the whole proposal, or 1 and a change of the view in which the message is said."""
 
 KINDS: dict[type, tuple[Field, ...]] = {
     m.Join: (VIEW_ID, MEMBER),
     m.Report: (VIEW_ID, BITS, BITS, MEMBERS, FLAG, FLAG),
     m.Prepare: (VIEW_ID, BALLOT),
-    m.Promise: (VIEW_ID, BALLOT, VECTOR, BALLOT, perhaps(PROPOSAL), MEMBER, FLAG, FLAG),
+    m.Promise: (VIEW_ID, BALLOT, VECTOR, BALLOT, perhaps(PROPOSED), MEMBER, FLAG, FLAG),
     m.Refusal: (VIEW_ID, BALLOT),
     m.Flush: (VIEW_ID, BALLOT, VECTOR, VECTOR),
     m.Pull: (VIEW_ID, BALLOT, VECTOR, VECTOR),
     m.Missing: (VIEW_ID, OCTETS),
     m.Flushed: (VIEW_ID, BALLOT),
-    m.Accept: (VIEW_ID, BALLOT, PROPOSAL),
+    m.Accept: (VIEW_ID, BALLOT, PROPOSED),
     m.Accepted: (VIEW_ID, BALLOT),
-    m.Decide: (VIEW_ID, PROPOSAL),
+    m.Decide: (VIEW_ID, PROPOSED),
     m.Gone: (VIEW_ID,),
     m.AskState: (VIEW_ID, COUNT, COUNT),
     m.State: (VIEW_ID, COUNT, COUNT, OCTETS),
     m.NoState: (VIEW_ID,),
     m.Ready: (VIEW_ID,),
+    m.Probe: (VIEW_ID,),
+    m.Present: (VIEW_ID,),
 }
 """The place in this table is the byte of kind."""
 
@@ -54,21 +76,41 @@ _RECORDS = {kind: record(kind, *fields) for kind, fields in KINDS.items()}
 _BY_CODE = list(_RECORDS.values())
 
 
-def encode_message(message: Message) -> bytes:
-    """Give the bytes of one message."""
+class Elsewhere(NamedTuple):
+    """A message with a change of a view that the reader is not in: what it is, and where it was said."""
+
+    kind: type
+    view: ViewId
+
+
+def encode_message(message: Message, base: View | None = None) -> bytes:
+    """Give the bytes of one message; `base` is the view of sender and receiver, if they share one."""
     kind = type(message)
-    return _CODES[kind] + _RECORDS[kind].write(message)
+    change = change_in(message, base)
+    said = message if change is None else _with_proposal(message, change)
+    return _CODES[kind] + _RECORDS[kind].write(said)
 
 
-def decode_message(body: bytes) -> Message:
-    """Read one message."""
+def decode_message(body: bytes, base: View | None = None) -> Message | Elsewhere:
+    """Read one message; `base` is the reader's view."""
     if not body or body[0] >= len(_BY_CODE):
         raise RemoteProtocolError(f"it sent a membership message of unknown kind {body[0] if body else 'none'}")
     cursor = Cursor(body)
     cursor.at = 1
     message: Message = _BY_CODE[body[0]].read(cursor)
     cursor.require_end()
-    return message
+    change: Any = m.proposal_in(message)
+    if not isinstance(change, Change):
+        return message
+    if base is None or base.id != message.view:
+        return Elsewhere(type(message), message.view)
+    return _with_proposal(message, apply_change(base, change))
+
+
+def _with_proposal(message: Any, proposed: Any) -> Message:
+    """The same message with its proposal in another form."""
+    field = "accepted" if isinstance(message, m.Promise) else "proposal"
+    return cast(Message, message._replace(**{field: proposed}))
 
 
 def require_fit(message: Message, members: int) -> None:

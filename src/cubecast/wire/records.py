@@ -6,11 +6,12 @@ A batch of the journal is one record after another: for each its length in 4 byt
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cubecast.errors import JournalError, RemoteProtocolError
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.messages import Decide
+from cubecast.protocols.membership.views import MemberId
 from cubecast.wire.fields import (
     BALLOT,
     FLAG,
@@ -22,6 +23,7 @@ from cubecast.wire.fields import (
     PROPOSAL,
     VECTOR,
     VIEW,
+    VIEW_ID,
     Cursor,
     Field,
     many,
@@ -29,10 +31,9 @@ from cubecast.wire.fields import (
     record,
     several,
 )
-from cubecast.wire.membership import KINDS as MESSAGES
 
 _LENGTH = struct.Struct("<I")
-_DECISION = perhaps(record(Decide, *MESSAGES[Decide]))
+_DECISION = perhaps(record(Decide, VIEW_ID, PROPOSAL))
 _KEPT = (NUMBER, OCTETS, MEMBERS)
 
 KINDS: dict[type, tuple[Field, ...]] = {
@@ -52,6 +53,7 @@ KINDS: dict[type, tuple[Field, ...]] = {
         *(MEMBER, several(NAME), VIEW, _DECISION, BALLOT, BALLOT, perhaps(PROPOSAL), VECTOR, VECTOR),
         *(OCTETS, OCTETS, many(OCTETS), several(record(r.Kept, *_KEPT)), OCTETS),
     ),
+    r.StatePiece: (NUMBER, OCTETS),
 }
 """The place in this table is the byte of kind."""
 
@@ -65,6 +67,22 @@ def encode_record(one: r.Record) -> bytes:
     """Give the bytes of one record, its length before it."""
     body = _RECORDS[type(one)].write(one)
     return b"".join((_LENGTH.pack(1 + len(body)), bytes([_CODES[type(one)]]), body))
+
+
+def encode_checkpoint(one: r.Checkpoint, state: Sequence[bytes]) -> list[bytes]:
+    """Give a checkpoint with this state in pieces: a large state is not copied."""
+    size = sum(map(len, state))
+    body = _RECORDS[r.Checkpoint].write(one._replace(state=b""))[: -_LENGTH.size]
+    head = _LENGTH.pack(1 + len(body) + _LENGTH.size + size), bytes([_CODES[r.Checkpoint]]), body, _LENGTH.pack(size)
+    return [b"".join(head), *state]
+
+
+def encode_kept(view: int, state: Sequence[bytes], needed_by: Sequence[MemberId]) -> list[bytes]:
+    """Give a `Kept` record in pieces."""
+    size = sum(map(len, state))
+    begin, end = NUMBER.write(view) + _LENGTH.pack(size), MEMBERS.write(needed_by)
+    head = _LENGTH.pack(1 + len(begin) + size + len(end)) + bytes([_CODES[r.Kept]])
+    return [head + begin, *state, end]
 
 
 def delivered_head(size: int) -> bytes:

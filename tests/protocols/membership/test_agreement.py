@@ -28,7 +28,7 @@ from cubecast.protocols.membership.messages import (
     Refusal,
     Report,
 )
-from cubecast.protocols.membership.views import Vector, next_view
+from cubecast.protocols.membership.views import Vector, ViewId, next_view
 
 SETTINGS = MembershipSettings(tick_ns=10, suspect_ns=1000, observers=2, batch_ns=20, patience_ns=200, takeover_ns=300)
 NEW = MemberId("n", 7)
@@ -179,6 +179,14 @@ def test_a_process_joins() -> None:
     world.tick()
     assert world.kinds() == ["2 Report 0", "2 Report 1"], "the coordinator, and who would take over, must know"
     world.pass_on()
+    assert world.kinds() == ["0 Probe 1", "0 Probe 2"], (
+        "while wishes are gathered, all are asked whether they are there"
+    )
+    world.pass_on()
+    assert world.kinds() == ["1 Present 0", "2 Present 0"]
+    world.pass_on()
+    assert world.kinds() == []
+    assert world[1].records == [], "nobody has promised"
     world.now_ns = 20
     world.tick(0)
     assert [one for one in world.kinds() if "Report" not in one] == ["0 Prepare 1", "0 Prepare 2"]
@@ -199,6 +207,24 @@ def test_a_process_joins() -> None:
     world.pass_all()
     assert all(world[rank].agreement.view == decided for rank in range(3))
     assert decided.joined == (NEW,)
+
+
+def test_only_those_who_are_or_were_in_a_view_need_not_be_told_all_of_the_next_one() -> None:
+    world = World(3)
+    agreement, (first, second, _) = world[0].agreement, world.view.members
+    stranger = MemberId("m1", 2)
+    assert agreement.shared_view(world.view.id, second) == world.view
+    assert agreement.shared_view(world.view.id, stranger) is None
+    assert agreement.shared_view(ViewId(1, 0), second) is None
+    following = next_view(world.view, {first, second}, [NEW], (0, 0, 0))
+    agreement.begin_view(following, 0)
+    assert agreement.shared_view(world.view.id, second) == world.view, "it may have missed the decision"
+    assert agreement.shared_view(world.view.id, NEW) is None
+    assert agreement.shared_view(following.id, NEW) == following
+    newcomer = Agreement(NEW, "g", SETTINGS, world[0])
+    assert newcomer.shared_view(following.id, first) is None
+    newcomer.begin_view(following, 0)
+    assert newcomer.shared_view(world.view.id, first) is None, "it was not there"
 
 
 def test_a_member_leaves() -> None:
@@ -271,7 +297,7 @@ def test_a_member_that_crashes_during_a_change_is_excluded_with_it() -> None:
     world.crash(4)
     world.now_ns = 20
     world.tick()
-    world.pass_on()
+    world.pass_all()
     world.now_ns = 40
     world.tick(0)
     assert "0 Prepare 3" in world.kinds()
@@ -373,6 +399,7 @@ def test_an_older_ballot_is_refused_and_its_coordinator_steps_back() -> None:
     world[0].agreement.hear_join(NEW, 0)
     world.now_ns = 1
     world.tick(0)
+    world.pass_all()
     world.now_ns = 30
     world.tick(0)
     assert "0 Prepare 2" in world.kinds()
@@ -422,6 +449,77 @@ def test_without_a_quorum_nothing_is_decided() -> None:
     world.run(5000)
     assert not world[3].installed
     assert not world[3].agreement.has_quorum()
+
+
+# The probe.
+
+
+def wanted_with_one_silent(members: int = 4) -> World:
+    """A process wants to join, while the last rank is down and nobody suspects it yet."""
+    world = World(members)
+    world.down.add(world.view.members[-1])
+    world[0].agreement.hear_join(NEW, 0)
+    world.run(SETTINGS.batch_ns * 3)
+    return world
+
+
+def test_nobody_is_paused_while_a_member_is_silent_that_may_be_down() -> None:
+    world = wanted_with_one_silent()
+    assert not any(world[rank].is_frozen for rank in range(3))
+    world.crash(3)
+    world.run(world.now_ns + SETTINGS.batch_ns)
+    (proposal,) = world[0].installed
+    assert proposal.view.members == (*world.view.members[:3], NEW), "the exclusion and the join share a view"
+
+
+def test_a_silent_member_that_answers_late_stays() -> None:
+    world = wanted_with_one_silent()
+    world.down.clear()
+    world.run(world.now_ns + SETTINGS.batch_ns)
+    (proposal,) = world[0].installed
+    assert proposal.view.members == (*world.view.members, NEW)
+
+
+def test_a_member_that_only_the_coordinator_cannot_reach_does_not_hold_up_a_change_for_ever() -> None:
+    world = wanted_with_one_silent()
+    world.run(SETTINGS.suspect_ns + SETTINGS.patience_ns)
+    assert not world[0].is_frozen
+    for _ in range(4):
+        world[0].agreement.hear_join(NEW, world.now_ns)  # it keeps asking
+        world.run(world.now_ns + SETTINGS.patience_ns)
+    assert world[0].installed[0].view.members == (*world.view.members[:3], NEW)
+
+
+def test_who_was_there_before_an_earlier_wish_is_asked_again() -> None:
+    world = World(3)
+    world[0].agreement.hear_join(NEW, 0)
+    world.tick(0)
+    world.pass_all()
+    world.now_ns = 3 * SETTINGS.suspect_ns  # it stopped asking
+    world.tick(0)
+    world.under_way.clear()
+    world.down.add(world.view.members[2])
+    world[0].agreement.hear_join(NEW, world.now_ns)
+    world.run(world.now_ns + 3 * SETTINGS.batch_ns)
+    assert not world[0].is_frozen
+
+
+def test_only_the_first_rank_within_reach_probes() -> None:
+    world = World(4)
+    world.crash(0)
+    for rank in (1, 2, 3):
+        world[rank].agreement.hear_join(NEW, 0)
+    world.tick()
+    assert {one for one in world.kinds() if "Probe" in one} == {"1 Probe 0", "1 Probe 2", "1 Probe 3"}
+
+
+def test_a_process_that_returns_is_not_awaited_as_the_one_it_was() -> None:
+    """Neither when the coordinator asks who is there, nor when it gathers promises."""
+    world = World(3)
+    world.down.add(world.view.members[2])
+    world[0].agreement.hear_join(MemberId("m2", 9), 0)
+    world.run(SETTINGS.batch_ns * 2)
+    assert world[0].installed
 
 
 # Evidence.
@@ -618,6 +716,7 @@ def test_answers_to_another_ballot_are_ignored() -> None:
     assert world.under_way == []
     agreement.hear_join(NEW, 0)
     world.tick(0)
+    world.pass_all()
     world.now_ns = 20
     world.tick(0)
     for message in (nothing, Flushed(world.view.id, (1, 0)), Accepted(world.view.id, (9, 0))):

@@ -9,12 +9,17 @@ coordinator may crash at any point.
 `observers` members suspect it (fewer where fewer are left). While some suspicion has too few observers, the coordinator
 waits a few batches for more, so that members that fail together are excluded together (as in Rapid).
 
+**Probe.** A change pauses everybody until all have promised, and so until a member that is down and not suspected yet
+is: 200 ms rather than 10. The coordinator therefore asks first who is there, while it gathers wishes and nobody is
+paused, and begins when all have answered who are not doomed.
+
 **Founding.** View 0 lists the names of the founders, without incarnations: its members agree on view 1 by the same
 rules, and learn each other's incarnations from the promises. It needs a majority of the founders whatever `quorum` is.
 
 | field         | meaning                                                                              |
 |---------------|--------------------------------------------------------------------------------------|
 | view          | the view this member is in                                                           |
+| ranks         | its members and their ranks                                                          |
 | place         | this member as the view lists it                                                     |
 | acceptor      | what it promised and accepted for the next view                                      |
 | proposer      | its own ballot, if it coordinates a change                                           |
@@ -26,6 +31,7 @@ rules, and learn each other's incarnations from the promises. It needs a majorit
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 from typing import Protocol
 
 from cubecast.protocols.membership import records as r
@@ -40,6 +46,8 @@ from cubecast.protocols.membership.messages import (
     Join,
     Message,
     Prepare,
+    Present,
+    Probe,
     Promise,
     Proposal,
     Refusal,
@@ -54,6 +62,7 @@ from cubecast.protocols.membership.views import (
     Name,
     Vector,
     View,
+    ViewId,
     has_quorum,
 )
 
@@ -124,18 +133,22 @@ class Agreement:
         self.frozen_ns = 0
         self._group = group
         self._host = host
+        self._before: tuple[View, dict[MemberId, int]] | None = None
         self._joins: dict[MemberId, int] = {}
         self._reports: dict[MemberId, tuple[Report, int]] = {}
         self._reported: Report | None = None
         self._reported_ns = 0
         self._attempt = 0
         self._wanted_ns = -1
+        self._present: set[MemberId] = set()
+        self._probed_ns = 0
         self._to_self: list[Message] = []
 
     # The view.
 
     def begin_view(self, view: View, now_ns: int) -> None:
         """Everything that belongs to one view, from the start."""
+        self._before = (self.view, self.ranks) if self.ranks else None
         self.view = view
         self.ranks = {who: rank for rank, who in enumerate(view.members)}
         self.place = MemberId(self.me.name, 0) if view.number == 0 else self.me
@@ -161,6 +174,11 @@ class Agreement:
         if self.view.number == 0:
             return MAJORITY
         return ANY if self.is_forced else self.settings.quorum
+
+    def shared_view(self, said: ViewId, to: MemberId) -> View | None:
+        """The view in which something is said, if this member and that one are or were just now both in it."""
+        known = [(self.view, self.ranks), *([self._before] if self._before else [])] if self.ranks else []
+        return next((view for view, ranks in known if view.id == said and to in ranks), None)
 
     def within_reach(self) -> set[MemberId]:
         """The members that are not suspected, this one among them."""
@@ -195,7 +213,8 @@ class Agreement:
             flush = self.acceptor.flush
             if flush is not None and not self.say_flushed():
                 self._host.pull(flush)
-            if now_ns - self.acceptor.moved_ns > self.settings.takeover_ns * (1 + self._turn()):
+            still_ns = now_ns - self.acceptor.moved_ns
+            if still_ns > self.settings.takeover_ns and still_ns > self.settings.takeover_ns * (1 + self._turn()):
                 self._begin(now_ns)
         elif self.view.number:
             self._consider(now_ns)
@@ -207,17 +226,43 @@ class Agreement:
             return
         if self._wanted_ns < 0:
             self._wanted_ns = now_ns
+            self._present.clear()
+        if not self._is_first():
+            return
+        self._probe(now_ns)
         waited_ns = now_ns - self._wanted_ns
         is_due = waited_ns >= self.settings.batch_ns
         if is_due and self._has_open_suspicions(now_ns):
             is_due = waited_ns >= EVIDENCE_BATCHES * self.settings.batch_ns
-        if is_due and self._turn() == 0:
+        if is_due and self._is_probed(now_ns, waited_ns):
             self._begin(now_ns)
+
+    def _probe(self, now_ns: int) -> None:
+        """Ask those who have not answered yet, now and then."""
+        if self._present and now_ns - self._probed_ns < self.settings.tick_ns:
+            return
+        self._present.add(self.place)
+        self._probed_ns = now_ns
+        for who in self.view.members:
+            if who not in self._present:
+                self._send(who, Probe(self.view.id))
+
+    def _is_probed(self, now_ns: int, waited_ns: int) -> bool:
+        """Are all there who will answer? Who stays silent is doomed in time, unless only this member hears nothing."""
+        if waited_ns > self.settings.suspect_ns + self.settings.patience_ns:
+            return True
+        silent = self.ranks.keys() - self._present
+        return not silent or silent <= self._mute(now_ns)
 
     @property
     def is_active(self) -> bool:
         """Is a change going on, or wanted? Then `tick` is to be called often."""
         return self.acceptor.is_frozen or self.proposer is not None or self._wanted_ns >= 0
+
+    def _is_first(self) -> bool:
+        """Is no rank within reach before this one?"""
+        suspects = set(self._host.suspects())
+        return next(who for who in self.view.members if who == self.place or who not in suspects) == self.place
 
     def _turn(self) -> int:
         """How many ranks within reach come before this one."""
@@ -235,12 +280,12 @@ class Agreement:
         )
 
     def _fresh_reports(self, now_ns: int, flag: str) -> set[MemberId]:
-        near = self.within_reach()
-        return {
+        fresh = {
             who
             for who, (report, then) in self._reports.items()
-            if getattr(report, flag) and who in near and now_ns - then <= self.settings.suspect_ns
+            if getattr(report, flag) and now_ns - then <= self.settings.suspect_ns
         }
+        return fresh & self.within_reach() if fresh else fresh
 
     def _may_leave(self, now_ns: int) -> set[MemberId]:
         """Who wants to leave and need not stay as the last one that has the state."""
@@ -275,7 +320,7 @@ class Agreement:
         for report, then in self._reports.values():
             if now_ns - then <= self.settings.suspect_ns:
                 mask |= getattr(report, field)
-        return {who for rank, who in enumerate(self.view.members) if mask >> rank & 1}
+        return {who for rank, who in enumerate(self.view.members) if mask >> rank & 1} if mask else set()
 
     def doomed(self, now_ns: int) -> set[MemberId]:
         """Who is suspected here and by enough of those within reach."""
@@ -287,11 +332,19 @@ class Agreement:
 
     def _is_evident(self, who: MemberId, near: Collection[MemberId], now_ns: int) -> bool:
         rank = self.ranks[who]
-        agree = sum(
-            bool(report.suspects >> rank & 1) and observer in near and now_ns - then <= self.settings.suspect_ns
+        wanted = min(self.settings.observers, len(near)) - 1
+        agree = (
+            observer
             for observer, (report, then) in self._reports.items()
+            if report.suspects >> rank & 1 and observer in near and now_ns - then <= self.settings.suspect_ns
         )
-        return 1 + agree >= min(self.settings.observers, len(near))
+        return len(list(islice(agree, wanted))) == wanted
+
+    def _mute(self, now_ns: int) -> set[MemberId]:
+        """Who will not answer: the doomed, and those whose process asks to join as a later incarnation."""
+        doomed = self.doomed(now_ns)
+        names = {who.name for who in self.wanted_joins(now_ns)}
+        return doomed | {who for who in self.view.members if who.name in names} if names else doomed
 
     def _has_open_suspicions(self, now_ns: int) -> bool:
         """Is a member suspected by some, but not by enough?"""
@@ -367,7 +420,10 @@ class Agreement:
         if proposer is None:
             return False
         is_patient = now_ns - proposer.began_ns <= self.settings.patience_ns
-        if not proposer.may_close(self.doomed(now_ns), is_patient):
+        mute = self._mute(now_ns)
+        if is_patient and len(proposer.promises) + len(mute) < len(self.view.members):
+            return False  # quickly seen, once per promise
+        if not proposer.may_close(mute, is_patient):
             return False
         if not proposer.close(self.wanted_joins(now_ns), self.slow(now_ns), now_ns):
             return False
@@ -393,6 +449,10 @@ class Agreement:
             self.on_report(source, message, now_ns)
             if self.proposer is None and not self.acceptor.is_frozen:
                 self._consider(now_ns)
+        elif isinstance(message, Probe):
+            self._send(source, Present(self.view.id))
+        elif isinstance(message, Present):
+            self._on_present(source, now_ns)
         elif isinstance(message, Prepare):
             self._on_prepare(source, message, now_ns)
         elif isinstance(message, Promise):
@@ -409,6 +469,13 @@ class Agreement:
             self._on_accepted(source, message, now_ns)
         elif isinstance(message, Join):
             self.hear_join(message.who, now_ns)
+
+    def _on_present(self, source: MemberId, now_ns: int) -> None:
+        """One more member is there; begin with the last one, if it is time."""
+        self._present.add(source)
+        is_last = len(self._present) + len(self._mute(now_ns)) >= len(self.view.members)
+        if is_last and self.proposer is None and not self.acceptor.is_frozen:
+            self._consider(now_ns)
 
     # Answers of an acceptor.
 

@@ -7,6 +7,7 @@ share one.
 |------------------------|----------------------------------|----------------------------------------------------------|
 | Join                   | newcomer, any member             | let me join                                              |
 | Report                 | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
+| Probe, Present         | coordinator and member           | are you there? before anybody is asked to promise        |
 | Prepare, Promise       | coordinator and member           | Paxos, and: deliver no more; delivered so far            |
 | Flush, Flushed         | coordinator and member           | hold everything up to the cut                            |
 | Pull, Missing          | member and source                | the messages it lacks up to the cut, in causal order     |
@@ -62,6 +63,18 @@ class Report(NamedTuple):
     leaves: bool
     renews: bool
     """Does it need a new view because a link of this one cannot be resumed?"""
+
+
+class Probe(NamedTuple):
+    """A coordinator is about to change the view: are you there?"""
+
+    view: ViewId
+
+
+class Present(NamedTuple):
+    """Yes."""
+
+    view: ViewId
 
 
 class Prepare(NamedTuple):
@@ -199,4 +212,13 @@ Message = (
     | State
     | NoState
     | Ready
+    | Probe
+    | Present
 )
+
+
+def proposal_in(message: Message) -> Proposal | None:
+    """The proposal that a message carries, if it does."""
+    if isinstance(message, Accept | Decide):
+        return message.proposal
+    return message.accepted if isinstance(message, Promise) else None

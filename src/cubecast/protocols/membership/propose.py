@@ -33,7 +33,7 @@ from cubecast.protocols.membership.views import (
     Vector,
     View,
     founding_view,
-    has_quorum,
+    is_quorum,
     next_view,
 )
 
@@ -81,8 +81,8 @@ class Proposer:
         return not missing or not is_patient
 
     def has_quorum(self, who: Collection[MemberId]) -> bool:
-        """Are these enough of the old view?"""
-        return has_quorum(self.view.members, who, self._quorum)
+        """Are these members of the old view enough?"""
+        return is_quorum(len(who), len(self.view.members), self.view.members[0] in who, self._quorum)
 
     def close(self, joins: Sequence[MemberId], slow: Collection[MemberId], now_ns: int) -> bool:
         """Make the proposal from the promises; False when nobody who stays has the state."""
@@ -103,9 +103,12 @@ class Proposer:
         left = {who for who, promise in self.promises.items() if promise.leaves}
         self.proposal = Proposal(next_view(self.view, stay, joins, cut, left), cut)
         self._survivors = [who for who in self.view.members if who in stay]
-        self._flush = Flush(self.view.id, self.ballot, cut, self._sources())
         self.flushed = {who for who in self._survivors if self.promises[who].delivered == cut}
-        self._enter(ACCEPT if self.flushed.issuperset(self._survivors) else FLUSH, now_ns)
+        if self.flushed.issuperset(self._survivors):
+            self._enter(ACCEPT, now_ns)
+        else:
+            self._flush = Flush(self.view.id, self.ballot, cut, self._sources(cut))
+            self._enter(FLUSH, now_ns)
         return True
 
     def newest_accepted(self) -> Proposal | None:
@@ -115,18 +118,26 @@ class Proposer:
 
     def cut(self) -> Vector:
         """The largest number of each rank that anybody who promised has delivered."""
-        vectors = [promise.delivered for promise in self.promises.values()]
-        return tuple(max(column) for column in zip(*vectors, strict=True))
+        vectors = {promise.delivered for promise in self.promises.values()}
+        return tuple(map(max, zip(*vectors, strict=True))) if len(vectors) > 1 else vectors.pop()
 
-    def _sources(self) -> Vector:
+    def _sources(self, cut: Vector) -> Vector:
         """For each rank, the rank of a member that has delivered up to the cut; as few different ones as is easy."""
-        present = [rank for rank, who in enumerate(self.view.members) if who in self.promises]
-        total = {rank: sum(self.promises[self.view.members[rank]].delivered) for rank in present}
-        order = sorted(present, key=lambda rank: -total[rank])
-        return tuple(
-            max(order, key=lambda rank: self.promises[self.view.members[rank]].delivered[sender])
-            for sender in range(len(self.view.members))
-        )
+        delivered = {
+            rank: self.promises[who].delivered for rank, who in enumerate(self.view.members) if who in self.promises
+        }
+        total = {vector: sum(vector) for vector in set(delivered.values())}
+        sources = [-1] * len(cut)
+        open_ranks = list(range(len(cut)))
+        for rank in sorted(delivered, key=lambda rank: -total[delivered[rank]]):
+            if not open_ranks:
+                break
+            vector = delivered[rank]
+            for sender in open_ranks:
+                if vector[sender] == cut[sender]:
+                    sources[sender] = rank
+            open_ranks = [sender for sender in open_ranks if sources[sender] < 0]
+        return tuple(sources)
 
     def _who_stays(self, joins: Sequence[MemberId], slow: Collection[MemberId]) -> set[MemberId]:
         """Those who promised, but not who wants to leave, who came back in a new incarnation, or who is too slow.

@@ -12,7 +12,7 @@ Each record is one step of the state that others rely on, or that the applicatio
 | Settled     | more is known to be stable                                                                         |
 | Pending     | the application multicast what cannot be sent yet                                                  |
 | Knows       | a name under which the group may be found                                                          |
-| Restored    | the application's state has arrived                                                                |
+| StatePiece  | a piece of the application's state has arrived; Restored: all of it                                |
 | Kept        | the application gave a snapshot for newcomers                                                      |
 | Over        | the member is no longer in the group                                                               |
 | Checkpoint  | the application gave a checkpoint: everything that matters; what was written before is obsolete    |
@@ -93,10 +93,20 @@ class Knows(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """The application's state at the beginning of a view: the one in which this member joined, or a later one."""
+    """The application's state at the beginning of a view: the one in which this member joined, or a later one.
+
+    It is `state`, or, if that is empty, the pieces that were written before.
+    """
 
     view: int
     state: bytes
+
+
+class StatePiece(NamedTuple):
+    """A piece of the state for this member, in order; number 0 begins a new state."""
+
+    number: int
+    octets: bytes
 
 
 class Kept(NamedTuple):
@@ -148,4 +158,5 @@ Record = (
     | Kept
     | Over
     | Checkpoint
+    | StatePiece
 )

@@ -98,9 +98,14 @@ def founding_view(members: Sequence[MemberId], group: str = "") -> View:
 def has_quorum(view_members: Sequence[Any], present: Collection[Any], quorum: str = MAJORITY) -> bool:
     """May those present decide what follows a view of these members?"""
     count = sum(member in present for member in view_members)
+    return is_quorum(count, len(view_members), view_members[0] in present, quorum)
+
+
+def is_quorum(count: int, of: int, has_first: bool, quorum: str) -> bool:
+    """May so many members of a view decide what follows it, with or without its first rank?"""
     if quorum == ANY:
         return count > 0
-    return 2 * count > len(view_members) or (2 * count == len(view_members) and view_members[0] in present)
+    return 2 * count > of or (2 * count == of and has_first)
 
 
 def next_view(
@@ -120,7 +125,7 @@ def next_view(
             ranks[rank] = moved.pop(0)
     members = tuple(who for who in ranks if who is not None)
     before = {who: sent + delivered for who, sent, delivered in zip(view.members, view.sent, cut, strict=True)}
-    departed, forgotten = _departed(view, members)
+    departed, forgotten = _departed(view, set(members))
     number = view.number + 1
     return View(
         number=number,
@@ -135,7 +140,7 @@ def next_view(
     )
 
 
-def _departed(view: View, members: Collection[MemberId]) -> tuple[tuple[MemberId, ...], int]:
+def _departed(view: View, members: set[MemberId]) -> tuple[tuple[MemberId, ...], int]:
     gone = {who.name: who for who in view.departed}
     for who in view.members:
         if who not in members:

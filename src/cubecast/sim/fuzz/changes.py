@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cubecast.sim.fuzz.agenda import MS
-from cubecast.sim.fuzz.fault_points import restart
 from cubecast.sim.fuzz.process import Process
 from cubecast.sim.fuzz.world import MACHINES_MAX, Machine, World
 
@@ -18,8 +17,8 @@ def _one(world: World) -> Process | None:
 def _restart_later(world: World, process: Process, chance: float = 0.8) -> None:
     draw = world.draw
     if draw.random() < chance:
-        wait_ms = draw.choice([0.1, 20, 100, 400]) * draw.random()
-        world.agenda.after(round(wait_ms * MS), restart, world, process)
+        wait_ms = draw.choice([0.1, 20, 60, 250]) * draw.random()
+        world.agenda.after(round(wait_ms * MS), world.restart, process)
 
 
 def burst(world: World) -> None:
@@ -80,7 +79,7 @@ def intrude(world: World) -> None:
         process.die("kill", False)
         world.intrude(process.machine)
         wait_ms = world.draw.choice([20, 300]) * world.draw.random()
-        world.agenda.after(round(wait_ms * MS), restart, world, process)
+        world.agenda.after(round(wait_ms * MS), world.restart, process)
 
 
 def end(world: World) -> None:
@@ -95,7 +94,7 @@ def stop(world: World) -> None:
     """SIGSTOP for a while, often longer than it takes to be suspected."""
     process = _one(world)
     if process is not None:
-        process.stop(round(world.draw.choice([30, 200, 600]) * world.draw.random() * MS))
+        process.stop(round(world.draw.choice([30, 150, 400]) * world.draw.random() * MS))
 
 
 def join(world: World) -> None:
@@ -150,7 +149,7 @@ def _cut_for_a_while(world: World, links: list[tuple[str, str]]) -> None:
     draw = world.draw
     world.network.cut(links)
     if draw.random() < 0.7:
-        world.agenda.after(round(draw.choice([20, 150, 500]) * draw.random() * MS), world.network.mend, links)
+        world.agenda.after(round(draw.choice([20, 100, 300]) * draw.random() * MS), world.network.mend, links)
 
 
 def heal(world: World) -> None:
@@ -178,7 +177,7 @@ def disk_full(world: World) -> None:
     process = _one(world)
     if process is not None:
         process.machine.disk.room = world.draw.randint(0, 2000)
-        world.agenda.after(300 * MS, restart, world, process)
+        world.agenda.after(150 * MS, world.restart, process)
 
 
 def sync_hangs(world: World) -> None:
@@ -188,7 +187,7 @@ def sync_hangs(world: World) -> None:
         return
     process.machine.sync_hangs = True
     if world.draw.random() < 0.7:
-        world.agenda.after(world.draw.randint(20, 500) * MS, _kill_hanging, world, process)
+        world.agenda.after(world.draw.randint(20, 200) * MS, _kill_hanging, world, process)
 
 
 def _kill_hanging(world: World, process: Process) -> None:
@@ -201,7 +200,7 @@ def sync_fails(world: World) -> None:
     process = _one(world)
     if process is not None:
         process.machine.sync_fails = True
-        world.agenda.after(200 * MS, restart, world, process)
+        world.agenda.after(100 * MS, world.restart, process)
 
 
 def decay(world: World) -> None:
@@ -226,7 +225,7 @@ ANY: dict[Change, int] = {
     kill_and_erase: 1,
     kill_all: 1,
     end: 1,
-    intrude: 1,
+    intrude: 3,
     stop: 3,
     join: 3,
     leave: 2,

@@ -2,13 +2,15 @@
 
 A *fault point* waits for the k-th frame or membership message of a kind that is written or arrives, or for the k-th
 record of a kind that goes to a journal. Then it strikes one of those concerned, the connection, the others, or several
-of these. Some fault points of a history count from its beginning, others when another one has struck.
+of these. Some fault points of a history count from its beginning, others when another one has struck. From which kinds
+they are drawn is a matter of the history's theme (`themes`).
 
 | struck         | how                                                                                          |
 |----------------|----------------------------------------------------------------------------------------------|
-| one            | is killed; loses power; stops for a while; is mute, deaf or alone for a while; leaves        |
+| one            | is killed; loses power; stops for a while; is mute, deaf or alone for a while; leaves; now,  |
+|                | or a while later                                                                             |
 | the connection | is reset just before this frame, or stands still from this frame on                          |
-| the others     | are killed, stopped, divided by the toss of a coin, multicast, or leave                      |
+| the others     | are killed, one or more, stopped, divided by the toss of a coin, multicast, or leave         |
 """
 
 from __future__ import annotations
@@ -24,53 +26,10 @@ from cubecast.sim.fuzz.agenda import MS
 from cubecast.sim.fuzz.impostor import Impostor
 from cubecast.sim.fuzz.network import Link, Pipe
 from cubecast.sim.fuzz.process import Process
+from cubecast.sim.fuzz.themes import ARRIVES, JOURNALLED, WRITTEN, Theme
 from cubecast.sim.fuzz.world import World
 from cubecast.wire import frame, membership, records
 
-WRITTEN, ARRIVES, JOURNALLED = "written", "arrives", "journalled"
-MESSAGES = {
-    "HELLO": 2,
-    "WELCOME": 2,
-    "REFUSE": 2,
-    "DATA": 2,
-    "CONTROL": 1,
-    "ACK": 1,
-    "Join": 1,
-    "Report": 1,
-    "Prepare": 2,
-    "Promise": 3,
-    "Refusal": 1,
-    "Flush": 2,
-    "Pull": 2,
-    "Missing": 2,
-    "Flushed": 2,
-    "Accept": 4,
-    "Accepted": 4,
-    "Decide": 5,
-    "Gone": 2,
-    "AskState": 1,
-    "State": 3,
-    "NoState": 1,
-    "Ready": 2,
-}
-RECORDS = {
-    "Incarnation": 2,
-    "Entered": 3,
-    "Promised": 3,
-    "Adopted": 3,
-    "Delivered": 2,
-    "Recovered": 2,
-    "Settled": 1,
-    "Pending": 1,
-    "Restored": 2,
-    "Kept": 1,
-    "Over": 2,
-    "Checkpoint": 2,
-}
-"""How often a moment is of this kind."""
-ONE = ("kill", "kill", "power", "stop", "alone", "mute", "deaf", "leave", "reset all", "", "")
-CONNECTION = ("", "reset", "hold")
-OTHERS = ("", "", "", "kill", "stop", "divide", "multicast", "leave")
 _FRAME = struct.Struct("<IBB")
 _RECORD = struct.Struct("<IB")
 _FRAME_NAMES = {
@@ -98,6 +57,8 @@ class FaultPoint(NamedTuple):
     others: str
     for_ms: int
     """How long whatever it does to the network or to a stopped process lasts; 0: until all faults end."""
+    after_ms: float = 0.0
+    """How much later the one is struck."""
 
 
 @dataclass
@@ -108,24 +69,31 @@ class Chain:
     count: int = 0
 
 
-def draw_chains(draw: random.Random, is_durable: bool) -> list[Chain]:
+def draw_chains(draw: random.Random, theme: Theme, is_durable: bool, takeover_ms: int) -> list[Chain]:
     """A few chains of a few fault points."""
-    lengths = draw.choice([(1,), (2,), (3,), (1, 1), (2, 1), (2, 2), (1, 1, 1)])
-    return [Chain(deque(_draw_point(draw, is_durable) for _ in range(length))) for length in lengths]
+    lengths = draw.choice(theme.chains)
+    chains = []
+    for length in lengths:
+        themes = [theme.first or theme, *[theme] * (length - 1)]
+        chains.append(Chain(deque(_draw_point(draw, one, is_durable, takeover_ms) for one in themes)))
+    return chains
 
 
-def _draw_point(draw: random.Random, is_durable: bool) -> FaultPoint:
-    where = draw.choice([WRITTEN, WRITTEN, ARRIVES, *([JOURNALLED] if is_durable else [])])
-    kinds = RECORDS if where == JOURNALLED else MESSAGES
+def _draw_point(draw: random.Random, theme: Theme, is_durable: bool, takeover_ms: int) -> FaultPoint:
+    """What it does lasts until the end, a moment, a while, or about as long as it takes until another takes over."""
+    where = draw.choice([where for where in theme.where if is_durable or where != JOURNALLED])
+    kinds = theme.records if where == JOURNALLED else theme.messages
+    for_ms = draw.choice([0, draw.randint(1, 30), draw.randint(30, 200), round(takeover_ms * draw.uniform(0.5, 4))])
     return FaultPoint(
         where=where,
         kind=draw.choices(list(kinds), list(kinds.values()))[0],
-        nth=draw.choice([1, 1, 1, 2, 2, 3, draw.randint(1, 12)]),
-        hits_source=where == JOURNALLED or draw.random() < 0.6,
-        one=draw.choice(ONE),
-        connection=draw.choice(CONNECTION),
-        others=draw.choice(OTHERS),
-        for_ms=draw.choice([0, 0, draw.randint(1, 30), draw.randint(30, 300)]),
+        nth=draw.choice([*theme.nth, draw.randint(1, theme.nth_max), draw.randint(1, theme.nth_max)]),
+        hits_source=where == JOURNALLED or draw.random() < theme.source,
+        one=draw.choice(theme.one),
+        connection=draw.choice(theme.connection),
+        others=draw.choice(theme.others),
+        for_ms=for_ms,
+        after_ms=draw.random() * (for_ms or 60) if draw.random() < theme.later else 0.0,
     )
 
 
@@ -160,12 +128,22 @@ class FaultPoints:
     """The fault points of a world."""
 
     def __init__(self, world: World, chains: list[Chain]) -> None:
-        """They begin to count."""
+        """They begin to count, at once or when the group is there."""
         self.world = world
         self.chains = chains
         self._scanners: dict[tuple[str, Pipe], _Scanner] = {}
-        world.network.on_write = self.on_write
-        world.network.on_read = self.on_read
+        wait_ms = world.draw.choice([0, 0, 60, 100]) * world.draw.random()
+        world.agenda.after(round(wait_ms * MS), self._begin)
+
+    def _begin(self) -> None:
+        world = self.world
+        if world.is_calm:
+            return
+        points = [point for chain in self.chains for point in chain.points]
+        if any(point.where == WRITTEN for point in points):
+            world.network.on_write = self.on_write
+        if any(point.where == ARRIVES for point in points):
+            world.network.on_read = self.on_read
         world.on_persist = self.on_persist
 
     def _due(self, where: str, kind: str) -> FaultPoint | None:
@@ -178,8 +156,16 @@ class FaultPoints:
                     chain.count = 0
                     chain.points.popleft()
                     self.chains = [chain for chain in self.chains if chain.points]
+                    if not self.chains:
+                        self._rest()
                     return point
         return None
+
+    def _rest(self) -> None:
+        """All have struck."""
+        network = self.world.network
+        network.on_write = network.on_read = None
+        self.world.on_persist = lambda *_: None
 
     def on_write(self, pipe: Pipe, data: bytes) -> bytes:
         """Bytes are written; give those that are not lost."""
@@ -225,11 +211,15 @@ class FaultPoints:
         self.world.note(one, "fault", str(point))
         if point.others:
             self._strike_others(point, [process for process in self.world.living() if process is not one])
-        if point.one and one.is_alive:
+        if point.after_ms:
+            self.world.agenda.after(round(point.after_ms * MS), self._strike_one, point, one)
+        else:
             self._strike_one(point, one)
 
     def _strike_one(self, point: FaultPoint, one: Process) -> None:
         world, draw = self.world, self.world.draw
+        if not point.one or not one.is_alive or world.is_calm:
+            return
         if point.one in ("kill", "power"):
             self._kill(one, point.one == "power")
         elif point.one == "stop":
@@ -259,8 +249,11 @@ class FaultPoints:
                 sides[draw.randrange(2)].append(name)
             links = [(one, two) for one in sides[0] for two in sides[1]]
             self._cut([*links, *((two, one) for one, two in links)], point.for_ms)
+        if point.others == "kill one" and others:
+            self._kill(draw.choice(others), draw.random() < 0.2)
+        share = draw.choice([0.4, 0.9]) if world.plan.is_durable else 0.3
         for process in others:
-            if point.others == "kill" and draw.random() < (0.9 if world.plan.is_durable else 0.3):
+            if point.others == "kill" and draw.random() < share:
                 self._kill(process, draw.random() < 0.3)
             elif point.others == "stop":
                 world.agenda.at(world.agenda.now_ns, process.stop, draw.randint(10, 300) * MS)
@@ -270,22 +263,16 @@ class FaultPoints:
                 world.agenda.at(world.agenda.now_ns, process.post, process.leave)
 
     def _kill(self, process: Process, is_power: bool) -> None:
-        """At once, or after a step more; most are started again after a while."""
+        """At once, when the system has what it writes, or after a step more; most are started again after a while."""
         draw = self.world.draw
-        if draw.random() < 0.5:
+        how = draw.randrange(3)
+        if how == 0:
             process.fuse = draw.choice([1, 1, 2, draw.randint(1, 10)])
             process.fuse_is_power = is_power
+        elif how == 1:
+            self.world.agenda.at(self.world.agenda.now_ns, process.die, "fault", is_power)
         else:
             process.die("fault", is_power)
         if draw.random() < 0.9:
-            wait_ms = draw.choice([1, 20, 100, 300]) * draw.random()
-            self.world.agenda.after(round(wait_ms * MS), restart, self.world, process)
-
-
-def restart(world: World, process: Process) -> None:
-    """Start a machine again whose process died, if it is to run and nobody did so yet."""
-    machine = process.machine
-    if process.is_alive and process.fuse:  # it was to crash in the midst of something, and had nothing to do
-        process.die("fault", process.fuse_is_power)
-    if machine.process is None and machine.is_wanted:
-        world.start(machine)
+            wait_ms = draw.choice([1, 20, 60, 200]) * draw.random()
+            self.world.agenda.after(round(wait_ms * MS), self.world.restart, process)

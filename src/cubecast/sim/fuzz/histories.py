@@ -2,28 +2,33 @@
 
 `run_history(seed)` draws settings, a group, a network and a plan of joins, leaves, kills, restarts, partitions, disk
 faults and load; then all faults end and the group is given time to settle. In histories of even seeds all happens by
-the clock; in those of odd seeds faults strike at moments of the protocol (`fault_points`).
+the clock; in those of odd seeds faults strike at moments of the protocol (`fault_points`), and most of these are about
+one part of it (`themes`). A group that cannot settle by itself is given what an operator can do (`operator`).
 """
 
 from __future__ import annotations
 
+import gc
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
 from cubecast.protocols.catalogue import chosen, protocols
-from cubecast.protocols.membership.views import has_quorum
 from cubecast.sim.fuzz import changes
 from cubecast.sim.fuzz.agenda import MS, SECOND
 from cubecast.sim.fuzz.fault_points import FaultPoints, draw_chains
 from cubecast.sim.fuzz.judge import Judge
+from cubecast.sim.fuzz.operator import Operator, is_lost
 from cubecast.sim.fuzz.process import Process
+from cubecast.sim.fuzz.themes import ANYTHING, THEMES, Theme
 from cubecast.sim.fuzz.world import Event, Plan, World
 
 SETTLE_NS = 20 * SECOND
+STEP_NS = 10 * MS
 FOUNDERS = (1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 7)
 DATA = tuple(one.name for one in protocols("causal") if one.live is not None)
 STABILITY = (chosen("stability").name, *(one.name for one in protocols("stability")))
@@ -57,38 +62,56 @@ def run_history(
 ) -> Outcome:
     """Draw a history, run it, judge it."""
     draw = random.Random(seed)
-    plan = plan or _draw_plan(draw)
-    world = World(seed, settings or _draw_settings(draw, plan), plan, make_member)
-    _draw_network(draw, world, faults)
-    end_ns = world.agenda.now_ns + draw.randint(150, 900) * MS
-    _found(draw, world)
-    _plan_load(draw, world, end_ns)
-    if faults:
-        _plan_faults(seed, draw, world, end_ns)
-    world.agenda.run_until(end_ns)
-    world.calm()
-    _start_again(draw, world)
-    settle_ns, is_lost = _settle(world)
-    return _judge(seed, world, settle_ns, is_lost)
+    theme = draw.choice(THEMES) if faults and seed % 2 else ANYTHING
+    plan = plan or _draw_plan(draw, theme)
+    settings = settings or _draw_settings(draw, plan, theme)
+    with _without_collection():
+        world = World(seed, settings, plan, make_member)
+        _draw_network(draw, world, faults)
+        end_ns = world.agenda.now_ns + draw.randint(*draw.choice(theme.spans_ms)) * MS
+        _found(draw, world, theme)
+        _plan_load(draw, world, end_ns)
+        if faults and seed % 2:
+            _plan_fault_points(draw, world, theme, end_ns)
+        elif faults:
+            _plan_faults(draw, world, end_ns)
+        world.agenda.run_until(end_ns)
+        world.calm()
+        _start_again(draw, world)
+        settle_ns, is_over = _settle(world)
+        return _judge(seed, world, settle_ns, is_over)
 
 
-def _judge(seed: int, world: World, settle_ns: int, is_lost: bool) -> Outcome:
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """A history makes few cycles, and all of them end with it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _judge(seed: int, world: World, settle_ns: int, is_over: bool) -> Outcome:
     keeps_everything = world.plan.makes_snapshots or world.settings.keep == "all"
     judge = Judge(
         quorum=world.settings.quorum,
         makes_snapshots=world.plan.makes_snapshots,
         keeps_everything=keeps_everything,
+        may_repeat=world.settings.resend == "always",
     )
     judge.read(world.events)
     if is_settled(world):
         present = wanted(world)
         judge.judge_end([process.name for process in present], present[0].member.view.group_id if present else 0)
-    elif not is_lost:
+    elif not is_over:
         judge.broken.append(f"progress: not settled after {settle_ns / SECOND:.1f} s: {describe(world)}")
     return Outcome(
         seed=seed,
         violations=(*world.violations, *judge.broken),
-        is_lost=is_lost,
+        is_lost=is_over,
         settle_ms=settle_ns / MS,
         events=world.events,
         world=world,
@@ -98,10 +121,10 @@ def _judge(seed: int, world: World, settle_ns: int, is_lost: bool) -> Outcome:
 # Drawing.
 
 
-def _draw_plan(draw: random.Random) -> Plan:
+def _draw_plan(draw: random.Random, theme: Theme) -> Plan:
     return Plan(
-        is_durable=draw.random() < 0.55,
-        makes_snapshots=draw.random() < 0.8,
+        is_durable=draw.random() < theme.durable,
+        makes_snapshots=draw.random() < theme.snapshots,
         has_certificates=draw.random() < 0.3,
         slow_application=draw.choice([0.0, 0.0, 0.3, 1.0]),
         snapshot_fails=draw.choice([0.0, 0.0, 0.3]),
@@ -110,16 +133,16 @@ def _draw_plan(draw: random.Random) -> Plan:
     )
 
 
-def _draw_settings(draw: random.Random, plan: Plan) -> Settings:
-    """Every third group is hasty: it suspects and takes over early, so that coordinators get in each other's way."""
-    suspect_ms, patience_ms, takeover_ms = draw.choice([(100, 200, 300), (100, 60, 120), (60, 10, 15)])
+def _draw_settings(draw: random.Random, plan: Plan, theme: Theme) -> Settings:
+    """Some groups are hasty: they suspect and take over early, so that coordinators get in each other's way."""
+    suspect_ms, patience_ms, takeover_ms = draw.choice([(90, 120, 180), (90, 60, 100), (60, 10, 15)])
     window_bytes = draw.choice([500, 4000, 1 << 20])
-    return Settings(
+    drawn = Settings(
         data=draw.choice(DATA),
         stability=draw.choice(STABILITY),
         quorum=draw.choice(["majority", "majority", "majority", "majority", "any"]),
-        round_every_s=draw.choice([0.005, 0.03]),
-        heartbeat_s=0.02,
+        round_every_s=draw.choice([0.008, 0.04]),
+        heartbeat_s=suspect_ms / 3000,
         suspect_after_s=suspect_ms / 1000,
         observers=draw.choice([1, 2, 2, 3]),
         batch_s=draw.choice([0, 0.02, 0.06]),
@@ -128,10 +151,10 @@ def _draw_settings(draw: random.Random, plan: Plan) -> Settings:
         slow=draw.choice(["name", "wait", "exclude"]),
         behind_messages=draw.choice([10, 100_000]),
         rejoin=True,
-        resend=draw.choice(["certain", "certain", "never"]),
+        resend=draw.choice(["certain", "certain", "never", "always"]),
         keep="none" if plan.makes_snapshots else draw.choice(["none", "all", 5]),
         piece_bytes=draw.choice([8, 64, 1 << 16]),
-        window_messages=draw.choice([2, 16, 4096]),
+        window_messages=draw.choice([2, 16, 200]),
         window_bytes=window_bytes,
         payload_bytes_max=min(window_bytes, 1 << 16),
         backlog_bytes=draw.choice([300, 1 << 20]),
@@ -140,6 +163,7 @@ def _draw_settings(draw: random.Random, plan: Plan) -> Settings:
         handshake_timeout_s=draw.choice([0.1, 1.0]),
         connection_bytes=draw.choice([500, 1 << 16]),
     )
+    return replace(drawn, **theme.settings)
 
 
 def _draw_network(draw: random.Random, world: World, faults: bool) -> None:
@@ -150,19 +174,19 @@ def _draw_network(draw: random.Random, world: World, faults: bool) -> None:
     network.late = draw.choice([0.0, 0.2]) if faults else 0.0
 
 
-def _found(draw: random.Random, world: World) -> None:
+def _found(draw: random.Random, world: World, theme: Theme) -> None:
     """A founder and others that join it, or several founders, some of them late."""
-    count = draw.choice(FOUNDERS)
+    count = draw.choice(theme.founders or FOUNDERS)
     machines = [world.machine(number) for number in range(count)]
     if count == 1 or draw.random() < 0.4:
         world.start(machines[0], "found")
         for machine in machines[1:]:
-            world.agenda.after(draw.randrange(50 * MS), world.start, machine, "join", (machines[0].name,))
+            world.agenda.after(draw.randrange(30 * MS), world.start, machine, "join", (machines[0].name,))
         return
     for machine in machines:
         machine.founders = tuple(one.name for one in machines)
     for place, machine in enumerate(machines):
-        late_ms = draw.choice([1, 1, 1, 30, 200]) * draw.random()
+        late_ms = draw.choice([1, 1, 1, 30, 150]) * draw.random()
         if place < count // 2 + 1 or draw.random() < 0.8:
             world.agenda.after(round(late_ms * MS), world.start, machine, "form")
 
@@ -173,19 +197,27 @@ def _plan_load(draw: random.Random, world: World, end_ns: int) -> None:
         world.agenda.after(draw.randrange(span_ns), draw.choice([changes.burst, changes.talk]), world)
 
 
-def _plan_faults(seed: int, draw: random.Random, world: World, end_ns: int) -> None:
+def _plan_fault_points(draw: random.Random, world: World, theme: Theme, end_ns: int) -> None:
+    """What a theme needs happens by the clock, not too late; its fault points strike when their moment comes."""
+    takeover_ms = round((world.settings.suspect_after_s + world.settings.takeover_s) * 1000)
+    FaultPoints(world, draw_chains(draw, theme, world.plan.is_durable, takeover_ms))
     span_ns = end_ns - world.agenda.now_ns
-    if seed % 2:
-        FaultPoints(world, draw_chains(draw, world.plan.is_durable))
-        table, count = changes.AT_FAULT_POINTS, draw.choice([1, 2, 2, 3])
-    else:
-        table = changes.DURABLE if world.plan.is_durable else changes.ANY
-        count = draw.choice([0, 1, 2, 4, 8])
-    for _ in range(count):
-        at_ns = draw.randrange(span_ns // 2 if seed % 2 else span_ns)
-        for _ in range(2 if draw.random() < 0.2 else 1):
-            change = draw.choices(list(table), list(table.values()))[0]
-            world.agenda.after(at_ns + draw.randint(0, 5) * MS, change, world)
+    for _ in range(draw.choice(theme.counts)):
+        _plan_change(draw, world, theme.changes, draw.randrange(span_ns * 2 // 3))
+
+
+def _plan_faults(draw: random.Random, world: World, end_ns: int) -> None:
+    table = changes.DURABLE if world.plan.is_durable else changes.ANY
+    span_ns = end_ns - world.agenda.now_ns
+    for _ in range(draw.choice([0, 1, 2, 4, 8])):
+        _plan_change(draw, world, table, draw.randrange(span_ns))
+
+
+def _plan_change(draw: random.Random, world: World, table: Mapping[changes.Change, int], at_ns: int) -> None:
+    """One change, or two at about the same time."""
+    for _ in range(2 if draw.random() < 0.2 else 1):
+        change = draw.choices(list(table), list(table.values()))[0]
+        world.agenda.after(at_ns + draw.randint(0, 5) * MS, change, world)
 
 
 # The end.
@@ -193,42 +225,34 @@ def _plan_faults(seed: int, draw: random.Random, world: World, end_ns: int) -> N
 
 def _start_again(draw: random.Random, world: World) -> None:
     """Most of those who are down start again, one after another; the others are given up."""
+    within_ms = draw.choice([1, 20, 150])
+    last_ns = 0
     for _, machine in sorted(world.machines.items()):
         if machine.process is None and machine.is_wanted:
             if draw.random() < 0.85:
-                world.agenda.after(draw.randrange(300 * MS), world.start, machine)
+                wait_ns = draw.randrange(within_ms * MS)
+                last_ns = max(last_ns, wait_ns)
+                world.agenda.after(wait_ns, world.start, machine)
             else:
                 machine.is_wanted = False
-    world.agenda.run_until(world.agenda.now_ns + 300 * MS)
+    world.agenda.run_until(world.agenda.now_ns + last_ns)
 
 
 def _settle(world: World) -> tuple[int, bool]:
     """Run until nothing is left to do; gives how long that took, and whether the group is lost."""
     began_ns = world.agenda.now_ns
+    operator = Operator(world)
     while world.agenda.now_ns - began_ns < SETTLE_NS:
         for _, machine in sorted(world.machines.items()):
             if machine.process is None and machine.is_wanted:
                 world.start(machine)
         if is_settled(world):
             return world.agenda.now_ns - began_ns, False
-        if world.violations or (world.agenda.now_ns - began_ns > 3 * SECOND and is_lost(world)):
+        if world.violations or operator.has_given_up:
             return world.agenda.now_ns - began_ns, True
-        if world.agenda.now_ns - began_ns > 4 * SECOND:
-            _rescue(world)
-        world.agenda.run_until(world.agenda.now_ns + 20 * MS)
+        operator.look()
+        world.agenda.run_until(world.agenda.now_ns + STEP_NS)
     return world.agenda.now_ns - began_ns, is_lost(world)
-
-
-def _rescue(world: World) -> None:
-    """Who asks only those who are gone cannot find the group by itself: it is started again with other contacts."""
-    members = [process for process in world.living() if process.member.phase == "member"]
-    last = max((process.member.view.number for process in members), default=0)
-    reached = {process.name for process in members if process.member.view.number == last}
-    for process in world.living():
-        member = process.member
-        known = {*member.names, *member.contacts, *member.founders}
-        if process.name not in reached and reached and not known & reached:
-            process.die("rescue", False)
 
 
 def wanted(world: World) -> list[Process]:
@@ -256,22 +280,6 @@ def is_settled(world: World) -> bool:
         return False
     frontiers = [member.frontier for member in members]
     return all(frontier == frontiers[0] for frontier in frontiers)
-
-
-def is_lost(world: World) -> bool:
-    """Can the group not continue: are too few left of its last view, or nobody who has the state?"""
-    members = [process.member for process in world.living()]
-    placed = [member for member in members if member.view is not None and member.me in member.view.members]
-    if not placed or len({member.view.group_id for member in placed}) > 1:
-        return True  # founders that forgot everything founded another group
-    last = max(member.view.number for member in placed)
-    views = {member.view for member in placed if member.view.number == last}
-    for view in views:
-        present = {member.me for member in members if member.me in view.members}
-        has_state = any(member.is_ready for member in placed if member.view == view)
-        if has_state and has_quorum(view.members, present, world.settings.quorum):
-            return False
-    return True
 
 
 def describe(world: World) -> str:

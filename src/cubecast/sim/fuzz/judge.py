@@ -10,7 +10,7 @@
 | causal order        | no message is delivered before one that its sender's application had taken when it was sent   |
 | exactly once        | no application has a message twice in its state; what it has was multicast                    |
 | before restore      | nothing is sent between an exclusion and the restore                                          |
-| exclusion           | a member learns of an exclusion only if there is a view without it                            |
+| exclusion           | a member is told that it is out only when somebody has installed a view without it            |
 | stability           | what is called stable was delivered, and written, by every member of the view                 |
 | restart             | a process that resumes is told again what it was told before                                  |
 | nothing lost        | what was multicast is delivered, or returned; what is returned for certain is in no state     |
@@ -22,7 +22,7 @@ is what it has delivered since, together with the state with which its first vie
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +33,8 @@ from cubecast.sim.fuzz.world import Event
 Message = tuple[MemberId, int]
 UNKNOWN = ViewId(-1, -1)
 """The base of an application whose log is not known."""
+NO_STATE = "no member gives the application's state"
+"""Why a member goes out by itself, to join anew."""
 
 
 class _Application:
@@ -56,24 +58,30 @@ class _Application:
 class Judge:
     """Reads the events of a history and gathers what was broken."""
 
-    def __init__(self, *, quorum: str, makes_snapshots: bool, keeps_everything: bool) -> None:
-        """Nothing read."""
+    def __init__(self, *, quorum: str, makes_snapshots: bool, keeps_everything: bool, may_repeat: bool = False) -> None:
+        """Nothing read. `may_repeat`: is what an exclusion returns multicast again although others may have it?"""
         self.broken: list[str] = []
         self.views: dict[ViewId, View] = {}
         self.applications: dict[str, _Application] = {}
-        self.stable: dict[int, int] = {}
-        """Messages that were reported stable to their sender, and the group."""
+        self.stable: dict[int, tuple[int, int]] = {}
+        """Messages that were reported stable to their sender; its group, and the number of its view then."""
         self._is_majority = quorum == "majority"
         self._keeps_everything = keeps_everything
         self._makes_snapshots = makes_snapshots
         self._by_number: dict[tuple[int, int], ViewId] = {}
+        self._is_forgotten = False
+        """Did a process begin anew that had run before?"""
         self._before: dict[ViewId, ViewId] = {}
         self._at_start: dict[ViewId, list[tuple[ViewId | None, int, Event]]] = defaultdict(list)
         self._known: dict[Message, tuple[int, int]] = {}
         self._past: dict[Message, int] = {}
         self._held: dict[MemberId, dict[MemberId, int]] = defaultdict(dict)
         self._stable_to: dict[tuple[ViewId, MemberId], int] = {}
-        self._groups: dict[str, int] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+        """Of each process the group and the number of its view."""
+        self._may_repeat = may_repeat
+        self._senders: dict[int, set[MemberId]] = defaultdict(set)
+        """The incarnations under which a message was delivered."""
         self.multicast: dict[int, str] = {}
         """Messages an application multicast, and the machine."""
         self.safe: set[int] = set()
@@ -81,8 +89,9 @@ class Judge:
         """Messages that may be lost: they were returned, or their process ended before it wrote them."""
         self._of_process: dict[str, list[int]] = defaultdict(list)
         self._failed: set[int] = set()
+        self._gone: set[str] = set()
+        """Machines whose process left, once."""
         self._returned: list[tuple[Event, int]] = []
-        self._exclusions: list[tuple[Event, View | None]] = []
 
     def read(self, events: Iterable[Event]) -> None:
         """Judge all events in their order, and what can only be judged at the end."""
@@ -94,7 +103,6 @@ class Judge:
             handler(event)
         self._judge_states()
         self._judge_returned()
-        self._judge_exclusions()
 
     def _complain(self, event: Event, promise: str, what: str) -> None:
         at_ms = (event.time_ns - SECOND) / MS
@@ -111,6 +119,10 @@ class Judge:
         if event.data != "resume":
             self._excuse(event.name, set(self._of_process[event.name]))
             self._of_process[event.name] = []
+
+    def _amnesia(self, _event: Event) -> None:
+        """A founder without its journal may found another group."""
+        self._is_forgotten = True
 
     def _crash(self, event: Event) -> None:
         self._excuse(event.name, {number for number in self._of_process[event.name] if number not in self.safe})
@@ -152,7 +164,8 @@ class Judge:
         bit = 1 << number
         if number not in self.multicast:
             self._complain(event, "exactly once", f"message {number} was never multicast")
-        if application.log & bit:
+        self._senders[number].add(sender)
+        if application.log & bit and not self._is_repeated(number):
             self._complain(event, "exactly once", f"message {number} a second time")
         if self._known.setdefault((sender, sequence), (number, view)) != (number, view):
             before = self._known[sender, sequence]
@@ -167,6 +180,10 @@ class Judge:
             missing = _names(past & ~application.log)
             self._complain(event, "causal order", f"message {number} before {missing}, which happened before it")
         application.log |= bit
+
+    def _is_repeated(self, number: int) -> bool:
+        """Was it multicast again, as the group was told to do, by a later incarnation of its sender?"""
+        return self._may_repeat and len(self._senders[number]) > 1
 
     def _judge_place(self, event: Event, application: _Application) -> None:
         """Is it delivered in its view, and after the one before it?"""
@@ -189,7 +206,7 @@ class Judge:
         if event.me not in view.members:
             self._complain(event, "view agreement", f"view {view.number} is without it")
         self._judge_view(event, view)
-        self._groups[event.name] = view.group_id
+        self._places[event.name] = view.group_id, view.number
 
     def _judge_view(self, event: Event, view: View) -> None:
         if self.views.setdefault(view.id, view) != view:
@@ -197,7 +214,8 @@ class Judge:
         if len({member.name for member in view.members}) < len(view.members):
             self._complain(event, "view agreement", f"view {view.number} holds two incarnations of one process")
         if self._is_majority:
-            other = self._by_number.setdefault((view.group_id, view.number), view.id)
+            group_id = 0 if view.number == 1 and not self._is_forgotten else view.group_id
+            other = self._by_number.setdefault((group_id, view.number), view.id)
             if other != view.id:
                 what = f"two views {view.number}: {_members(view)} and {_members(self.views[other])}"
                 self._complain(event, "view agreement", what)
@@ -207,8 +225,9 @@ class Judge:
         view: View = event.data
         self._judge_view(event, view)
         application = self.applications[event.name]
-        if application.begins_midway:
-            application.begins_midway, application.view = False, view
+        is_first = application.is_resuming and application.view is None
+        if application.begins_midway or (is_first and application.base == UNKNOWN):
+            application.begins_midway, application.view = False, view  # a checkpoint that kept no state may precede it
             return
         before, application.view = application.view, view
         application.last = dict(zip(view.members, view.sent, strict=True))
@@ -238,7 +257,7 @@ class Judge:
         application.log = 0
         for number in state:
             application.log |= 1 << number
-        if len(set(state)) < len(state):
+        if any(not self._is_repeated(number) for number, count in Counter(state).items() if count > 1):
             self._complain(event, "exactly once", "a state that holds a message twice")
         application.base = None if self._keeps_everything else UNKNOWN
         if is_checkpoint:
@@ -298,18 +317,38 @@ class Judge:
         if failure.endswith("has stopped"):
             return  # the journal continues, or the process that forgot it is excused
         if is_stable:
-            self.stable[number] = self._groups.get(event.name, 0)
+            self.stable[number] = self._places.get(event.name, (0, 0))
         else:
             self.excused.add(number)
             self._failed.add(number)
 
     # Ends.
 
+    def _left(self, event: Event) -> None:
+        self._gone.add(event.name)
+
+    def _force(self, event: Event) -> None:
+        """An operator gave up the missing members, and with them what only they knew: views after this one.
+
+        What a member that left was told to be stable was decided with the view that is without it.
+        """
+        view: View = event.data
+        lost = {key for key in self._by_number if key[0] == view.group_id and key[1] > view.number}
+        for key in lost:
+            del self._by_number[key]
+        for number, (group_id, at) in list(self.stable.items()):
+            if group_id == view.group_id and (at > view.number or self.multicast[number] in self._gone):
+                del self.stable[number]
+                self.excused.add(number)
+        self._returned = []
+
     def _excluded(self, event: Event) -> None:
-        numbers, certain, _ = event.data
+        numbers, certain, reason = event.data
         application = self.applications[event.name]
         application.must_restore = True
-        self._exclusions.append((event, application.view))
+        is_told = not certain and reason != NO_STATE
+        if is_told and self._is_majority and application.view is not None:
+            self._judge_exclusion(event, application.view)
         if certain:
             self._returned += [(event, number) for number in numbers]
 
@@ -324,19 +363,21 @@ class Judge:
                 if name != event.name and application.log >> number & 1:
                     self._complain(event, "nothing lost", f"message {number} was returned for certain; {name} has it")
 
-    def _judge_exclusions(self) -> None:
-        for event, view in self._exclusions:
-            if (
-                view is not None
-                and self._is_majority
-                and not any(
-                    later.group_id == view.group_id
-                    and later.number > view.number
-                    and not any(who.name == event.name and who in view.members for who in later.members)
-                    for later in self.views.values()
-                )
-            ):
-                self._complain(event, "exclusion", f"no view after view {view.number} is without it")
+    def _judge_exclusion(self, event: Event, view: View) -> None:
+        """Who says that a member is out has installed a view without it.
+
+        Where founders forgot everything there are two groups, and one that joined both may be excluded by either.
+        """
+        who = next(who for who in view.members if who.name == event.name)
+        first = {view.group_id: view.number}
+        for other in self.views.values():
+            if who in other.members:
+                first[other.group_id] = min(other.number, first.get(other.group_id, other.number))
+        if not any(
+            who not in later.members and later.number > first.get(later.group_id, later.number)
+            for later in self.views.values()
+        ):
+            self._complain(event, "exclusion", f"no view after view {view.number} is without it")
 
     def judge_end(self, names: Iterable[str], group_id: int) -> None:
         """In a group that has settled: one state, and everything in it that was multicast by those who are in it."""
@@ -345,8 +386,8 @@ class Judge:
         for name in members:
             if self.applications[name].base is None:
                 union |= self.applications[name].log
-        stable = {number for number, group in self.stable.items() if group == group_id} if self._is_majority else set()
-        wanted = {number for number, name in self.multicast.items() if name in members}
+        stable = {number for number, (group, _) in self.stable.items() if group == group_id}
+        wanted = {number for number, name in self.multicast.items() if name in members and number not in self.stable}
         wanted = ((wanted - self.excused) | stable) if self._is_majority else set()
         lost = sorted(number for number in wanted if not union >> number & 1)
         if lost and self._has_whole_state(members):

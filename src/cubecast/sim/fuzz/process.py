@@ -122,6 +122,7 @@ class Process:
         self._is_taking = False
         self._is_pumping = False
         self._timer_ns = 0
+        self._checkpoint_bytes = 0
         self.member: Any = None
 
     @property
@@ -314,7 +315,7 @@ class Process:
             self.world.agenda.at(self.world.agenda.now_ns, self.post, self.pump)
         due_ns = self.member.next_timer_ns
         if due_ns is not None and (self._timer_ns == 0 or due_ns < self._timer_ns or self._timer_ns < self.now_ns):
-            late_ns = self.draw.randrange(MS // 4)
+            late_ns = int(self.draw.random() * (MS // 4))
             self._timer_ns = max(due_ns, self.now_ns + 1) + late_ns
             self.world.agenda.at(self._timer_ns - self._offset_ns, self._on_timer, self._timer_ns)
 
@@ -329,14 +330,15 @@ class Process:
         """Write the records; what follows waits for the sync, if there is one."""
         self._step()
         disk = self.machine.disk
-        if effects.persist:
-            self.world.on_persist(self, effects.persist)
+        replacement = effects.replacement()
+        if replacement or effects.persist:
+            self.world.on_persist(self, replacement or effects.persist)
             if not self.is_alive:
                 raise CrashError
-            if effects.replaces:
+            if replacement:
                 survives = self.fuse != 1 or self.draw.random() < 0.5
-                disk.replace(effects.persist, survives)
-                self._held = deque((0, earlier, told) for _, earlier, told in self._held)
+                disk.replace(replacement, survives)
+                self._hold_for_nothing()
             else:
                 disk.append(effects.persist)
             self._step()
@@ -345,6 +347,10 @@ class Process:
             self._begin_sync()
         else:
             self._carry_out(effects, notes)
+
+    def _hold_for_nothing(self) -> None:
+        """What the held effects depend on is not in the journal any more: it is obsolete."""
+        self._held = deque((0, effects, notes) for _, effects, notes in self._held)
 
     def _begin_sync(self) -> None:
         if self._is_syncing or not self._held:
@@ -428,6 +434,7 @@ class Process:
             self.has_left = True
             self.world.note(self, "left", None)
             self.machine.disk.erase()
+            self._hold_for_nothing()
             self.world.agenda.after(self.draw.randrange(20 * MS), self.post, self.end)
         elif notice.what == "failed":
             self.world.note(self, "failed", str(notice.value))
@@ -478,6 +485,8 @@ class Process:
                 self.world.replayed(self, entry)
         if octets:
             self.member.taken(octets, self.now_ns)
+            if not self._entries and len(self.machine.disk.content) >= self.world.settings.journal_bytes:
+                self.world.agenda.at(self.world.agenda.now_ns, self.post, self._checkpoint_long_journal)
 
     def _deliver(self, delivery: Delivery) -> None:
         number = number_of(delivery)
@@ -502,7 +511,8 @@ class Process:
 
     def encode_state(self) -> bytes:
         """The application's snapshot: a checksum, some filling, the numbers. No two snapshots have the same bytes."""
-        filling = [self.draw.getrandbits(32) for _ in range(self.draw.randint(1, 8))]
+        words = self.draw.choice([32, 32, self.draw.randint(1, 64)])
+        filling = array("I", self.draw.randbytes(4 * words))
         octets = array("I", [len(filling), *filling, *self.state]).tobytes()
         return zlib.crc32(octets).to_bytes(4, "little") + octets
 
@@ -514,9 +524,17 @@ class Process:
         return list(numbers[numbers[0] + 1 :])
 
     def checkpoint(self) -> None:
-        """Replace the journal, when the application has taken everything."""
-        if self.is_alive and not self.is_stopped and not self._entries and not self._held:
-            self.call(self.member.checkpoint, self.encode_state())
+        """Replace the journal, when the application has taken everything; what waits for a sync comes after it."""
+        if self.is_alive and not self.is_stopped and not self._entries:
+            untaken = [entry for _, effects, _ in self._held for entry in effects.entries]
+            self.call(self.member.checkpoint, self.encode_state(), untaken=untaken)
+            self._checkpoint_bytes = len(self.machine.disk.content)
+
+    def _checkpoint_long_journal(self) -> None:
+        """As `live` does: when the journal is long, and twice as long as after the last checkpoint."""
+        size = len(self.machine.disk.content)
+        if self.world.plan.is_durable and size >= 2 * self._checkpoint_bytes and self.member.wants_checkpoint(size):
+            self.checkpoint()
 
     # Ends.
 

@@ -144,12 +144,20 @@ class World:
         if machine.told or machine.told_incarnation:
             self.note(process, "amnesia", None)
         machine.told = []
-        if machine.founders:
+        if machine.founders and how != "found":
             process.begin("form", {"founders": machine.founders})
         elif how == "found" or not others:
             process.begin("found", {})
         else:
             process.begin("join", {"contacts": others})
+
+    def restart(self, process: Process) -> None:
+        """Start a machine again whose process died, if it is to run and nobody did so yet."""
+        machine = process.machine
+        if process.is_alive and process.fuse:  # it was to crash in the midst of something, and had nothing to do
+            process.die("fault", process.fuse_is_power)
+        if machine.process is None and machine.is_wanted:
+            self.start(machine)
 
     def died(self, process: Process, is_power: bool) -> None:
         """A process is gone."""

@@ -86,7 +86,7 @@ class SimulatedGroup:
         self._token = 0
         self._messages: dict[int, Message] = {}
         self._outbox: dict[int, list[tuple[int, int, int]]] = {}
-        self._sized: tuple[Message | None, int] = (None, 0)
+        self._sized: tuple[Message | None, View | None, int] = (None, None, 0)
         self._cut_ns = -1
         self._contacts = new_stream(seed, "contacts")
 
@@ -142,9 +142,10 @@ class SimulatedGroup:
         target = self._ids.get(to)
         if target is None:
             return
-        if self._sized[0] is not message:
-            self._sized = (message, size_of(message, self._record_bytes))
-        size = self._sized[1]
+        base = self.processes[source].agreement.shared_view(message.view, to)
+        if self._sized[0] is not message or self._sized[1] is not base:
+            self._sized = (message, base, size_of(message, self._record_bytes, base))
+        size = self._sized[2]
         if isinstance(message, Decide) and to in message.proposal.view.joined:
             size += self._state_bytes
         self._token += 1

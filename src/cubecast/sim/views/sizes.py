@@ -10,6 +10,7 @@ from typing import Any
 
 from cubecast.protocol.mail import HEADER_BYTES
 from cubecast.protocols.membership.messages import Message, Missing, Proposal
+from cubecast.protocols.membership.relative import Change, change_in
 from cubecast.protocols.membership.views import (
     MemberId,
     Vector,
@@ -19,15 +20,19 @@ from cubecast.protocols.membership.views import (
 
 NAME_BYTES = 16  # 10.20.30.40:7000
 MEMBER_BYTES = 1 + NAME_BYTES + 8
-_NUMBER, _BALLOT, _LENGTH = 8, 8, 2
+_NUMBER, _BALLOT, _LENGTH, _RANK = 8, 8, 2, 2
 _BITS = ("suspects", "behind")
 
 
-def size_of(message: Message, record_bytes: int) -> int:
-    """Its bytes; a record of a message that is recovered takes `record_bytes`."""
+def size_of(message: Message, record_bytes: int, base: View | None = None) -> int:
+    """Its bytes; a recovered message takes `record_bytes`, and `base` is a view that sender and receiver share."""
     if isinstance(message, Missing):
         return HEADER_BYTES + 1 + 2 * _NUMBER + 4 + record_bytes * missing_count(message.records)
-    return HEADER_BYTES + 1 + sum(map(_field, message._fields, message))
+    change = change_in(message, base)
+    fields: tuple[Any, ...] = tuple(message)
+    if change is not None:
+        fields = tuple(change if isinstance(value, Proposal) else value for value in fields)
+    return HEADER_BYTES + 1 + sum(map(_field, message._fields, fields))
 
 
 def missing_count(records: bytes) -> int:
@@ -50,7 +55,7 @@ def _field(name: str, value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """A number, a flag, a vector, a member, a view or a proposal."""
+    """A number, a flag, a vector, a member, a view, or a proposal, whole or as a change."""
     if isinstance(value, bool):
         return 1
     if isinstance(value, MemberId):
@@ -61,7 +66,10 @@ def _size(value: Any) -> int:
         listed = len(value.members) + len(value.joined) + len(value.left) + len(value.departed)
         return 4 * _NUMBER + 5 * _LENGTH + MEMBER_BYTES * listed + _NUMBER * len(value.sent)
     if isinstance(value, Proposal):
-        return _size(value.view) + _vector(value.cut)
+        return 1 + _size(value.view) + _vector(value.cut)
+    if isinstance(value, Change):
+        ranks = 2 * _LENGTH + _RANK * (len(value.removed) + len(value.left))
+        return 1 + _NUMBER + ranks + _LENGTH + MEMBER_BYTES * len(value.joined) + _vector(value.cut)
     return _vector(value)
 
 

@@ -1,0 +1,122 @@
+"""What can be seen of a member and its group, and who is told of changes at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cubecast.errors import LocalProtocolError
+from cubecast.live.driver import Driver
+from cubecast.live.inbox import Inbox
+from cubecast.live.notices import NoticeLog
+from cubecast.member.effects import Delivery, Excluded
+from cubecast.protocols.membership.views import MemberId, View
+
+log = logging.getLogger("cubecast.live")
+
+
+class Laggard(NamedTuple):
+    """A member that holds stability back: it lacks `behind` messages that another member has."""
+
+    member: MemberId
+    behind: int
+
+
+class GroupStatus:
+    """Properties and callbacks of a group; `Group` adds what changes it."""
+
+    name: str
+    address: str
+    _driver: Driver | None
+    _inbox: Inbox
+    _notices: NoticeLog
+    _callbacks: dict[str, list[Callable[[Any], object]]]
+
+    # Being told at once. A callback that raises is logged, and everything continues.
+
+    def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
+        """Call a function with the frontier each time it moves."""
+        self._callbacks.setdefault("stable", []).append(callback)
+
+    def on_view(self, callback: Callable[[View], object]) -> None:
+        """Call a function when a view is installed, whatever the application has taken by then."""
+        self._callbacks.setdefault("view", []).append(callback)
+
+    def on_blocked(self, callback: Callable[[bool], object]) -> None:
+        """Call a function with True when too few members are within reach, with False when there are enough again."""
+        self._callbacks.setdefault("blocked", []).append(callback)
+
+    def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
+        """Call a function when the group continued without this member: the reason, and the messages that came back."""
+        self._callbacks.setdefault("excluded", []).append(callback)
+
+    def on_progress(self, callback: Callable[[tuple[int, int]], object]) -> None:
+        """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
+        self._callbacks.setdefault("progress", []).append(callback)
+
+    def on_waiting(self, callback: Callable[[str], object]) -> None:
+        """Call a function with what this member waits for, now and then while it is not in the group yet."""
+        self._callbacks.setdefault("waiting", []).append(callback)
+
+    def _call_back(self, event: str, value: Any) -> None:
+        for callback in self._callbacks.get(event, ()):
+            try:
+                callback(value)
+            except Exception:
+                log.exception("callback failed event=%s member=%s", event, self.address)
+
+    # Looking.
+
+    @property
+    def me(self) -> MemberId:
+        """This member: its address and its incarnation."""
+        return self._entered().member.me
+
+    @property
+    def view(self) -> View:
+        """The members by rank, in the newest view that this member installed."""
+        view = self._entered().member.view
+        if view is None:
+            raise LocalProtocolError("this member is in no view yet")
+        return view
+
+    @property
+    def rank(self) -> int:
+        """This member's rank in the view; -1 when it is not in it."""
+        members = self.view.members
+        return members.index(self.me) if self.me in members else -1
+
+    @property
+    def frontier(self) -> dict[MemberId, int]:
+        """For each member of the view: the sequence up to which every member has its messages."""
+        return self._entered().member.frontier
+
+    def is_stable(self, delivery: Delivery) -> bool:
+        """Does every member of the view have it? Everything of earlier views is stable."""
+        return delivery.view < self.view.number or delivery.sequence <= self.frontier.get(delivery.sender, 0)
+
+    def laggards(self) -> list[Laggard]:
+        """Who holds stability back, and by how many messages; the slowest first."""
+        return [Laggard(who, behind) for who, behind in self._entered().member.laggards()]
+
+    @property
+    def is_blocked(self) -> bool:
+        """Are too few members within reach to continue?"""
+        return self._entered().member.is_blocked
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counts and sizes of this member, and its links by name."""
+        driver = self._entered()
+        stats = dict(driver.member.stats())
+        stats["refused_connections"] = driver.refused
+        stats["exclusions"] = self._notices.exclusions
+        stats["inbox_entries"] = len(self._inbox.queue)
+        stats["journal_bytes"] = driver.journal.bytes if driver.journal is not None else 0
+        return stats
+
+    def _entered(self) -> Driver:
+        if self._driver is None:
+            raise LocalProtocolError(f"this member is not in group {self.name!r}: use it inside `async with`")
+        return self._driver

@@ -1,0 +1,120 @@
+"""Standard input and output of a member in a terminal, each in a thread of its own.
+
+The event loop must not wait for either: a full pipe, or a reader that stopped, would silence the member and get it
+excluded. Both work on the file descriptors themselves: a daemon thread that holds the lock of a buffered file would
+make Python abort at its exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import threading
+from collections.abc import AsyncIterator
+
+from cubecast.errors import LocalProtocolError
+
+CHUNK_BYTES = 1 << 16
+CHUNKS_MAX = 16
+
+
+def has_input(descriptor: int = 0) -> bool:
+    """Is there anything to read lines from? Not with a closed input or `/dev/null`, which supervisors give."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return os.isatty(descriptor) or not stat.S_ISCHR(mode)
+
+
+class InputLines:
+    """`async for line in InputLines(...)`: the lines of the input without their ends, until the input ends."""
+
+    def __init__(self, line_bytes_max: int, descriptor: int = 0) -> None:
+        """Begin to read; must be called in a running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_MAX)
+        self._line_bytes_max = line_bytes_max
+        threading.Thread(target=self._read, args=(descriptor,), name="input", daemon=True).start()
+
+    def _read(self, descriptor: int) -> None:
+        while True:
+            try:
+                chunk = os.read(descriptor, CHUNK_BYTES)
+            except OSError:
+                chunk = b""
+            try:
+                asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), self._loop).result()
+            except RuntimeError:  # the loop is closed
+                return
+            if not chunk:
+                return
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The lines."""
+        rest = b""
+        while chunk := await self._chunks.get():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield self._checked(line.rstrip(b"\r"))
+            self._checked(rest)
+        if rest:
+            yield self._checked(rest)
+
+    def _checked(self, line: bytes) -> bytes:
+        if len(line) > self._line_bytes_max:
+            raise LocalProtocolError(
+                f"a line of the input is longer than payload_bytes_max={self._line_bytes_max}: split it"
+            )
+        return line
+
+
+class OutputLines:
+    """Writes text to the output; `await write(text)` returns when the text before it is written."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        """Nothing is written yet; must be called in a running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = descriptor
+        self._text = b""
+        self._is_due = threading.Event()
+        self._written: asyncio.Future[None] | None = None
+        threading.Thread(target=self._write, name="output", daemon=True).start()
+
+    async def write(self, text: str) -> None:
+        """Write; an output that nobody reads any more raises BrokenPipeError."""
+        if self._written is not None:
+            await self._written
+        self._written = self._loop.create_future()
+        self._text = text.encode("utf-8", "backslashreplace")
+        self._is_due.set()
+
+    async def drain(self) -> None:
+        """Return when everything is written."""
+        if self._written is not None:
+            await self._written
+
+    def _write(self) -> None:
+        while True:
+            self._is_due.wait()
+            self._is_due.clear()
+            error: OSError | None = None
+            text = self._text
+            try:
+                while text:
+                    text = text[os.write(self._descriptor, text) :]
+            except OSError as failed:
+                error = failed
+            try:
+                self._loop.call_soon_threadsafe(self._end, error)
+            except RuntimeError:  # the loop is closed
+                return
+
+    def _end(self, error: OSError | None) -> None:
+        written, self._written = self._written, None
+        if written is not None and not written.done():
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)

@@ -1,0 +1,86 @@
+"""A proposal relative to the view that it succeeds: who is removed, who joins, and the cut.
+
+A view lists every member, a change few of them. A member of the old view can make the next one by itself, so it is told
+what changes; a process that is not in the old view needs the whole of it. So does a founder: view 0 has no successor
+that follows from it.
+
+| field   | meaning                                                                                 |
+|---------|-----------------------------------------------------------------------------------------|
+| tag     | that of the next view: a digest, by which a reader sees that it made the view it should |
+| removed | ranks of the old view, ascending: who is not in the next one                            |
+| left    | those of them that left of their own accord                                             |
+| joined  | who is new, in this order                                                               |
+| cut     | as in a proposal                                                                        |
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from cubecast.errors import RemoteProtocolError
+from cubecast.protocols.membership.messages import Message, Proposal, proposal_in
+from cubecast.protocols.membership.views import (
+    MemberId,
+    Vector,
+    View,
+    next_view,
+)
+
+
+class Change(NamedTuple):
+    """What makes a view the next one."""
+
+    tag: int
+    removed: Vector
+    left: Vector
+    joined: tuple[MemberId, ...]
+    cut: Vector
+
+
+def change_in(message: Message, base: View | None) -> Change | None:
+    """The proposal of a message relative to this view; None if it has none, or one that does not follow from it."""
+    proposal = proposal_in(message)
+    if proposal is None or base is None or message.view != base.id:
+        return None
+    return change_to(base, proposal)
+
+
+def change_to(base: View, proposal: Proposal) -> Change | None:
+    """What leads from a view to a proposal; None if it takes more than a change."""
+    view = proposal.view
+    if len(proposal.cut) != len(base.members):
+        return None
+    stay = set(view.members).difference(view.joined)
+    left = set(view.left)
+    removed = [rank for rank, who in enumerate(base.members) if who not in stay]
+    change = Change(
+        tag=view.tag,
+        removed=tuple(removed),
+        left=tuple(rank for rank in removed if base.members[rank] in left),
+        joined=view.joined,
+        cut=proposal.cut,
+    )
+    return change if _next_view(base, change) == view else None
+
+
+def apply_change(base: View, change: Change) -> Proposal:
+    """Make the proposal again. A change of another view is refused."""
+    members = len(base.members)
+    if len(change.cut) != members:
+        raise RemoteProtocolError(f"a change with {len(change.cut)} entries in a view of {members} members")
+    for ranks in (change.removed, change.left):
+        if any(rank >= following for rank, following in pairwise((*ranks, members))):
+            raise RemoteProtocolError(
+                f"a change of {members} members whose ranks are not in order, or beyond their end"
+            )
+    view = _next_view(base, change)
+    if view.tag != change.tag:
+        raise RemoteProtocolError(f"a change of view {base.number} that leads to another view than it says")
+    return Proposal(view, change.cut)
+
+
+def _next_view(base: View, change: Change) -> View:
+    removed = set(change.removed)
+    stay = {who for rank, who in enumerate(base.members) if rank not in removed}
+    return next_view(base, stay, change.joined, change.cut, {base.members[rank] for rank in change.left})

@@ -1,0 +1,148 @@
+"""What an operator does about a group that cannot settle by itself once all faults have ended.
+
+| what is wrong                                    | what is done                                                      |
+|-------------------------------------------------|-------------------------------------------------------------------|
+| the missing members of the last view are gone    | `force()` at one of those left, later at all of them              |
+| nobody is in a view, or nobody has the state     | one machine founds the group anew, the others join it             |
+| founders that forgot everything founded it twice | the smaller group is erased, its machines join the larger one     |
+| a process asks only machines that are gone       | it is started again with other contacts                           |
+
+Every step is an event, so that the judge knows what is still promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from cubecast.protocols.membership.views import View, has_quorum
+from cubecast.sim.fuzz.agenda import MS, SECOND
+from cubecast.sim.fuzz.process import Process
+from cubecast.sim.fuzz.world import World
+
+PATIENCE_NS = 600 * MS
+"""How long a group may look lost before something is done, and before the next step is taken."""
+STEPS_MAX = 6
+
+
+class Operator:
+    """Watches one history."""
+
+    def __init__(self, world: World) -> None:
+        """Nothing is wrong yet."""
+        self._world = world
+        self._began_ns = world.agenda.now_ns
+        self._lost_ns = -1
+        self._steps = 0
+
+    @property
+    def has_given_up(self) -> bool:
+        """Was everything tried?"""
+        return self._steps > STEPS_MAX
+
+    def look(self) -> None:
+        """Do what is due."""
+        now_ns = self._world.agenda.now_ns
+        if not is_lost(self._world):
+            self._lost_ns = -1
+            if now_ns - self._began_ns > 4 * SECOND:
+                self._give_contacts()
+            return
+        if self._lost_ns < 0:
+            self._lost_ns = now_ns
+        if now_ns - self._lost_ns >= PATIENCE_NS:
+            self._lost_ns = now_ns
+            self._steps += 1
+            self._act()
+
+    def _act(self) -> None:
+        placed = _placed(self._world)
+        if len({process.member.view.group_id for process in placed}) > 1:
+            self._keep_one_group(placed)
+        elif not any(process.member.is_ready for process in placed) or self._steps >= STEPS_MAX:
+            self._found_anew()
+        else:
+            self._force(_in_last_view(placed))
+
+    def _force(self, left: list[Process]) -> None:
+        """The members within reach are enough."""
+        chosen = left if self._steps > 1 else [self._world.draw.choice(left)]
+        for process in chosen:
+            self._world.note(process, "force", process.member.view)
+            process.call(process.member.force)
+
+    def _keep_one_group(self, placed: list[Process]) -> None:
+        size = {process.member.view.group_id: 0 for process in placed}
+        for process in placed:
+            size[process.member.view.group_id] += process.member.is_ready
+        kept = max(size, key=lambda group_id: (size[group_id], group_id))
+        self._erase(process for process in placed if process.member.view.group_id != kept)
+
+    def _found_anew(self) -> None:
+        """Everything of the old group is gone, or useless."""
+        world = self._world
+        asking = [process for process in world.living() if process.member.phase == "joining"]
+        self._erase(process for process in world.living() if process not in asking or process is asking[0])
+        idle = [machine for _, machine in sorted(world.machines.items()) if machine.process is None]
+        first = next((machine for machine in idle if machine.is_wanted), None)
+        if first is not None:
+            world.start(first, "found")
+
+    def _erase(self, processes: Iterable[Process]) -> None:
+        """They begin again with nothing, and do not found."""
+        for process in list(processes):
+            process.die("operator")
+            process.machine.disk.erase()
+        for machine in self._world.machines.values():
+            machine.founders = ()
+
+    def _give_contacts(self) -> None:
+        """Who asks only those who are gone cannot find the group by itself: it is started again with other contacts.
+
+        A member whose view is past asks the members of that view.
+        """
+        reached = {process.name for process in _in_last_view(_placed(self._world)) if process.member.is_ready}
+        for process in self._world.living():
+            member = process.member
+            is_placed = member.view is not None and member.me in member.view.members
+            asked = {who.name for who in member.view.members} if is_placed else set()
+            known = asked or {*member.names, *member.contacts, *member.founders}
+            if process.name not in reached and reached and not known & reached:
+                process.die("rescue", False)
+                if is_placed:
+                    process.machine.disk.erase()
+
+
+def _placed(world: World) -> list[Process]:
+    """Those that are in a view."""
+    return [
+        process
+        for process in world.living()
+        if process.member.view is not None and process.member.me in process.member.view.members
+    ]
+
+
+def _in_last_view(placed: list[Process]) -> list[Process]:
+    last = max((process.member.view.number for process in placed), default=0)
+    return [process for process in placed if process.member.view.number == last]
+
+
+def is_lost(world: World) -> bool:
+    """Can the group not continue: are too few left of its last view, or nobody who has the state?"""
+    members = [process.member for process in world.living()]
+    if not members:
+        return False  # all have left, or were given up
+    placed = [process.member for process in _placed(world)]
+    if not placed:
+        return True
+    if len({member.view.group_id for member in placed}) > 1:
+        return True  # founders that forgot everything founded another group
+    last = max(member.view.number for member in placed)
+    views: set[View] = {member.view for member in placed if member.view.number == last}
+    return not any(_may_continue(view, members, world.settings.quorum) for view in views)
+
+
+def _may_continue(view: View, members: list[Any], quorum: str) -> bool:
+    present = {member.me for member in members if member.me in view.members}
+    has_state = any(member.is_ready for member in members if member.view == view and member.me in view.members)
+    return has_state and has_quorum(view.members, present, quorum)

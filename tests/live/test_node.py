@@ -1,0 +1,92 @@
+"""`cubecast node` under supervisors: whatever its input and output are, it stays a member, and a signal ends it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cubecast.live.local import free_addresses
+from tests.live.members import WAIT_S
+
+pytestmark = pytest.mark.live
+
+NODE = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
+
+
+def start(folder: Path, name: str, *options: str, **streams: object) -> subprocess.Popen[bytes]:
+    errors = (folder / f"{name}.err").open("wb")
+    return subprocess.Popen([*NODE, *options], stderr=errors, **streams)  # type: ignore[call-overload,no-any-return]
+
+
+def wait_for(folder: Path, name: str, words: str) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while words not in (folder / f"{name}.err").read_text():
+        assert time.monotonic() < end_s, (folder / f"{name}.err").read_text()
+        time.sleep(0.05)
+
+
+def test_a_node_with_no_input_stays_until_a_signal_ends_it(tmp_path: Path) -> None:
+    (address,) = free_addresses(1)
+    node = start(tmp_path, "one", "--listen", address, "--found", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        wait_for(tmp_path, "one", "ready")
+        with pytest.raises(subprocess.TimeoutExpired):
+            node.wait(1)
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(WAIT_S) == 0
+    finally:
+        node.kill()
+
+
+def test_a_node_multicasts_the_lines_of_a_file_and_leaves_at_its_end(tmp_path: Path) -> None:
+    (address,) = free_addresses(1)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one\ntwo\r\nthree")
+    with lines.open("rb") as file:
+        node = start(tmp_path, "one", "--listen", address, "--found", stdin=file, stdout=subprocess.PIPE)
+    output, _ = node.communicate(timeout=WAIT_S)
+    assert node.returncode == 0
+    assert output.decode().splitlines() == [
+        f"{address} {place} {word}" for place, word in ((1, "one"), (2, "two"), (3, "three"))
+    ]
+
+
+def test_a_line_that_is_too_long_ends_the_node_with_one_clear_line(tmp_path: Path) -> None:
+    (address,) = free_addresses(1)
+    node = start(tmp_path, "one", "--listen", address, "--found", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    node.communicate(b"x" * (3 << 20) + b"\n", timeout=WAIT_S)
+    said = (tmp_path / "one.err").read_text()
+    assert node.returncode == 2
+    assert "payload_bytes_max" in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
+def test_an_output_that_nobody_reads_holds_up_neither_the_member_nor_its_end(tmp_path: Path) -> None:
+    first, second = free_addresses(2)
+    quick = ("--heartbeat", "0.1", "--suspect-after", "1.5")
+    sender = start(
+        tmp_path, "sender", "--listen", first, "--found", "--rate", "2000", "--quiet", *quick,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    stuck = None
+    try:
+        wait_for(tmp_path, "sender", "ready")
+        stuck = start(
+            tmp_path, "stuck", "--listen", second, "--contact", first, *quick,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        wait_for(tmp_path, "stuck", "ready")
+        time.sleep(4)  # several times as long as silence is forgiven, and enough to fill the pipe
+        assert "excluded" not in (tmp_path / "stuck.err").read_text()
+        stuck.send_signal(signal.SIGTERM)
+        assert stuck.wait(WAIT_S) == 0
+    finally:
+        for node in (sender, stuck):
+            if node is not None:
+                node.kill()
+                node.wait()
