@@ -6,13 +6,25 @@ AssertionError.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CubecastError(Exception):
     """Everything cubecast raises on purpose; catch this one to catch them all."""
 
 
 class LocalProtocolError(CubecastError):
-    """The caller asked for something that cannot be: fix the call, the option or the file."""
+    """The caller's mistake: fix the call, the option or the file. `setting` names the setting at fault, or is None."""
+
+    def __init__(self, message: str = "", *, setting: str | None = None) -> None:
+        """Keep the name of the setting beside the message."""
+        super().__init__(message)
+        self.setting = setting
+
+
+class NoTreeError(LocalProtocolError):
+    """The parents of a tree form a circle: no path leads from the source to some members."""
 
 
 class JournalError(LocalProtocolError):
@@ -24,7 +36,7 @@ class RemoteProtocolError(CubecastError):
 
 
 class ExcludedError(RemoteProtocolError):
-    """The other members took this one out of the group: it was silent for too long."""
+    """The other members excluded this one from the group: it was silent for too long."""
 
 
 class PlanError(CubecastError):
@@ -33,3 +45,17 @@ class PlanError(CubecastError):
 
 class SimulationError(CubecastError):
     """A run could not end: the message names its seed and the command that replays it."""
+
+
+class OutOfTimeError(SimulationError):
+    """The simulated time is over before the run has ended."""
+
+
+@contextmanager
+def blame(setting: str) -> Iterator[None]:
+    """Name the setting that the block reads in an error of the block that names none."""
+    try:
+        yield
+    except LocalProtocolError as error:
+        error.setting = error.setting or setting
+        raise

@@ -85,7 +85,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "goal": st.sampled_from(["stability", "errors"]),
     "sequences": st.none() | st.integers(1, MEMBERS),
     "changed_only": flags,
-    "ride": flags,
+    "piggyback_control": flags,
     "until_ms": st.floats(1.0, 1e9),
     "least_ms": st.floats(0.0, 1.0),
     "packets_max": st.integers(1, 10**6),

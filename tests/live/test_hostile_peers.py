@@ -135,7 +135,7 @@ def test_a_greeting_that_is_not_ours_is_refused(changes: dict[str, object], reas
             heard = await speak(groups[0].address, hello(groups[0], **changes))
             (refused,) = frame.FrameReader(1 << 16).feed(heard)
             assert refused.kind == frame.REFUSE
-            assert reason in handshake.decode(handshake.Refusal, refused.body).reason
+            assert reason in handshake.decode(handshake.HandshakeRefusal, refused.body).reason
             await require_alive(groups)
 
     asyncio.run(run())

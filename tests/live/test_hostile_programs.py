@@ -243,7 +243,7 @@ def test_each_setting_that_all_share_is_named_when_it_differs() -> None:
                 heard = await speak(groups[0].address, hello(groups[0], settings={**agreed, name: "another"}))
                 (refused,) = frame.FrameReader(1 << 16).feed(heard)
                 assert refused.kind == frame.REFUSE
-                reason = handshake.decode(handshake.Refusal, refused.body).reason
+                reason = handshake.decode(handshake.HandshakeRefusal, refused.body).reason
                 assert f"{name}=another" in reason
                 assert str(agreed[name]) in reason
             await require_stable(*groups)

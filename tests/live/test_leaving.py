@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from cubecast.errors import LocalProtocolError
+from cubecast.errors import ExcludedError, LocalProtocolError
 from cubecast.live.group import join
 from cubecast.live.local import free_addresses
-from tests.live.members import WAIT_S, groups_of, quick, until
+from tests.live.members import WAIT_S, groups_of, one, quick, until, vanish
 
 pytestmark = pytest.mark.live
 
@@ -78,3 +78,24 @@ def test_a_cancelled_multicast_was_not_sent_whatever_the_moment() -> None:
             assert not cancelled & set(taken)
 
     asyncio.run(asyncio.wait_for(work(), WAIT_S))
+
+
+def test_two_processes_of_one_name_do_not_exclude_each_other_for_ever() -> None:
+    async def work() -> None:
+        async with groups_of(3) as groups:
+            other = one(contact=groups[1].address, advertise=groups[2].address)
+            await other.__aenter__()
+            rivals = [groups[2], other]
+            await until(lambda: any(rival._entered().failure is not None for rival in rivals))
+            failed = next(rival for rival in rivals if rival._entered().failure is not None)
+            with pytest.raises(ExcludedError, match="another process uses the name"):
+                await failed.multicast(b"x")
+            await until(lambda: len(groups[0].view.members) == 3)
+            views = groups[0].view.number
+            message = await groups[0].multicast(b"x")
+            await message.stable(timeout=10)
+            await asyncio.sleep(1)
+            assert groups[0].view.number <= views + 1
+            await vanish(other)
+
+    asyncio.run(asyncio.wait_for(work(), 2 * WAIT_S))

@@ -24,7 +24,7 @@ from cubecast.protocols.membership.messages import Join
 from cubecast.protocols.membership.views import NO_VIEW, MemberId, ViewId
 from cubecast.wire import frame, handshake
 from cubecast.wire.frame import Frame, FrameReader, encode_frame
-from cubecast.wire.handshake import Hello, Refusal
+from cubecast.wire.handshake import HandshakeRefusal, Hello
 from cubecast.wire.membership import encode_message
 
 A, B = "10.0.0.1:7000", "10.0.0.2:7000"
@@ -151,12 +151,12 @@ def answers(effects: Effects, number: int = 1) -> list[Frame]:
     return list(FrameReader(1 << 20).feed(data))
 
 
-def refusal(effects: Effects, number: int = 1) -> Refusal:
+def refusal(effects: Effects, number: int = 1) -> HandshakeRefusal:
     """The one frame that is written, which refuses."""
     (answer,) = answers(effects, number)
     assert answer.kind == frame.REFUSE
     assert [close.connection for close in effects.closes] == [number]
-    return handshake.decode(Refusal, answer.body)
+    return handshake.decode(HandshakeRefusal, answer.body)
 
 
 def linked(**other: Any) -> tuple[Owner, Owner, Wire]:
@@ -290,7 +290,7 @@ def test_nothing_is_believed_of_a_process_whose_certificate_is_another_ones(kind
     """A refusal could end a healthy member."""
     one = Owner(A)
     body = (
-        handshake.encode(Refusal(reason="excluded", is_past=True, incarnation=9))
+        handshake.encode(HandshakeRefusal(reason="excluded", is_past=True, incarnation=9))
         if kind == frame.REFUSE
         else handshake.encode(hello(Owner(B), A))
     )

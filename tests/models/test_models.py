@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.models.complexity import Group, gossip_step_cost, messages_processed, round_cost
+from cubecast.models.complexity import GroupSize, gossip_step_cost, messages_processed, round_cost
 from cubecast.models.failure import k_fail, k_fail_within, live_array_bytes
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.step_search import SearchPlan, StepSearch, StepWindow
 from cubecast.models.tree_hops import gossip_hops_per_step, tree_hops
 from cubecast.models.trees import distance, mean_distance
-from cubecast.models.trigger import TriggerCase, Verdict, peak_course, trigger
+from cubecast.models.trigger import Feasibility, TriggerCase, peak_course, trigger
 from tests.oracles.models import play_gossip, play_live_arrays
 
 
@@ -101,23 +101,23 @@ def test_bandwidth_and_step_are_two_sides_of_one_choice() -> None:
 
 
 def test_round_costs_add_up() -> None:
-    group = Group(members=100, senders=50)
+    group = GroupSize(members=100, senders=50)
     coord = round_cost("coord", group)
     assert (coord.unicasts, coord.multicasts, coord.copies) == (99, 2, 99 + 2 * 99)
     assert coord.sent_bytes == 32 + 99 * 232 + 232
     assert coord.copied_bytes == 99 * 32 + 99 * 232 + 99 * 232
     full = round_cost("full_dist", group)
     assert (full.copies, full.sent_bytes) == (100 * 99, 100 * 232)
-    assert gossip_step_cost(Group(members=100, senders=50, subset=3)).unicasts == 300
-    gossip = round_cost("gossip", Group(members=100, senders=50, subset=3))
+    assert gossip_step_cost(GroupSize(members=100, senders=50, subset=3)).unicasts == 300
+    gossip = round_cost("gossip", GroupSize(members=100, senders=50, subset=3))
     assert gossip.steps == math.ceil(GossipChain(members=100, subset=3).steps_for(1e-3))
     assert gossip.unicasts == 300 * gossip.steps
 
 
 def test_s_gossip_sends_less_than_gossip_in_a_large_group_and_the_same_in_one_local_group() -> None:
-    large = Group(members=500, senders=50)
+    large = GroupSize(members=500, senders=50)
     assert round_cost("s_gossip", large).unicasts < round_cost("gossip", large).unicasts
-    small = Group(members=50, senders=50)
+    small = GroupSize(members=50, senders=50)
     assert round_cost("s_gossip", small).unicasts == round_cost("gossip", small).unicasts
 
 
@@ -136,7 +136,7 @@ def test_tree_hops_of_a_small_tree_by_hand() -> None:
 def test_trigger_that_lasts_two_rounds_only_is_told_apart() -> None:
     case = TriggerCase(buffer_messages=640, rate_per_s=100.0, round_s=2.0, stable_fraction=0.2)
     answer = trigger(case)
-    assert answer.verdict is Verdict.OVERFLOWS_LATER
+    assert answer.verdict is Feasibility.OVERFLOWS_LATER
     assert "take a buffer of 1200 messages" in answer.sentence
     assert answer.level is not None
     peaks = peak_course(case, answer.level, 30)
@@ -148,23 +148,23 @@ def test_trigger_that_lasts_two_rounds_only_is_told_apart() -> None:
 def test_trigger_lasts_up_to_the_level_that_back_to_back_rounds_tend_to() -> None:
     """r·f·(1 + 1/α) = 300 for r·f = 100, α = 0.5; the buffer that just holds it and one a little too small."""
 
-    def answer(rate: float) -> tuple[Verdict, float]:
+    def answer(rate: float) -> tuple[Feasibility, float]:
         case = TriggerCase(buffer_messages=300, rate_per_s=rate, round_s=1.0, stable_fraction=0.5)
         found = trigger(case)
         assert found.level is not None
         return found.verdict, max(peak_course(case, found.level, 100))
 
     verdict, peak = answer(100.0)
-    assert verdict is Verdict.FEASIBLE
+    assert verdict is Feasibility.FEASIBLE
     assert peak == pytest.approx(300)
     verdict, peak = answer(101.0)
-    assert verdict is Verdict.OVERFLOWS_LATER
+    assert verdict is Feasibility.OVERFLOWS_LATER
     assert peak > 300
 
 
 def test_trigger_without_release_never_lasts() -> None:
     answer = trigger(TriggerCase(buffer_messages=640, rate_per_s=10.0, round_s=2.0, stable_fraction=0.0))
-    assert answer.verdict is Verdict.OVERFLOWS_LATER
+    assert answer.verdict is Feasibility.OVERFLOWS_LATER
     assert answer.rounds_for(100) == math.inf
 
 
@@ -271,9 +271,9 @@ def test_search_takes_only_what_it_asked_for() -> None:
         (lambda: GossipChain(members=5000, subset=4000), "subset=4000: too large to compute"),
         (lambda: k_fail(members=5, p_mistake=0.1, step_s=0.0), "step_s=0.0: give a finite number above 0"),
         (lambda: k_fail(members=5, p_mistake=0.1, step_s=1.0, crashed=4), "leave at least two alive"),
-        (lambda: Group(members=5, senders=6), "senders=6: give a whole number, 1 to 5"),
-        (lambda: round_cost("bus", Group(members=5, senders=1)), "protocol='bus': choose one of coord"),
-        (lambda: messages_processed("gossip", Group(members=5, senders=1)), "only coord, full_dist, train"),
+        (lambda: GroupSize(members=5, senders=6), "senders=6: give a whole number, 1 to 5"),
+        (lambda: round_cost("bus", GroupSize(members=5, senders=1)), "protocol='bus': choose one of coord"),
+        (lambda: messages_processed("gossip", GroupSize(members=5, senders=1)), "only coord, full_dist, train"),
         (lambda: tree_hops("gossip", 5), "exact hop counts exist for"),
         (lambda: TriggerCase(buffer_messages=0, rate_per_s=1, round_s=1), "buffer_messages=0"),
         (lambda: SearchPlan(**{**vars(PLAN), "shortest_s": 20.0}), "shortest_s=20.0: give 0 or more, below"),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cubecast.models.complexity import Group, round_cost
+from cubecast.models.complexity import GroupSize, round_cost
 from cubecast.protocol.overlays import hypercube
 from cubecast.sim.faults import Fault
 from cubecast.sim.result import Result
@@ -79,7 +79,7 @@ def test_the_bound_is_reached_when_all_links_are_equally_slow() -> None:
 def test_the_counts_are_those_of_the_table(protocol: str, members: int) -> None:
     """Fig 7, "Analytical comparison of the protocols": exact where the model is exact, else below its bound."""
     result = run(protocol, members, "random:degree=5", 2)
-    cost = round_cost(protocol, Group(members=members, senders=min(members, 50)))
+    cost = round_cost(protocol, GroupSize(members=members, senders=min(members, 50)))
     if protocol == "cube_full_dist":
         assert result.messages <= cost.copies
         assert result.bytes <= cost.copied_bytes

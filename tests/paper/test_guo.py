@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cubecast.models import trees
-from cubecast.models.complexity import Group, gossip_bytes, gossip_step_cost, messages_processed, round_cost
+from cubecast.models.complexity import GroupSize, gossip_bytes, gossip_step_cost, messages_processed, round_cost
 from cubecast.models.tree_hops import EXACT_PROTOCOLS, tree_hops
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
@@ -64,7 +64,7 @@ def tpr_s(*results: Result) -> float:
 def test_messages_bytes_and_hops_of_a_round_are_those_of_the_tables(protocol: str, members: int) -> None:
     senders = min(members, 7)
     result = run(protocol, members, senders)
-    cost = round_cost(protocol, Group(members=members, senders=senders))
+    cost = round_cost(protocol, GroupSize(members=members, senders=senders))
     assert (result.unicasts, result.multicasts) == (cost.unicasts, cost.multicasts)
     assert (result.messages, result.bytes) == (cost.copies, cost.copied_bytes)
     assert result.hops == tree_hops(protocol, members)
@@ -85,12 +85,15 @@ def test_every_member_processes_as_many_messages_as_table_4_1_says(protocol: str
     if protocol == "train":
         unicasts, multicasts = copies, np.zeros(members, int)
     processed = unicasts + 2 * multicasts + np.bincount(sends["peer"], minlength=members)
-    assert processed.tolist() == messages_processed(protocol, Group(members=members, senders=3, degree=degree)).tolist()
+    assert (
+        processed.tolist()
+        == messages_processed(protocol, GroupSize(members=members, senders=3, degree=degree)).tolist()
+    )
 
 
 def test_a_gossip_step_is_n_times_p_messages_of_the_stated_size() -> None:
     for subset in (1, 3):
-        group = Group(members=60, senders=50, subset=subset)
+        group = GroupSize(members=60, senders=50, subset=subset)
         result = run("gossip", 60, subset=subset, step_s=4.0)
         gossiped = result.unicasts
         info = result.multicasts * 59 * (36 + 4 * 50)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from cubecast.models import complexity, orders, trees
-from cubecast.models.complexity import Group, Kind, gossip_bytes, messages_processed, round_cost
+from cubecast.models.complexity import GroupSize, Kind, gossip_bytes, messages_processed, round_cost
 from cubecast.models.failure import k_fail, k_fail_within
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.step_search import SearchPlan, StepSearch
 from cubecast.models.tree_hops import tree_hops
-from cubecast.models.trigger import TriggerCase, Verdict, trigger, worked_case
+from cubecast.models.trigger import Feasibility, TriggerCase, trigger, worked_case
 from cubecast.protocol.overlays import hypercube
 from tests.oracles import models as printed
 
@@ -116,7 +116,7 @@ def test_gossip_message_sizes() -> None:
 @pytest.mark.parametrize(("degree", "height"), [(2, 1), (2, 5), (3, 1), (3, 4), (5, 3)])
 def test_table_4_1_in_complete_trees(degree: int, height: int) -> None:
     n = sum(degree**level for level in range(height + 1))
-    group = Group(members=n, senders=1, degree=degree)
+    group = GroupSize(members=n, senders=1, degree=degree)
     steps = {name: round_cost(name, group).steps for name in ("coord", "full_dist", "train", "s_coord", "s_train")}
     assert steps == {"coord": 3, "full_dist": 2, "train": 2 * n, "s_coord": height + 2, "s_train": degree * height + 2}
     inner = np.arange(1, (n - 2) // degree + 1)
@@ -138,7 +138,7 @@ def test_table_4_1_in_complete_trees(degree: int, height: int) -> None:
 @pytest.mark.parametrize("degree", [1, 2, 3, 7])
 def test_exact_counts_are_those_of_a_round_played_out(n: int, degree: int) -> None:
     """Table 4.1 and the counts of messages in guo §4.2.1–4.2.3, §4.3.1–4.3.2, also for trees that are not complete."""
-    group = Group(members=n, senders=1, degree=degree)
+    group = GroupSize(members=n, senders=1, degree=degree)
     rounds = {
         "coord": printed.play_coord(n),
         "full_dist": printed.play_full_dist(n),
@@ -158,7 +158,7 @@ def test_cube_full_dist_bound_is_met_by_a_complete_cube_in_lockstep(dimension: i
     """O(n log² n) messages (cube §3.4, Fig 7): n·d neighbours, d + 1 times."""
     n = 2**dimension
     edges = [(i, i ^ (1 << bit)) for i in range(n) for bit in range(dimension) if i < i ^ (1 << bit)]
-    cost = round_cost("cube_full_dist", Group(members=n, senders=1))
+    cost = round_cost("cube_full_dist", GroupSize(members=n, senders=1))
     played = printed.play_cube_full_dist(n, edges)
     assert (cost.unicasts, cost.steps) == (played.unicasts, played.steps)
 
@@ -169,7 +169,7 @@ def test_cube_full_dist_bound_holds_in_incomplete_cubes(n: int) -> None:
     cube = hypercube(n)
     owner = np.repeat(np.arange(n), np.diff(cube.offsets))
     edges = [(int(i), int(j)) for i, j in zip(owner, cube.neighbours, strict=True) if i < j]
-    cost, played = round_cost("cube_full_dist", Group(members=n, senders=1)), printed.play_cube_full_dist(n, edges)
+    cost, played = round_cost("cube_full_dist", GroupSize(members=n, senders=1)), printed.play_cube_full_dist(n, edges)
     assert played.unicasts <= cost.unicasts
     assert played.steps <= cost.steps
 
@@ -214,9 +214,9 @@ def test_worked_case_of_figures_6_1_and_6_2() -> None:
 def test_twice_the_round_must_fit_the_buffer() -> None:
     """2rf ≤ g (6.3)"""
     fits = trigger(TriggerCase(buffer_messages=640, rate_per_s=160.0, round_s=2.0))
-    assert (fits.verdict, fits.level) == (Verdict.FEASIBLE, 320.0)
+    assert (fits.verdict, fits.level) == (Feasibility.FEASIBLE, 320.0)
     over = trigger(TriggerCase(buffer_messages=640, rate_per_s=161.0, round_s=2.0))
-    assert (over.verdict, over.level) == (Verdict.INFEASIBLE, None)
+    assert (over.verdict, over.level) == (Feasibility.INFEASIBLE, None)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -14,7 +14,7 @@ from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.gossip_kernel import unfinished_course
 from cubecast.models.step_search import SearchPlan, StepSearch
 from cubecast.models.tree_hops import EXACT_PROTOCOLS, tree_hops
-from cubecast.models.trigger import TriggerCase, Verdict, peak_course, trigger
+from cubecast.models.trigger import Feasibility, TriggerCase, peak_course, trigger
 
 
 @st.composite
@@ -85,7 +85,7 @@ def test_feasible_trigger_never_overflows(buffer: int, rate: float, round_s: flo
     case = TriggerCase(buffer_messages=buffer, rate_per_s=rate, round_s=round_s, stable_fraction=fraction)
     answer = trigger(case)
     assert "\n" not in answer.sentence
-    if answer.verdict is Verdict.INFEASIBLE:
+    if answer.verdict is Feasibility.INFEASIBLE:
         assert 2 * rate * round_s > buffer
         return
     assert answer.level is not None
@@ -93,7 +93,7 @@ def test_feasible_trigger_never_overflows(buffer: int, rate: float, round_s: flo
         return
     room = buffer * (1 + 1e-9)
     assert max(peak_course(case, answer.level, 2)) <= room
-    if answer.verdict is Verdict.FEASIBLE:
+    if answer.verdict is Feasibility.FEASIBLE:
         assert max(peak_course(case, answer.level, 200)) <= room
 
 

@@ -40,11 +40,11 @@ def changed_only() -> Iterator[tuple[str, list[str]]]:
 
 def riding_on_data() -> Iterator[tuple[str, list[str]]]:
     """Control messages inside data messages are not read, or wait for ever."""
-    wanted = Scenario(protocol="coord", ride=True, **SENDING)
+    wanted = Scenario(protocol="coord", piggyback_control=True, **SENDING)
     yield "nothing rides wrongly", noticed(wanted)
     with broken(kernel, "next_rider_for", lambda world, slot, member: 0):
         yield "riders are not read", noticed(wanted)
-    full = Scenario(protocol="coord", ride=True, buffer_messages=1, **SENDING)
+    full = Scenario(protocol="coord", piggyback_control=True, buffer_messages=1, **SENDING)
     yield "full buffers", noticed(full)
     with broken(kernel, "transmit_pending", lambda *_: None):
         yield "nobody flushes", noticed(full)
@@ -67,7 +67,7 @@ def order_of_riders() -> list[int]:
 
 
 def _sending() -> tuple[Scenario, Any]:
-    wanted = Scenario(protocol="coord", ride=True, **SENDING)
+    wanted = Scenario(protocol="coord", piggyback_control=True, **SENDING)
     return wanted, network_of(wanted)
 
 

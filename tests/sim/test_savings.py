@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.models.complexity import Group, round_cost
+from cubecast.models.complexity import GroupSize, round_cost
 from cubecast.models.tree_hops import EXACT_PROTOCOLS
 from cubecast.protocols.catalogue import protocols
 from cubecast.sim import kernel
@@ -110,7 +110,7 @@ def test_senders_that_share_sequences_send_shorter_arrays(protocol: str, sequenc
     network = "wan-tree"
     plain, _ = run(scenario(protocol, rounds=1, network=network))
     sharing, _ = run(scenario(protocol, rounds=1, network=network, sequences=sequences))
-    cost = round_cost(protocol, Group(members=MEMBERS, senders=sequences))
+    cost = round_cost(protocol, GroupSize(members=MEMBERS, senders=sequences))
     assert (sharing.messages, sharing.bytes) == (plain.messages, cost.copied_bytes)
     assert sharing.bytes < plain.bytes
     assert sharing.rtt_first_ms < plain.rtt_first_ms
@@ -122,8 +122,8 @@ def test_senders_that_share_sequences_send_shorter_arrays(protocol: str, sequenc
 @pytest.mark.parametrize("protocol", STABILITY)
 def test_control_messages_ride_on_data(protocol: str) -> None:
     """Fewer messages; every step of a round waits at most for the next data message."""
-    wanted = scenario(protocol, **DATA, senders=MEMBERS, ride=True)
-    plain, _ = run(replace(wanted, ride=False))
+    wanted = scenario(protocol, **DATA, senders=MEMBERS, piggyback_control=True)
+    plain, _ = run(replace(wanted, piggyback_control=False))
     riding, simulation = run(wanted)
     assert plain.rides == 0 < riding.rides
     assert riding.messages / riding.rounds < 0.8 * plain.messages / plain.rounds
@@ -134,8 +134,8 @@ def test_control_messages_ride_on_data(protocol: str) -> None:
 
 def test_a_rider_saves_its_header_and_waits_for_data() -> None:
     """All three steps of Coord's first round ride, where everyone is about to send."""
-    wanted = scenario("coord", **DATA, senders=MEMBERS, ride=True)
-    plain, riding = run(replace(wanted, ride=False))[0], run(wanted)[0]
+    wanted = scenario("coord", **DATA, senders=MEMBERS, piggyback_control=True)
+    plain, riding = run(replace(wanted, piggyback_control=False))[0], run(wanted)[0]
     assert plain.per_round[0].rtt_last_ms < riding.per_round[0].rtt_last_ms
     assert riding.per_round[0].rtt_last_ms < plain.per_round[0].rtt_last_ms + 3 * INTERVAL_MS
     array = 4 * MEMBERS
@@ -149,12 +149,14 @@ def test_a_rider_saves_its_header_and_waits_for_data() -> None:
 def test_riders_are_lost_with_their_data_and_come_again(protocol: str) -> None:
     """Crashes too, of a sender with riders among them."""
     crash = parse_fault("0@31ms", what="crash")
-    assert complaints(scenario(protocol, **DATA, ride=True, loss=0.1, duplicate=0.05, crashes=(crash,))) == []
+    assert (
+        complaints(scenario(protocol, **DATA, piggyback_control=True, loss=0.1, duplicate=0.05, crashes=(crash,))) == []
+    )
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_riders_are_given_back(loss: float) -> None:
-    wanted = scenario("gossip", **DATA, subset=2, ride=True, loss=loss, duplicate=loss)
+    wanted = scenario("gossip", **DATA, subset=2, piggyback_control=True, loss=loss, duplicate=loss)
     _, simulation = run(wanted)
     waiting: set[int] = set()
     for first in simulation.books.members.pending:
@@ -211,7 +213,7 @@ def test_what_anybody_has_seen_is_not_called_stable() -> None:
         ({"sequences": 2, "messages": 3}, "set messages to 0"),
         ({"goal": "errors", "messages": 3}, "set messages to 0"),
         ({"goal": "max"}, "choose stability or errors"),
-        ({"ride": True}, "ride without data"),
+        ({"piggyback_control": True}, "piggyback_control without data"),
         ({"changed_only": True, "loss": 0.1}, "drop loss"),
         ({"changed_only": True, "reorder": 0.1}, "drop loss, reorder"),
         ({"changed_only": True, "network": "flat:delay=exp:1ms"}, "needs FIFO links"),

@@ -17,7 +17,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.lab.java import require_java
 from cubecast.lab.load_plan import load_plan
 from cubecast.lab.store import Store
-from cubecast.lab.study import Outcome, run_studies
+from cubecast.lab.study import StudyOutcome, run_studies
 
 PLAN = """\
 id = "small"
@@ -51,7 +51,7 @@ bottom = {{ protocol = "coord" }}
 above = 1.0
 """
 
-Study = Callable[..., Outcome]
+Study = Callable[..., StudyOutcome]
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,9 @@ def spark() -> Iterator[Any]:
         yield running
 
 
-def run_small(folder: Path, out: Path, *, fixed: str = "", said: list[str] | None = None, **how: object) -> Outcome:
+def run_small(
+    folder: Path, out: Path, *, fixed: str = "", said: list[str] | None = None, **how: object
+) -> StudyOutcome:
     """Run the small study, its plan in one folder, its results in another."""
     path = folder / "small.toml"
     path.write_text(PLAN.format(fixed=fixed))
@@ -84,7 +86,7 @@ def run_small(folder: Path, out: Path, *, fixed: str = "", said: list[str] | Non
 
 
 @pytest.fixture(scope="session")
-def first(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[Outcome, Path]:
+def first(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[StudyOutcome, Path]:
     """The small study, run once for all tests that only look at what it gave, and where its results are."""
     assert spark is not None
     folder = tmp_path_factory.mktemp("first")
@@ -96,18 +98,18 @@ def study(tmp_path: Path, spark: Any) -> Study:
     """Run the small study into a folder; says what it was told through `said`."""
     assert spark is not None
 
-    def run(out: Path | str = "out", **how: Any) -> Outcome:
+    def run(out: Path | str = "out", **how: Any) -> StudyOutcome:
         return run_small(tmp_path, tmp_path / out, **how)
 
     return run
 
 
 @pytest.fixture
-def again(tmp_path: Path, first: tuple[Outcome, Path]) -> Study:
+def again(tmp_path: Path, first: tuple[StudyOutcome, Path]) -> Study:
     """The same, in a folder that has the results of the first time."""
     shutil.copytree(first[1], tmp_path / "out")
 
-    def run(**how: Any) -> Outcome:
+    def run(**how: Any) -> StudyOutcome:
         return run_small(tmp_path, tmp_path / "out", **how)
 
     return run

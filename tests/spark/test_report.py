@@ -9,7 +9,7 @@ import pytest
 
 from cubecast.lab.report import write_report
 from cubecast.lab.store import Store
-from cubecast.lab.study import Outcome
+from cubecast.lab.study import StudyOutcome
 from tests.support.browser import needs_browser, show
 
 pytestmark = [pytest.mark.spark, pytest.mark.browser]
@@ -22,7 +22,7 @@ def _store(folder: Path) -> Store:
 
 
 @needs_browser
-def test_every_chart_is_drawn_without_a_network(first: tuple[Outcome, Path], tmp_path: Path) -> None:
+def test_every_chart_is_drawn_without_a_network(first: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
     page = write_report(first[0], _store(tmp_path))
     told = show(page.as_uri(), tmp_path)
     assert re.search(r'<body data-drawn="1"', told)
@@ -35,6 +35,6 @@ def test_every_chart_is_drawn_without_a_network(first: tuple[Outcome, Path], tmp
         assert (tmp_path / "out" / "figures" / f"small-fig-1.{ending}").stat().st_size > 1000
 
 
-def test_the_page_asks_nothing_of_the_network(first: tuple[Outcome, Path], tmp_path: Path) -> None:
+def test_the_page_asks_nothing_of_the_network(first: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
     page = write_report(first[0], _store(tmp_path), pictures=False).read_text()
     assert not re.findall(r"""(?:src|href)=["']https?://""", page)

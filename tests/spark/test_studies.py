@@ -17,7 +17,7 @@ from cubecast.lab.claims import CONFIRMED, judge
 from cubecast.lab.runs import canonical
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.store import Store
-from cubecast.lab.study import Outcome
+from cubecast.lab.study import StudyOutcome
 from cubecast.lab.tables import write_tables
 from tests.spark.conftest import Study
 
@@ -31,7 +31,7 @@ def _sorted(table: pa.Table | None) -> list[dict[str, object]]:
     return sorted(table.to_pylist(), key=lambda row: json.dumps(row, sort_keys=True))
 
 
-First = tuple[Outcome, Path]
+First = tuple[StudyOutcome, Path]
 
 
 def test_spark_gives_what_one_process_gives_bit_for_bit(first: First) -> None:

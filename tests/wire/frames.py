@@ -11,7 +11,7 @@ from cubecast.errors import RemoteProtocolError
 from cubecast.member.settings import Settings
 from cubecast.wire import control, data, frame, handshake
 from cubecast.wire.control import Control
-from cubecast.wire.handshake import Acknowledgement, Hello, Refusal
+from cubecast.wire.handshake import Acknowledgement, HandshakeRefusal, Hello
 from cubecast.wire.membership import Elsewhere, decode_message, encode_message, require_fit
 from tests.wire.membership_messages import draw_base, draw_message, draw_relative
 
@@ -43,9 +43,9 @@ def draw_hello(chance: random.Random) -> Hello:
     )
 
 
-def draw_refusal(chance: random.Random) -> Refusal:
+def draw_refusal(chance: random.Random) -> HandshakeRefusal:
     """A refusal of an honest member."""
-    return Refusal(reason="no", is_past=chance.random() < 0.5, incarnation=chance.getrandbits(63))
+    return HandshakeRefusal(reason="no", is_past=chance.random() < 0.5, incarnation=chance.getrandbits(63))
 
 
 def honest_body(chance: random.Random, kind: int) -> bytes:
@@ -145,7 +145,7 @@ class Decoder:
         elif kind == frame.ACK:
             handshake.decode(Acknowledgement, body)
         elif kind == frame.REFUSE:
-            handshake.decode(Refusal, body)
+            handshake.decode(HandshakeRefusal, body)
         elif kind == frame.MEMBERSHIP:
             message = decode_message(body, BASE)
             if isinstance(message, Elsewhere):

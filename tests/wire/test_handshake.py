@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cubecast.errors import RemoteProtocolError
 from cubecast.wire import handshake
-from cubecast.wire.handshake import Acknowledgement, Hello, Refusal
+from cubecast.wire.handshake import Acknowledgement, HandshakeRefusal, Hello
 from tests.wire.frames import damage, draw_hello, draw_refusal
 
 SEEDS = st.integers(0, 1 << 60)
@@ -30,7 +30,7 @@ def test_greetings_and_refusals_come_back_as_they_were_written(seed: int) -> Non
     hello, refusal = draw_hello(chance), draw_refusal(chance)
     received = Acknowledgement(chance.getrandbits(63))
     assert handshake.decode(Hello, handshake.encode(hello)) == hello
-    assert handshake.decode(Refusal, handshake.encode(refusal)) == refusal
+    assert handshake.decode(HandshakeRefusal, handshake.encode(refusal)) == refusal
     assert handshake.decode(Acknowledgement, handshake.encode(received)) == received
 
 
@@ -41,7 +41,7 @@ def test_damaged_bytes_are_refused_or_read_and_nothing_else(seed: int) -> None:
     with contextlib.suppress(RemoteProtocolError):
         handshake.decode(Hello, damage(chance, handshake.encode(draw_hello(chance))))
     with contextlib.suppress(RemoteProtocolError):
-        handshake.decode(Refusal, damage(chance, handshake.encode(draw_refusal(chance))))
+        handshake.decode(HandshakeRefusal, damage(chance, handshake.encode(draw_refusal(chance))))
     with contextlib.suppress(RemoteProtocolError):
         handshake.decode(Acknowledgement, damage(chance, handshake.encode(Acknowledgement(chance.getrandbits(63)))))
 
@@ -49,7 +49,7 @@ def test_damaged_bytes_are_refused_or_read_and_nothing_else(seed: int) -> None:
 @given(st.binary(max_size=200))
 @settings(deadline=None, max_examples=500)
 def test_any_bytes_are_a_greeting_or_refused(octets: bytes) -> None:
-    for kind in (Hello, Refusal, Acknowledgement):
+    for kind in (Hello, HandshakeRefusal, Acknowledgement):
         with contextlib.suppress(RemoteProtocolError):
             handshake.decode(kind, octets)  # type: ignore[type-var]
 

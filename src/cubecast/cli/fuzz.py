@@ -21,7 +21,7 @@ HIDDEN = ("deliver", "member deliveries", "member stable", "member sent", "membe
 HIDDEN_ALSO = ("member safe", "settled", "waiting", "multicast")
 
 
-class Summary(NamedTuple):
+class FuzzSummary(NamedTuple):
     """What is kept of one history."""
 
     seed: int
@@ -60,7 +60,7 @@ def fuzz(
         _show(seed, verbose, everything, trace)
         return
     began_s = time.perf_counter()
-    summaries: list[Summary] = []
+    summaries: list[FuzzSummary] = []
     with waiting("running histories") as step:
         for summary in _run(range(seed, seed + count), jobs):
             summaries.append(summary)
@@ -70,7 +70,7 @@ def fuzz(
         raise typer.Exit(1)
 
 
-def _run(seeds: range, jobs: int) -> Iterator[Summary]:
+def _run(seeds: range, jobs: int) -> Iterator[FuzzSummary]:
     if jobs == 1:
         yield from map(summarize, seeds)
         return
@@ -80,17 +80,17 @@ def _run(seeds: range, jobs: int) -> Iterator[Summary]:
         yield from pool.imap(summarize, seeds, chunksize=4)
 
 
-def summarize(seed: int) -> Summary:
+def summarize(seed: int) -> FuzzSummary:
     """Run one history."""
     from cubecast.sim.fuzz.histories import run_history
 
     began_s = time.process_time()
     outcome = run_history(seed)
     counts = Counter(event.what for event in outcome.events)
-    return Summary(seed, outcome.violations, outcome.is_lost, counts, time.process_time() - began_s)
+    return FuzzSummary(seed, outcome.violations, outcome.is_lost, counts, time.process_time() - began_s)
 
 
-def _report(summaries: list[Summary], seconds: float, as_json: bool) -> None:
+def _report(summaries: list[FuzzSummary], seconds: float, as_json: bool) -> None:
     total: Counter[str] = sum((summary.counts for summary in summaries), Counter())
     report: dict[str, Any] = {
         "histories": len(summaries),

@@ -77,7 +77,7 @@ def trigger(
 
       cubecast model trigger --buffer 640 --rate 50 --round-s 2 --stable-fraction 0.2
     """
-    from cubecast.models.trigger import TriggerCase, Verdict
+    from cubecast.models.trigger import Feasibility, TriggerCase
     from cubecast.models.trigger import trigger as answer
 
     case = TriggerCase(
@@ -89,7 +89,7 @@ def trigger(
         print_json(told)
     else:
         print(f"{found.verdict.value}: {found.sentence}")
-    if found.verdict is Verdict.INFEASIBLE:
+    if found.verdict is Feasibility.INFEASIBLE:
         raise typer.Exit(1)
 
 

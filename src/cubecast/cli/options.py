@@ -107,7 +107,13 @@ OPTIONS: dict[str, ScenarioOption] = {
     "changed_only": _O(
         bool, ("--changed-only/--no-changed-only",), PROTOCOL, "False", "Send only entries that differ from the last S."
     ),
-    "ride": _O(bool, ("--ride/--no-ride",), PROTOCOL, "False", "Control messages travel inside data messages."),
+    "piggyback_control": _O(
+        bool,
+        ("--piggyback-control/--no-piggyback-control",),
+        PROTOCOL,
+        "False",
+        "Piggyback control messages on data messages.",
+    ),
     "heartbeats": _O(
         int, ("--heartbeats",), PROTOCOL, "0", "Broadcast trees: heartbeats that links are known by; 0: exactly known."
     ),

@@ -15,7 +15,7 @@ from cubecast.cli.output import JsonOption, new_table, print_json, print_table, 
 from cubecast.errors import PlanError
 
 if TYPE_CHECKING:
-    from cubecast.lab.study import Outcome
+    from cubecast.lab.study import StudyOutcome
 
 app = typer.Typer(no_args_is_help=True, help="Run studies: the figures of the papers, or your own plans, on Spark.")
 
@@ -176,7 +176,7 @@ def _study(
         raise PlanError(f"{out}: nothing of these studies is done yet; run them first (cubecast study run)")
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: StudyOutcome) -> None:
     print(f"{len(outcome.plans)} studies, {outcome.done_now} runs done now, in {outcome.seconds:.0f} s")
     for failure in outcome.failures[:10]:
         print(f"failed: {failure['study']}, seed {failure['seed']}: {failure['error']}", file=sys.stderr)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from cubecast.errors import LocalProtocolError
-from cubecast.models.trigger import Trigger, TriggerCase, Verdict, trigger
+from cubecast.models.trigger import Feasibility, Trigger, TriggerCase, trigger
 from cubecast.networks.network import Network
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
@@ -32,7 +32,7 @@ def choose_trigger(scenario: Scenario, network: Network) -> Trigger:
             round_s=round_seconds(run_scenario(free, network)),
         )
     )
-    if found.verdict is not Verdict.FEASIBLE:
+    if found.verdict is not Feasibility.FEASIBLE:
         raise LocalProtocolError(found.sentence)
     return found
 

@@ -76,7 +76,7 @@ METRICS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class ComparedRun:
     """One run of a comparison: its result, or why it has none."""
 
     scenario: Scenario
@@ -104,7 +104,7 @@ class Summary:
 class Comparison:
     """All runs, and what they amount to."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ComparedRun, ...]
 
     @property
     def failures(self) -> list[str]:
@@ -127,12 +127,12 @@ class Comparison:
     @cached_property
     def summaries(self) -> list[Summary]:
         """One for each group size and protocol, in the order of the runs."""
-        cells: dict[tuple[int, str], list[Run]] = {}
+        cells: dict[tuple[int, str], list[ComparedRun]] = {}
         for run in self.runs:
             cells.setdefault((run.scenario.members, run.scenario.protocol), []).append(run)
         return [self._summary(members, protocol, runs) for (members, protocol), runs in cells.items()]
 
-    def _summary(self, members: int, protocol: str, runs: list[Run]) -> Summary:
+    def _summary(self, members: int, protocol: str, runs: list[ComparedRun]) -> Summary:
         ended = [run.result for run in runs if run.result is not None]
         figures = {}
         for metric in self.metrics:
@@ -229,8 +229,8 @@ def _scenario(settings: dict[str, Any]) -> Scenario:
     return Scenario(**split_settings(settings, {field.name for field in fields(Scenario)}, lenient=True))
 
 
-def _run_all(scenarios: list[Scenario], network: str | Network, progress: Progress | None) -> list[Run]:
-    runs: list[Run] = []
+def _run_all(scenarios: list[Scenario], network: str | Network, progress: Progress | None) -> list[ComparedRun]:
+    runs: list[ComparedRun] = []
     built: tuple[tuple[int, int], Network] | None = None
     for done, scenario in enumerate(scenarios):
         if progress is not None:
@@ -249,11 +249,11 @@ def _network(network: str | Network, scenario: Scenario) -> Network:
     return network
 
 
-def _run_one(scenario: Scenario, network: Network) -> Run:
+def _run_one(scenario: Scenario, network: Network) -> ComparedRun:
     try:
-        return Run(scenario=scenario, result=run_scenario(scenario, network))
+        return ComparedRun(scenario=scenario, result=run_scenario(scenario, network))
     except SimulationError as error:
-        return Run(scenario=scenario, failure=str(error))
+        return ComparedRun(scenario=scenario, failure=str(error))
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

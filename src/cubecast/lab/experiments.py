@@ -22,11 +22,11 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from cubecast.errors import LocalProtocolError, PlanError, SimulationError
+from cubecast.errors import LocalProtocolError, NoTreeError, OutOfTimeError, PlanError, blame
 from cubecast.lab import formulas
 from cubecast.lab.formulas import Metrics, Settings, only_known
 from cubecast.lab.tune import require_steps, tune
-from cubecast.models.complexity import Group, round_cost
+from cubecast.models.complexity import GroupSize, round_cost
 from cubecast.models.step_search import SearchPlan
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
@@ -79,14 +79,6 @@ def check_run(experiment: str, settings: Settings, seen: set[str]) -> None:
     experiment_named(experiment).check(settings, seen)
 
 
-def at_fault(message: str, settings: Settings) -> str | None:
-    """The setting that an error speaks of: the first of its words that is one, or whose value is quoted."""
-    words = re.findall(r"[a-z_]+", message)
-    named = [word for word in words if word in settings]
-    quoted = [name for name, value in settings.items() if isinstance(value, str) and value and value in message]
-    return (named[:1] or quoted[:1] or [None])[0]
-
-
 def scenario_of(settings: Settings) -> Scenario:
     """The scenario that the settings of a simulation spell."""
     values = _with_network(dict(settings))
@@ -100,7 +92,8 @@ def scenario_of(settings: Settings) -> Scenario:
     for name, what in _FAULTS.items():
         if name in values:
             texts = values[name] if isinstance(values[name], list) else [values[name]]
-            values[name] = tuple(parse_fault(text, what=what) for text in texts if text)
+            with blame(name):
+                values[name] = tuple(parse_fault(text, what=what) for text in texts if text)
     if crashed:
         values["crashes"] = (*values.get("crashes", ()), _neighbour_crash(crashed, values["members"], values["seed"]))
     return Scenario(**values)
@@ -114,14 +107,16 @@ def _with_network(values: dict[str, Any]) -> dict[str, Any]:
     names = re.findall(r"\{(\w+)\}", network)
     for name in names:
         if name not in values:
-            raise LocalProtocolError(f"network = {network!r}: there is no parameter {name!r} to put into it")
+            raise LocalProtocolError(
+                f"network = {network!r}: there is no parameter {name!r} to put into it", setting="network"
+            )
     spelled = re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), network)
     return {name: value for name, value in values.items() if name not in names} | {"network": spelled}
 
 
 def _check_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise LocalProtocolError(f"{name} = {value!r}: write true or false")
+        raise LocalProtocolError(f"{name} = {value!r}: write true or false", setting=name)
 
 
 def _check_types(values: Settings) -> None:
@@ -132,7 +127,7 @@ def _check_types(values: Settings) -> None:
         kinds = _kinds(name)
         if type(value) not in kinds:
             spoken = " or ".join(sorted(kind.__name__ for kind in kinds if kind is not type(None)))
-            raise LocalProtocolError(f"{name} = {value!r}: write {spoken}")
+            raise LocalProtocolError(f"{name} = {value!r}: write {spoken}", setting=name)
 
 
 @cache
@@ -152,7 +147,9 @@ def _neighbour_crash(count: Any, members: int, seed: int) -> Fault:
     overlay = hypercube(members)
     neighbours = overlay.neighbours[overlay.offsets[0] : overlay.offsets[1]]
     if type(count) is not int or not 0 < count <= len(neighbours):
-        raise LocalProtocolError(f"crashed_neighbours = {count!r}: member 0 of {members} has {len(neighbours)}")
+        raise LocalProtocolError(
+            f"crashed_neighbours = {count!r}: member 0 of {members} has {len(neighbours)}", setting="crashed_neighbours"
+        )
     stream = np.random.Generator(np.random.Philox(key=[seed, 0x63]))
     return Fault(members=tuple(sorted(int(rank) for rank in stream.choice(neighbours, count, replace=False))), at_ns=0)
 
@@ -161,7 +158,8 @@ def _check_simulation(settings: Settings, seen: set[str]) -> None:
     scenario = scenario_of(settings)
     spec = f"{scenario.network} {min(scenario.members, 100)}"
     if spec not in seen and not scenario.network.startswith("file:"):
-        build_network(scenario.network, members=scenario.members, seed=scenario.seed)
+        with blame("network"):
+            build_network(scenario.network, members=scenario.members, seed=scenario.seed)
     seen.add(spec)
 
 
@@ -183,15 +181,14 @@ def _simulate(settings: Settings) -> Metrics:
     scenario = scenario_of(settings)
     try:
         result = run_scenario(scenario, _network(scenario))
-    except SimulationError as error:
-        if settings.get("bad_samples") and TIME_IS_OVER in str(error):
+    except OutOfTimeError:
+        if settings.get("bad_samples"):
             return {"ended": 0.0}
         raise
     values = {name: getattr(result, name) for name in _RESULT_METRICS}
     return {"ended": 1.0} | {name: float(value) for name, value in values.items() if value is not None}
 
 
-TIME_IS_OVER = "ms of simulated time are over"
 _RESULT_METRICS = tuple(field.name for field in fields(Result) if field.name not in NOT_METRICS)
 
 
@@ -218,7 +215,7 @@ def _check_round_cost(settings: Settings, seen: set[str]) -> None:
 
 def _formula(scenario: Scenario) -> Metrics:
     degree = vars(scenario.parameters).get("tree_degree") or paper_tree_degree(scenario.members)
-    group = Group(members=scenario.members, senders=scenario.sender_count, degree=degree)
+    group = GroupSize(members=scenario.members, senders=scenario.sender_count, degree=degree)
     cost = round_cost(scenario.entry().name, group)
     return {"steps": float(cost.steps), "messages": float(cost.copies), "sent_bytes": float(cost.copied_bytes)}
 
@@ -246,7 +243,7 @@ def check_search(settings: Settings, seen: set[str]) -> None:
 
 def _search(settings: Settings) -> tuple[Scenario, SearchPlan]:
     """The paper's own example searches from 0 to 20 s, to 2 s, in strides of 1 s, within a tenth (guo §5.3.2)."""
-    told = {name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}
+    common = {name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}
     seeds = settings.get("seeds", SEARCH_SEEDS)
     plan = SearchPlan(
         shortest_s=0.0,
@@ -258,7 +255,7 @@ def _search(settings: Settings) -> tuple[Scenario, SearchPlan]:
         repeats_max=seeds,
     )
     # Each search averages over seeds of its own.
-    return scenario_of(told | {"seed": told["seed"] * seeds}), plan
+    return scenario_of(common | {"seed": common["seed"] * seeds}), plan
 
 
 def step_search(settings: Settings) -> Metrics:
@@ -296,18 +293,13 @@ def _check_tree(settings: Settings, seen: set[str]) -> None:
 
 def _grow_tree(settings: Settings) -> Metrics:
     """The tree that Plumtree or RASM leaves behind, and what growing it took (rasm §4)."""
-    told = {name: settings[name] for name in ("members", "packets", "heartbeats") if name in settings}
+    sizes = {name: settings[name] for name in ("members", "packets", "heartbeats") if name in settings}
     try:
-        tree = grow_tree(settings["protocol"], _tree_network(settings), seed=settings["seed"], **told)
-    except LocalProtocolError as error:
-        if NO_TREE not in str(error):
-            raise
+        tree = grow_tree(settings["protocol"], _tree_network(settings), seed=settings["seed"], **sizes)
+    except NoTreeError:
         # Two members that name each other as provider reach nobody from the source: R(T) = 0.
         return {"attached": 0.0, "reliability": 0.0, "reliability_with_quota": 0.0, "expected_share": 0.0}
     return {"attached": 1.0} | {name: float(getattr(tree, name)) for name in _TREE_METRICS}
-
-
-NO_TREE = "its parents form a circle"
 
 
 _EXPERIMENTS = {

@@ -33,7 +33,7 @@ def only_known(settings: Settings, names: tuple[str, ...]) -> None:
     """Refuse a setting that the experiment does not have."""
     for name in settings:
         if name not in names and name != "seed":
-            raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(names)}")
+            raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(names)}", setting=name)
 
 
 def check_chain(settings: Settings, _: set[str]) -> None:
@@ -80,7 +80,7 @@ def causal_cost(settings: Settings) -> Metrics:
     """Copies and bytes of one causal broadcast (causal Table 1), and where the two protocols meet."""
     protocol, members = settings["protocol"], settings["members"]
     if protocol not in _CAUSAL:
-        raise LocalProtocolError(f"protocol = {protocol!r}: choose one of {', '.join(_CAUSAL)}")
+        raise LocalProtocolError(f"protocol = {protocol!r}: choose one of {', '.join(_CAUSAL)}", setting="protocol")
     copies, sent = _CAUSAL[protocol]
     return {
         "copies": float(copies(members)),

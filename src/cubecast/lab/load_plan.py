@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from cubecast.errors import CubecastError, PlanError
-from cubecast.lab.experiments import at_fault, check_run, experiment_named
+from cubecast.errors import CubecastError, LocalProtocolError, PlanError
+from cubecast.lab.experiments import check_run, experiment_named
 from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, Size, Test
 from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
 from cubecast.lab.select import check_selection
@@ -287,7 +287,7 @@ class _Reader:
             try:
                 check_run(plan.experiment, run.settings, seen)
             except CubecastError as error:
-                name = at_fault(str(error), run.settings)
+                name = error.setting if isinstance(error, LocalProtocolError) else None
                 raise self.fail(str(error), *self.home(size, name)) from None
 
     def home(self, size: str, name: str | None) -> tuple[str | int, ...]:

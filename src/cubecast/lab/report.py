@@ -27,7 +27,7 @@ from cubecast.lab.plan import FORMULAS, Claim, Plan
 from cubecast.lab.quantities import told as test_told
 from cubecast.lab.runs import runs_of
 from cubecast.lab.store import Store
-from cubecast.lab.study import Outcome
+from cubecast.lab.study import StudyOutcome
 from cubecast.lab.tables import file_name, write_tables
 from cubecast.lab.whole_file import write_whole
 
@@ -47,7 +47,7 @@ Step = Callable[[int, int, str], None]
 
 
 def write_report(
-    outcome: Outcome, store: Store, *, pictures: bool = True, step: Step = lambda _done, _total, _what: None
+    outcome: StudyOutcome, store: Store, *, pictures: bool = True, step: Step = lambda _done, _total, _what: None
 ) -> Path:
     """Write tables, pictures and the page; gives the path of the page."""
     assert outcome.values is not None
@@ -63,7 +63,7 @@ def write_report(
     return write_whole(store.report / "index.html", _page(outcome, judgements, specs))
 
 
-def _draw_all(outcome: Outcome, store: Store, step: Step) -> dict[str, Any]:
+def _draw_all(outcome: StudyOutcome, store: Store, step: Step) -> dict[str, Any]:
     """The tables of all figures on disk, and the charts of those that have data, by name."""
     specs: dict[str, Any] = {}
     for place, plan in enumerate(outcome.plans):
@@ -104,7 +104,7 @@ def _write_claims(store: Store, judgements: dict[str, list[Judgement]]) -> None:
     write_whole(store.tables / "claims.jsonl", "".join(line + "\n" for line in lines))
 
 
-def _page(outcome: Outcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
+def _page(outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
     papers = [paper for paper in PAPERS if any(plan.paper == paper for plan in outcome.plans)]
     chapters = [_chapter(paper, outcome, judgements, specs) for paper in papers]
     counts = Counter(one.verdict for found in judgements.values() for one in found)
@@ -128,7 +128,7 @@ def _page(outcome: Outcome, judgements: dict[str, list[Judgement]], specs: dict[
     return page
 
 
-def _contents(paper: str, outcome: Outcome, judgements: dict[str, list[Judgement]]) -> str:
+def _contents(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judgement]]) -> str:
     rows = []
     for plan in (one for one in outcome.plans if one.paper == paper):
         counts = Counter(one.verdict for one in judgements[plan.id])
@@ -139,12 +139,12 @@ def _contents(paper: str, outcome: Outcome, judgements: dict[str, list[Judgement
     return f'<tr><th colspan="4">{escape(PAPERS[paper])}</th></tr>{"".join(rows)}'
 
 
-def _chapter(paper: str, outcome: Outcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
+def _chapter(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
     studies = [_study(plan, outcome, judgements[plan.id], specs) for plan in outcome.plans if plan.paper == paper]
     return f"<section><h2>{escape(PAPERS[paper])}</h2>{''.join(studies)}</section>"
 
 
-def _study(plan: Plan, outcome: Outcome, judgements: list[Judgement], specs: dict[str, Any]) -> str:
+def _study(plan: Plan, outcome: StudyOutcome, judgements: list[Judgement], specs: dict[str, Any]) -> str:
     repeats = plan.sizes[outcome.size].repeats
     seeds = "exact, no seed" if plan.experiment in FORMULAS else f"seeds 0 … {repeats - 1}"
     runs = len(runs_of(plan, outcome.size))
@@ -192,7 +192,7 @@ def _tested(claim: Claim) -> str:
     return f'<details class="rule"><summary>tested as</summary>{reading}<ul>{tests}</ul></details>'
 
 
-def _failures(outcome: Outcome) -> str:
+def _failures(outcome: StudyOutcome) -> str:
     if not outcome.failures:
         return "<p>Every run ended.</p>"
     rows = "".join(
@@ -204,7 +204,7 @@ def _failures(outcome: Outcome) -> str:
     return f'<p>{len(outcome.failures)} runs failed:</p><div class="wide"><table>{head}{rows}</table></div>'
 
 
-def _facts(outcome: Outcome) -> str:
+def _facts(outcome: StudyOutcome) -> str:
     facts = {
         "cubecast": metadata.version("cubecast"),
         "commit": _commit(),

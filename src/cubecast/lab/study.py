@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class StudyOutcome:
     """What a study gave, in tables of the driver."""
 
     plans: list[Plan]
@@ -77,11 +77,11 @@ def run_studies(
     say: Say,
     retry_failed: bool = False,
     only_read: bool = False,
-) -> Outcome:
+) -> StudyOutcome:
     """Do what is not done yet, then aggregate all of it. With `only_read` nothing is run."""
     spark = _spark()
     store.make()
-    outcome = Outcome(plans=plans, size=size, runs=runs_of_all(plans, size))
+    outcome = StudyOutcome(plans=plans, size=size, runs=runs_of_all(plans, size))
     began = time.perf_counter()
     with store.alone():
         for path in store.set_aside_unreadable():
@@ -128,7 +128,7 @@ def rehearse(runs: list[Run]) -> None:
 _SUMMARY_ORDER = [(name, "ascending") for name in ("study", "point", "metric")]
 
 
-def _aggregate(spark: ModuleType, session: Any, store: Store, outcome: Outcome) -> None:
+def _aggregate(spark: ModuleType, session: Any, store: Store, outcome: StudyOutcome) -> None:
     if not outcome.runs:
         return
     values = spark.measured(session, store, outcome.runs).cache()

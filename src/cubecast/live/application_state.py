@@ -19,7 +19,7 @@ from functools import partial
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.driver import Driver
-from cubecast.live.inbox import History, Request
+from cubecast.live.inbox import Request, TransferredMessages
 from cubecast.member.effects import Entry, StateArrived
 from cubecast.member.history import decode_history
 from cubecast.member.state_transfer import uncut
@@ -52,9 +52,12 @@ class ApplicationState:
 
     # A state that arrived.
 
-    def with_histories(self, entries: list[Entry]) -> list[Entry | History]:
+    def with_histories(self, entries: list[Entry]) -> list[Entry | TransferredMessages]:
         """The same entries; a state is the history, which the inbox decodes as the application takes it."""
-        return [History(decode_history(entry.pieces)) if type(entry) is StateArrived else entry for entry in entries]
+        return [
+            TransferredMessages(decode_history(entry.pieces)) if type(entry) is StateArrived else entry
+            for entry in entries
+        ]
 
     def history_taken(self) -> None:
         """The application has taken the last message of a history."""

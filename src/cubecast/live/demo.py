@@ -29,7 +29,7 @@ MEMBERS_MAX = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class DemoVerdict:
     """How a demonstration ended."""
 
     is_good: bool
@@ -112,7 +112,7 @@ class Demo:
             if place not in self.killed and process.poll() is None:
                 process.send_signal(signal.SIGUSR1)
 
-    def settle(self) -> Verdict:
+    def settle(self) -> DemoVerdict:
         """Wait until the survivors agree on everything, and say so; or what they do not agree on."""
         deadline = time.monotonic() + SETTLE_S
         while True:
@@ -135,10 +135,10 @@ class Demo:
             faults.append(f"{unstable:,} messages not stable")
         return faults
 
-    def _verdict(self, states: dict[int, dict[str, Any]], faults: list[str]) -> Verdict:
+    def _verdict(self, states: dict[int, dict[str, Any]], faults: list[str]) -> DemoVerdict:
         count = max((state["stats"]["delivered"] for state in states.values()), default=0)
         what = "; ".join(faults) or "nothing lost, everything stable"
-        return Verdict(
+        return DemoVerdict(
             is_good=not faults, line=f"{len(self.killed)} of {self.members} killed, {count:,} messages, {what}"
         )
 
@@ -171,7 +171,7 @@ def kills_max(members: int) -> int:
 Show = Callable[[Demo, dict[int, Any], str], None]
 
 
-def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show) -> Verdict:
+def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show) -> DemoVerdict:
     """Start, show, kill, show, and judge."""
     try:
         demo.start()

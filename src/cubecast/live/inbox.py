@@ -37,7 +37,7 @@ HISTORY_LUMP = 256
 _Taken = TypeVar("_Taken", bound=Event)
 
 
-class History:
+class TransferredMessages:
     """The kept history of the group as an entry: its messages are decoded when the application takes them."""
 
     __slots__ = ("ahead", "deliveries")
@@ -49,7 +49,7 @@ class History:
         """Decoded and not in the queue: as long as there is one, those in the queue are not the last."""
 
 
-class HistoryEnd:
+class EndOfTransferredMessages:
     """Stands behind the last message of a history."""
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class Inbox:
         `is_tracked`: the state is a history of messages. After an exclusion it comes again, and the application gets
         only what it has not got before.
         """
-        self.queue: deque[Entry | History | HistoryEnd] = deque()
+        self.queue: deque[Entry | TransferredMessages | EndOfTransferredMessages] = deque()
         self.taken_bytes = 0
         self.lump_bytes = min(LUMP_BYTES, backlog_bytes // 4)
         self.failure: CubecastError | None = None
@@ -97,7 +97,7 @@ class Inbox:
 
     # From the driver.
 
-    def extend(self, entries: Iterable[Entry | History]) -> None:
+    def extend(self, entries: Iterable[Entry | TransferredMessages]) -> None:
         """More for the application."""
         self.queue.extend(entries)
         if self._sleepers:
@@ -132,7 +132,7 @@ class Inbox:
                 self.taken_bytes += 0 if entry.is_history else len(entry.record)
                 if self.is_tracked:
                     self._seen[entry.sender] = entry.sequence
-                    if self.queue and type(self.queue[0]) is HistoryEnd:
+                    if self.queue and type(self.queue[0]) is EndOfTransferredMessages:
                         self._end_history()
             if self.taken_bytes > self.lump_bytes or not self.queue:
                 self.flush()
@@ -143,12 +143,14 @@ class Inbox:
 
     def reads_history(self, task: asyncio.Task[Any] | None) -> bool:
         """Is it this task that takes the history, and is there more of it?"""
-        return task is self._reader and any(isinstance(one, History | HistoryEnd) for one in islice(self.queue, 1024))
+        return task is self._reader and any(
+            isinstance(one, TransferredMessages | EndOfTransferredMessages) for one in islice(self.queue, 1024)
+        )
 
     @property
     def is_next_last_of_history(self) -> bool:
         """Does a history end with the next delivery?"""
-        return len(self.queue) > 1 and type(self.queue[1]) is HistoryEnd
+        return len(self.queue) > 1 and type(self.queue[1]) is EndOfTransferredMessages
 
     async def serve_request(self) -> bool:
         """Serve the request at the head of the queue, if there is one: was there?"""
@@ -174,9 +176,9 @@ class Inbox:
                 await self._pause()
             elif isinstance(first := self.queue[0], Delivery | ViewChange):
                 return True
-            elif isinstance(first, History):
+            elif isinstance(first, TransferredMessages):
                 await self._decode(first)
-            elif isinstance(first, HistoryEnd):
+            elif isinstance(first, EndOfTransferredMessages):
                 self._end_history()
             else:
                 await self._serve_first(first)
@@ -203,7 +205,7 @@ class Inbox:
             self._is_serving = False
             self.wake()
 
-    async def _decode(self, history: History) -> None:
+    async def _decode(self, history: TransferredMessages) -> None:
         """Put the next messages of the history at the head of the queue; let others run before."""
         self._is_serving = True
         self._reader = asyncio.current_task()
@@ -216,7 +218,7 @@ class Inbox:
                 is_all = len(some) < HISTORY_LUMP
                 ahead += [one for one in some if one.sequence > seen.get(one.sender, 0)]
             if is_all:
-                self.queue[0] = HistoryEnd()
+                self.queue[0] = EndOfTransferredMessages()
                 self.queue.extendleft(reversed(ahead))
             else:
                 self.queue.extendleft(reversed(ahead[:-1]))

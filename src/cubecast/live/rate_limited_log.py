@@ -2,7 +2,7 @@
 
 | field     | shape                   | meaning                                                          |
 |-----------|-------------------------|------------------------------------------------------------------|
-| `windows` | (level, key) → `Window` | the interval of each key under way, ordered by the time it began |
+| `windows` | (level, key) → `LogWindow` | the interval of each key under way, ordered by the time it began |
 
 Invariants: all intervals have the same length, so the windows that have ended are the first ones; at most `keys_max`
 keys have a window of their own, further keys share one. Memory is bounded whatever a stranger does.
@@ -19,7 +19,7 @@ OTHER_KEYS = "(other keys)"
 
 
 @dataclass(slots=True)
-class Window:
+class LogWindow:
     """One interval of one key: `message` and `args` are those of the last suppressed line."""
 
     began_s: float
@@ -47,7 +47,7 @@ class RateLimitedLog:
         self._messages_max = messages_max
         self._keys_max = keys_max
         self._clock = clock
-        self._windows: dict[tuple[int, str], Window] = {}
+        self._windows: dict[tuple[int, str], LogWindow] = {}
 
     def log(self, level: int, key: str, message: str, *args: object) -> None:
         """Write the line, or count it. Lines of different levels do not share a limit."""
@@ -84,10 +84,10 @@ class RateLimitedLog:
         for level_and_key in list(self._windows):
             self._summarise(level_and_key)
 
-    def _window(self, level: int, key: str) -> Window:
+    def _window(self, level: int, key: str) -> LogWindow:
         if (level, key) not in self._windows and len(self._windows) >= self._keys_max:
             key = OTHER_KEYS
-        return self._windows.setdefault((level, key), Window(self._clock()))
+        return self._windows.setdefault((level, key), LogWindow(self._clock()))
 
     def _summarise(self, level_and_key: tuple[int, str]) -> None:
         window = self._windows.pop(level_and_key)

@@ -153,7 +153,8 @@ def _put_incoming(mail, body, table, source, k):
     """Copy record k of the batch into the slot of the incoming message."""
     mail.heads[INCOMING].kind = table[k, KIND]
     mail.heads[INCOMING].round_number = -1
-    mail.heads[INCOMING].iteration = 0
+    mail.heads[INCOMING].field_1 = 0
+    mail.heads[INCOMING].field_2 = 0
     mail.heads[INCOMING].source = source
     mail.heads[INCOMING].sender = table[k, SENDER]
     mail.heads[INCOMING].sequence = table[k, SEQUENCE]

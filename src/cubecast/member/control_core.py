@@ -40,8 +40,8 @@ class ControlCore:
     def receive(self, now_ns: int, source: int, message: Control) -> list[Any]:
         """A message arrived."""
         self._heads[calls.INCOMING] = (
-            *(message.kind, message.round_number, message.iteration, source),
-            *(message.sender, message.sequence, 0, 1),
+            *(message.kind, message.round_number, message.field_1, message.field_2),
+            *(source, message.sender, message.sequence, 0, 1),
         )
         self._mail.numbers[calls.INCOMING] = message.numbers
         self._mail.bits[calls.INCOMING] = message.bits
@@ -57,11 +57,12 @@ class ControlCore:
 
     def drafted(self, slot: int) -> Control:
         """The message in a slot, for the wire."""
-        kind, round_number, iteration, _, sender, sequence, _, _ = self._heads[slot].item()
+        kind, round_number, field_1, field_2, _, sender, sequence, _, _ = self._heads[slot].item()
         return Control(
             kind=kind,
             round_number=round_number,
-            iteration=iteration,
+            field_1=field_1,
+            field_2=field_2,
             sender=sender,
             sequence=sequence,
             numbers=self._mail.numbers[slot],

@@ -64,6 +64,8 @@ from cubecast.wire.data import payload_of
 from cubecast.wire.handshake import Hello
 from cubecast.wire.membership import Elsewhere, decode_message, require_fit
 
+RIVALS_MAX = 3
+"""After so many exclusions by another process of the same name this one ends."""
 GATE_SLICE = 1000
 """Entries that waited for the state and are handed over at a time."""
 
@@ -75,6 +77,9 @@ class Lifecycle(InView):
     founders: list[str]
     names: set[str]
     """Names under which the group may be found."""
+
+    _rivals = 0
+    """How often another process of the same name took this one's place."""
 
     def _begin_incarnation(self, contacts: Sequence[str], founders: Sequence[str]) -> None:
         """A new member asks to join, or founds with others."""
@@ -530,6 +535,8 @@ class Lifecycle(InView):
         rank = self._members.ranks[self.me]
         above = view.sent[rank] + proposal.cut[rank]
         self.record(r.Over(self._members.last_decision, self.wants_to_leave))
+        newer = [who.incarnation for who in proposal.view.members if who.name == self.me.name]
+        self._last_incarnation = max(self._last_incarnation, *newer, 0)
         if self.wants_to_leave:
             self.own.is_stable(above, self.effects)
         else:
@@ -644,6 +651,12 @@ class Lifecycle(InView):
 
     def _rejoin(self) -> None:
         """A new incarnation of the same name asks those it knew to let it join."""
+        if self._last_incarnation > self.me.incarnation:
+            # Newer than all that this process began: another process uses the name, and each excludes the other.
+            self._rivals += 1
+            if self._rivals >= RIVALS_MAX:
+                self._fail(ExcludedError(f"another process uses the name {self.me.name}: give each a name of its own"))
+                return
         names = [who.name for who in self.view.members] if self.view is not None else []
         contacts = [*names, *sorted(self.names), *self.contacts]
         self.me = MemberId(self.me.name, max(self.me.incarnation, self._last_incarnation) + 1)

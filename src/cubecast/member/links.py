@@ -27,7 +27,7 @@ from cubecast.protocols.membership.messages import Message
 from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.wire import frame, handshake
 from cubecast.wire.frame import Frame, encode_frame
-from cubecast.wire.handshake import Hello, Refusal
+from cubecast.wire.handshake import HandshakeRefusal, Hello
 from cubecast.wire.membership import encode_message
 
 NS = 1_000_000_000
@@ -323,27 +323,27 @@ class Links:
             self.require_acceptable(pipe, said)
             last = self._owner.last_known(MemberId(said.name, said.incarnation), said)
             if last is not None:
-                self._refuse(pipe, Refusal(reason=f"{said.name} was excluded", is_past=True, incarnation=last))
+                self._refuse(pipe, HandshakeRefusal(reason=f"{said.name} was excluded", is_past=True, incarnation=last))
                 raise RemoteProtocolError("this incarnation of it is no longer in the group")
             if pipe.is_closed:
                 return  # this member has just given up its own incarnation, and all connections
             self._require_newer(said, dialled_by=said.name, now_ns=now_ns)
         except RemoteProtocolError as error:
             if not pipe.is_closed:
-                self._refuse(pipe, Refusal(reason=str(error)[:1000]))
+                self._refuse(pipe, HandshakeRefusal(reason=str(error)[:1000]))
             raise
         link = self._link_for(said)
         pipe.out.append(encode_frame(frame.WELCOME, 0, 0, handshake.encode(self._hello(said.name))))
         self._attach(pipe, link, said, dialled_by=said.name, now_ns=now_ns)
 
-    def _refuse(self, pipe: Pipe, refusal: Refusal) -> None:
+    def _refuse(self, pipe: Pipe, refusal: HandshakeRefusal) -> None:
         pipe.out.append(encode_frame(frame.REFUSE, 0, 0, handshake.encode(refusal)))
 
     def _answered(self, pipe: Pipe, arrived: Frame, now_ns: int) -> None:
         """The answer of the process that this member dialled."""
         self._require_certificate(pipe, pipe.dialled)
         if arrived.kind == frame.REFUSE:
-            refusal = handshake.decode(Refusal, arrived.body)
+            refusal = handshake.decode(HandshakeRefusal, arrived.body)
             if refusal.is_past:
                 self._owner.refused_as_past(pipe.dialled, refusal.incarnation)
             is_duplicate = refusal.reason == DUPLICATE

@@ -24,7 +24,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "resend": get_args(Resend),
     "sync": get_args(Sync),
 }
-_MAY_BE_ZERO = ("batch_s", "keep")
+_MAY_BE_ZERO = ("batch_s",)
+SECONDS_MIN, SECONDS_MAX = 1e-6, 1e6
+COUNT_MAX = 1 << 40
 _AGREED = (
     *(
         "data",
@@ -114,20 +116,13 @@ class Settings:
     def __post_init__(self) -> None:
         """Validate the settings."""
         for name in ("data_parameters", "stability_parameters"):
-            object.__setattr__(self, name, tuple(sorted(dict(getattr(self, name)).items())))
+            object.__setattr__(self, name, _pairs(name, getattr(self, name)))
         for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name in _CHOICES and value not in _CHOICES[one.name]:
-                raise LocalProtocolError(f"{one.name}={value!r}: choose one of {', '.join(_CHOICES[one.name])}")
-            least = 0 if one.name in _MAY_BE_ZERO else 1e-9
-            if not isinstance(value, str | bool | tuple) and value < least:
-                raise LocalProtocolError(f"{one.name}={value}: give a number above 0")
+            _check_value(one.name, str(one.type), getattr(self, one.name))
         _check_protocol("data", self.data, [one for one in protocols() if one.live is not None])
         _check_protocol("stability", self.stability, protocols("stability"))
         self.data_for(2).make_parameters(dict(self.data_parameters))
         self.stability_entry.make_parameters(dict(self.stability_parameters))
-        if isinstance(self.keep, str) and self.keep not in ("none", "all"):
-            raise LocalProtocolError(f"keep={self.keep!r}: choose none, all, or a number of messages")
         if self.payload_bytes_max > 64 << 20:
             raise LocalProtocolError(
                 f"payload_bytes_max={self.payload_bytes_max}: at most {64 << 20}; split large data up"
@@ -188,3 +183,32 @@ def _check_protocol(role: str, name: str, able: list[Protocol]) -> None:
     names = [AUTO, *(one.name for one in able)]
     if plain_name(name) not in names:
         raise LocalProtocolError(f"{role}={name!r}: choose one of {', '.join(names)}")
+
+
+def _pairs(name: str, given: Any) -> Parameters:
+    """Parameters in the one order that makes equal ones equal."""
+    try:
+        return tuple(sorted(dict(given).items()))
+    except (TypeError, ValueError):
+        raise LocalProtocolError(f"{name}={given!r}: give a dictionary of parameters") from None
+
+
+def _check_value(name: str, kind: str, value: Any) -> None:
+    """Refuse a value that is not of the kind of its field, or outside its range."""
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise LocalProtocolError(f"{name}={value!r}: choose one of {', '.join(_CHOICES[name])}")
+    elif name == "keep":
+        is_number = type(value) is int and 0 <= value <= COUNT_MAX
+        if value not in ("none", "all") and not is_number:
+            raise LocalProtocolError(f"keep={value!r}: choose none, all, or a number of messages")
+    elif kind in ("bool", "str"):
+        if type(value).__name__ != kind:
+            raise LocalProtocolError(f"{name}={value!r}: give {'True or False' if kind == 'bool' else 'a text'}")
+    elif kind == "int":
+        if type(value) is not int or not 0 < value <= COUNT_MAX:
+            raise LocalProtocolError(f"{name}={value!r}: give a whole number from 1 to {COUNT_MAX}")
+    elif kind == "float":
+        least = 0.0 if name in _MAY_BE_ZERO else SECONDS_MIN
+        if type(value) not in (int, float) or not least <= value <= SECONDS_MAX:
+            raise LocalProtocolError(f"{name}={value!r}: give seconds from {least:g} to {SECONDS_MAX:g}")

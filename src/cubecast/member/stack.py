@@ -243,7 +243,7 @@ class Stack:
         function(*arguments)
 
     def _carry_out(self, core: ControlCore, actions: list[Any], kind: int) -> None:
-        for what, slot, a, b, delay_ns in actions:
+        for what, slot, a, b, delay_ns, _ in actions:
             if what == mail.SEND:
                 self._send_control(core, kind, slot, [a])
             elif what == mail.MULTICAST:

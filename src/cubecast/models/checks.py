@@ -14,13 +14,13 @@ def require_whole(name: str, value: object, *, least: int, most: int | None = No
     if is_whole and least <= cast(int, value) <= (math.inf if most is None else most):
         return
     reach = f"{least} or more" if most is None else f"{least} to {most}"
-    raise LocalProtocolError(f"{name}={value!r}: give a whole number, {reach}")
+    raise LocalProtocolError(f"{name}={value!r}: give a whole number, {reach}", setting=name)
 
 
 def require_positive(name: str, value: float) -> None:
     """Accept a finite number above zero."""
     if not (math.isfinite(value) and value > 0):
-        raise LocalProtocolError(f"{name}={value!r}: give a finite number above 0")
+        raise LocalProtocolError(f"{name}={value!r}: give a finite number above 0", setting=name)
 
 
 def require_probability(name: str, value: float, *, zero: bool, one: bool) -> None:
@@ -29,7 +29,7 @@ def require_probability(name: str, value: float, *, zero: bool, one: bool) -> No
     below = value <= 1 if one else value < 1
     if not (above and below):
         left, right = "[" if zero else "(", "]" if one else ")"
-        raise LocalProtocolError(f"{name}={value!r}: give a probability in {left}0, 1{right}")
+        raise LocalProtocolError(f"{name}={value!r}: give a probability in {left}0, 1{right}", setting=name)
 
 
 def require(possible: bool, message: str) -> None:

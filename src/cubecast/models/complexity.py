@@ -46,7 +46,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class GroupSize:
     """What the counts depend on: n, m, the gossip subset p, the tree's branching factor b and S_Gossip's groups."""
 
     members: int
@@ -96,14 +96,14 @@ def gossip_bytes(members: int, senders: int) -> int:
     return array_bytes(senders) + ROUND_NUMBER_BYTES + math.ceil(members / 8)
 
 
-def round_cost(protocol: str, group: Group) -> RoundCost:
+def round_cost(protocol: str, group: GroupSize) -> RoundCost:
     """The cost of one round; `PROTOCOLS` lists the names."""
     if protocol not in _COSTS:
         raise LocalProtocolError(f"protocol={protocol!r}: choose one of {', '.join(PROTOCOLS)}")
     return _COSTS[protocol](group)
 
 
-def _cost(group: Group, protocol: str, kind: Kind, steps: int, *sends: tuple[int, int, int]) -> RoundCost:
+def _cost(group: GroupSize, protocol: str, kind: Kind, steps: int, *sends: tuple[int, int, int]) -> RoundCost:
     """Add up `sends`, each (unicasts, multicasts, bytes a message)."""
     others = group.members - 1
     return RoundCost(
@@ -118,43 +118,43 @@ def _cost(group: Group, protocol: str, kind: Kind, steps: int, *sends: tuple[int
     )
 
 
-def _collected(group: Group, protocol: str, steps: int) -> RoundCost:
+def _collected(group: GroupSize, protocol: str, steps: int) -> RoundCost:
     """START multicast, n − 1 ACKs, INFO multicast: CoordP, S_CoordP and S_Train (guo §4.2.1, §4.3.1, §4.3.2)."""
     array = array_bytes(group.senders)
     sends = ((0, 1, start_bytes()), (group.members - 1, 0, array), (0, 1, array))
     return _cost(group, protocol, Kind.EXACT, steps, *sends)
 
 
-def _coord(group: Group) -> RoundCost:
+def _coord(group: GroupSize) -> RoundCost:
     return _collected(group, "coord", 3)
 
 
-def _s_coord(group: Group) -> RoundCost:
+def _s_coord(group: GroupSize) -> RoundCost:
     return _collected(group, "s_coord", trees.height(group.members, group.degree) + 2)
 
 
-def _s_train(group: Group) -> RoundCost:
+def _s_train(group: GroupSize) -> RoundCost:
     return _collected(group, "s_train", trees.train_steps(group.members, group.degree))
 
 
-def _full_dist(group: Group) -> RoundCost:
+def _full_dist(group: GroupSize) -> RoundCost:
     """n multicasts of INFO (guo §4.2.2)."""
     return _cost(group, "full_dist", Kind.EXACT, 2, (0, group.members, array_bytes(group.senders)))
 
 
-def _train(group: Group) -> RoundCost:
+def _train(group: GroupSize) -> RoundCost:
     """ACK once round the group, INFO once round (guo §4.2.3)."""
     hops = 2 * group.members
     return _cost(group, "train", Kind.EXACT, hops, (hops, 0, array_bytes(group.senders)))
 
 
-def gossip_step_cost(group: Group) -> RoundCost:
+def gossip_step_cost(group: GroupSize) -> RoundCost:
     """One step of Gossip: every member sends to p others. Exact, unlike the number of steps."""
     size = gossip_bytes(group.members, group.senders)
     return _cost(group, "gossip", Kind.EXACT, 1, (group.members * group.subset, 0, size))
 
 
-def _gossip(group: Group) -> RoundCost:
+def _gossip(group: GroupSize) -> RoundCost:
     """Steps from the chain of guo §4.2.5 for the group's P_incomplete, then one INFO multicast (optimised ending)."""
     steps = _gossip_steps(group.members, group.subset, group.p_incomplete)
     size = gossip_bytes(group.members, group.senders)
@@ -169,7 +169,7 @@ def _gossip_steps(members: int, subset: int, p_incomplete: float) -> int:
     return math.ceil(chain.steps_for(p_incomplete))
 
 
-def _s_gossip(group: Group) -> RoundCost:
+def _s_gossip(group: GroupSize) -> RoundCost:
     """Local groups gossip, then the controllers among themselves, then one INFO multicast (guo §4.3.3).
 
     The bitmap of the first phase covers a local group, that of the second the local groups. P_incomplete is shared
@@ -190,7 +190,7 @@ def _s_gossip(group: Group) -> RoundCost:
     return _cost(group, "s_gossip", Kind.UPPER_BOUND, phase_one + phase_two, *sends)
 
 
-def _cube_full_dist(group: Group) -> RoundCost:
+def _cube_full_dist(group: GroupSize) -> RoundCost:
     """With d = ceil(log2 n): after k iterations a member knows all within distance k; d iterations, one last send.
 
     At most d neighbours are sent to d + 1 times. Equality holds when n is a power of two and all links are equally
@@ -202,7 +202,7 @@ def _cube_full_dist(group: Group) -> RoundCost:
     return _cost(group, "cube_full_dist", Kind.UPPER_BOUND, dimension, (unicasts, 0, size))
 
 
-_COSTS: dict[str, Callable[[Group], RoundCost]] = {
+_COSTS: dict[str, Callable[[GroupSize], RoundCost]] = {
     "coord": _coord,
     "full_dist": _full_dist,
     "train": _train,
@@ -215,7 +215,7 @@ _COSTS: dict[str, Callable[[Group], RoundCost]] = {
 PROTOCOLS = tuple(_COSTS)
 
 
-def messages_processed(protocol: str, group: Group) -> trees.IntArray:
+def messages_processed(protocol: str, group: GroupSize) -> trees.IntArray:
     """Messages every rank sends plus receives in a round, exactly (Table 4.1; a multicast reaches its sender too)."""
     n = group.members
     if protocol == "coord":

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.errors import LocalProtocolError
+from cubecast.errors import NoTreeError
 from cubecast.models.checks import require
 from cubecast.models.quota import share_quota
 
@@ -90,4 +90,4 @@ def _require_tree(parents: NDArray[np.int64]) -> None:
         if reached.all():
             return
         reached = reached | reached[parents]
-    raise LocalProtocolError(f"member {int(np.argmin(reached))} does not hang on the source: its parents form a circle")
+    raise NoTreeError(f"member {int(np.argmin(reached))} has no path from the source: its parents form a circle")

@@ -21,7 +21,7 @@ from cubecast.models.trigger_level import trigger_level
 NOTHING_STABLE = 1e-6
 
 
-class Verdict(enum.Enum):
+class Feasibility(enum.Enum):
     """What the formula says of a case."""
 
     FEASIBLE = "feasible"
@@ -56,7 +56,7 @@ class Trigger:
     """The answer. `level` is X, None when no X exists; `sentence` tells the user what to do."""
 
     case: TriggerCase
-    verdict: Verdict
+    verdict: Feasibility
     level: float | None
     sentence: str
 
@@ -80,7 +80,7 @@ def trigger(case: TriggerCase) -> Trigger:
     """The optimal X for a case, with its verdict."""
     sent = case.sent_in_round
     if 2 * sent > case.buffer_messages:
-        return Trigger(case=case, verdict=Verdict.INFEASIBLE, level=None, sentence=_infeasible_sentence(case))
+        return Trigger(case=case, verdict=Feasibility.INFEASIBLE, level=None, sentence=_infeasible_sentence(case))
     level = trigger_level(
         room=case.buffer_messages,
         rate_per_s=case.rate_per_s,
@@ -89,9 +89,9 @@ def trigger(case: TriggerCase) -> Trigger:
     )
     if _overflows_later(case):
         sentence = _overflows_later_sentence(case, level)
-        return Trigger(case=case, verdict=Verdict.OVERFLOWS_LATER, level=level, sentence=sentence)
+        return Trigger(case=case, verdict=Feasibility.OVERFLOWS_LATER, level=level, sentence=sentence)
     sentence = f"start a round when the output buffer holds {math.floor(level)} of {case.buffer_messages} messages"
-    return Trigger(case=case, verdict=Verdict.FEASIBLE, level=level, sentence=sentence)
+    return Trigger(case=case, verdict=Feasibility.FEASIBLE, level=level, sentence=sentence)
 
 
 def _overflows_later(case: TriggerCase) -> bool:

@@ -33,6 +33,17 @@ from cubecast.protocol.mail import (
     set_timer,
     suspect,
 )
+from cubecast.protocol.messages import (
+    Message,
+    bit_set,
+    member_set,
+    message,
+    message_sizes,
+    payload,
+    per_member,
+    per_sender,
+    where_lossy,
+)
 from cubecast.protocol.parameters import NoParameters, parameter
 from cubecast.protocol.random import below, new_stream, new_streams, uniform
 
@@ -46,12 +57,14 @@ __all__ = [
     "Group",
     "LiveData",
     "Mail",
+    "Message",
     "NetworkFacts",
     "NoParameters",
     "Protocol",
     "Steps",
     "begin_round",
     "below",
+    "bit_set",
     "copy_numbers",
     "deliver",
     "draft",
@@ -61,11 +74,17 @@ __all__ = [
     "is_lowest",
     "learn_stable",
     "linked",
+    "member_set",
+    "message",
+    "message_sizes",
     "multicast",
     "new_stream",
     "new_streams",
     "overlays",
     "parameter",
+    "payload",
+    "per_member",
+    "per_sender",
     "raise_numbers",
     "rank_sets",
     "rest",
@@ -73,4 +92,5 @@ __all__ = [
     "set_timer",
     "suspect",
     "uniform",
+    "where_lossy",
 ]

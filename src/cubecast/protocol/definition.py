@@ -17,6 +17,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.protocol.context import Context
 from cubecast.protocol.group import Group
 from cubecast.protocol.handlers import SIGNATURES
+from cubecast.protocol.messages import Message, kinds_of
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.parameters import NoParameters, describe, make_parameters
 
@@ -70,6 +71,8 @@ class Protocol:
     """The NamedTuple of its arrays."""
     build: Callable[[Group, Context, Any], Any]
     """Its state before the first event, from the group, its surroundings and the parameters."""
+    messages: tuple[Message, ...] = ()
+    """Its kinds of messages with their fields."""
     parameters: type = NoParameters
     handlers: Any = None
     """What has start, receive, on_timer, …; default: the module of the state."""
@@ -129,7 +132,19 @@ class Protocol:
         for name in self.by_neighbour:
             if name not in state._fields:
                 raise LocalProtocolError(f"by_neighbour of {self.name} names {name!r}, which its state has not")
+        _check_messages(self)
         _check_handlers(self)
+
+
+def _check_messages(protocol: Protocol) -> None:
+    names = [one.name for one in protocol.messages]
+    for name in names:
+        if names.count(name) > 1:
+            raise LocalProtocolError(f"{protocol.name} has two messages {name}: give each a name of its own")
+    kinds = kinds_of(protocol.messages)
+    for name, kind in zip(names, kinds, strict=True):
+        if kinds.count(kind) > 1:
+            raise LocalProtocolError(f"message {name} of {protocol.name} is not the only one of kind {kind}")
 
 
 def _check_handlers(protocol: Protocol) -> None:

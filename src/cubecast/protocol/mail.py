@@ -9,7 +9,7 @@ a live member) carries the actions out after each call and then empties the outb
 
 | field   | shape           | meaning                                                                          |
 |---------|-----------------|----------------------------------------------------------------------------------|
-| heads   | slots           | kind, round, iteration, source, size …, one record a message                     |
+| heads   | slots           | kind, round, fields, source, size …, one record a message                        |
 | layers  | slots           | CONTROL, DATA or FAILURE: whose message it is                                    |
 | numbers | slots × width   | the arrays a message carries (R, M or S), sequence numbers                       |
 | bits    | slots × words   | the heard-from bitmap a message carries                                          |
@@ -17,6 +17,11 @@ a live member) carries the actions out after each call and then empties the outb
 | drafts  | room            | the slots drafted since the outbox was last emptied                              |
 | free    | slots           | stack of slots given back                                                        |
 | counts  | 5               | actions waiting, drafts, free slots on the stack, slots ever used, overflow      |
+
+`field_1` and `field_2` of a head are for whatever a protocol's messages say besides: whom a NAK is for, which step a
+message belongs to. Only accessors with telling names touch them (`released_of(mail, slot)`), which stand in the file
+of the protocol, or of the part that several share; nobody else reads the columns. A draft has 0 in both. Live members
+carry values of 0 … 2^31 − 1.
 
 A slot stays taken while `heads[slot].copies` > 0. A draft counts as one copy until `clear_outbox`, so that it outlives
 copies that are lost while others of it are still being sent. Slot 0 is never handed out: it takes the writes of a full
@@ -41,7 +46,8 @@ HEAD = np.dtype(
         for name in (
             "kind",
             "round_number",
-            "iteration",
+            "field_1",
+            "field_2",
             "source",
             "sender",
             "sequence",
@@ -50,7 +56,7 @@ HEAD = np.dtype(
         )
     ]
 )
-ACTION = np.dtype([(name, np.int64) for name in ("what", "slot", "a", "b", "delay_ns")])
+ACTION = np.dtype([(name, np.int64) for name in ("what", "slot", "a", "b", "delay_ns", "peer")])
 
 # What an action asks for.
 SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND, HELD_BACK, SUSPECT, RELEASED = range(10)
@@ -113,7 +119,8 @@ def draft(mail, kind, round_number, size_bytes):
         counts[OVERFLOW] = POOL_FULL
     mail.heads[slot].kind = kind
     mail.heads[slot].round_number = round_number
-    mail.heads[slot].iteration = 0
+    mail.heads[slot].field_1 = 0
+    mail.heads[slot].field_2 = 0
     mail.heads[slot].sender = -1
     mail.heads[slot].sequence = 0
     mail.heads[slot].size_bytes = size_bytes
@@ -147,8 +154,8 @@ def clear_outbox(mail):
 
 
 @linked
-def act(mail, what, slot, a, b, delay_ns):
-    """Leave one action in the outbox."""
+def act(mail, what, slot, a, b, delay_ns, peer):
+    """Leave one action in the outbox; `peer` is another member that has to do with it, or −1."""
     place = mail.counts[WAITING]
     if place >= mail.actions.shape[0]:
         mail.counts[OVERFLOW] = POOL_FULL
@@ -159,24 +166,25 @@ def act(mail, what, slot, a, b, delay_ns):
     mail.actions[place].a = a
     mail.actions[place].b = b
     mail.actions[place].delay_ns = delay_ns
+    mail.actions[place].peer = peer
 
 
 @linked
 def send(mail, slot, rank):
     """Send a drafted message to one member."""
-    act(mail, SEND, slot, rank, 0, 0)
+    act(mail, SEND, slot, rank, 0, 0, -1)
 
 
 @linked
 def multicast(mail, slot):
     """Send a drafted message to every other member."""
-    act(mail, MULTICAST, slot, 0, 0, 0)
+    act(mail, MULTICAST, slot, 0, 0, 0, -1)
 
 
 @linked
 def set_timer(mail, timer, tag, delay_ns):
     """Ask to be woken with (timer, tag). A timer is never cancelled: the core ignores one whose tag is stale."""
-    act(mail, TIMER, 0, timer, tag, delay_ns)
+    act(mail, TIMER, 0, timer, tag, delay_ns, -1)
 
 
 @linked
@@ -185,25 +193,25 @@ def rest(mail, timer, number, delay_ns):
 
     The driver decides when: after `delay_ns` (Δ), when buffers fill up, or never.
     """
-    act(mail, NEXT_ROUND, 0, timer, number, delay_ns)
+    act(mail, NEXT_ROUND, 0, timer, number, delay_ns, -1)
 
 
 @linked
 def begin_round(mail, round_number):
     """Say that this member began, or joined, a round."""
-    act(mail, ROUND_BEGUN, 0, round_number, 0, 0)
+    act(mail, ROUND_BEGUN, 0, round_number, 0, 0, -1)
 
 
 @linked
 def end_round(mail, round_number):
     """Say that this member knows the result of a round; `group.stable` holds it."""
-    act(mail, ROUND_DONE, 0, round_number, 0, 0)
+    act(mail, ROUND_DONE, 0, round_number, 0, 0, -1)
 
 
 @linked
 def deliver(mail, sender, sequence):
     """Hand a data message to the application: everything of the sender up to `sequence` is now held."""
-    act(mail, DELIVER, 0, sender, sequence, 0)
+    act(mail, DELIVER, 0, sender, sequence, 0, -1)
 
 
 @linked
@@ -212,28 +220,28 @@ def hold_back(mail, count, waits):
 
     Is the message just received one of them? Whoever drives the core then keeps its payload.
     """
-    act(mail, HELD_BACK, 0, count, 1 if waits else 0, 0)
+    act(mail, HELD_BACK, 0, count, 1 if waits else 0, 0, -1)
 
 
 @linked
 def suspect(mail, rank):
     """Say that a member has failed: this member counts on it no more."""
-    act(mail, SUSPECT, 0, rank, 0, 0)
+    act(mail, SUSPECT, 0, rank, 0, 0, -1)
 
 
 @linked
 def released(mail):
     """Say that a data layer found more messages to be stable; `group.stable` holds what is known."""
-    act(mail, RELEASED, 0, 0, 0, 0)
+    act(mail, RELEASED, 0, 0, 0, 0, -1)
 
 
 @linked
 def adopt(mail, sender, sequence, rank):
     """Say that this member, which joins, holds what `rank` holds: everything of the sender up to `sequence`."""
-    act(mail, ADOPT, 0, sender, sequence, rank)
+    act(mail, ADOPT, 0, sender, sequence, 0, rank)
 
 
 @linked
 def depart(mail):
     """Say that nobody needs this member, which was told to leave, any more."""
-    act(mail, DEPART, 0, 0, 0, 0)
+    act(mail, DEPART, 0, 0, 0, 0, -1)

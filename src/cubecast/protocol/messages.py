@@ -10,6 +10,9 @@
 `message_sizes(MESSAGES, context)` gives the size in bytes of every kind, header included, for a group of a given size.
 A state holds that array, and `draft(mail, ACK, round_number, state.sizes[ACK])` makes a message of the right size.
 Nobody counts bytes by hand. Sizes are what the papers count: live members encode the same fields a little differently.
+
+The messages stand in the order of their kinds. A protocol that leaves out kinds of its family says which ones it has,
+`message("ACK", ACK, …)`. One kind that comes in two sizes is two messages, each with a number of its own.
 """
 
 from __future__ import annotations
@@ -23,55 +26,78 @@ from numpy.typing import NDArray
 from cubecast.protocol.context import Context
 from cubecast.protocol.mail import HEADER_BYTES
 
-Size = Callable[[Context, Any], int]
-"""The size of a field in bytes, from the surroundings and the parameters of the protocol."""
+
+class Size(NamedTuple):
+    """The size of a field in bytes."""
+
+    text: str
+    """How a reader would write it: n members, m senders."""
+    of: Callable[[Context, Any], int]
+    """From the surroundings and the parameters of the protocol."""
 
 
 class Message(NamedTuple):
     """One kind of message."""
 
     name: str
+    kind: int | None
+    """Its number; None: its place among the messages of the protocol."""
     fields: dict[str, Size]
 
     def size_bytes(self, context: Context, parameters: Any = None) -> int:
         """Header and fields."""
-        return HEADER_BYTES + sum(size(context, parameters) for size in self.fields.values())
+        return HEADER_BYTES + sum(size.of(context, parameters) for size in self.fields.values())
 
 
-def message(name: str, **fields: int | Size) -> Message:
+def message(name: str, kind: int | None = None, /, **fields: int | Size) -> Message:
     """A kind of message with these fields; a number is a size in bytes."""
-    return Message(name, {field: _constant(size) if isinstance(size, int) else size for field, size in fields.items()})
+    sized = {field: _constant(size) if isinstance(size, int) else size for field, size in fields.items()}
+    return Message(name, kind, sized)
 
 
 def _constant(size_bytes: int) -> Size:
-    return lambda _context, _parameters: size_bytes
+    return Size(str(size_bytes), lambda _context, _parameters: size_bytes)
 
 
 def per_sender(size_bytes: int) -> Size:
     """An array with one entry per sender."""
-    return lambda context, _parameters: size_bytes * context.senders
+    return Size(f"{size_bytes} · m", lambda context, _parameters: size_bytes * context.senders)
 
 
 def per_member(size_bytes: int) -> Size:
     """An array with one entry per member."""
-    return lambda context, _parameters: size_bytes * context.members
+    return Size(f"{size_bytes} · n", lambda context, _parameters: size_bytes * context.members)
 
 
 def member_set() -> Size:
     """A set of members: one bit per member."""
-    return lambda context, _parameters: (context.members + 7) // 8
+    return bit_set("n", lambda context, _parameters: context.members)
+
+
+def bit_set(text: str, count: Callable[[Context, Any], int]) -> Size:
+    """A set of so many things, one bit each; `text` is the count as a reader would write it."""
+    return Size(f"⌈{text} / 8⌉", lambda context, parameters: (count(context, parameters) + 7) // 8)
 
 
 def where_lossy(size_bytes: int) -> Size:
     """A field that only the form for lossy networks carries."""
-    return lambda context, _parameters: size_bytes if context.repeat_ns > 0 else 0
+    text = f"{size_bytes} where messages may be lost"
+    return Size(text, lambda context, _parameters: size_bytes if context.repeat_ns > 0 else 0)
 
 
 def payload() -> Size:
     """A message of the application."""
-    return lambda context, _parameters: context.payload_bytes
+    return Size("of the application", lambda context, _parameters: context.payload_bytes)
+
+
+def kinds_of(messages: Sequence[Message]) -> list[int]:
+    """The number of every message."""
+    return [place if one.kind is None else one.kind for place, one in enumerate(messages)]
 
 
 def message_sizes(messages: Sequence[Message], context: Context, parameters: Any = None) -> NDArray[np.int64]:
-    """The size of every kind of message, by its place in `messages`."""
-    return np.array([one.size_bytes(context, parameters) for one in messages], np.int64)
+    """The size of every message, by its number; 0 for a number without a message."""
+    kinds = kinds_of(messages)
+    sizes = np.zeros(max(kinds, default=-1) + 1, np.int64)
+    sizes[kinds] = [one.size_bytes(context, parameters) for one in messages]
+    return sizes

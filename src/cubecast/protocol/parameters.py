@@ -88,7 +88,7 @@ def make_parameters(kind: type, given: Mapping[str, Any], owner: str) -> Any:
     known = describe(kind)
     for name in given:
         if name not in known:
-            raise LocalProtocolError(f"{owner} has no parameter {name!r}: {_list_names(known)}")
+            raise LocalProtocolError(f"{owner} has no parameter {name!r}: {_list_names(known)}", setting=name)
     for name, value in given.items():
         _validate(known[name], value, owner)
     return kind(**given)
@@ -104,15 +104,15 @@ def _validate(info: ParameterInfo, value: Any, owner: str) -> None:
         return
     if type(value) not in info.types:
         wanted = " or ".join(sorted(one.__name__ for one in info.types))
-        raise LocalProtocolError(f"{said}: give {wanted}")
+        raise LocalProtocolError(f"{said}: give {wanted}", setting=info.name)
     if info.choices and value not in info.choices:
-        raise LocalProtocolError(f"{said}: choose {' or '.join(info.choices)}")
+        raise LocalProtocolError(f"{said}: choose {' or '.join(info.choices)}", setting=info.name)
     if isinstance(value, str | bool):
         return
     if not math.isfinite(value):
-        raise LocalProtocolError(f"{said}: give a finite number")
+        raise LocalProtocolError(f"{said}: give a finite number", setting=info.name)
     if not info.at_least <= value <= info.at_most:
-        raise LocalProtocolError(f"{said}: choose {_range(info)}")
+        raise LocalProtocolError(f"{said}: choose {_range(info)}", setting=info.name)
 
 
 def _range(info: ParameterInfo) -> str:
@@ -135,7 +135,7 @@ def read_text(info: ParameterInfo, text: str, owner: str) -> Any:
                 continue
     if str in info.types:
         return text
-    raise LocalProtocolError(f"{info.name} = {text!r} of {owner}: give {_spoken(info)}")
+    raise LocalProtocolError(f"{info.name} = {text!r} of {owner}: give {_spoken(info)}", setting=info.name)
 
 
 def _spoken(info: ParameterInfo) -> str:

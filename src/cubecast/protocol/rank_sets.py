@@ -3,6 +3,7 @@
 import numpy as np
 
 from cubecast.jit.decorators import entry_point
+from cubecast.protocol.random import mix
 
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
@@ -106,6 +107,37 @@ def count(words):
             word &= word - _ONE
             held += 1
     return held
+
+
+@entry_point
+def place(words, rank):
+    """How many ranks of the set are below this one: where it stands, if it is in the set."""
+    below = 0
+    for other in range(rank):
+        if contains(words, other):
+            below += 1
+    return below
+
+
+@entry_point
+def at(words, place):
+    """The rank of the set with `place` others below it, or −1 when the set has not that many."""
+    below = 0
+    for rank in range(words.shape[0] * 64):
+        if contains(words, rank):
+            if below == place:
+                return rank
+            below += 1
+    return -1
+
+
+@entry_point
+def fingerprint(words):
+    """A number of 31 bits that stands for the set: equal sets have the same, two sets hardly ever do."""
+    word = _ONE
+    for k in range(words.shape[0]):
+        word = mix(word ^ words[k])
+    return np.int64(word >> np.uint64(33))
 
 
 def full(rows: int, members: int) -> np.ndarray:

@@ -163,7 +163,7 @@ def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
     """Room for what the savings of guo ch. 7 note of every message (`sim.changed_entries`, `sim.piggyback`)."""
     slots = len(simulation.mail.heads)
     world = simulation.world
-    if scenario.ride:
+    if scenario.piggyback_control:
         rides_to = np.zeros((slots, words_for(scenario.members)), np.uint64)
         world = world._replace(riders=np.zeros(slots, np.int64), rides_to=rides_to)
     if scenario.changed_only:

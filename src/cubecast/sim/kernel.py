@@ -343,7 +343,7 @@ def _carry_out(world, books, mail, group, member, layer, now_ns):
         elif action.what == mailbox.HELD_BACK:
             note_held_back(books, a)
         elif action.what == mailbox.ADOPT:
-            record_fact(world, tracing.DELIVER, now_ns, member, action.delay_ns, -1, a, action.b)
+            record_fact(world, tracing.DELIVER, now_ns, member, action.peer, -1, a, action.b)
         else:
             depart(world, books, member, now_ns)
     if riding:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from cubecast.errors import LocalProtocolError
+from cubecast.errors import LocalProtocolError, blame
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.parameters import ParameterInfo, describe
 from cubecast.protocols.catalogue import AUTO, chosen, detector_named, protocol_named, protocols, transport_named
@@ -48,7 +48,11 @@ class Role(NamedTuple):
         if isinstance(given, self.entry.parameters):
             return given
         if isinstance(given, Mapping):
-            return self.entry.make_parameters(dict(given))
+            try:
+                return self.entry.make_parameters(dict(given))
+            except LocalProtocolError as error:
+                error.setting = self.prefix + (error.setting or "")
+                raise
         raise LocalProtocolError(f"{self.field} = {given!r} of {self.entry.name}: give a dictionary")
 
 
@@ -61,15 +65,22 @@ def _roles(values: Mapping[str, Any]) -> Iterator[Role]:
     if "protocol" not in values:
         raise LocalProtocolError("a scenario needs a protocol: name one")
     members = values.get("members", 0)
-    main = protocol_named(values["protocol"])
+    with blame("protocol"):
+        main = protocol_named(values["protocol"])
     yield Role("parameters", "", main)
-    yield Role("transport_parameters", "transport_", transport_named(values.get("transport", AUTO), members))
+    with blame("transport"):
+        transport = transport_named(values.get("transport", AUTO), members)
+    yield Role("transport_parameters", "transport_", transport)
     if (detector := values.get("detector", MODEL)) != MODEL:
-        yield Role("detector_parameters", "detector_", detector_named(detector, members))
+        with blame("detector"):
+            entry = detector_named(detector, members)
+        yield Role("detector_parameters", "detector_", entry)
     if values.get("churn_per_s") is not None:
         what, family = ("stability", "stability") if main.carries_data else ("data", "causal")
         name = values.get(what, AUTO)
-        yield Role("other_parameters", f"{what}_", chosen(family, members) if name == AUTO else protocol_named(name))
+        with blame(what):
+            other = chosen(family, members) if name == AUTO else protocol_named(name)
+        yield Role("other_parameters", f"{what}_", other)
 
 
 def split_settings(flat: Mapping[str, Any], fields: Collection[str], *, lenient: bool = False) -> dict[str, Any]:
@@ -86,7 +97,8 @@ def split_settings(flat: Mapping[str, Any], fields: Collection[str], *, lenient:
         if role is not None:
             values[role.field] = dict(values.get(role.field) or {}) | {_own_name(role, name): value}
         elif not (lenient and is_parameter(name)):
-            raise LocalProtocolError(_unknown(roles, [*fields, *(_flat_names() if lenient else ())], name))
+            known = [*fields, *(_flat_names() if lenient else ())]
+            raise LocalProtocolError(_unknown(roles, known, name), setting=name)
     return values
 
 

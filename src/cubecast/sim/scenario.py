@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from cubecast.errors import LocalProtocolError
+from cubecast.errors import LocalProtocolError, blame
 from cubecast.protocol.definition import Protocol
 from cubecast.protocols.catalogue import AUTO, protocol_named
-from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members
+from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members, parse_fault
 from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, Role, roles_of, split_settings
 from cubecast.sim.views.settings import check_churn
 
@@ -59,8 +59,8 @@ class Scenario:
     """Sequences that the senders share, 1 under total order (guo ch. 7). Default: one for each sender."""
     changed_only: bool = False
     """Send only those entries of an array that differ from the last S (guo ch. 7)."""
-    ride: bool = False
-    """Control messages of senders travel inside their data messages (guo ch. 7)."""
+    piggyback_control: bool = False
+    """Control messages of senders are piggybacked on their data messages (guo ch. 7)."""
     loss: float = 0.0
     """Probability that a message is lost, on each link it crosses."""
     duplicate: float = 0.0
@@ -123,6 +123,8 @@ class Scenario:
     def __post_init__(self) -> None:
         for role in self.roles.values():
             object.__setattr__(self, role.field, role.complete(getattr(self, role.field)))
+        for name, what in _FAULTS.items():
+            object.__setattr__(self, name, _read_faults(name, what, getattr(self, name)))
         check_churn(self)
         _check_choices(self)
         _check_sizes(self)
@@ -253,7 +255,19 @@ def _option(name: str, value: Any) -> list[str]:
     return [option, str(value)]
 
 
-_FAULTS = ("crashes", "suspicions", "partitions", "joins", "leaves")
+_FAULTS = {"crashes": "crash", "suspicions": "suspicion", "partitions": "partition", "joins": "join", "leaves": "leave"}
+"""The fields that hold faults, and what one of them is called."""
+
+
+def _read_faults(name: str, what: str, given: Any) -> tuple[Fault, ...]:
+    """Faults as they are, or as they are spelled ("3@2ms")."""
+    found = [given] if isinstance(given, str | Fault) else given
+    if not isinstance(found, list | tuple) or not all(isinstance(one, str | Fault) for one in found):
+        raise LocalProtocolError(f'{name} = {given!r}: give faults such as "3@2ms"', setting=name)
+    with blame(name):
+        return tuple(parse_fault(one, what=what) if isinstance(one, str) else one for one in found)
+
+
 _OPTION_NAMES = {
     "crashes": "crash",
     "suspicions": "suspect",
@@ -277,21 +291,25 @@ def _check_choices(scenario: Scenario) -> None:
     for name, choices in _CHOICES.items():
         if getattr(scenario, name) not in choices:
             known = " or ".join(filter(None, choices))
-            raise LocalProtocolError(f"{name} = {getattr(scenario, name)!r}: choose {known}")
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)!r}: choose {known}", setting=name)
 
 
 def _check_sizes(scenario: Scenario) -> None:
     if scenario.members < 2:
-        raise LocalProtocolError(f"members = {scenario.members}: a group has at least 2 members")
+        raise LocalProtocolError(f"members = {scenario.members}: a group has at least 2 members", setting="members")
     if not 1 <= scenario.sender_count <= scenario.members:
-        raise LocalProtocolError(f"senders = {scenario.senders}: choose from 1 to the {scenario.members} members")
+        raise LocalProtocolError(
+            f"senders = {scenario.senders}: choose from 1 to the {scenario.members} members", setting="senders"
+        )
     if not 1 <= scenario.rounds <= ROUNDS_MAX:
-        raise LocalProtocolError(f"rounds = {scenario.rounds}: choose from 1 to {ROUNDS_MAX}")
+        raise LocalProtocolError(f"rounds = {scenario.rounds}: choose from 1 to {ROUNDS_MAX}", setting="rounds")
     for name, most in _COUNTS_MAX.items():
         if not 0 <= getattr(scenario, name) <= most:
-            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: choose from 0 to {most}")
+            raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: choose from 0 to {most}", setting=name)
     if not 1 <= scenario.packets_max <= SIZE_MAX:
-        raise LocalProtocolError(f"packets_max = {scenario.packets_max}: choose from 1 to {SIZE_MAX}")
+        raise LocalProtocolError(
+            f"packets_max = {scenario.packets_max}: choose from 1 to {SIZE_MAX}", setting="packets_max"
+        )
 
 
 _COUNTS_MAX = {
@@ -310,7 +328,8 @@ def _check_probabilities(scenario: Scenario) -> None:
     for name in ("loss", "duplicate", "reorder"):
         if not 0 <= getattr(scenario, name) < 1:
             raise LocalProtocolError(
-                f"{name} = {getattr(scenario, name)}: a probability from 0 up to but not including 1"
+                f"{name} = {getattr(scenario, name)}: a probability from 0 up to but not including 1",
+                setting=name,
             )
 
 
@@ -318,30 +337,34 @@ def _check_times(scenario: Scenario) -> None:
     for name in ("delta_ms", "reorder_ms", "detect_ms", "detect_spread_ms", "until_ms", "repeat_ms"):
         value = getattr(scenario, name)
         if value is not None and not 0 <= value <= TIME_MS_MAX:
-            raise LocalProtocolError(f"{name} = {value}: choose from 0 to {TIME_MS_MAX:.0f} ms")
+            raise LocalProtocolError(f"{name} = {value}: choose from 0 to {TIME_MS_MAX:.0f} ms", setting=name)
     if scenario.until_ms == 0:
-        raise LocalProtocolError("until_ms = 0: give the run some time")
+        raise LocalProtocolError("until_ms = 0: give the run some time", setting="until_ms")
     if not 1e3 / TIME_MS_MAX <= scenario.rate < math.inf:
-        raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages a second")
+        raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages a second", setting="rate")
     if scenario.repeat_ns == 0 and scenario.loses_messages and (scenario.has_views or not scenario.carries_data):
-        raise LocalProtocolError("repeat_ms = 0 with messages that can be lost: the rounds would never end")
+        raise LocalProtocolError(
+            "repeat_ms = 0 with messages that can be lost: the rounds would never end", setting="repeat_ms"
+        )
 
 
 def _check_faults(scenario: Scenario) -> None:
-    check_members(scenario.crashes, scenario.members, "crash")
-    check_members(scenario.suspicions, scenario.members, "suspicion")
-    check_members(scenario.partitions, scenario.members, "partition")
-    check_members(scenario.joins, scenario.members, "join")
-    check_members(scenario.leaves, scenario.members, "leave")
+    for name, what in _FAULTS.items():
+        with blame(name):
+            check_members(getattr(scenario, name), scenario.members, what)
     for suspicion in scenario.suspicions:
         if suspicion.until_ns != NEVER:
-            raise LocalProtocolError(f"suspicion {suspicion}: a member is put out for good; leave out the end")
+            raise LocalProtocolError(
+                f"suspicion {suspicion}: a member is excluded for good; leave out the end", setting="suspicions"
+            )
     for leave in scenario.leaves:
         if leave.until_ns != NEVER:
-            raise LocalProtocolError(f"leave {leave}: a member leaves for good; leave out the end")
+            raise LocalProtocolError(f"leave {leave}: a member leaves for good; leave out the end", setting="leaves")
     for partition in scenario.partitions:
         if partition.until_ns == NEVER:
-            raise LocalProtocolError(f"partition {partition}: say when it ends, as in 0-15@10ms-60ms")
+            raise LocalProtocolError(
+                f"partition {partition}: say when it ends, as in 0-15@10ms-60ms", setting="partitions"
+            )
     _check_joins(scenario)
 
 
@@ -352,16 +375,20 @@ def _check_joins(scenario: Scenario) -> None:
     if sorted(ranks) != list(last) or len(ranks) >= scenario.members:
         raise LocalProtocolError(
             f"join of members {', '.join(map(str, ranks))} of {scenario.members}: newcomers have the last ranks, each "
-            "joins once, and member 0 is there from the start"
+            "joins once, and member 0 is there from the start",
+            setting="joins",
         )
     if any(join.until_ns >= 0 for join in scenario.joins):
-        raise LocalProtocolError("a join has one time, for example 7@20ms: use leave or crash for what comes after")
+        raise LocalProtocolError(
+            "a join has one time, for example 7@20ms: use leave or crash for what comes after", setting="joins"
+        )
     joined_ns = {rank: join.at_ns for join in scenario.joins for rank in join.members}
     for fault in (*scenario.crashes, *scenario.suspicions, *scenario.leaves):
         for rank in fault.members:
             if rank in joined_ns and fault.at_ns <= joined_ns[rank]:
                 raise LocalProtocolError(
-                    f"member {rank} goes at {fault.at_ns} ns and joins at {joined_ns[rank]} ns: it can only go later"
+                    f"member {rank} goes at {fault.at_ns} ns and joins at {joined_ns[rank]} ns: it can only go later",
+                    setting="joins",
                 )
 
 
@@ -371,48 +398,66 @@ def _check_links(scenario: Scenario) -> None:
     if scenario.has_views:
         return  # the transport below a view repairs what the network loses
     if protocol.carries_data and scenario.messages == 0:
-        raise LocalProtocolError(f"messages = 0: {protocol.name} multicasts data, give each sender 1 or more")
+        raise LocalProtocolError(
+            f"messages = 0: {protocol.name} multicasts data, give each sender 1 or more", setting="messages"
+        )
     if protocol.links != "lossy" and scenario.loses_messages:
         raise LocalProtocolError(
-            f"{protocol.name} needs links that lose nothing: drop loss, queue_limit, partitions, recoveries and joins"
+            f"{protocol.name} needs links that lose nothing: drop loss, queue_limit, partitions, recoveries and joins",
+            setting="protocol",
         )
     if protocol.links == "fifo" and (scenario.reorder > 0 or scenario.duplicate > 0):
-        raise LocalProtocolError(f"{protocol.name} needs FIFO links: drop reorder and duplicate")
+        raise LocalProtocolError(f"{protocol.name} needs FIFO links: drop reorder and duplicate", setting="protocol")
 
 
 def _check_savings(scenario: Scenario) -> None:
     senders = scenario.sender_count
     if not 1 <= scenario.sequence_count <= senders:
-        raise LocalProtocolError(f"sequences = {scenario.sequences}: choose from 1 to the {senders} senders")
+        raise LocalProtocolError(
+            f"sequences = {scenario.sequences}: choose from 1 to the {senders} senders", setting="sequences"
+        )
     for name in ("sequences", "goal"):
         value = getattr(scenario, name)
         if scenario.messages > 0 and value not in (None, "stability"):
-            raise LocalProtocolError(f"{name} = {value} with data messages: no transport counts so, set messages to 0")
-    if scenario.ride and (scenario.messages == 0 or scenario.carries_data):
-        raise LocalProtocolError("ride without data beside the control messages: set messages, or drop ride")
+            raise LocalProtocolError(
+                f"{name} = {value} with data messages: no transport counts so, set messages to 0", setting=name
+            )
+    if scenario.piggyback_control and (scenario.messages == 0 or scenario.carries_data):
+        raise LocalProtocolError(
+            "piggyback_control without data messages of a transport: set messages, or drop it",
+            setting="piggyback_control",
+        )
     if scenario.changed_only and (scenario.repeat_ns > 0 or any(getattr(scenario, name) for name in _FAULTS)):
         raise LocalProtocolError(
-            "changed_only with messages that can be lost or repeated: an S that was left out might never be told; "
-            "drop loss, reorder, repeat_ms and faults"
+            "changed_only with messages that can be lost or repeated: an omitted S might never be sent; "
+            "drop loss, reorder, repeat_ms and faults",
+            setting="changed_only",
         )
 
 
 def _check_detector(scenario: Scenario) -> None:
     if not 0 <= scenario.least_ms <= scenario.until_ms:
-        raise LocalProtocolError(f"least_ms = {scenario.least_ms:g}: choose from 0 to until_ms = {scenario.until_ms:g}")
+        raise LocalProtocolError(
+            f"least_ms = {scenario.least_ms:g}: choose from 0 to until_ms = {scenario.until_ms:g}", setting="least_ms"
+        )
 
 
 def _check_trigger(scenario: Scenario) -> None:
     if not 0 <= scenario.series_ms <= TIME_MS_MAX or (0 < scenario.series_ms < scenario.until_ms / SAMPLES_MAX):
         least = scenario.until_ms / SAMPLES_MAX
-        raise LocalProtocolError(f"series_ms = {scenario.series_ms:g}: choose 0, or {least:g} ms or more")
+        raise LocalProtocolError(
+            f"series_ms = {scenario.series_ms:g}: choose 0, or {least:g} ms or more", setting="series_ms"
+        )
     if scenario.trigger != "buffer":
         return
     if scenario.messages == 0:
-        raise LocalProtocolError("trigger = buffer without data messages: no buffer would fill; set messages")
+        raise LocalProtocolError(
+            "trigger = buffer without data messages: no buffer would fill; set messages", setting="trigger"
+        )
     if 0 < scenario.buffer_messages < scenario.trigger_messages:
         raise LocalProtocolError(
-            f"trigger_messages = {scenario.trigger_messages}: a buffer of {scenario.buffer_messages} never holds that"
+            f"trigger_messages = {scenario.trigger_messages}: a buffer of {scenario.buffer_messages} never holds that",
+            setting="trigger_messages",
         )
 
 

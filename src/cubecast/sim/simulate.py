@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.errors import LocalProtocolError, SimulationError
+from cubecast.errors import LocalProtocolError, OutOfTimeError, SimulationError
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
@@ -136,7 +136,8 @@ def _drive(
     if status == kernel.STUCK and scenario.carries_data and delivered_everywhere(scenario, simulation):
         status = kernel.FINISHED
     if status != kernel.FINISHED:
-        raise SimulationError(f"{_why(status, scenario, simulation)}; replay: {scenario.command()}")
+        kind = OutOfTimeError if status == kernel.OUT_OF_TIME else SimulationError
+        raise kind(f"{_why(status, scenario, simulation)}; replay: {scenario.command()}")
     return result
 
 

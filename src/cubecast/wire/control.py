@@ -6,7 +6,8 @@
 | 1           | spare     | 0                                           |
 | 2           | words     | 64-bit words of the bitmap                  |
 | 4           | numbers   | how many numbers                            |
-| 4           | iteration |                                             |
+| 4           | field 1   | what the kind of message says besides       |
+| 4           | field 2   |                                             |
 | 4           | sender    | 2^32 − 1 for none                           |
 | 4           | sequence  |                                             |
 | 8           | round     | −1 for none                                 |
@@ -24,9 +25,10 @@ import numpy.typing as npt
 
 from cubecast.errors import RemoteProtocolError
 
-_HEAD = struct.Struct("<BBHIIiiq")
+_HEAD = struct.Struct("<BBHIIIiiq")
 KINDS_MAX = 16
 ROUND_MAX = 1 << 40
+_FIELD_MAX = (1 << 31) - 1
 
 
 class Control(NamedTuple):
@@ -34,7 +36,8 @@ class Control(NamedTuple):
 
     kind: int
     round_number: int
-    iteration: int
+    field_1: int
+    field_2: int
     sender: int
     sequence: int
     numbers: npt.NDArray[np.int32]
@@ -48,7 +51,8 @@ def encode_control(message: Control) -> bytes:
         0,
         len(message.bits),
         len(message.numbers),
-        message.iteration,
+        message.field_1,
+        message.field_2,
         message.sender,
         message.sequence,
         message.round_number,
@@ -62,15 +66,18 @@ def decode_control(body: bytes, *, numbers: int, words: int) -> Control:
         raise RemoteProtocolError(
             f"a control message of {len(body)} bytes; this group's have {_HEAD.size + 4 * numbers + 8 * words}"
         )
-    kind, spare, has_words, has_numbers, iteration, sender, sequence, round_number = _HEAD.unpack_from(body)
+    kind, spare, has_words, has_numbers, field_1, field_2, sender, sequence, round_number = _HEAD.unpack_from(body)
     if (has_numbers, has_words, spare) != (numbers, words, 0) or kind >= KINDS_MAX:
         raise RemoteProtocolError(f"a malformed control message of kind {kind}")
-    if not -1 <= round_number <= ROUND_MAX or iteration > 0x7FFFFFFF or sender < -1 or sequence < 0:
-        raise RemoteProtocolError(f"a control message of round {round_number}, iteration {iteration}: impossible")
+    if not -1 <= round_number <= ROUND_MAX or sender < -1 or sequence < 0:
+        raise RemoteProtocolError(f"a control message of round {round_number}, sender {sender}: impossible")
+    if field_1 > _FIELD_MAX or field_2 > _FIELD_MAX:
+        raise RemoteProtocolError(f"a control message with fields {field_1} and {field_2}: at most {_FIELD_MAX}")
     return Control(
         kind=kind,
         round_number=round_number,
-        iteration=iteration,
+        field_1=field_1,
+        field_2=field_2,
         sender=sender,
         sequence=sequence,
         numbers=np.frombuffer(body, "<i4", numbers, _HEAD.size),

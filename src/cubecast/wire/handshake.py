@@ -44,7 +44,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     settings: Annotated[dict[_Text, _Value], msgspec.Meta(max_length=64)]
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class HandshakeRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """The body of REFUSE."""
 
     reason: _Text
@@ -60,12 +60,13 @@ class Acknowledgement(msgspec.Struct, frozen=True, array_like=True):
     received: _Number
 
 
-_Message = TypeVar("_Message", Hello, Refusal, Acknowledgement)
+_Message = TypeVar("_Message", Hello, HandshakeRefusal, Acknowledgement)
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Refusal, Acknowledgement)}
+_NAMES = {Hello: "hello", HandshakeRefusal: "refusal", Acknowledgement: "acknowledgement"}
+_DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in _NAMES}
 
 
-def encode(message: Hello | Refusal | Acknowledgement) -> bytes:
+def encode(message: Hello | HandshakeRefusal | Acknowledgement) -> bytes:
     """Give the bytes of a message."""
     return _ENCODER.encode(message)
 
@@ -73,7 +74,7 @@ def encode(message: Hello | Refusal | Acknowledgement) -> bytes:
 def decode(kind: type[_Message], body: bytes) -> _Message:
     """Read a message of that kind, or say why it is not one."""
     try:
-        message: _Message = _DECODERS[kind].decode(body)  # type: ignore[assignment]
+        message: _Message = _DECODERS[kind].decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"a malformed {kind.__name__.lower()}: {str(error).splitlines()[0]}") from error
+        raise RemoteProtocolError(f"a malformed {_NAMES[kind]}: {str(error).splitlines()[0]}") from error
     return message

@@ -56,7 +56,6 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
-from cubecast.protocol.random import mix
 from cubecast.protocols.stability.logical_tree import (
     TreeParameters,
     live_parent,
@@ -220,7 +219,7 @@ def _see_membership(state, row):
             state.younger[row] = _earlier(state, state.younger[row], rank)
     state.elder_in[row] = 0
     state.child_in[row] = 0
-    state.view_seen[row] = _number_of(members)
+    state.view_seen[row] = rank_sets.fingerprint(members)
 
 
 @linked
@@ -231,15 +230,6 @@ def _later(state, known, rank):
 @linked
 def _earlier(state, known, rank):
     return rank if known < 0 or state.place[rank] < state.place[known] else known
-
-
-@linked
-def _number_of(members):
-    """A number that stands for a set of members."""
-    word = np.uint64(1)
-    for k in range(members.shape[0]):
-        word = mix(word ^ members[k])
-    return np.int64(word >> np.uint64(33))
 
 
 @linked

@@ -38,7 +38,7 @@ class Impostor:
 
     def data_received(self, end: End, _data: bytes) -> None:
         """Refuse."""
-        refusal = handshake.Refusal(reason="you were excluded", is_past=True, incarnation=(1 << 62) - 1)
+        refusal = handshake.HandshakeRefusal(reason="you were excluded", is_past=True, incarnation=(1 << 62) - 1)
         self._world.network.write(end, encode_frame(REFUSE, 0, 0, handshake.encode(refusal)))
 
     def connection_lost(self, end: End, _reason: str) -> None:

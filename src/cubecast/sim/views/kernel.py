@@ -121,7 +121,7 @@ def _handle(world, mail, tables, call, packet, now_ns):
     process = np.int64(tables.target[packet])
     one = tables.processes[process]
     if tables.place[slot] < 0:
-        call[A] = mail.heads[slot].iteration
+        call[A] = token_of(mail, slot)
         call[B] = tables.source[slot]
         call[PROCESS] = process
         free_packet(world, mail, packet)

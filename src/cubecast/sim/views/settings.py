@@ -24,7 +24,7 @@ _ABSENT = {
     "series_ms": "a run with views records no series",
     "sequences": "every sender has a sequence of its own",
     "changed_only": "whole arrays are sent",
-    "ride": "control messages travel alone",
+    "piggyback_control": "control messages travel alone",
     "least_ms": "churn_ms says how long it lasts",
 }
 """Settings that a run with views does not have, and why."""

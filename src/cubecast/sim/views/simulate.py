@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.errors import SimulationError
+from cubecast.errors import OutOfTimeError, SimulationError
 from cubecast.networks.network import Network
 from cubecast.protocol.context import Context
 from cubecast.protocol.mail import HEADER_BYTES, Mail
@@ -67,7 +67,7 @@ def run_with_views(
     except SimulationError as error:
         code = int(run.world.scalars[0].error)
         why = explain(code) if code else str(error)
-        raise SimulationError(f"seed {scenario.seed}: {why}; replay: {scenario.command()}") from error
+        raise type(error)(f"seed {scenario.seed}: {why}; replay: {scenario.command()}") from error
     return collect(scenario, network, run, time.perf_counter() - began), run
 
 
@@ -79,7 +79,7 @@ def _settle(scenario: Scenario, run: Run) -> None:
         if group.now_ns >= end_ns:
             lost = all(one.is_blocked for one in group.in_group())
             why = "too few members are left for a quorum" if lost else "the group is not settled"
-            raise SimulationError(f"{scenario.until_ms:g} ms of simulated time are over but {why}")
+            raise OutOfTimeError(f"{scenario.until_ms:g} ms of simulated time are over but {why}")
         group.run_until(min(end_ns, group.now_ns + SETTLE_STEP_NS))
 
 

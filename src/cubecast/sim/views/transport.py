@@ -268,12 +268,23 @@ def _free_list(world, mail, packet):
         packet = after
 
 
+@linked
+def token_of(mail, slot):
+    """Which object of Python's a membership message is."""
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_token(mail, slot, token):
+    mail.heads[slot].field_1 = token
+
+
 @entry_point
 def post(world, mail, tables, source, targets, sizes, tokens, count, now_ns):
     """Send membership messages; a token says which object of Python's each is."""
     for k in range(count):
         slot = draft(mail, MEMBERSHIP, -1, sizes[k])
-        mail.heads[slot].iteration = tokens[k]
+        _set_token(mail, slot, tokens[k])
         mail.heads[slot].source = source
         mail.layers[slot] = CONTROL
         tables.source[slot] = source
