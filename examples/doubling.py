@@ -1,27 +1,40 @@
-"""A protocol of your own in one file: Doubling, compared with the stability protocols that cubecast has.
+"""Doubling: a stability protocol of your own in one file, with a parameter of its own.
 
     python examples/doubling.py
+    cubecast simulate doubling --protocol-file examples/doubling.py --members 33 --radix 4 --crash 3@1ms --check
 
-The idea is the dissemination barrier (Hensgen, Finkel and Manber, 1988) with a minimum in place of a signal. In step k
-each member sends the minimum it knows to the member 2^k ranks ahead on a ring, and waits for the one 2^k ranks behind.
-What a member knows doubles with each step, so after ⌈log2 n⌉ steps it knows the minimum of all: S. A round costs
-n·⌈log2 n⌉ messages, a factor log n less than CubeFullDist, and no message carries a heard-from bitmap. The price:
-every message counts. A member that crashes stops the round, where CubeFullDist goes on around it.
+The idea is the dissemination barrier (Hensgen, Finkel and Manber, 1988) with a minimum in place of a signal. The live
+members stand on a ring in the order of their ranks. In step k each member sends the minimum it knows to the members
+r·radix^k places ahead, r = 1 … radix−1, and waits for those as many places behind. A member that knows the minimum of
+the radix^k members up to itself then knows that of radix^(k+1). After ⌈log n⌉ steps it is the minimum of all: S.
 
-| field   | shape              | meaning                                                              |
-|---------|--------------------|----------------------------------------------------------------------|
-| round   | rows               | the current round                                                    |
-| done    | rows               | the newest round whose S this member knows                           |
-| step    | rows               | k: the step whose message it waits for                               |
-| minimum | rows × steps+1 × m | what it knew before each step, kept for members that lost the message|
-| inbox   | rows × 2 × steps×m | what came for each step, of this round and of the next               |
-| heard   | rows × 2 × steps   | the round in which it came                                           |
+| field   | shape                       | meaning                                                                     |
+|---------|-----------------------------|-----------------------------------------------------------------------------|
+| strides | steps+1                     | radix^k                                                                     |
+| round   | rows                        | the current round                                                           |
+| done    | rows                        | the newest round whose S this member knows                                  |
+| step    | rows                        | k: the step whose messages it waits for                                     |
+| minimum | rows × steps+1 × m          | what it knew before each step, kept for members that ask for it             |
+| inbox   | rows × 2 × steps × places×m | what came for each step of this round and of the next, by r−1               |
+| heard   | rows × 2 × steps × places   | the round in which it came                                                  |
 
-Invariants: `minimum[row, k]` is at most the R of each of the 2^k members up to this one, so the last is never
-premature; nobody ends a round that somebody has not begun, so rounds are at most one apart and two inboxes suffice.
+*Soundness.* A message carries the round, the step and the membership of its sender, and is taken only by members with
+the same membership G. Within one G all places on the ring agree, so by induction `minimum[row, k]` is at most the R of
+each of the radix^k members of G up to this one, as it was when that member began the round; R only grows. After the
+last step all of G is covered, so S is never premature. When the membership changes, whatever came is forgotten and the
+round starts again: a message of the old membership never mixes with one of the new. A result stays true: what all of G
+hold all that are left of G hold, and a newcomer begins with what is stable.
+
+*Liveness.* A message that came before its receiver knew of a death was refused. So whoever has lost a member asks, at
+each step, those it waits for. A member that is asked sends the minimum again if it has got so far with the same
+membership, or the RESULT if the round is over there. Otherwise it sends the minimum when it gets so far. Two things
+may keep it from that: a RESULT ends the round before, or it ends the round with the old membership. So a member passes
+a RESULT on to those who would have got its minimum, and sends its own when the membership changes. Nobody ends a round
+that a member of its G has not begun, so rounds are at most one apart and two inboxes suffice.
 """
 
 import importlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +42,8 @@ import numpy as np
 
 import cubecast
 from cubecast.protocol import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     Context,
     Group,
-    NoParameters,
     begin_round,
     copy_numbers,
     draft,
@@ -42,13 +51,33 @@ from cubecast.protocol import (
     fold,
     learn_stable,
     linked,
+    member_set,
+    message,
+    message_sizes,
+    parameter,
+    per_sender,
+    rank_sets,
     rest,
     send,
     set_timer,
 )
 
 MINIMUM, ASK, RESULT = range(3)  # kinds of messages
+MESSAGES = (
+    message("MINIMUM", round=4, step=4, membership=member_set(), minimum=per_sender(4)),
+    message("ASK", round=4, step=4, membership=member_set()),
+    message("RESULT", round=4, stable=per_sender(4)),
+)
 NEXT_ROUND, REPEAT = range(2)  # timers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What Doubling leaves open."""
+
+    radix: int = parameter(
+        2, "What a member knows grows by this factor in a step: more messages, fewer steps.", at_least=2, at_most=16
+    )
 
 
 class DoublingState(NamedTuple):
@@ -58,6 +87,8 @@ class DoublingState(NamedTuple):
     members: int
     delta_ns: int
     repeat_ns: int
+    sizes: np.ndarray
+    strides: np.ndarray
     round: np.ndarray
     done: np.ndarray
     step: np.ndarray
@@ -66,21 +97,26 @@ class DoublingState(NamedTuple):
     heard: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> DoublingState:
+def build(group: Group, context: Context, parameters: Parameters) -> DoublingState:
     """Doubling before its first round."""
     rows, senders = group.received.shape
-    steps = (context.members - 1).bit_length()
+    strides, places = [1], parameters.radix - 1
+    while strides[-1] < context.members:
+        strides.append(strides[-1] * parameters.radix)
+    steps = len(strides) - 1
     return DoublingState(
         group=group,
         members=context.members,
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns,
+        sizes=message_sizes(MESSAGES, context),
+        strides=np.array(strides, np.int64),
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         step=np.zeros(rows, np.int64),
         minimum=np.zeros((rows, steps + 1, senders), np.int32),
-        inbox=np.zeros((rows, 2, steps, senders), np.int32),
-        heard=np.zeros((rows, 2, steps), np.int64),
+        inbox=np.zeros((rows, 2, steps, places, senders), np.int32),
+        heard=np.zeros((rows, 2, steps, places), np.int64),
     )
 
 
@@ -97,96 +133,217 @@ def receive(state, row, now_ns, mail, slot):
     kind = mail.heads[slot].kind
     if kind == ASK:
         _answer(state, row, mail, slot)
-    elif kind == RESULT and state.done[row] < number:
-        _finish_round(state, row, mail, mail.numbers[slot])
-    elif kind == MINIMUM and state.round[row] <= number:
-        step = mail.heads[slot].iteration
-        copy_numbers(state.inbox[row, number & 1, step], mail.numbers[slot])
-        state.heard[row, number & 1, step] = number
-        _go_on(state, row, mail)
+    elif kind == RESULT:
+        if number > state.done[row]:
+            untaken = state.step[row] + 1 if number == state.round[row] else np.int64(0)
+            _finish_round(state, row, mail, number, mail.numbers[slot])
+            _send_result_ahead(state, row, mail, untaken)
+    elif kind == MINIMUM:
+        if number == state.round[row] + 1 and state.done[row] == state.round[row]:
+            _enter_round(state, row, mail, number)
+        if number > state.done[row] and 0 <= number - state.round[row] <= 1:
+            _take_minimum(state, row, mail, slot)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or the message of a step is overdue."""
+    """Δ is over, or messages of a step are overdue."""
     if timer == NEXT_ROUND:
         if state.round[row] == tag and state.done[row] == tag:
             _enter_round(state, row, mail, tag + 1)
     elif state.round[row] == tag and state.done[row] < tag:
-        slot = _draft(state, mail, ASK, tag, state.step[row])
-        send(mail, slot, _behind(state, row, state.step[row]))
+        _ask(state, row, mail)
         set_timer(mail, REPEAT, tag, state.repeat_ns)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """The places on the ring change."""
+    _restart_round(state, row, mail)
+
+
+@linked
+def on_join(state, row, now_ns, mail, rank):
+    """The places on the ring change."""
+    _restart_round(state, row, mail)
+
+
+@linked
+def _restart_round(state, row, mail):
+    """What came for the old places is void, and the round starts again."""
+    for side in range(2):
+        for step in range(state.heard.shape[2]):
+            for place in range(state.heard.shape[3]):
+                state.heard[row, side, step, place] = 0
+    if state.done[row] > 0:
+        _send_result_ahead(state, row, mail, 0)
+    if state.done[row] < state.round[row]:
+        _start_round(state, row, mail)
 
 
 @linked
 def _enter_round(state, row, mail, number):
     state.round[row] = number
-    state.step[row] = 0
-    copy_numbers(state.minimum[row, 0], state.group.received[row])
     begin_round(mail, number)
-    _send_minimum(state, row, mail, 0)
     if state.repeat_ns > 0:
         set_timer(mail, REPEAT, number, state.repeat_ns)
+    _start_round(state, row, mail)
+
+
+@linked
+def _start_round(state, row, mail):
+    """Step 0 with this membership."""
+    state.step[row] = 0
+    copy_numbers(state.minimum[row, 0], state.group.received[row])
+    _begin_step(state, row, mail)
     _go_on(state, row, mail)
 
 
 @linked
-def _go_on(state, row, mail):
-    """Take as many steps as messages have come for; after the last, the minimum is S."""
-    number = state.round[row]
-    side = number & 1
-    last = state.heard.shape[2]
-    while state.step[row] < last and state.heard[row, side, state.step[row]] == number:
-        step = state.step[row]
-        copy_numbers(state.minimum[row, step + 1], state.minimum[row, step])
-        fold(state.group, state.minimum[row, step + 1], state.inbox[row, side, step])
-        state.step[row] = step + 1
-        if step + 1 < last:
-            _send_minimum(state, row, mail, step + 1)
-    if state.step[row] == last and state.done[row] < number:
-        _finish_round(state, row, mail, state.minimum[row, last])
+def _begin_step(state, row, mail):
+    """Send the minimum ahead; after a death, ask those behind for theirs."""
+    step = state.step[row]
+    for r in range(1, _partners(state, row, step) + 1):
+        _send_minimum(state, row, mail, step, _ahead(state, row, r * state.strides[step]))
+    if rank_sets.count(state.group.members[row]) < state.members:
+        _ask(state, row, mail)
 
 
 @linked
-def _finish_round(state, row, mail, numbers):
-    state.done[row] = state.round[row]
+def _go_on(state, row, mail):
+    """Take as many steps as messages have come for; once the whole ring is covered, the minimum is S."""
+    number = state.round[row]
+    side = number & 1
+    while _partners(state, row, state.step[row]) > 0:
+        step = state.step[row]
+        for r in range(1, _partners(state, row, step) + 1):
+            if state.heard[row, side, step, r - 1] != number:
+                return
+        copy_numbers(state.minimum[row, step + 1], state.minimum[row, step])
+        for r in range(1, _partners(state, row, step) + 1):
+            fold(state.group, state.minimum[row, step + 1], state.inbox[row, side, step, r - 1])
+        state.step[row] = step + 1
+        _begin_step(state, row, mail)
+    if state.done[row] < number:
+        _finish_round(state, row, mail, number, state.minimum[row, state.step[row]])
+
+
+@linked
+def _finish_round(state, row, mail, number, numbers):
+    state.round[row] = number
+    state.done[row] = number
     learn_stable(state.group, row, numbers)
-    end_round(mail, state.round[row])
-    rest(mail, NEXT_ROUND, state.round[row], state.delta_ns)
+    end_round(mail, number)
+    rest(mail, NEXT_ROUND, number, state.delta_ns)
+
+
+@linked
+def _take_minimum(state, row, mail, slot):
+    """Keep the minimum of a step if its sender sees the same members. (A live peer may send anything: check it.)"""
+    number = mail.heads[slot].round_number
+    step = step_of(mail, slot)
+    if step >= state.heard.shape[2] or not _is_own_membership(state, row, mail, slot):
+        return
+    members = state.group.members[row]
+    behind = _place(members, state.group.rank[row]) - _place(members, mail.heads[slot].source)
+    distance = behind % rank_sets.count(members)
+    r = distance // state.strides[step]
+    if r * state.strides[step] != distance or not 1 <= r <= _partners(state, row, step):
+        return
+    copy_numbers(state.inbox[row, number & 1, step, r - 1], mail.numbers[slot])
+    state.heard[row, number & 1, step, r - 1] = number
+    if number == state.round[row]:
+        _go_on(state, row, mail)
+
+
+@linked
+def _ask(state, row, mail):
+    """Ask for what has not come in this step."""
+    number = state.round[row]
+    step = state.step[row]
+    for r in range(1, _partners(state, row, step) + 1):
+        if state.heard[row, number & 1, step, r - 1] != number:
+            behind = rank_sets.count(state.group.members[row]) - r * state.strides[step]
+            send(mail, _draft(state, row, mail, ASK, step), _ahead(state, row, behind))
 
 
 @linked
 def _answer(state, row, mail, slot):
     """Someone waits for the message of a step: send it again, or the result when that round is over here."""
     number = mail.heads[slot].round_number
-    step = mail.heads[slot].iteration
-    source = mail.heads[slot].source
+    step = step_of(mail, slot)
     if number <= state.done[row]:
-        answer = _draft(state, mail, RESULT, state.done[row], step)
-        copy_numbers(mail.numbers[answer, : state.minimum.shape[2]], state.group.stable[row])
-        send(mail, answer, source)
-    elif number == state.round[row] and step <= state.step[row]:
-        _send_minimum(state, row, mail, step)
+        send(mail, _draft_result(state, row, mail), mail.heads[slot].source)
+    elif number == state.round[row] and step <= state.step[row] and _is_own_membership(state, row, mail, slot):
+        _send_minimum(state, row, mail, step, mail.heads[slot].source)
 
 
 @linked
-def _send_minimum(state, row, mail, step):
-    slot = _draft(state, mail, MINIMUM, state.round[row], step)
-    copy_numbers(mail.numbers[slot, : state.minimum.shape[2]], state.minimum[row, step])
-    send(mail, slot, (state.group.rank[row] + (1 << step)) % state.members)
+def _send_result_ahead(state, row, mail, first):
+    """Whoever waits for a minimum that this member does not send any more gets the result in its place."""
+    for step in range(first, state.heard.shape[2]):
+        for r in range(1, _partners(state, row, step) + 1):
+            send(mail, _draft_result(state, row, mail), _ahead(state, row, r * state.strides[step]))
 
 
 @linked
-def _behind(state, row, step):
-    return (state.group.rank[row] - (1 << step)) % state.members
-
-
-@linked
-def _draft(state, mail, kind, number, step):
-    numbers = 0 if kind == ASK else state.minimum.shape[2]
-    slot = draft(mail, kind, number, HEADER_BYTES + 2 * ROUND_BYTES + NUMBER_BYTES * numbers)
-    mail.heads[slot].iteration = step
+def _draft_result(state, row, mail):
+    slot = draft(mail, RESULT, state.done[row], state.sizes[RESULT])
+    copy_numbers(mail.numbers[slot, : state.minimum.shape[2]], state.group.stable[row])
     return slot
+
+
+@linked
+def _send_minimum(state, row, mail, step, rank):
+    slot = _draft(state, row, mail, MINIMUM, step)
+    copy_numbers(mail.numbers[slot, : state.minimum.shape[2]], state.minimum[row, step])
+    send(mail, slot, rank)
+
+
+@linked
+def _draft(state, row, mail, kind, step):
+    slot = draft(mail, kind, state.round[row], state.sizes[kind])
+    mail.heads[slot].field_1 = step
+    rank_sets.copy(mail.bits[slot], state.group.members[row])
+    return slot
+
+
+@linked
+def step_of(mail, slot):
+    """The step that a MINIMUM or ASK is about."""
+    return mail.heads[slot].field_1
+
+
+@linked
+def _is_own_membership(state, row, mail, slot):
+    mine = state.group.members[row]
+    return rank_sets.covers(mail.bits[slot], mine) and rank_sets.covers(mine, mail.bits[slot])
+
+
+@linked
+def _partners(state, row, step):
+    """How many members a member sends to in a step, and waits for: radix − 1, fewer at the end, 0 when all is known."""
+    others = rank_sets.count(state.group.members[row]) - 1
+    return min(others // state.strides[step], state.heard.shape[3])
+
+
+@linked
+def _place(members, rank):
+    """Where a rank stands on the ring of live members."""
+    place = 0
+    for other in range(rank):
+        if rank_sets.contains(members, other):
+            place += 1
+    return place
+
+
+@linked
+def _ahead(state, row, distance):
+    """The live rank so many places ahead on the ring."""
+    rank = state.group.rank[row]
+    for _ in range(distance):
+        rank = rank_sets.following(state.group.members[row], rank)
+    return rank
 
 
 PROTOCOL = cubecast.Protocol(
@@ -196,7 +353,10 @@ PROTOCOL = cubecast.Protocol(
     paper="Hensgen, Finkel and Manber 1988",
     summary="minima go round a ring in strides that double",
     state=DoublingState,
+    messages=MESSAGES,
+    parameters=Parameters,
     build=build,
+    sends_per_member=lambda members, parameters: (parameters.radix - 1) * np.emath.logn(parameters.radix, members),
 )
 
 
@@ -205,9 +365,8 @@ def main() -> None:
     cubecast.add_protocol(PROTOCOL)
     trace = Path("results") / "doubling.parquet"
     trace.parent.mkdir(exist_ok=True)
-    cubecast.simulate("doubling", members=33, network="random:degree=4", loss=0.1, rounds=5, trace=trace)
-    report = cubecast.check_all(cubecast.read_trace(trace))
-    print("\n".join(report.lines()))
+    cubecast.simulate("doubling", members=33, radix=3, network="random:degree=4", loss=0.1, rounds=5, trace=trace)
+    print("\n".join(cubecast.check_all(cubecast.read_trace(trace)).lines()))
     comparison = cubecast.compare(members=[32, 64, 128], network="random:degree=5", repeat=3)
     for summary in comparison.summaries:
         rtt, messages = summary.figures["rtt_last_ms"], summary.figures["messages"]

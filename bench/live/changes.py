@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.live.processes import ROOT, hear
 from bench.live.timeline import BIN_S
-from cubecast.live.local import Spoken, free_addresses
+from cubecast.live.local import LineProcess, free_addresses
 
 SENDERS = 4
 SECONDS = 8.0
@@ -29,7 +29,7 @@ class Members:
     def __init__(self, members: int, *, sends: bool, seconds: float, reset_rank: int = -1) -> None:
         """Start them and wait until all are in the group."""
         self.addresses = free_addresses(members + 1)
-        self._spoken: list[Spoken] = []
+        self._spoken: list[LineProcess] = []
         self._seconds = seconds
         peers = self.addresses[:members]
         for rank, address in enumerate(peers):
@@ -40,15 +40,15 @@ class Members:
         for member in self._spoken:
             hear(member, "ready")
 
-    def _start(self, task: dict[str, Any]) -> Spoken:
+    def _start(self, task: dict[str, Any]) -> LineProcess:
         command = [sys.executable, "-m", "bench.live.timeline", json.dumps(task)]
-        return Spoken(command, folder=ROOT, errors=subprocess.DEVNULL)
+        return LineProcess(command, folder=ROOT, errors=subprocess.DEVNULL)
 
     def begin(self) -> float:
         """Let them send; gives the time of the start."""
         start = time.time() + 0.5
         for member in self._spoken:
-            member.tell(f"{start}")
+            member.write_line(f"{start}")
         return start
 
     def join_and_leave(self, *, stays_s: float) -> None:
@@ -58,9 +58,9 @@ class Members:
         try:
             hear(newcomer, "ready")
             time.sleep(stays_s)
-            newcomer.tell("0")
+            newcomer.write_line("0")
             hear(newcomer, "{")
-            newcomer.tell("leave")
+            newcomer.write_line("leave")
             newcomer.process.wait(30)
         finally:
             newcomer.close()
@@ -69,7 +69,7 @@ class Members:
         """Their reports."""
         reports = [json.loads(hear(member, "{")) for member in self._spoken]
         for member in self._spoken:
-            member.tell("leave")
+            member.write_line("leave")
         return reports
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.live.processes import ROOT, hear
-from cubecast.live.local import Spoken, free_addresses
+from cubecast.live.local import LineProcess, free_addresses
 
 PHASE_S = 5.0
 READ_S = 600.0
@@ -28,7 +28,7 @@ class Bench:
         """Nothing is started."""
         self.chosen = chosen
         self.addresses = free_addresses(chosen.members + 1)
-        self.members: list[Spoken] = []
+        self.members: list[LineProcess] = []
         self._folder = folder
         settings: dict[str, Any] = {"suspect_after_s": chosen.suspect_after}
         if chosen.messages:
@@ -37,18 +37,20 @@ class Bench:
             settings |= {"sync": chosen.sync, "journal_bytes": chosen.journal_mib << 20}
         self._common = {"settings": settings, "state_bytes": chosen.state << 20}
 
-    def start(self, place: int, **way: Any) -> Spoken:
+    def start(self, place: int, **way: Any) -> LineProcess:
         """Start one process."""
         task = {**self._common, "listen": self.addresses[place], **way}
         if self.chosen.sync:
             task["journal"] = str(self._folder / f"{place}.journal")
-        self.members.append(Spoken([sys.executable, "-m", "bench.live.history_member", json.dumps(task)], folder=ROOT))
+        self.members.append(
+            LineProcess([sys.executable, "-m", "bench.live.history_member", json.dumps(task)], folder=ROOT)
+        )
         return self.members[-1]
 
-    def mark(self, what: str, members: list[Spoken]) -> list[dict[str, Any]]:
+    def mark(self, what: str, members: list[LineProcess]) -> list[dict[str, Any]]:
         """Ask for what happened since the last time, and print it."""
         for member in members:
-            member.tell("mark")
+            member.write_line("mark")
         found = [json.loads(hear(member, "{")) for member in members]
         for place, one in enumerate(found):
             print(json.dumps({"phase": what, "member": place, **one}), flush=True)
@@ -62,12 +64,12 @@ class Bench:
             hear(member, "{")
         began = time.time()
         for member in old:
-            member.tell(f"fill {self.chosen.messages // len(old)}")
+            member.write_line(f"fill {self.chosen.messages // len(old)}")
         for member in old:
             hear(member, "filled")
         print(json.dumps({"phase": "filled", "seconds": round(time.time() - began, 1)}), flush=True)
         for member in old:
-            member.tell(f"load {self.chosen.load / len(old)}")
+            member.write_line(f"load {self.chosen.load / len(old)}")
         time.sleep(1)
         self.mark("fill", old)
         time.sleep(PHASE_S)
@@ -77,7 +79,7 @@ class Bench:
         print(hear(newcomer, "{"), round(time.time() - began, 2), flush=True)
         self.mark("join", [*old, newcomer])
         while time.time() - began < READ_S:
-            newcomer.tell("mark")
+            newcomer.write_line("mark")
             found = json.loads(hear(newcomer, "{"))
             is_there = found["restored_bytes"] if self.chosen.state else found["history"] >= self.chosen.messages
             if is_there and not found["inbox"]:
@@ -88,7 +90,7 @@ class Bench:
         time.sleep(PHASE_S)
         self.mark("after", [*old, newcomer])
         for member in self.members:
-            member.tell("leave")
+            member.write_line("leave")
         for member in self.members:
             member.process.wait(60)
 

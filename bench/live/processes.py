@@ -15,25 +15,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cubecast.live.local import Spoken, credentials_in, free_addresses
+from cubecast.live.local import LineProcess, credentials_in, free_addresses
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bool = False) -> list[dict[str, Any]]:
     """Start one member a command, `pause_s` after the first the others; let them run, and give their reports."""
-    members: list[Spoken] = []
+    members: list[LineProcess] = []
     try:
         for command in commands:
-            members.append(Spoken(command, folder=ROOT, errors=subprocess.DEVNULL if quiet else None))
+            members.append(LineProcess(command, folder=ROOT, errors=subprocess.DEVNULL if quiet else None))
             time.sleep(pause_s if len(members) == 1 else 0)
         for member in members:
             hear(member, "ready")
         for member in members:
-            member.tell(f"{time.time() + 1.0}")
+            member.write_line(f"{time.time() + 1.0}")
         reports = [json.loads(hear(member, "{")) for member in members]
         for member in members:
-            member.tell("leave")
+            member.write_line("leave")
         for member in members:
             member.process.wait(60)
     finally:
@@ -59,9 +59,9 @@ def run_members(
         return run_commands(commands)
 
 
-def hear(member: Spoken, beginning: str) -> str:
+def hear(member: LineProcess, beginning: str) -> str:
     """The next line of a member, which must begin so."""
-    line = member.hear()
+    line = member.read_line()
     if not line.startswith(beginning):
         raise SystemExit(f"a member of the benchmark failed: {line!r}")
     return line

@@ -45,7 +45,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "protocol": st.sampled_from([one.name for one in protocols() if one.family not in ("transport", "failure")]),
     "members": st.just(MEMBERS),
     "senders": st.none() | st.integers(1, MEMBERS),
-    "network": st.sampled_from(["random:p=0.02", "star:delay=1ms", "file:a net's cables.txt", "flat:delay=exp:1ms"]),
+    "network": st.sampled_from(["random:p=0.02", "star:delay=1ms", "file:a net's edges.txt", "flat:delay=exp:1ms"]),
     "routing": st.sampled_from(["hops", "delay"]),
     "multicast": st.sampled_from(["copies", "tree", None]),
     "seed": st.integers(0, 2**64 - 1),

@@ -194,7 +194,9 @@ def test_an_edited_source_of_the_package_is_never_run_from_the_cache(tmp_path: P
 
     before = int(run_python(BYTES_OF_COORD, **environment))
     # A protocol: every array is counted with 3 bytes a number more. START has no array, the 5 ACK and 5 INFO have 6.
-    edit(copy / "protocols" / "stability" / "coord.py", "NUMBER_BYTES * width", "(NUMBER_BYTES + 3) * width")
+    copied = "copy_numbers(mail.numbers[slot, :width], numbers)"
+    longer = f"mail.heads[slot].size_bytes += 3 * width\n    {copied}"
+    edit(copy / "protocols" / "stability" / "coord.py", copied, longer)
     protocol_edited = int(run_python(BYTES_OF_COORD, **environment))
     assert protocol_edited == before + 10 * 6 * 3
     # The base: what any protocol may call. One small function of it is compiled in a moment.
@@ -218,18 +220,20 @@ BYTES_OF_DOUBLING = """
 def test_an_edited_protocol_outside_the_package_is_never_run_from_the_cache(tmp_path: Path) -> None:
     mine = tmp_path / "doubling.py"
     beside = tmp_path / "sizes.py"
-    beside.write_text("STEP_BYTES = 4\n")
+    beside.write_text("EXTRA = 0\n")
     text = (ROOT / "examples" / "doubling.py").read_text("utf-8")
-    text = text.replace("import cubecast\n", "import cubecast\nfrom sizes import STEP_BYTES\n", 1)
-    mine.write_text(text.replace("2 * ROUND_BYTES", "ROUND_BYTES + STEP_BYTES"), "utf-8")
+    text = text.replace("import cubecast\n", "import cubecast\nfrom sizes import EXTRA\n", 1)
+    drafted = "state.round[row], state.sizes[kind])"
+    assert text.count(drafted) == 1
+    mine.write_text(text.replace(drafted, "state.round[row], state.sizes[kind] + EXTRA)"), "utf-8")
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])}
 
     before = int(run_python(BYTES_OF_DOUBLING, **environment))
-    messages = 8 * 3
-    edit(mine, "HEADER_BYTES + ROUND_BYTES", "HEADER_BYTES + 2 + ROUND_BYTES")
-    assert int(run_python(BYTES_OF_DOUBLING, **environment)) == before + 2 * messages
-    edit(beside, "4", "9")
-    assert int(run_python(BYTES_OF_DOUBLING, **environment)) == before + (2 + 5) * messages
+    edit(beside, "0", "5")
+    more = int(run_python(BYTES_OF_DOUBLING, **environment)) - before
+    assert more >= 5 * 8 * 3
+    edit(mine, "+ EXTRA)", "+ 2 * EXTRA)")
+    assert int(run_python(BYTES_OF_DOUBLING, **environment)) - before == 2 * more
 
 
 def edit(path: Path, old: str, new: str) -> None:

@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 
 from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, judge
-from cubecast.lab.plan import Claim, Plan, Size, Test
-from cubecast.lab.quantities import told
+from cubecast.lab.plan import Claim, Plan, PlanSize, Test
+from cubecast.lab.quantities import describe_test
 from cubecast.lab.stats import mean_estimate, spread_ratio, student_table, variation
 
 Model = Callable[[str, int, int], float]
-SIZE = Size(repeats=8, fixed={}, sweep={"members": [64, 128, 256]}, zips=())
+SIZE = PlanSize(repeats=8, fixed={}, sweep={"members": [64, 128, 256]}, zips=())
 
 
 def _plan(*tests: Test, each: str | None = None) -> Plan:
@@ -142,9 +142,9 @@ def test_parameters_along_x_do_not_split_a_curve() -> None:
 
 
 def test_the_rule_that_is_read_is_the_rule_that_is_applied() -> None:
-    assert told(RATIO) == "ratio of rtt, of protocol a, to protocol b: at least 1"
+    assert describe_test(RATIO) == "ratio of rtt, of protocol a, to protocol b: at least 1"
     growth = Test(kind="growth", metric="hops", shape="log n", where={"members": ">=100"}, low=0.0, high=1.0)
-    assert told(growth) == "exponent of hops over log n, where members >=100: from 0 to 1"
+    assert describe_test(growth) == "exponent of hops over log n, where members >=100: from 0 to 1"
 
 
 def test_without_data_nothing_is_said() -> None:

@@ -99,9 +99,9 @@ def test_a_comparison_in_which_nothing_ended_is_still_drawn(tmp_path: Path) -> N
 
 
 def test_names_in_a_page_are_only_text(tmp_path: Path) -> None:
-    cables = tmp_path / "<b>net.txt"
-    cables.write_text("0 1\n1 2\n")
-    page = compare(members=3, network=f"file:{cables}", protocols=["coord"]).plot(tmp_path / "plot.html")
+    edges = tmp_path / "<b>net.txt"
+    edges.write_text("0 1\n1 2\n")
+    page = compare(members=3, network=f"file:{edges}", protocols=["coord"]).plot(tmp_path / "plot.html")
     body = re.sub(r"<script.*?</script>", "", page.read_text("utf-8"), flags=re.DOTALL)
     assert "<b>net.txt" not in body
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from cubecast.errors import LocalProtocolError, SimulationError
+from cubecast.errors import LocalProtocolError, OutOfTimeError, SimulationError
 from cubecast.lab.experiments import check_run, experiment_named, scenario_of
 
 GOSSIP = {"protocol": "gossip", "members": 20, "network": "wan-tree", "senders": 5, "seed": 0}
@@ -22,10 +22,37 @@ def test_words_in_braces_are_taken_from_the_parameters() -> None:
 
 def test_a_run_that_takes_too_long_is_a_bad_sample_only_where_the_plan_says_so() -> None:
     run = experiment_named("simulate").run
-    with pytest.raises(SimulationError):
+    with pytest.raises(OutOfTimeError):
         run({**GOSSIP, "until_ms": 10.0})
     assert run({**GOSSIP, "until_ms": 10.0, "bad_samples": True}) == {"ended": 0.0}
     assert run({**GOSSIP, "bad_samples": True})["ended"] == 1.0
+
+
+def test_a_run_that_fails_for_another_reason_is_no_bad_sample() -> None:
+    with pytest.raises(SimulationError, match="packets_max") as caught:
+        experiment_named("simulate").run({**GOSSIP, "packets_max": 1, "bad_samples": True})
+    assert not isinstance(caught.value, OutOfTimeError)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [
+        ({"members": 1}, "members"),
+        ({"protocol": "carrier_pigeon"}, "protocol"),
+        ({"transport": "carrier_pigeon"}, "transport"),
+        ({"subset": 0}, "subset"),
+        ({"detector": "gossip", "detector_step_ms": -1.0}, "detector_step_ms"),
+        ({"crashes": "never"}, "crashes"),
+        ({"crashes": "99@2ms"}, "crashes"),
+        ({"network": "randon"}, "network"),
+        ({"bad_samples": 1}, "bad_samples"),
+        ({"membres": 8}, "membres"),
+    ],
+)
+def test_an_error_names_its_setting(wrong: dict[str, object], setting: str) -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        check_run("simulate", {**GOSSIP, **wrong}, set())
+    assert caught.value.setting == setting
 
 
 def test_the_formula_of_a_round_is_what_the_simulator_counts() -> None:
@@ -57,7 +84,7 @@ def test_the_search_finds_a_window_around_its_best_step() -> None:
         check_run("step_search", {**settings, "protocol": "coord"}, set())
 
 
-def test_a_tree_that_does_not_hang_on_the_source_reaches_nobody() -> None:
+def test_a_tree_without_paths_from_the_source_reaches_no_member() -> None:
     ring = {"protocol": "plumtree", "members": 100, "degree": 2, "loss": 0.02, "hubs": 0.2}
     found = [experiment_named("grow_tree").run({**ring, "seed": seed}) for seed in range(3, 5)]
     torn = [one for one in found if one["attached"] == 0]

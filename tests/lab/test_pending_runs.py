@@ -11,7 +11,7 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.batch import run_row
-from cubecast.lab.pending_runs import failures, take_stock
+from cubecast.lab.pending_runs import failures, find_pending_runs
 from cubecast.lab.runs import Run, canonical
 from cubecast.lab.schema import FAILED, OK, RUNS
 from cubecast.lab.store import Store
@@ -49,13 +49,13 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_what_is_done_by_this_code_is_not_done_again(store: Store) -> None:
-    stock = take_stock(store, RUNS_ASKED)
-    assert [run.seed for run in stock.pending] == [1, 3]
-    assert (stock.done, stock.other_code, stock.other_runs) == (2, 1, 1)
+    found = find_pending_runs(store, RUNS_ASKED)
+    assert [run.seed for run in found.pending] == [1, 3]
+    assert (found.done, found.other_code, found.other_runs) == (2, 1, 1)
 
 
 def test_what_failed_is_tried_again_when_asked(store: Store) -> None:
-    assert [run.seed for run in take_stock(store, RUNS_ASKED, retry_failed=True).pending] == [1, 2, 3]
+    assert [run.seed for run in find_pending_runs(store, RUNS_ASKED, retry_failed=True).pending] == [1, 2, 3]
 
 
 def test_a_failure_counts_until_the_run_succeeds(store: Store) -> None:
@@ -69,4 +69,4 @@ def test_a_failure_counts_until_the_run_succeeds(store: Store) -> None:
 def test_a_damaged_file_is_one_line(store: Store) -> None:
     (store.runs / "c.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(LocalProtocolError, match=r"c\.parquet is damaged: `cubecast study run` sets it aside"):
-        take_stock(store, RUNS_ASKED)
+        find_pending_runs(store, RUNS_ASKED)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cubecast.live.local import Spoken, free_addresses
+from cubecast.live.local import LineProcess, free_addresses
 from examples.kv_store import KeyValueStore
 from tests.live.cast import ROOT
 from tests.live.members import enter, groups_of, quick, until
@@ -58,16 +58,16 @@ def test_the_store_runs_in_a_terminal() -> None:
     first, second = free_addresses(2)
     command = [sys.executable, "examples/kv_store.py", "--plaintext", "--listen"]
     stores = [
-        Spoken([*command, own, *way], folder=ROOT, errors=subprocess.DEVNULL, light=True)
+        LineProcess([*command, own, *way], folder=ROOT, errors=subprocess.DEVNULL, light=True)
         for own, way in ((first, ["--peer", second]), (second, ["--peer", first]))
     ]
     try:
-        assert [store.hear() for store in stores] == ["ready", "ready"]
-        stores[0].tell("set colour green")
+        assert [store.read_line() for store in stores] == ["ready", "ready"]
+        stores[0].write_line("set colour green")
         said = ""
         while said != "green":
-            stores[1].tell("get colour")
-            said = stores[1].hear()
+            stores[1].write_line("get colour")
+            said = stores[1].read_line()
             assert said in ("None", "green")
         for store in stores:
             assert store.process.stdin is not None

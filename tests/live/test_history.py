@@ -13,7 +13,7 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group
-from cubecast.live.local import Spoken, free_addresses
+from cubecast.live.local import LineProcess, free_addresses
 from cubecast.live.sync import join_sync
 from tests.live.members import QUICK, WAIT_S, drain, enter, quick, take, until
 
@@ -150,14 +150,14 @@ def test_a_newcomer_that_is_killed_before_it_has_read_the_history_reads_it_after
             "settings": {**QUICK, "keep": "all", "suspect_after_s": 5.0},
         }
         command = [sys.executable, "-c", MEMBER, json.dumps(task)]
-        first = Spoken(command, folder=ROOT, errors=subprocess.DEVNULL)
-        assert await asyncio.to_thread(first.hear) == "ready"
+        first = LineProcess(command, folder=ROOT, errors=subprocess.DEVNULL)
+        assert await asyncio.to_thread(first.read_line) == "ready"
         first.close()  # kill -9: it has the history, and its application has read none of it
-        second = Spoken(command, folder=ROOT)
+        second = LineProcess(command, folder=ROOT)
         try:
-            assert await asyncio.to_thread(second.hear) == "ready"
-            second.tell("read")
-            payloads = json.loads(await asyncio.to_thread(second.hear))
+            assert await asyncio.to_thread(second.read_line) == "ready"
+            second.write_line("read")
+            payloads = json.loads(await asyncio.to_thread(second.read_line))
             assert payloads == [str(number) for number in range(COUNT)]
             assert await asyncio.to_thread(second.process.wait, WAIT_S) == 0
         finally:

@@ -17,7 +17,7 @@ import pytest
 from cubecast.cli.app import run as run_command
 from cubecast.live.credentials import Credentials
 from cubecast.live.demo import fetch_status
-from cubecast.live.local import Spoken, free_addresses
+from cubecast.live.local import LineProcess, free_addresses
 from cubecast.live.status import StatusServer
 from tests.live.cast import ROOT
 from tests.live.members import WAIT_S, groups_of, one, take, until
@@ -183,13 +183,13 @@ def test_a_light_member_loads_neither_compiler_nor_laboratory() -> None:
 NODE = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
 
 
-def node(folder: Path, *options: str) -> Spoken:
+def node(folder: Path, *options: str) -> LineProcess:
     """A member on the command line; what it says beside deliveries goes to a file."""
     with (folder / f"{len(list(folder.glob('*.said')))}.said").open("wb") as said:
-        return Spoken([*NODE, *options], folder=ROOT, errors=said.fileno(), light=True)
+        return LineProcess([*NODE, *options], folder=ROOT, errors=said.fileno(), light=True)
 
 
-def finish(nodes: list[Spoken]) -> None:
+def finish(nodes: list[LineProcess]) -> None:
     """The input of all ends, and so do they."""
     for member in nodes:
         assert member.process.stdin is not None
@@ -204,12 +204,12 @@ def test_two_nodes_talk_over_the_command_line_and_a_third_joins(tmp_path: Path) 
         node(tmp_path, "--listen", second, "--peer", first, "--keep", "all"),
     ]
     try:
-        nodes[0].tell("hello\nworld")
-        assert [nodes[1].hear() for _ in range(2)] == [f"{first} 1 hello", f"{first} 2 world"]
+        nodes[0].write_line("hello\nworld")
+        assert [nodes[1].read_line() for _ in range(2)] == [f"{first} 1 hello", f"{first} 2 world"]
         nodes.append(node(tmp_path, "--listen", third, "--contact", first, "--keep", "all"))
-        assert [nodes[2].hear() for _ in range(2)] == [f"{first} 1 hello", f"{first} 2 world"]
-        nodes[2].tell("three")
-        assert nodes[1].hear() == f"{third} 1 three"
+        assert [nodes[2].read_line() for _ in range(2)] == [f"{first} 1 hello", f"{first} 2 world"]
+        nodes[2].write_line("three")
+        assert nodes[1].read_line() == f"{third} 1 three"
         found = fetch_status(status)
         assert (found["view"], found["blocked"], len(found["members"])) == (2, False, 3)
         assert run_command(["status", status]) == 0
@@ -244,15 +244,15 @@ def test_a_node_with_a_journal_continues_without_another_way_in(tmp_path: Path) 
     journal = str(tmp_path / "one.journal")
     member = node(tmp_path, "--listen", first, "--found", "--journal", journal)
     try:
-        member.tell("hello")
-        assert member.hear() == f"{first} 1 hello"
+        member.write_line("hello")
+        assert member.read_line() == f"{first} 1 hello"
     finally:
         member.close()  # kill -9
     again = node(tmp_path, "--listen", first, "--journal", journal)
     try:
-        assert again.hear() == f"{first} 1 hello"
-        again.tell("world")
-        assert again.hear() == f"{first} 2 world"
+        assert again.read_line() == f"{first} 1 hello"
+        again.write_line("world")
+        assert again.read_line() == f"{first} 2 world"
         again.process.send_signal(signal.SIGINT)
         assert again.process.wait(20) == 0
     finally:

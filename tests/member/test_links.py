@@ -11,6 +11,7 @@ import pytest
 from cubecast.member.effects import Effects
 from cubecast.member.link import DeadLink, Link
 from cubecast.member.links import (
+    DUPLICATE,
     IDLE_NS,
     NS,
     RETRY_FIRST_NS,
@@ -283,6 +284,15 @@ def test_the_certificate_is_compared_before_a_member_that_is_past_is_told_so() -
     peer, member = Owner(A), Owner(B)
     member.past[peer.me] = 4
     assert not refusal(greet(member, hello(peer, B), certificate=(B,))).is_past
+
+
+@pytest.mark.parametrize("is_duplicate", [False, True])
+def test_only_a_refusal_marked_as_duplicate_is_no_failure(is_duplicate: bool) -> None:
+    one = Owner(A)
+    body = handshake.encode(HandshakeRefusal(reason=DUPLICATE, is_duplicate=is_duplicate))
+    one.links.connection_made(1, B, None, B, 0)
+    one.links.data_received(1, encode_frame(frame.REFUSE, 0, 0, body), 0)
+    assert (B in one.links.failures) is not is_duplicate
 
 
 @pytest.mark.parametrize("kind", [frame.REFUSE, frame.WELCOME])

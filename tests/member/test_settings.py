@@ -20,15 +20,17 @@ WRONG: dict[str, list[Any]] = {
 
 
 def cases() -> list[tuple[str, Any]]:
-    found = []
+    found: list[tuple[str, Any]] = []
     for one in fields(Settings):
         for value in WRONG.get(str(one.type), []):
             if not (one.name == "batch_s" and value == 0 and value is not False):
                 found.append((one.name, value))
     for name in ("quorum", "slow", "resend", "sync"):
         found += [(name, value) for value in ("maybe", 1, None, True)]
-    found += [("keep", value) for value in ("some", -1, 1.5, True, None, [])]
-    found += [(name, value) for name in ("data_parameters", "stability_parameters") for value in (5, "ab", {"x": 1})]
+    unkept: tuple[Any, ...] = ("some", -1, 1.5, True, None, [])
+    found += [("keep", value) for value in unkept]
+    wrong: tuple[Any, ...] = (5, "ab", {"x": 1})
+    found += [(name, value) for name in ("data_parameters", "stability_parameters") for value in wrong]
     return found
 
 

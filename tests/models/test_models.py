@@ -187,7 +187,7 @@ def run_search(plan: SearchPlan, tpr: Callable[[float], float]) -> StepWindow:
         step_s = search.next()
         if step_s is None:
             return search.result()
-        search.tell(step_s, tpr(step_s))
+        search.report(step_s, tpr(step_s))
     raise AssertionError("the search does not end")
 
 
@@ -251,9 +251,9 @@ def test_search_takes_only_what_it_asked_for() -> None:
     assert asked is not None
     assert asked == search.next()
     with pytest.raises(LocalProtocolError, match="the search asked for"):
-        search.tell(asked + 1, 10.0)
+        search.report(asked + 1, 10.0)
     with pytest.raises(LocalProtocolError, match="give a time above 0"):
-        search.tell(asked, math.nan)
+        search.report(asked, math.nan)
     with pytest.raises(LocalProtocolError, match="still waits"):
         search.result()
 

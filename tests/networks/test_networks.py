@@ -12,7 +12,7 @@ from cubecast.networks.random_graph import random_graph
 from cubecast.networks.spec import build_network, network_kinds
 
 
-def cables_of(network: Network) -> set[tuple[int, int]]:
+def edges_of(network: Network) -> set[tuple[int, int]]:
     return {(a, b) for a, b in zip(network.link_from.tolist(), network.link_to.tolist(), strict=True) if a < b}
 
 
@@ -30,30 +30,30 @@ def test_same_seed_same_network_and_another_seed_another(spec: str) -> None:
 
 def test_draws_of_a_seed_do_not_change() -> None:
     network = build_network("random:p=0.5", members=5, seed=1)
-    assert cables_of(network) == {(0, 1), (0, 4), (2, 3), (2, 4)}
+    assert edges_of(network) == {(0, 1), (0, 4), (2, 3), (2, 4)}
     assert network.delay_ns[network.link_from < network.link_to].tolist() == [951_167, 892_070, 354_473, 427_443]
 
 
-def test_random_graph_has_the_cables_its_probability_promises() -> None:
+def test_random_graph_has_the_edges_its_probability_promises() -> None:
     network = build_network("random:p=0.02", members=1000, seed=1)
     pairs = 1000 * 999 / 2
     deviation = (pairs * 0.02 * 0.98) ** 0.5
     assert abs(network.links / 2 - pairs * 0.02) < 4 * deviation
-    assert network.added_cables == 0
+    assert network.added_edges == 0
 
 
 @pytest.mark.parametrize("degree", [3, 5, 10])
 def test_random_graph_by_degree_reaches_it_before_the_repair(degree: int) -> None:
     network = build_network(f"random:degree={degree}", members=1500, seed=2)
-    drawn = network.average_degree - 2 * network.added_cables / network.nodes
+    drawn = network.average_degree - 2 * network.added_edges / network.nodes
     assert drawn == pytest.approx(degree, rel=0.05)
 
 
-def test_repair_adds_one_cable_for_every_component_but_one() -> None:
+def test_repair_adds_one_edge_for_every_component_but_one() -> None:
     loose = build_network("random:degree=1", members=400, seed=3)
-    assert loose.added_cables > 50
-    assert build_network("random:p=0", members=50, seed=3).added_cables == 49
-    assert build_network("random:p=1", members=50, seed=3).added_cables == 0
+    assert loose.added_edges > 50
+    assert build_network("random:p=0", members=50, seed=3).added_edges == 49
+    assert build_network("random:p=1", members=50, seed=3).added_edges == 0
 
 
 def test_repair_of_an_empty_graph_is_a_random_tree_not_a_star() -> None:
@@ -77,16 +77,16 @@ def test_options_set_delay_and_bandwidth() -> None:
     assert 2_000_000 <= network.delay_ns.min() <= network.delay_ns.max() <= 3_000_000
 
 
-def test_delays_do_not_change_the_cables() -> None:
+def test_delays_do_not_change_the_edges() -> None:
     plain = build_network("random:degree=2", members=100, seed=6)
     slow = build_network("random:degree=2,delay=1s", members=100, seed=6)
-    assert cables_of(plain) == cables_of(slow)
+    assert edges_of(plain) == edges_of(slow)
 
 
 def test_star_and_chain() -> None:
-    assert cables_of(build_network("star", members=5, seed=0)) == {(0, 1), (0, 2), (0, 3), (0, 4)}
+    assert edges_of(build_network("star", members=5, seed=0)) == {(0, 1), (0, 2), (0, 3), (0, 4)}
     chain = build_network("chain:delay=3us,bandwidth=1000", members=4, seed=0)
-    assert cables_of(chain) == {(0, 1), (1, 2), (2, 3)}
+    assert edges_of(chain) == {(0, 1), (1, 2), (2, 3)}
     assert set(chain.delay_ns.tolist()) == {3_000}
     assert set(chain.bandwidth_bps.tolist()) == {1000.0}
 
@@ -101,7 +101,7 @@ def test_flat_network_has_a_delay_and_no_links() -> None:
 
 def test_dense_wan_tree_is_the_tree_of_the_study() -> None:
     tree = build_network("wan-tree", members=14, seed=0)
-    assert cables_of(tree) == {((node - 1) // 3, node) for node in range(1, 14)}
+    assert edges_of(tree) == {((node - 1) // 3, node) for node in range(1, 14)}
     assert set(tree.delay_ns.tolist()) == {5_000_000}
     assert set(tree.bandwidth_bps.tolist()) == {30e3}
     assert tree.hosts.tolist() == list(range(14))

@@ -110,7 +110,7 @@ def test_graphml_takes_node_order_and_edge_defaults_from_the_file(tmp_path: Path
         ("0 1 -1\n", 2, "line 1: delay_ms -1"),
         ("0 1 nan\n", 2, "line 1: delay_ms nan"),
         ("0 1 1 0\n", 2, "line 1: bandwidth_bps 0"),
-        ("0 1 1\n1 0 2\n", 2, "line 2: the cable between 1 and 0 .* line 1: keep one"),
+        ("0 1 1\n1 0 2\n", 2, "line 2: the edge between 1 and 0 .* line 1: keep one"),
     ],
 )
 def test_bad_edge_list_names_file_line_and_fix(tmp_path: Path, text: str, members: int, words: str) -> None:

@@ -164,7 +164,7 @@ def test_the_others_grow_slower_than_the_group() -> None:
     Coord increases linearly with n." (cube §4.2.1)
 
     At degree 3, four times the members take 1.5 to 2.2 times as long with all three: neither flat nor linear, because
-    ways get longer as the logarithm of n, and a coordinator with three cables sends 100 messages in 2 ms.
+    ways get longer as the logarithm of n, and a coordinator with three edges sends 100 messages in 2 ms.
     """
     for name in ("coord", "s_coord", "cube_full_dist"):
         grown = mean("rtt_first_ms", name, 400, "random:degree=3") / mean("rtt_first_ms", name, 100, "random:degree=3")

@@ -231,7 +231,7 @@ def test_step_search_is_figures_5_8_and_5_9(seed: int) -> None:
 
     search = StepSearch(SearchPlan(shortest_s=0, longest_s=20, resolution_s=2, stride_s=1, tolerance=0.1))
     while (step_s := search.next()) is not None:
-        search.tell(step_s, tpr(step_s))
+        search.report(step_s, tpr(step_s))
     window = search.result()
     best = printed.golden_search(tpr, 0, 20, 2)
     assert window.best_s == pytest.approx(best, abs=0.02)

@@ -22,7 +22,7 @@ from cubecast.models.reachability import (
     tree_reachability,
     tree_reachability_with_quota,
 )
-from cubecast.networks.network import Cables, Network, Unreliability, every_node_hosts, from_cables
+from cubecast.networks.network import Edges, Network, Unreliability, every_node_hosts, from_edges
 from cubecast.networks.spec import build_network
 from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.scenario import Scenario
@@ -76,8 +76,8 @@ def test_parents_in_a_circle_are_no_tree() -> None:
 def example_network() -> Network:
     """Figure 2: p1 is rank 0; links 1–2, 1–3 and 3–4 lose 0.2, link 1–4 loses 0.6; processes are reliable."""
     ends = np.array([[0, 1], [0, 2], [2, 3], [0, 3]])
-    return from_cables(
-        Cables(ends=ends, delay_ns=np.full(4, 1_000_000), bandwidth_bps=np.full(4, 1e18)),
+    return from_edges(
+        Edges(ends=ends, delay_ns=np.full(4, 1_000_000), bandwidth_bps=np.full(4, 1e18)),
         name="example",
         nodes=4,
         hosts=every_node_hosts(4),

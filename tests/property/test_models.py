@@ -121,7 +121,7 @@ def test_search_finds_a_near_minimum_and_a_window_within_the_tolerance(
         if step_s is None:
             break
         assert 0 < step_s <= 20
-        search.tell(step_s, tpr(step_s))
+        search.report(step_s, tpr(step_s))
     window = search.result()
     assert abs(window.best_s - least) <= resolution
     assert 0 < window.low_s <= window.best_s <= window.high_s <= 20

@@ -172,10 +172,10 @@ def only_at_first(handler: Callable[..., None]) -> Callable[..., None]:
     """A late-join handler that is not asked again once the newcomer counts."""
     seen: set[tuple[int, int]] = set()
 
-    def once(world: Any, books: Any, group: Any, member: int, now_ns: int) -> None:
-        if (id(books), member) not in seen:
-            seen.add((id(books), member))
-            handler(world, books, group, member, now_ns)
+    def once(world: Any, metrics: Any, group: Any, member: int, now_ns: int) -> None:
+        if (id(metrics), member) not in seen:
+            seen.add((id(metrics), member))
+            handler(world, metrics, group, member, now_ns)
 
     return once
 

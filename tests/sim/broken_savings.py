@@ -53,12 +53,12 @@ def riding_on_data() -> Iterator[tuple[str, list[str]]]:
 def order_of_riders() -> list[int]:
     """The rounds of three control messages for member 4, as it reads them; one more is for member 5 alone."""
     simulation = build_simulation(*_sending(), tracing=False)
-    world, books, mail = simulation.world, simulation.books, simulation.mail
+    world, metrics, mail = simulation.world, simulation.metrics, simulation.mail
     for number, to in ((1, 4), (2, 5), (3, piggyback.EVERYONE), (4, 4)):
         slot = draft(mail, 0, number, 36)
-        assert piggyback.waits_for_data(world, books, mail, slot, 0, to, 0)
+        assert piggyback.waits_for_data(world, metrics, mail, slot, 0, to, 0)
     data = draft(mail, PAYLOAD, 0, 132)
-    piggyback.take_riders(world, books, mail, data, 0)
+    piggyback.take_riders(world, metrics, mail, data, 0)
     assert mail.heads[data].size_bytes == 132 + 4 * 4
     read, slot = [], data
     while (slot := int(piggyback.next_rider_for(world, slot, 4))) > 0:

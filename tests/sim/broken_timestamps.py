@@ -68,7 +68,7 @@ def hoarding_receive(state, row, now_ns, mail, slot):
     for sender in range(state.asked.shape[1]):
         has = np.int64(mail.numbers[slot, sender])
         for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):
-            again = draft(mail, DATA, -1, state.message_bytes)
+            again = draft(mail, DATA, -1, state.sizes[DATA])
             stamp_again(state.order, mail, again, sender, sequence)
             send(mail, again, mail.heads[slot].source)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.networks.network import Cables, Network, NodeCosts, every_node_hosts, from_cables
+from cubecast.networks.network import Edges, Network, NodeCosts, every_node_hosts, from_edges
 from cubecast.networks.spec import build_network
 from cubecast.protocol import mail as mailbox
 from cubecast.sim import kernel
@@ -44,17 +44,17 @@ def network_of(scenario: Scenario) -> Network:
     return build_network(scenario.network, members=scenario.members, seed=scenario.seed)
 
 
-def wired(*cables: tuple[int, int, int, float], members: int | None = None, costs: NodeCosts | None = None) -> Network:
-    """A network from cables (from, to, delay in ns, bits a second); by default a member at every node."""
-    ends = np.array([cable[:2] for cable in cables], np.int64)
+def wired(*edges: tuple[int, int, int, float], members: int | None = None, costs: NodeCosts | None = None) -> Network:
+    """A network from edges (from, to, delay in ns, bits a second); by default a member at every node."""
+    ends = np.array([edge[:2] for edge in edges], np.int64)
     nodes = int(ends.max()) + 1
-    drawn = Cables(
+    drawn = Edges(
         ends=ends,
-        delay_ns=np.array([cable[2] for cable in cables], np.int64),
-        bandwidth_bps=np.array([cable[3] for cable in cables], np.float64),
+        delay_ns=np.array([edge[2] for edge in edges], np.int64),
+        bandwidth_bps=np.array([edge[3] for edge in edges], np.float64),
     )
     hosts: NDArray[np.int32] = every_node_hosts(members or nodes)
-    return from_cables(drawn, name="wired", nodes=nodes, hosts=hosts, costs=costs)
+    return from_edges(drawn, name="wired", nodes=nodes, hosts=hosts, costs=costs)
 
 
 def leaks(simulation: Simulation) -> list[str]:

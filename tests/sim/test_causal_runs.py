@@ -81,6 +81,18 @@ def test_every_newcomer_takes_part_and_every_leaver_goes() -> None:
     assert {(member, sender) for member in stayers for sender in stayers} <= heard
 
 
+def test_a_newcomer_names_the_member_whose_deliveries_it_took_over() -> None:
+    """It asks the next rank first."""
+    joins = (Fault(members=(5,), at_ns=5 * MS), Fault(members=(4,), at_ns=20 * MS))
+    network = "random:degree=4,bandwidth=10e6"
+    scenario = Scenario(
+        protocol="pc_overlay", members=6, senders=6, network=network, seed=5, messages=30, rate=1000.0, joins=joins
+    )
+    events = trace_scenario(scenario, build_network(network, members=6, seed=5)).events
+    adopted = events[(events["event"] == Event.DELIVER) & (events["peer"] >= 0)]
+    assert {(int(row["member"]), int(row["peer"])) for row in adopted} == {(5, 0), (4, 5)}
+
+
 def accusations(protocol: str, **settings: object) -> set[str]:
     """Names of the promises that some of a few seeds break."""
     found = set()
@@ -159,7 +171,7 @@ def test_survivors_of_most_of_the_cube_go_on() -> None:
 
 def test_a_full_delivery_buffer_ends_the_run_with_a_clear_error() -> None:
     def build(group: Group, context: Context, parameters: NoParameters) -> timestamp.TimestampState:
-        return timestamp.new_state(group, members=context.members, payload_bytes=0, room=1, window=10)
+        return timestamp.build(group, replace(context, room=1, window=10), parameters)
 
     add_protocol(replace(protocol_named("timestamp"), name="tiny_timestamp", build=build))
     with pytest.raises(SimulationError, match=r"seed 0: a buffer or log of tiny_timestamp is full.*replay: "):

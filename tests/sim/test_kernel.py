@@ -61,9 +61,9 @@ def test_pausing_changes_nothing(settings: dict[str, Any], budget: int) -> None:
     scenario = Scenario(protocol="cube_full_dist", rounds=3, **SMALL, **settings)
     (status, whole), (paused_status, paused) = run_to_end(scenario), run_to_end(scenario, budget=budget)
     assert status == paused_status == kernel.FINISHED
-    for one, other in ((whole.world.scalars, paused.world.scalars), (whole.books.totals, paused.books.totals)):
+    for one, other in ((whole.world.scalars, paused.world.scalars), (whole.metrics.totals, paused.metrics.totals)):
         assert one.tobytes() == other.tobytes()
-    assert whole.books.rounds.tobytes() == paused.books.rounds.tobytes()
+    assert whole.metrics.rounds.tobytes() == paused.metrics.rounds.tobytes()
     assert (whole.group.stable == paused.group.stable).all()
 
 
@@ -83,7 +83,7 @@ def test_measuring_does_not_change_what_happens() -> None:
         status, with_metrics = run_to_end(dataclasses.replace(scenario, measure=True))
         other_status, without = run_to_end(dataclasses.replace(scenario, measure=False))
         assert status == other_status
-        assert with_metrics.books.rounds.tobytes() == without.books.rounds.tobytes(), scenario.command()
+        assert with_metrics.metrics.rounds.tobytes() == without.metrics.rounds.tobytes(), scenario.command()
         for name in ("now_ns", "hops", "data_hops", "drops", "packet_number"):
             assert with_metrics.world.scalars[0][name] == without.world.scalars[0][name], (name, scenario.command())
 
@@ -96,7 +96,7 @@ def test_a_short_queue_drops_the_same_without_metrics(protocol: str) -> None:
     _, with_metrics = run_to_end(scenario)
     _, without = run_to_end(dataclasses.replace(scenario, measure=False))
     assert int(with_metrics.world.scalars[0].drops) == int(without.world.scalars[0].drops) > 20
-    assert with_metrics.books.rounds.tobytes() == without.books.rounds.tobytes()
+    assert with_metrics.metrics.rounds.tobytes() == without.metrics.rounds.tobytes()
 
 
 def test_every_copy_sent_is_received_or_dropped() -> None:
@@ -143,7 +143,7 @@ def test_too_few_packets_end_the_run_with_a_clear_error() -> None:
 
 
 def test_a_copy_too_far_in_the_future_ends_the_run_also_when_it_waits_behind_another() -> None:
-    """Of the two STARTs on the one cable from node 0, the first arrives just within the clock."""
+    """Of the two STARTs on the one edge from node 0, the first arrives just within the clock."""
     clock_ns = 1 << 59  # keys of the four directed links leave that much
     slow = 8 * 32 * 1e9 / (0.6 * clock_ns)  # bit/s: 32 B take 0.6 of it
     network = wired((0, 1, 1000, slow), (1, 2, 1000, 1e9))

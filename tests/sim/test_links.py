@@ -45,7 +45,7 @@ def test_a_message_takes_transmission_and_propagation() -> None:
 
 
 def test_copies_queue_in_order_and_are_stored_and_forwarded() -> None:
-    """0 sends START to 1, 2 and 3 over its one cable; each goes on when it has arrived whole and the next is free."""
+    """0 sends START to 1, 2 and 3 over its one edge; each goes on when it has arrived whole and the next is free."""
     trace = coord(ROW, rounds=1)
     starts = {rank: times(trace, RECEIVE, member=rank, peer=0)[0] for rank in (1, 2, 3)}
     assert starts == {1: 37_000, 2: 69_000 + 37_000, 3: 101_000 + 37_000 + 37_000}
@@ -55,7 +55,7 @@ def test_copies_queue_in_order_and_are_stored_and_forwarded() -> None:
 
 
 def test_a_busy_link_delays_what_arrives_meanwhile() -> None:
-    """At node 1, START for 2 leaves at 69 µs and START for 3 arrives at 101 µs, just when the cable is free."""
+    """At node 1, START for 2 leaves at 69 µs and START for 3 arrives at 101 µs, just when the edge is free."""
     trace = coord(ROW)
     link = int(network_link(ROW, 1, 2))
     hops = trace.events[(trace.events["event"] == HOP) & (trace.events["link"] == link)][:2]
@@ -67,7 +67,7 @@ def network_link(network: Any, source: int, to: int) -> int:
     return int(np.flatnonzero((network.link_from == source) & (network.link_to == to))[0])
 
 
-def test_delay_and_bandwidth_belong_to_the_cable() -> None:
+def test_delay_and_bandwidth_belong_to_the_edge() -> None:
     network = wired((0, 1, 1_000, 8e6), (0, 2, 700_000, 8e9))
     trace = coord(network)
     assert times(trace, RECEIVE, member=1, peer=0)[0] == 33_000
@@ -174,7 +174,7 @@ def test_queue_and_load_by_hand() -> None:
 
 
 def test_queue_average_by_hand() -> None:
-    """START to 1 and 2 over one cable: the second waits when it is sent, nobody when they arrive."""
+    """START to 1 and 2 over one edge: the second waits when it is sent, nobody when they arrive."""
     row = wired((0, 1, 0, MICRO), (1, 2, 0, MICRO))
     trace = traced(protocol="coord", network=row, members=3, senders=1)
     # Samples (send, receive) a hop: START 0→1: 0, 0 (the second began at 32 µs, when the first arrived);

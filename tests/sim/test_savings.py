@@ -159,7 +159,7 @@ def test_riders_are_given_back(loss: float) -> None:
     wanted = scenario("gossip", **DATA, subset=2, piggyback_control=True, loss=loss, duplicate=loss)
     _, simulation = run(wanted)
     waiting: set[int] = set()
-    for first in simulation.books.members.pending:
+    for first in simulation.metrics.members.pending:
         slot = int(first)
         while slot > 0:
             waiting.add(slot)

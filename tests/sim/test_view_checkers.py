@@ -329,7 +329,7 @@ def test_members_that_left_crashed_or_wait_need_not_agree() -> None:
         assert broken(agreement, f"{start}b {fate}") == []
     assert len(broken(agreement, f"{start}a leave\nb leave", left_settled=True)) == 1
     assert broken(agreement, f"{start}b leave\na install 2 a\na leave", left_settled=True) == []
-    assert agreement.not_promised(trace_of(start, settled=False)) == "messages were under way when the trace ended"
+    assert agreement.not_promised(trace_of(start, settled=False)) == "messages were in transit when the trace ended"
 
 
 def test_a_member_that_never_installs_the_last_view_lacks_its_messages() -> None:

@@ -98,7 +98,7 @@ def test_results_of_other_code_are_not_used(again: Study, monkeypatch: pytest.Mo
     monkeypatch.setattr("cubecast.lab.runs.source_hash", lambda _settings: "0123456789abcdef")
     said: list[str] = []
     assert again(said=said).done_now == RUNS_IN_ALL
-    assert any("made by other code" in line for line in said)
+    assert any("different code version" in line for line in said)
 
 
 def test_failed_runs_are_rows_and_are_reported(study: Study) -> None:

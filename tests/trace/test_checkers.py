@@ -251,7 +251,7 @@ def test_copies_that_entered_together_and_other_links_are_fine() -> None:
 def test_overtaking_between_two_members_is_caught() -> None:
     (violation,) = fifo.check(trace_of(receive(1, 0, 8), receive(1, 2, 5), receive(1, 0, 7)))
     assert violation.rows == (2, 0)
-    assert violation.message.startswith("control message 8 from member 0 overtook message 7 on the way to member 1")
+    assert violation.message.startswith("control message 8 from member 0 overtook message 7 on the route to member 1")
 
 
 def test_layers_and_directions_are_ordered_apart() -> None:
@@ -413,7 +413,7 @@ def test_a_flood_of_violations_is_listed_in_part_and_counted_in_full() -> None:
 )
 @pytest.mark.parametrize("checker", CHECKERS, ids=lambda checker: checker.NAME)
 def test_a_row_that_cannot_be_is_refused_by_every_checker(checker: Any, bad: Row, column: str) -> None:
-    with pytest.raises(LocalProtocolError, match=f"row 1 of the trace .* has {column} = .*, which cannot be"):
+    with pytest.raises(LocalProtocolError, match=f"row 1 of the trace .* has {column} = .*, which is impossible"):
         checker.check(trace_of(deliver(0, 0, 1), bad))
 
 

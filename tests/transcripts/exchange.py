@@ -42,7 +42,7 @@ class Copy:
     kind: int
     sender: int
     sequence: int
-    iteration: int
+    field_1: int
     mask: int
     numbers: tuple[int, ...]
     size: int
@@ -56,12 +56,12 @@ class Copy:
         name = _KINDS[self.kind]
         many = " {" + " ".join(map(str, self.told())) + "}" if self.mask else ""
         if name == "NAK":
-            return f"NAK of {self.sender} to {self.iteration}{many}"
+            return f"NAK of {self.sender} to {self.field_1}{many}"
         if name == "ACK":
             return f"ACK of {self.sender} up to {self.sequence}{many}"
         if name == "STATUS":
-            return f"STATUS of {self.sender} all {self.iteration}, misses{many or ' none'}"
-        return f"{name} {self.sender}.{self.sequence}" + (f" released {self.iteration}" if self.iteration else "")
+            return f"STATUS of {self.sender} all {self.field_1}, misses{many or ' none'}"
+        return f"{name} {self.sender}.{self.sequence}" + (f" released {self.field_1}" if self.field_1 else "")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -115,7 +115,7 @@ class Exchange:
     def receive(self, copy: Copy) -> None:
         head = self.mail.heads[SLOT]
         head.kind, head.sender, head.sequence = copy.kind, copy.sender, copy.sequence
-        head.iteration, head.source = copy.iteration, copy.source
+        head.field_1, head.source = copy.field_1, copy.source
         self.mail.numbers[SLOT, : len(copy.numbers)] = copy.numbers
         rank_sets.clear(self.mail.bits[SLOT])
         self.mail.bits[SLOT, 0] = copy.mask
@@ -219,7 +219,7 @@ class Exchange:
             kind=kind,
             sender=int(head.sender),
             sequence=int(head.sequence),
-            iteration=int(head.iteration),
+            field_1=int(head.field_1),
             mask=int(self.mail.bits[slot, 0]) if speaks else 0,
             numbers=tuple(int(number) for number in self.mail.numbers[slot]),
             size=int(head.size_bytes),

@@ -129,7 +129,7 @@ class Talk:
         """A copy arrives at its destination, whether or not it is still under way."""
         self.mail.heads[SLOT].kind = self.kinds.index(message.kind)
         self.mail.heads[SLOT].round_number = message.round
-        self.mail.heads[SLOT].iteration = message.view if self._has_views else message.iteration
+        self.mail.heads[SLOT].field_1 = message.view if self._has_views else message.iteration
         self.mail.heads[SLOT].source = message.source
         self.mail.numbers[SLOT, : len(message.numbers)] = message.numbers
         rank_sets.clear(self.mail.bits[SLOT])
@@ -265,11 +265,11 @@ class Talk:
             to=to,
             kind=kind,
             round=int(head.round_number),
-            iteration=int(head.iteration) if gossip else 0,
+            iteration=int(head.field_1) if gossip else 0,
             numbers=() if kind in _BARE else tuple(int(number) for number in self.mail.numbers[slot]),
             heard=tuple(
                 rank for rank in range(self.members) if gossip and rank_sets.contains(self.mail.bits[slot], rank)
             ),
             size=int(head.size_bytes),
-            view=int(head.iteration) if self._has_views else 0,
+            view=int(head.field_1) if self._has_views else 0,
         )

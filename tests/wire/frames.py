@@ -45,7 +45,12 @@ def draw_hello(chance: random.Random) -> Hello:
 
 def draw_refusal(chance: random.Random) -> HandshakeRefusal:
     """A refusal of an honest member."""
-    return HandshakeRefusal(reason="no", is_past=chance.random() < 0.5, incarnation=chance.getrandbits(63))
+    return HandshakeRefusal(
+        reason="no",
+        is_duplicate=chance.random() < 0.5,
+        is_past=chance.random() < 0.5,
+        incarnation=chance.getrandbits(63),
+    )
 
 
 def honest_body(chance: random.Random, kind: int) -> bytes:
@@ -64,7 +69,7 @@ def honest_body(chance: random.Random, kind: int) -> bytes:
     if kind in (frame.CONTROL, frame.FAILURE):
         numbers = np.array([chance.randrange(1 << 30) for _ in range(MEMBERS)], np.int32)
         bits = np.array([chance.getrandbits(MEMBERS)], np.uint64)
-        return control.encode_control(Control(0, chance.randrange(1 << 20), 1, -1, 0, numbers, bits))
+        return control.encode_control(Control(0, chance.randrange(1 << 20), 1, 0, -1, 0, numbers, bits))
     if kind == frame.ACK:
         return handshake.encode(Acknowledgement(chance.randrange(1 << 40)))
     if kind == frame.REFUSE:

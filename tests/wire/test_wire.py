@@ -54,9 +54,9 @@ def test_frames_are_the_same_however_the_bytes_are_cut(cuts: list[int], seed: in
 )
 @settings(deadline=None)
 def test_a_control_message_comes_back_as_it_was_written(numbers: list[int], word: int, round_number: int) -> None:
-    message = Control(3, round_number, 2, -1, 7, np.array(numbers, np.int32), np.array([word], np.uint64))
+    message = Control(3, round_number, 2, 9, -1, 7, np.array(numbers, np.int32), np.array([word], np.uint64))
     read = control.decode_control(control.encode_control(message), numbers=5, words=1)
-    assert read[:5] == message[:5]
+    assert read[:6] == message[:6]
     assert read.numbers.tolist() == numbers
     assert read.bits.tolist() == [word]
 
@@ -133,9 +133,19 @@ def test_another_last_number_leaves_the_rest_of_a_record_as_it_was() -> None:
 
 
 def test_a_control_message_of_another_size_is_refused() -> None:
-    message = control.encode_control(Control(0, 1, 1, -1, 0, np.zeros(4, np.int32), np.zeros(1, np.uint64)))
+    message = control.encode_control(Control(0, 1, 1, 0, -1, 0, np.zeros(4, np.int32), np.zeros(1, np.uint64)))
     with pytest.raises(RemoteProtocolError, match="bytes"):
         control.decode_control(message, numbers=5, words=1)
+
+
+@pytest.mark.parametrize("field", ["field_1", "field_2"])
+def test_a_control_message_with_a_field_out_of_range_is_refused(field: str) -> None:
+    message = Control(0, 1, (1 << 31) - 1, (1 << 31) - 1, -1, 0, np.zeros(4, np.int32), np.zeros(1, np.uint64))
+    assert control.decode_control(control.encode_control(message), numbers=4, words=1)[:6] == message[:6]
+    with pytest.raises(RemoteProtocolError, match="at most 2147483647"):
+        control.decode_control(
+            control.encode_control(Control(**message._asdict() | {field: 1 << 31})), numbers=4, words=1
+        )
 
 
 @given(

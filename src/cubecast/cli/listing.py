@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.cli.protocol_files import with_protocol_files
 from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.protocol.definition import Protocol
+    from cubecast.protocol.messages import Message
     from cubecast.protocol.parameters import ParameterInfo
 
 
+@with_protocol_files
 def protocols(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show this one with its parameters.", show_default=False)
+        str | None,
+        typer.Argument(metavar="NAME", help="Show this one with its parameters and messages.", show_default=False),
     ] = None,
     family: Annotated[str | None, typer.Option(help="Only this family, for example stability.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the protocols: name, family, the paper they come from, and one line each; or one with its parameters.
+    """List the protocols: name, family, the paper they come from, and one line each; or one with its parameters
+    and the fields of its messages.
 
     A parameter is an option of `simulate`, `compare` and `tune` and a setting of plans.
     The families transport and failure are layers under a stability protocol: choose
@@ -33,6 +38,7 @@ def protocols(
       cubecast protocols
       cubecast protocols gossip
       cubecast protocols --family stability --json
+      cubecast protocols doubling --protocol-file examples/doubling.py
     """
     from cubecast.protocols.catalogue import plain_name
     from cubecast.protocols.catalogue import protocols as known
@@ -61,21 +67,42 @@ def _show(found: list[Protocol], name: str, json: bool) -> None:
         raise LocalProtocolError(f"unknown protocol {name!r}: `cubecast protocols` lists them")
     if json:
         details = [
-            _plain(one) | {"parameters": [_about(info) for info in describe(one.parameters).values()]} for one in found
+            _plain(one)
+            | {"parameters": [_about(info) for info in describe(one.parameters).values()]}
+            | {"messages": [_fields(message) for message in one.messages]}
+            for one in found
         ]
         print_json(details)
         return
     for protocol in found:
         print(f"{protocol.title} ({protocol.family}; {protocol.paper}): {protocol.summary}.")
-        known = describe(protocol.parameters).values()
-        if not known:
-            print("It has no parameters.")
-            continue
-        table = new_table("parameter", "value", "default", "meaning", left=4)
-        for info in known:
-            about = _about(info)
-            table.add_row(info.name, about["value"], about["default"], info.help)
-        print_table(table)
+        _print_parameters(list(describe(protocol.parameters).values()))
+        _print_messages(protocol)
+
+
+def _print_parameters(known: list[ParameterInfo]) -> None:
+    if not known:
+        print("It has no parameters.")
+        return
+    table = new_table("parameter", "value", "default", "meaning", left=4)
+    for info in known:
+        about = _about(info)
+        table.add_row(info.name, about["value"], about["default"], info.help)
+    print_table(table)
+
+
+def _print_messages(protocol: Protocol) -> None:
+    if not protocol.messages:
+        return
+    table = new_table("message", "fields, with their bytes; n members, m senders", left=2)
+    for message in protocol.messages:
+        fields = [f"{name}: {size.text}" for name, size in message.fields.items()]
+        table.add_row(message.name, ", ".join(fields) or "none")
+    print_table(table)
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    return {"name": message.name, "fields": {name: size.text for name, size in message.fields.items()}}
 
 
 def _about(info: ParameterInfo) -> dict[str, str]:

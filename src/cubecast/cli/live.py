@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.cli.protocol_files import with_protocol_files
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,6 +74,7 @@ def keys_revoke(
     print(f"{revoke(folder, member)} goes to every member, beside group.pem")
 
 
+@with_protocol_files
 def node(
     group: Annotated[str, typer.Argument(help="The group's name.")],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where this member accepts connections.")],
@@ -94,8 +96,14 @@ def node(
     ca: Annotated[Path | None, typer.Option(metavar="FILE", help="The group's certificate.")] = None,
     plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
     data: Annotated[str | None, typer.Option(metavar="NAME", help="The data protocol.", show_default="auto")] = None,
+    data_parameter: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of the data protocol. Repeatable.")
+    ] = None,
     stability: Annotated[
         str | None, typer.Option(metavar="NAME", help="The stability protocol.", show_default="auto")
+    ] = None,
+    stability_parameter: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of the stability protocol. Repeatable.")
     ] = None,
     quorum: Annotated[
         str | None,
@@ -136,6 +144,10 @@ def node(
 
       cubecast node chat --listen 127.0.0.1:7003 --contact 127.0.0.1:7001 --plaintext
 
+    All members of a group run the same protocols with the same parameters, also those of a file of your own:
+
+      cubecast node chat --listen 127.0.0.1:7001 --found --plaintext --protocol-file mine.py --stability mine
+
     With --journal a member that was killed continues where it was, and needs no other way in.
     """
     from cubecast.live.node import Node, run_node
@@ -144,6 +156,8 @@ def node(
     settings = {
         "data": data,
         "stability": stability,
+        "data_parameters": _parameters("data", data, data_parameter),
+        "stability_parameters": _parameters("stability", stability, stability_parameter),
         "quorum": quorum,
         "heartbeat_s": heartbeat,
         "suspect_after_s": suspect_after,
@@ -169,6 +183,26 @@ def node(
             quiet=quiet,
         )
     )
+
+
+def _parameters(role: str, name: str | None, given: list[str] | None) -> dict[str, Any] | None:
+    """Parameters of a protocol, as its own types."""
+    if not given:
+        return None
+    from cubecast.errors import LocalProtocolError
+    from cubecast.protocol.parameters import describe, read_text
+    from cubecast.protocols.catalogue import protocol_named
+
+    if name is None:
+        raise LocalProtocolError(f"--{role}-parameter {given[0]}: name the protocol too, with --{role}")
+    known = describe(protocol_named(name).parameters)
+    pairs = [word.partition("=") for word in given]
+    for own, is_pair, _ in pairs:
+        if not is_pair or own not in known:
+            raise LocalProtocolError(
+                f"--{role}-parameter {own}: write NAME=VALUE; {name} has {', '.join(known) or 'none'}"
+            )
+    return {own: read_text(known[own], text, name) for own, _, text in pairs}
 
 
 def _credentials(credentials: Path | None, ca: Path | None, *, plaintext: bool) -> Credentials | None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from cubecast.cli.protocol_files import with_protocol_files
+
 if TYPE_CHECKING:
     from cubecast.protocol.parameters import ParameterInfo
 
@@ -204,7 +206,7 @@ def with_scenario(command: Callable[..., None], *, leave_out: tuple[str, ...] = 
     parameters.insert(0, inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
-    return wrapper
+    return with_protocol_files(wrapper)
 
 
 def _option(name: str) -> inspect.Parameter:

@@ -12,6 +12,7 @@ import typer
 
 from cubecast.cli import study_traces
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
+from cubecast.cli.protocol_files import with_protocol_files
 from cubecast.errors import PlanError
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ PlansOption = Annotated[Path | None, typer.Option("--plans", help="Folder of pla
 FullOption = Annotated[bool, typer.Option("--full/--quick", help="Size of the study.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of results.")]
 MasterOption = study_traces.MasterOption
-NamesArgument = Annotated[list[str] | None, typer.Argument(help="Names of studies.", show_default="all")]
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(help="Names of studies, or files of plans.", show_default="all")
+]
 
 
 def _folder(plans: Path | None) -> Path:
@@ -40,6 +43,7 @@ def _size(full: bool) -> str:
 
 
 @app.command("list")
+@with_protocol_files
 def list_(plans: PlansOption = None, json: JsonOption = False) -> None:
     """List the studies, how many runs each has, and whether it can be run here."""
     from cubecast.lab.load_plan import load_plans
@@ -71,6 +75,7 @@ def list_(plans: PlansOption = None, json: JsonOption = False) -> None:
 
 
 @app.command()
+@with_protocol_files
 def show(name: Annotated[str, typer.Argument(help="Name of a study.")], plans: PlansOption = None) -> None:
     """Show one plan: what it runs, draws and claims."""
     from cubecast.lab.load_plan import load_plans
@@ -93,6 +98,7 @@ def show(name: Annotated[str, typer.Argument(help="Name of a study.")], plans: P
 
 
 @app.command()
+@with_protocol_files
 def run(
     names: NamesArgument = None,
     full: FullOption = False,
@@ -111,6 +117,7 @@ def run(
 
       cubecast study run --quick --all
       cubecast study run cube-scaling --full --master 'local[2]' --out results
+      cubecast study run plan.toml --protocol-file mine.py
     """
     if everything and names:
         raise PlanError("--all and names of studies: give one or the other")
@@ -118,6 +125,7 @@ def run(
 
 
 @app.command("report")
+@with_protocol_files
 def report_(
     names: NamesArgument = None,
     full: FullOption = False,
@@ -130,6 +138,7 @@ def report_(
 
 
 @app.command()
+@with_protocol_files
 def status(
     names: NamesArgument = None,
     full: FullOption = False,

@@ -53,7 +53,8 @@ def _words_of(value: Any) -> Iterator[int]:
         for field in value:
             yield from _words_of(field)
     elif isinstance(value, np.ndarray):
-        yield from (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
+        address = value.__array_interface__["data"][0]  # ten times faster than `ctypes`
+        yield from (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
     elif isinstance(value, int | np.int64) and not isinstance(value, bool):
         yield int(value)
     elif isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Runs in, results out: what a Spark worker does with the rows it is given.
+"""Do the runs of a batch of rows: the work of a Spark worker.
 
 Nothing here knows of Spark, so the same function serves a worker, a process pool and a test. A run that fails is a row
 with its error; the others go on.
@@ -22,16 +22,16 @@ from cubecast.lab.schema import FAILED, OK, RUNS
 ERROR_CHARACTERS = 2000
 
 Row = dict[str, Any]
-"""A run to be done (its name, its code, its experiment, its settings), or what came of it (`RUNS`)."""
+"""A pending run (its name, code version, experiment and settings), or its result (`RUNS`)."""
 
 
 def run_rows(rows: Iterable[Row]) -> pa.RecordBatch:
-    """Do the runs of these rows; give a batch of `RUNS` rows."""
+    """Do the runs of these rows; return a batch of `RUNS` rows."""
     return pa.RecordBatch.from_pylist([run_row(row) for row in rows], schema=RUNS)
 
 
 def keep_compiled() -> None:
-    """Take what is loaded by now out of the way of the garbage collector.
+    """Exempt the modules that are loaded by now from garbage collection.
 
     Spark's workers collect garbage after every task. Numba and the kernels are 200,000 objects that are there to stay.
     """
@@ -40,7 +40,7 @@ def keep_compiled() -> None:
 
 
 def run_row(row: Row) -> Row:
-    """Do one run; whatever goes wrong in it becomes part of its row."""
+    """Do one run; an error becomes part of its row."""
     settings = json.loads(row["settings"])
     began, cpu_began = time.perf_counter(), time.process_time()
     metrics: dict[str, float] = {}
@@ -50,7 +50,7 @@ def run_row(row: Row) -> Row:
     except CubecastError as caught:
         error = str(caught)
     except MemoryError:
-        error = "not enough memory for this run: fewer members, messages or packets_max, or more memory a worker"
+        error = "not enough memory for this run: fewer members, messages or packets_max, or more memory per worker"
     except Exception as caught:  # a bug in one run must not end the study
         error = f"{type(caught).__name__}: {caught}"
     return {

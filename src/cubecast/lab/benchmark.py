@@ -1,4 +1,4 @@
-"""How fast the simulator is on this machine: whole jobs and the speed of their run phase.
+"""The speed of the simulator on this machine: whole jobs, and their run phase.
 
 A job is what a user waits for: the network, its routes, the run. The speed counts the run phase alone: one packet that
 crosses one link is one packet-hop. Each job runs several times and the fastest counts, since other programs on the
@@ -16,7 +16,7 @@ from cubecast.protocols.catalogue import protocol_named
 from cubecast.sim.simulate import simulate
 
 Progress = Callable[[int, int, str], None]
-"""Called before each run with the runs done, the runs in all, and what is next."""
+"""Called before each run with the number of finished runs, the number of all runs, and the next run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Timing:
         return {"name": self.job.name, **values.pop("job"), **values}
 
 
-# Many rounds make a storm: about as many packets in flight at any time as a burst of all hypercube neighbours.
+# Many rounds make a heavy load: about as many packets in flight at any time as a burst of all hypercube neighbours.
 STORM = ("cube_full_dist", "random:p=0.04")
 JOBS = (
     Job(protocol=STORM[0], members=200, network=STORM[1], rounds=50),

@@ -3,7 +3,7 @@
 "Users should measure f(r) in the current system, then set X." The measured group has unlimited buffers and begins one
 round after the other. Its f is the longest time from one round's beginning to the next, or to the last member that
 knew the result if that came later; plus the longest that a message took to be everywhere, because a round does not
-release what was still under way when it began, and because X is seen at one member and the buffer fills at another.
+release messages still in transit when it began, and because X is seen at one member and the buffer fills at another.
 With that in f every message counted in X is released: α = 1.
 """
 

@@ -1,4 +1,4 @@
-"""Judge what a paper claims, by the rule of docs/plans.md and by nothing else.
+"""Judge the claims of a paper by the rule of docs/plans.md.
 
 A test measures one quantity (`lab.quantities`) at every point that its selections leave, with a 95 % interval, and
 holds it to a bound:
@@ -114,7 +114,7 @@ def _ours(findings: list[Finding], where: dict[str, Any]) -> str:
     """Our figure: the range of each quantity, and where the claim fails worst."""
     if not findings:
         return "no data"
-    told = []
+    parts = []
     for test in dict.fromkeys(id(finding.test) for finding in findings):
         own = [finding for finding in findings if id(finding.test) == test]
         kept = sum(finding.outcome == CONFIRMED for finding in own)
@@ -124,8 +124,8 @@ def _ours(findings: list[Finding], where: dict[str, Any]) -> str:
         if len(own) > 1:
             values = [finding.estimate.value for finding in own]
             shown = f"{min(values):.3g} … {max(values):.3g}; least in favour {shown}"
-        told.append(f"{name_of(worst.test)}: {shown} (kept at {kept} of {len(own)} points)")
-    return "; ".join(told)
+        parts.append(f"{name_of(worst.test)}: {shown} (kept at {kept} of {len(own)} points)")
+    return "; ".join(parts)
 
 
 def _distance(estimate: Estimate, test: Test) -> float:

@@ -31,7 +31,7 @@ from cubecast.sim.scenario import SEED_MAX, Scenario
 from cubecast.sim.simulate import run_scenario
 
 Progress = Callable[[int, int, str], None]
-"""Called before each run with the runs done, the runs in all, and what is next."""
+"""Called before each run with the number of finished runs, the number of all runs, and the next run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All runs, and what they amount to."""
+    """All runs, and their summaries."""
 
     runs: tuple[ComparedRun, ...]
 
@@ -152,14 +152,14 @@ class Comparison:
         }
 
     def runs_csv(self) -> str:
-        """One line a run, with every figure that has one value."""
+        """One line per run, with every figure that has one value."""
         rows = [run.result.to_dict() for run in self.runs if run.result is not None]
         for row in rows:
             del row["per_round"], row["buffer_series"]
         return _csv(rows)
 
     def summary_csv(self) -> str:
-        """One line a protocol and size: mean and half-width of the 95 % interval of each metric."""
+        """One line per protocol and size: mean and half-width of the 95 % interval of each metric."""
         rows = []
         for summary in self.summaries:
             row: dict[str, Any] = {"protocol": summary.protocol, "members": summary.members}

@@ -1,10 +1,10 @@
-"""What a run can be: a simulation, or a formula of the models computed on the same axes.
+"""The kinds of runs: a simulation, or a formula of the models computed on the same axes.
 
-An experiment takes plain settings (numbers and text, as they stand in a plan) and gives metrics by name. It is pure:
+An experiment takes plain settings (numbers and text, as in a plan) and returns metrics by name. It is pure:
 the same settings give the same metrics, on any machine. A new experiment is one function and one entry in
 `_EXPERIMENTS`.
 
-Besides the fields of `Scenario` a simulation knows settings of a study. `crashed_neighbours = k` crashes k hypercube
+Besides the fields of `Scenario` a simulation takes settings of a study. `crashed_neighbours = k` crashes k hypercube
 neighbours of member 0, drawn by the seed, at time 0 (cube §4.2.5). With `bad_samples = true` a run that is not over by
 `until_ms` is no failure but a bad sample, left out of the statistics and counted by the metric `ended` (guo §5.3.1).
 Words in braces in `network` stand for parameters of the plan: "random:degree={degree}" with degrees swept.
@@ -75,12 +75,12 @@ def experiment_named(name: str) -> Experiment:
 
 
 def check_run(experiment: str, settings: Settings, seen: set[str]) -> None:
-    """Refuse settings that cannot be run; `seen` remembers the networks that were tried already."""
+    """Validate the settings of a run; `seen` holds the networks that were built already."""
     experiment_named(experiment).check(settings, seen)
 
 
 def scenario_of(settings: Settings) -> Scenario:
-    """The scenario that the settings of a simulation spell."""
+    """The scenario with the settings of a simulation."""
     values = _with_network(dict(settings))
     crashed = values.pop("crashed_neighbours", 0)
     _check_flag("bad_samples", values.pop("bad_samples", False))
@@ -100,7 +100,7 @@ def scenario_of(settings: Settings) -> Scenario:
 
 
 def _with_network(values: dict[str, Any]) -> dict[str, Any]:
-    """Put the values of parameters into the braces of the network; what stands there is no setting of its own."""
+    """Put the values of parameters into the braces of the network and drop them from the settings."""
     network = values.get("network")
     if not isinstance(network, str) or "{" not in network:
         return values
@@ -120,7 +120,7 @@ def _check_flag(name: str, value: Any) -> None:
 
 
 def _check_types(values: Settings) -> None:
-    """Hold each value to the type of its field; whole numbers are numbers too."""
+    """Check each value against the type of its field; a whole number is a number too."""
     for name, value in values.items():
         if name in _FAULTS or name in PARAMETER_FIELDS:
             continue
@@ -297,7 +297,7 @@ def _grow_tree(settings: Settings) -> Metrics:
     try:
         tree = grow_tree(settings["protocol"], _tree_network(settings), seed=settings["seed"], **sizes)
     except NoTreeError:
-        # Two members that name each other as provider reach nobody from the source: R(T) = 0.
+        # Two members that name each other as provider reach no member from the source: R(T) = 0.
         return {"attached": 0.0, "reliability": 0.0, "reliability_with_quota": 0.0, "expected_share": 0.0}
     return {"attached": 1.0} | {name: float(getattr(tree, name)) for name in _TREE_METRICS}
 

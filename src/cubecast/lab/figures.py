@@ -1,4 +1,4 @@
-"""Pictures of studies, as Vega-Lite: lines with error bars, and maps of who wins where."""
+"""Charts of studies, as Vega-Lite: lines with error bars, and phase diagrams."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _lines(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt
 
 
 def _legend(figure: Figure) -> alt.Legend:
-    """Names speak for themselves; numbers need to be told what they are."""
+    """A legend of names needs no title; one of numbers does."""
     title = None if figure.series in ("protocol", "variant") else title_of(figure.series)
     return alt.Legend(symbolType="stroke", symbolSize=220, title=title, titleOrient="left")
 

@@ -30,7 +30,7 @@ _CAUSAL = {"timestamp": (timestamp_copies, timestamp_bytes), "overlay": (overlay
 
 
 def only_known(settings: Settings, names: tuple[str, ...]) -> None:
-    """Refuse a setting that the experiment does not have."""
+    """Raise on a setting that the experiment does not have."""
     for name in settings:
         if name not in names and name != "seed":
             raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(names)}", setting=name)

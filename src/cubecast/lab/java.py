@@ -21,10 +21,10 @@ def require_java() -> Path:
     if java is None:
         raise LocalProtocolError(f"studies run on Spark, which needs Java, and there is none: {ADVICE}")
     try:
-        told = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
+        finished = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LocalProtocolError(f"{java} does not start ({error}): {ADVICE}") from error
-    check_modules(java, told.stdout, told.stderr)
+    check_modules(java, finished.stdout, finished.stderr)
     return java
 
 

@@ -1,4 +1,4 @@
-"""Read a plan from TOML, refusing what cannot be run, with the line named."""
+"""Read a plan from TOML and validate it; an error names the line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.experiments import check_run, experiment_named
-from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, Size, Test
+from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, PlanSize, Test
 from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
 from cubecast.lab.select import check_selection
 from cubecast.lab.toml_lines import key_lines, line_of
@@ -159,7 +159,7 @@ class _Reader:
                 raise self.fail(f"{path[-1]} holds {value!r}: write text in quotes", *path)
         return values
 
-    def size(self, data: dict[str, Any], name: str) -> Size:
+    def size(self, data: dict[str, Any], name: str) -> PlanSize:
         own = data[name]
         self.check_keys(own, _SIZE, name)
         self.need(own, ("repeats",), name)
@@ -176,7 +176,9 @@ class _Reader:
             if len({len(values) for values in table.values()}) > 1:
                 sizes = ", ".join(f"{key} has {len(values)}" for key, values in table.items())
                 raise self.fail(f"zipped lists must have one length: {sizes}", *owner, place)
-        return Size(repeats=own["repeats"], fixed=data.get("fixed", {}) | own.get("fixed", {}), sweep=sweep, zips=zips)
+        return PlanSize(
+            repeats=own["repeats"], fixed=data.get("fixed", {}) | own.get("fixed", {}), sweep=sweep, zips=zips
+        )
 
     def check_values(self, key: str, values: Any, *path: str | int) -> None:
         if not isinstance(values, list) or not values:
@@ -223,11 +225,11 @@ class _Reader:
             raise self.fail("a test needs a bound: add above, below or between", *path)
         along = tuple(self.strings(table.get("along", []), *path, "along"))
         known = {one.name for one in fields(Test)} - {"along"}
-        told = {key: value for key, value in table.items() if key in known}
-        return Test(**told, along=along, low=low, high=high)
+        values = {key: value for key, value in table.items() if key in known}
+        return Test(**values, along=along, low=low, high=high)
 
     def check_names(self, plan: Plan) -> None:
-        """Figures and claims may speak only of columns that the plan varies."""
+        """Figures and claims may use only columns that the plan varies."""
         columns = plan.parameters
         for place, figure in enumerate(plan.figures):
             for role in ("x", "series", "panel", "rows"):

@@ -16,9 +16,9 @@ from cubecast.lab.runs import Run, canonical
 TASK_SECONDS_MIN = 0.5
 """A task costs Spark about 0.1 s: to start it, and to write and commit its file."""
 TASK_SECONDS_MAX = 10.0
-"""What a study that is killed may lose, a core, and how long its progress may stand still."""
+"""The most work per core that a killed study loses, and the longest pause of its progress."""
 TASKS_LEFT = 3
-"""How many tasks of its size a core could still do when a task is made: it shrinks towards the end."""
+"""How many tasks of the same size per core are left when a task is made: tasks shrink towards the end."""
 
 
 def pack(runs: list[Run], cores: int) -> list[list[Run]]:

@@ -1,4 +1,4 @@
-"""What of a study is still to be done: the runs of its plans less the results on disk (an anti-join, both ways).
+"""The pending runs of a study: the runs of its plans without the results on disk (an anti-join, in both directions).
 
 The driver holds the list of runs anyway, and of a result only its name, its code and its status matter. So this is
 known before Spark is up, and what the runs need can be made ready while Java starts.
@@ -20,7 +20,7 @@ from cubecast.lab.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stock:
+class PendingRuns:
     """The runs that are still to be done, how many are done, and how many results are of no use to these plans."""
 
     pending: list[Run]
@@ -42,14 +42,14 @@ def results_on_disk(store: Store, *more: str) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
 
-def take_stock(store: Store, runs: list[Run], *, retry_failed: bool = False) -> Stock:
+def find_pending_runs(store: Store, runs: list[Run], *, retry_failed: bool = False) -> PendingRuns:
     """Compare what the plans ask for with what is on disk."""
     done = {(run_id, code) for run_id, code, status in results_on_disk(store) if status == OK or not retry_failed}
     asked = {run.id: run for run in runs}
     unused = [run_id for run_id, code in done if run_id not in asked or asked[run_id].code != code]
     other_code = sum(run_id in asked for run_id in unused)
     pending = [run for run in asked.values() if (run.id, run.code) not in done]
-    return Stock(
+    return PendingRuns(
         pending=pending,
         done=len(asked) - len(pending),
         other_code=other_code,

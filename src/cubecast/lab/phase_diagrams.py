@@ -1,4 +1,4 @@
-"""Phase diagrams: who wins where, and where an order holds."""
+"""Phase diagrams: which protocol wins where, and where an order holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDER_COLOURS = {"yes": "#009E73", "open": "#BBBBBB", "no": "#D55E00"}
 
 
 def winner_map(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt.Chart]:
-    """Coloured by who has the smallest value; faint where the intervals of the first two overlap."""
+    """Coloured by the series with the smallest value; faint where the intervals of the first two overlap."""
     base = _cells(figure, values)
     field = base.mark_rect(stroke="white").encode(
         color=alt.Color("winner:N", scale=colours(names), legend=alt.Legend(title=None)),
@@ -37,15 +37,15 @@ def order_map(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[
     """Green where `first` is below `second`, red where it is above, grey where the intervals overlap."""
     base = _cells(figure, values)
     first, second = names[figure.first], names[figure.second]
-    told = {"yes": f"{first} below {second}", "open": "intervals overlap", "no": f"{first} above {second}"}
-    scale = alt.Scale(domain=[*told.values()], range=[*ORDER_COLOURS.values()])
-    field = base.transform_calculate(told=f"{json_of(told)}[datum.holds]").mark_rect(stroke="white")
+    relation = {"yes": f"{first} below {second}", "open": "intervals overlap", "no": f"{first} above {second}"}
+    scale = alt.Scale(domain=[*relation.values()], range=[*ORDER_COLOURS.values()])
+    field = base.transform_calculate(relation=f"{json_of(relation)}[datum.holds]").mark_rect(stroke="white")
     field = field.encode(
-        color=alt.Color("told:N", scale=scale, legend=alt.Legend(title=None)),
+        color=alt.Color("relation:N", scale=scale, legend=alt.Legend(title=None)),
         tooltip=[
             *_places(figure),
             alt.Tooltip("ratio:Q", format=".3~g", title=f"{first} / {second}"),
-            alt.Tooltip("told:N"),
+            alt.Tooltip("relation:N"),
         ],
     )
     return [field, _numbers(base, "ratio")]
@@ -79,13 +79,13 @@ def _numbers(base: alt.Chart, name: str) -> alt.Chart:
     return numbers
 
 
-def json_of(told: dict[str, str]) -> str:
+def json_of(values: dict[str, str]) -> str:
     """A table of words as an expression of Vega."""
-    return "{" + ", ".join(f"'{key}': '{value}'" for key, value in told.items()) + "}"
+    return "{" + ", ".join(f"'{key}': '{value}'" for key, value in values.items()) + "}"
 
 
 def winners(figure: Figure, rows: list[Row], names: dict[Any, str]) -> list[Row]:
-    """For each cell who wins, who comes second, and by how much."""
+    """For each cell the winner, the second, and the ratio between them."""
     found = []
     for (x, other), entries in _by_cell(figure, rows).items():
         ranked = sorted(entries, key=lambda row: float(row["mean"]))

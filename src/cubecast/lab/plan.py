@@ -33,7 +33,7 @@ Selection = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class PlanSize:
     """How much of a plan is run."""
 
     repeats: int
@@ -44,7 +44,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What is drawn: metrics `y` against parameter `x`, one line a value of `series`, one panel a value of `panel`."""
+    """Draws metrics `y` against parameter `x`: one line per value of `series`, one panel per value of `panel`."""
 
     id: str
     title: str
@@ -116,7 +116,7 @@ class Plan:
     variants: tuple[dict[str, Any], ...] = ()
     """Settings by label, in place of `protocols`: FullDist scattered and not, sub-groups of 4 and of 50."""
     skip: tuple[Selection, ...]
-    sizes: dict[str, Size]
+    sizes: dict[str, PlanSize]
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     path: Path
@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The columns that tell one point from another: what is swept or zipped, and the protocol."""
+        """The columns that identify a point: what is swept or zipped, and the protocol."""
         names = ["protocol"] if self.protocols else ["variant"] if self.variants else []
         for size in self.sizes.values():
             names += [*size.sweep, *(name for table in size.zips for name in table)]

@@ -25,7 +25,7 @@ ENDINGS = (".html", ".png", ".svg", ".pdf")
 EMBED = {"actions": {"source": False}}
 COLUMNS = 3
 WIDTH, HEIGHT = 230, 190
-# Okabe and Ito's colours, told apart with any kind of colour vision; yellow last, it is faint on white.
+# Okabe and Ito's colours, distinct for every kind of colour vision; yellow last, it is faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
 # Wide gaps: the curve below must be seen through them where two protocols cost the same.
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
@@ -39,7 +39,7 @@ LOGARITHMIC = ("messages", "hops", "data_messages", "data_hops", "queue_max")
 
 
 def check_ending(path: str | Path) -> None:
-    """Say at once, before hours of simulation, that a picture of that name cannot be made."""
+    """Check the name of a picture before the simulation starts, not after it."""
     if Path(path).suffix.lower() not in ENDINGS:
         raise LocalProtocolError(f"plot {path}: give a name that ends in {', '.join(ENDINGS)}")
 

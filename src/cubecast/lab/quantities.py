@@ -1,8 +1,8 @@
 """What the tests of a claim measure: ratios, differences, growth, spread, each with a 95 % interval.
 
 Seeds are paired wherever two sides are compared: the same seed is the same network, so what both share falls out.
-`told` says in words what a test holds to which bound; the report prints it beside the verdict, so that the rule which
-is read is the rule which is applied.
+`describe_test` describes a test in words, with its bound; the report prints it beside the verdict, so that the rule
+that is read is the rule that is applied.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def measure(test: Test, measured: Measured, where: Selection, *, exact: bool) ->
     return _QUANTITIES[test.kind](test, measured, {**test.where, **where}, exact)
 
 
-def told(test: Test) -> str:
+def describe_test(test: Test) -> str:
     """The test in words: its quantity, where it is asked, and its bound."""
     parts = [name_of(test), *(f"{word} {_spelled(one)}" for word, one in _selections(test) if one)]
     return f"{', '.join(parts)}: {_bound(test)}"

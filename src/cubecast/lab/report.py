@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing but itself, and the pictures beside it.
+"""The report: one self-contained HTML page, and the pictures beside it.
 
 Every figure of every study, interactive; under it each claim, our figure, and the verdict of `lab.claims`. The page
 says by which rule, on which machine, by which versions, from which seeds and in how long.
@@ -24,7 +24,7 @@ import vl_convert
 from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, RULE, Judgement, judge
 from cubecast.lab.figures import draw
 from cubecast.lab.plan import FORMULAS, Claim, Plan
-from cubecast.lab.quantities import told as test_told
+from cubecast.lab.quantities import describe_test
 from cubecast.lab.runs import runs_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome
@@ -43,13 +43,13 @@ _TEMPLATE = Path(__file__).with_name("report.html")
 
 
 Step = Callable[[int, int, str], None]
-"""Called with the figures done, the figures in all, and what comes next."""
+"""Called with the number of finished figures, the number of all figures, and the next step."""
 
 
 def write_report(
     outcome: StudyOutcome, store: Store, *, pictures: bool = True, step: Step = lambda _done, _total, _what: None
 ) -> Path:
-    """Write tables, pictures and the page; gives the path of the page."""
+    """Write tables, pictures and the page; return the path of the page."""
     assert outcome.values is not None
     assert outcome.summary is not None
     step(0, 1, "judging the claims")
@@ -94,7 +94,7 @@ def _write_claims(store: Store, judgements: dict[str, list[Judgement]]) -> None:
                 "verdict": one.verdict,
                 "ours": one.ours,
                 "reading": one.claim.reading,
-                "tests": [test_told(test) for test in one.claim.tests],
+                "tests": [describe_test(test) for test in one.claim.tests],
             },
             ensure_ascii=False,
         )
@@ -148,12 +148,12 @@ def _study(plan: Plan, outcome: StudyOutcome, judgements: list[Judgement], specs
     repeats = plan.sizes[outcome.size].repeats
     seeds = "exact, no seed" if plan.experiment in FORMULAS else f"seeds 0 … {repeats - 1}"
     runs = len(runs_of(plan, outcome.size))
-    told: set[int] = set()
+    shown: set[int] = set()
     figures = []
     for figure in plan.figures:
         name = file_name(plan, figure)
-        claims = [one for one in judgements if figure.id in one.claim.figures and id(one) not in told]
-        told |= {id(one) for one in claims}
+        claims = [one for one in judgements if figure.id in one.claim.figures and id(one) not in shown]
+        shown |= {id(one) for one in claims}
         chart = f'<div class="chart" data-spec="{name}"></div>' if name in specs else "<p>No data.</p>"
         files = f'<a href="../figures/{name}.png">PNG</a> <a href="../figures/{name}.svg">SVG</a>'
         files += f' <a href="../tables/{name}.csv">CSV</a>'
@@ -161,7 +161,7 @@ def _study(plan: Plan, outcome: StudyOutcome, judgements: list[Judgement], specs
             f'<figure id="{name}"><figcaption><b>Fig {escape(figure.id)}</b> {escape(figure.title)} '
             f"<small>{files}</small></figcaption>{chart}{_claims(claims)}</figure>"
         )
-    rest = [one for one in judgements if id(one) not in told]
+    rest = [one for one in judgements if id(one) not in shown]
     return (
         f'<article id="{plan.id}"><h3>{escape(plan.title)}</h3><p>{escape(plan.about)}</p>'
         f'<p class="meta">{runs} runs, {seeds}; study <code>{plan.id}</code></p>'
@@ -188,7 +188,7 @@ def _claims(judgements: list[Judgement]) -> str:
 def _tested(claim: Claim) -> str:
     """How the sentence is read, and the very tests that are applied."""
     reading = f"<p>{escape(claim.reading)}</p>" if claim.reading else ""
-    tests = "".join(f"<li>{escape(test_told(test))}</li>" for test in claim.tests)
+    tests = "".join(f"<li>{escape(describe_test(test))}</li>" for test in claim.tests)
     return f'<details class="rule"><summary>tested as</summary>{reading}<ul>{tests}</ul></details>'
 
 
@@ -227,7 +227,7 @@ def _commit() -> str:
     """The commit of the checkout that runs, if it is one."""
     folder = Path(__file__).resolve().parent
     try:
-        told = subprocess.run(
+        finished = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
             cwd=folder,
             capture_output=True,
@@ -237,4 +237,4 @@ def _commit() -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return told.stdout.strip() or "unknown"
+    return finished.stdout.strip() or "unknown"

@@ -29,9 +29,9 @@ class Run:
     study: str
     experiment: str
     settings: dict[str, Any]
-    """Everything that the experiment is told, the seed among it."""
+    """All settings of the experiment, including the seed."""
     point: dict[str, Any]
-    """The values that tell the points of the study apart; a point has one run a seed."""
+    """The values that identify a point of the study; a point has one run per seed."""
 
     @property
     def seed(self) -> int:
@@ -43,7 +43,7 @@ class Run:
 
     @cached_property
     def code(self) -> str:
-        """What computes it, so that results of other code are told apart."""
+        """The code version, so that results of other versions are distinct."""
         return source_hash(self.settings)
 
 
@@ -73,10 +73,10 @@ def runs_of(plan: Plan, size: str) -> list[Run]:
 
 
 def settings_of(plan: Plan, size: str, point: dict[str, Any]) -> dict[str, Any]:
-    """What the experiment is told at a point; a variant stands for its settings, and its label is not told."""
+    """The settings of the experiment at a point; a variant stands for its settings, its label is not one."""
     own = next((dict(one) for one in plan.variants if one["label"] == point.get("variant")), {})
-    told = {**plan.sizes[size].fixed, **own, **point}
-    return {name: value for name, value in told.items() if name not in ("label", "variant")}
+    settings = {**plan.sizes[size].fixed, **own, **point}
+    return {name: value for name, value in settings.items() if name not in ("label", "variant")}
 
 
 def run_count(plan: Plan, size: str) -> int:

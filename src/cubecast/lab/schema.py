@@ -1,8 +1,8 @@
-"""The results of a study: one row a run that was done, or failed; Parquet files in `runs/`.
+"""The results of a study: one row per run, successful or failed; Parquet files in `runs/`.
 
 Metrics are a map from name to number, because experiments measure different things and a Parquet file written by an
 older version must stay readable. What differs from one machine or one day to another (seconds, host) is kept out of it,
-so that two ways to run a study can be compared bit for bit.
+so that two runs of a study can be compared bit for bit.
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ RUNS_DDL = (
     "run_id string, code string, experiment string, settings string, seed bigint, status string, error string, "
     "metrics map<string,double>, wall_seconds double, cpu_seconds double, host string, finished_unix_s double"
 )
-"""`RUNS` as Spark spells it; a test holds the two to each other."""
+"""`RUNS` as a Spark schema; a test compares the two."""

@@ -1,4 +1,4 @@
-"""Selections: which points a skip, a figure or a test of a plan speaks of."""
+"""Selections: the points that a skip, a figure or a test of a plan selects."""
 
 from __future__ import annotations
 

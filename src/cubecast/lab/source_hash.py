@@ -1,21 +1,23 @@
 """A hash of the sources that determine the result of a run, so that results of other code are never taken for ours.
 
 Comments, docstrings and layout are left out of it: only a change of the program changes the hash. A simulation depends
-on what all simulations share and on the file of its protocol, with the protocol files that one imports; so editing one
-protocol leaves the results of the others valid.
+on what all simulations share and on the files of its protocols, with the files that those import; so editing one
+protocol leaves the results of the others valid. A protocol of the user's own counts like one of the package.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cubecast.jit.sources import sources_of_class
-from cubecast.protocols.catalogue import protocol_named
+from cubecast.jit.sources import sources_of
+from cubecast.protocol.definition import Protocol
+from cubecast.sim.roles import roles_of
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py")
@@ -32,21 +34,24 @@ def source_hash(settings: Mapping[str, Any]) -> str:
     """The hash of what computes this run."""
     if "protocol" not in settings:
         return _hash(())
+    files = {path for role in roles_of(settings).values() for path in _sources(role.entry)}
     if settings.get("churn_per_s") is not None:
-        return _hash(tuple(sorted(path for pattern in _VIEWS for path in _PACKAGE.glob(pattern))))
-    return _protocol_hash(str(settings["protocol"]))
+        files |= {path for pattern in _VIEWS for path in _PACKAGE.glob(pattern)}
+    return _hash(frozenset(files))
+
+
+def _sources(entry: Protocol) -> frozenset[Path]:
+    """The files of what an entry consists of, which may stand in several."""
+    modules = {part.__module__ for part in (entry.state, entry.build, entry.parameters)}
+    return frozenset(path for name in modules for path in sources_of(Path(str(sys.modules[name].__file__))))
 
 
 @cache
-def _protocol_hash(name: str) -> str:
-    return _hash(tuple(sorted(sources_of_class(protocol_named(name).state))))
-
-
-@cache
-def _hash(protocol_files: Iterable[Path]) -> str:
+def _hash(protocol_files: frozenset[Path]) -> str:
     shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in _TOOLS}
     digest = hashlib.sha256()
-    for path in sorted(shared | set(protocol_files)):
+    # By name and content, so that it does not matter where the user's own files are.
+    for path in sorted(shared | protocol_files, key=lambda path: (path.name, _program(path))):
         digest.update(path.name.encode())
         digest.update(_program(path).encode())
     return digest.hexdigest()[:16]

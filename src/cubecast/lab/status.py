@@ -1,4 +1,4 @@
-"""How much of each study is done, read straight from the result files: no Spark for a glance."""
+"""The progress of each study, read from the result files without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cubecast.lab.store import Store
 
 
 def status_of(plans: list[Plan], size: str, store: Store) -> list[dict[str, Any]]:
-    """One row a study: its runs, how many are done or failed, and how many only have results of other code."""
+    """One row per study: its runs, how many are done or failed, and how many only have results of other code."""
     results: dict[str, dict[str, str]] = {}
     for run_id, code, status in results_on_disk(store):
         by_code = results.setdefault(run_id, {})

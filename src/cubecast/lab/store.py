@@ -1,10 +1,10 @@
-"""The folder of results: what is where, who writes, and what to do with a file that cannot be read.
+"""The results folder: its layout, its lock, and the treatment of unreadable files.
 
 | path | what |
 |---|---|
-| `runs/*.parquet` | results, one row a run; a file is there whole or not at all |
+| `runs/*.parquet` | results, one row per run; a file is there whole or not at all |
 | `unreadable/` | result files that were found damaged |
-| `tables/` | one CSV and one Parquet file a figure, and the summary of each study |
+| `tables/` | one CSV and one Parquet file per figure, and the summary of each study |
 | `figures/` | PNG and SVG of each figure |
 | `report/index.html` | the report |
 """

@@ -1,4 +1,4 @@
-"""Run studies: plans in, tables out. What the command line calls."""
+"""Run studies: plans in, tables out. The command line calls this module."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from cubecast.errors import LocalProtocolError, PlanError
 from cubecast.lab.experiments import experiment_named
-from cubecast.lab.load_plan import load_plans
-from cubecast.lab.pending_runs import Stock, failures, take_stock
+from cubecast.lab.load_plan import load_plan, load_plans
+from cubecast.lab.pending_runs import PendingRuns, failures, find_pending_runs
 from cubecast.lab.plan import Plan
 from cubecast.lab.runs import Run, runs_of
 from cubecast.lab.store import Store
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class StudyOutcome:
-    """What a study gave, in tables of the driver."""
+    """The result of a study, in tables of the driver."""
 
     plans: list[Plan]
     size: str
@@ -46,20 +46,26 @@ def project_plans() -> Path:
 
 
 def choose_plans(folder: Path, names: list[str], say: Say = lambda _: None) -> list[Plan]:
-    """The plans of these names, or all that are available; says which of all are not."""
-    plans = load_plans(folder)
+    """The plans of these names or files, or all that are available; says which of all are not."""
     if not names:
+        plans = load_plans(folder)
         for plan in plans:
             if plan.missing:
                 say(f"study {plan.id} left out: no protocol {', '.join(plan.missing)} here")
         return [plan for plan in plans if not plan.missing]
-    by_name = {plan.id: plan for plan in plans}
+    by_name = _plans_by_name(folder, names)
     for name in names:
         if name not in by_name:
             raise PlanError(f"unknown study {name!r}: choose one of {', '.join(by_name)}")
         if by_name[name].missing:
             raise PlanError(f"study {name} is not available: no protocol {', '.join(by_name[name].missing)} here")
     return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def _plans_by_name(folder: Path, names: list[str]) -> dict[str, Plan]:
+    """The plans of the folder by their names, and those in files of their own by the files."""
+    files = {name: load_plan(Path(name)) for name in names if name.endswith(".toml")}
+    return files if len(files) == len(set(names)) else files | {plan.id: plan for plan in load_plans(folder)}
 
 
 def runs_of_all(plans: list[Plan], size: str) -> list[Run]:
@@ -87,11 +93,11 @@ def run_studies(
         for path in store.set_aside_unreadable():
             say(f"{path.name}: damaged, set aside; its runs are done again")
         store.clear_unfinished()
-        stock = take_stock(store, outcome.runs, retry_failed=retry_failed)
-        _say_stock(stock, say)
-        if only_read and not stock.done:
+        found = find_pending_runs(store, outcome.runs, retry_failed=retry_failed)
+        _report_pending(found, say)
+        if only_read and not found.done:
             return outcome  # there is nothing to start Spark for
-        missing = [] if only_read else stock.pending
+        missing = [] if only_read else found.pending
         with _session(master, meanwhile=lambda: rehearse(missing)) as session, spark.one_line(store):
             outcome.versions = spark.versions(session)
             if missing:
@@ -102,25 +108,25 @@ def run_studies(
     return outcome
 
 
-def _say_stock(stock: Stock, say: Say) -> None:
-    if stock.other_code:
-        say(f"{stock.other_code} results on disk were made by other code than this: kept, and not used")
-    if stock.other_runs:
-        say(f"{stock.other_runs} results on disk are of runs that these plans do not ask for: kept, and not used")
-    say(f"{stock.done + len(stock.pending)} runs, of which {stock.done} are done already")
+def _report_pending(found: PendingRuns, say: Say) -> None:
+    if found.other_code:
+        say(f"{found.other_code} results on disk were produced by a different code version: kept, ignored")
+    if found.other_runs:
+        say(f"{found.other_runs} results on disk belong to runs outside these plans: kept, ignored")
+    say(f"{found.done + len(found.pending)} runs, of which {found.done} are done already")
 
 
 def rehearse(runs: list[Run]) -> None:
     """Do the shortest run of each kind here, so that what it needs is compiled before many processes ask for it."""
     shortest: dict[tuple[Any, ...], tuple[float, Run]] = {}
     for run in runs:
-        told = run.settings
-        kind = (run.experiment, told.get("protocol"), told.get("messages", 0) > 0, told.get("transport"))
-        cost = experiment_named(run.experiment).cost(told)
+        settings = run.settings
+        kind = (run.experiment, settings.get("protocol"), settings.get("messages", 0) > 0, settings.get("transport"))
+        cost = experiment_named(run.experiment).cost(settings)
         if kind not in shortest or cost < shortest[kind][0]:
             shortest[kind] = (cost, run)
     for _, run in shortest.values():
-        # Whatever goes wrong goes wrong again in the worker, and is recorded there.
+        # An error here happens again in the worker, which records it.
         with suppress(Exception):
             experiment_named(run.experiment).run(run.settings)
 

@@ -1,4 +1,4 @@
-"""Tidy tables of figures: one row a point of a line, ready for any plotting tool."""
+"""Tidy tables of figures: one row per point of a line, for any plotting tool."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sortable(value: Any) -> list[tuple[int, float, str]]:
 
 
 def write_tables(store: Store, plan: Plan, summary: pa.Table) -> dict[str, list[Row]]:
-    """Write one CSV and one Parquet file a figure; gives the rows by figure."""
+    """Write one CSV and one Parquet file per figure; return the rows by figure."""
     tables = {}
     own = rows_of(summary, plan.id)
     for figure in plan.figures:

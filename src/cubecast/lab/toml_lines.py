@@ -1,4 +1,4 @@
-"""On which line of a TOML file a key stands, so that an error in a plan can name it.
+"""The line of each key in a TOML file, so that an error in a plan can name it.
 
 `tomllib` keeps no positions. This scanner knows just enough of TOML to find where keys begin: tables, arrays of tables,
 dotted keys, strings and values that run over several lines. It reads only files that `tomllib` has accepted.

@@ -72,14 +72,14 @@ def tune(scenario: Scenario, plan: SearchPlan, progress: Progress | None = None)
         if seed not in networks:
             networks[seed] = build_network(scenario.network, members=scenario.members, seed=seed)
         tpr_s = _measure(replace(scenario.with_parameters(step_s=step_s), seed=seed), networks[seed])
-        search.tell(step_s, tpr_s)
+        search.report(step_s, tpr_s)
         if progress is not None:
             progress(len(search.measurements), step_s, tpr_s)
     return Tuning(scenario=scenario, plan=plan, window=search.result(), course=_course(search))
 
 
 def require_steps(scenario: Scenario) -> None:
-    """Refuse a protocol that does not go in steps of a length that can be chosen."""
+    """Require a protocol with a step interval."""
     if scenario.entry().steps is None or "step_s" not in vars(scenario.parameters):
         having = [one.name for one in protocols("stability") if one.steps is not None]
         raise LocalProtocolError(f"{scenario.protocol} has no step interval: choose {' or '.join(having)}")

@@ -25,7 +25,7 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
 
 
 def check_folder(folder: str | Path) -> None:
-    """Say at once that a file cannot be written there: nobody wants to hear it after an hour of simulation."""
+    """Check that a file can be written there, before an hour of simulation and not after it."""
     nearest = Path(folder).absolute()
     while not nearest.exists():
         nearest = nearest.parent

@@ -1,4 +1,4 @@
-"""Who holds a live group back, window by window: what `lab.spark.follow` keeps up to date.
+"""The slowest member of a live group per time window; `lab.spark.follow` updates it.
 
 Spark reduces the events of a batch to one row per window, member, view of that member and sender: up to which message
 the member had received, and up to which it knew stability. Here they are carried forward (a member that was silent in a
@@ -14,9 +14,9 @@ window stands where it stood) and compared.
 | `buffer_mean`, `buffer_max` | messages a member holds that it does not know to be stable |
 
 **Views.** The group is the view with the highest number that anyone has installed, or the founding view of a group that
-was founded later; members and senders that are not in it do not count. In a trace without views the group is whoever
-wrote an event and did not crash. A member that installs a view knows that all it received before is stable: views are
-synchronous, so everybody in the new view has it.
+was founded later; members and senders that are not in it do not count. In a trace without views the group is every
+member that wrote an event and did not crash. A member that installs a view knows that all it received before is stable:
+views are synchronous, so every member of the new view has it.
 
 A window is open for a minute and a hundred windows. What comes later than that counts in the oldest open one; so the
 state is bounded, however long the group runs.
@@ -106,7 +106,7 @@ class _Group:
                 self.view = view_id
 
     def describe(self, window: int, window_s: float, views: Views) -> Row | None:
-        """The row of this window; none as long as nobody of the group wrote anything."""
+        """The row of this window; None while no member of the group has written an event."""
         group = None if self.view is None else views[self.view].members
         received = {who: row for who, row in self.received.items() if group is None or who in group}
         if not received:
@@ -156,7 +156,7 @@ class Windows:
             self._restore(state)
 
     def state(self) -> Row:
-        """Where everybody stands now, as plain JSON data."""
+        """The state of every member, as plain JSON data."""
         group = self._closed.copy()
         for window in sorted(self._windows):
             group.take(self._windows[window], self._views)
@@ -181,7 +181,7 @@ class Windows:
             self._views[number, tag] = _View(time_ns=0, window=LONG_AGO, members=set(members))
 
     def merge(self, rows: Iterable[Row]) -> None:
-        """Take the rows of a batch, as `lab.spark.follow.furthest` gives them."""
+        """Add the rows of a batch from `lab.spark.follow.furthest`."""
         known = dict(self._view_of)
         for row in rows:
             window = row["window"] if self._first is None else max(row["window"], self._first)

@@ -1,1 +1,1 @@
-"""Members between real processes: transport, timers, buffers and the programming interface. No protocol lives here."""
+"""Members between real processes: transport, timers, buffers and the programming interface; no protocol."""

@@ -1,7 +1,7 @@
 """The application's state: snapshots for newcomers, a state that arrived for this member, and checkpoints.
 
 `snapshot` and `restore` are the application's own and are called in the event loop, between two entries of the inbox:
-while they run, nothing else does, unless they are `async` and give way. What cubecast does with the bytes holds the
+while they run, nothing else does, unless they are `async` and await. What cubecast does with the bytes holds the
 loop for a few milliseconds at most, however many they are: pieces are cut when a newcomer asks for them, joined in a
 thread, and written by the thread of the journal.
 

@@ -1,9 +1,9 @@
-"""A checkpoint on its way to the disk: a file beside the journal, written slice by slice while the journal goes on.
+"""A checkpoint that is being written: a file beside the journal, written slice by slice while the journal goes on.
 
 | part of the file | written                                                                                        |
 |------------------|------------------------------------------------------------------------------------------------|
 | file header      | first; its sequence number is far above those that the journal may still reach                 |
-| batch header     | last: it has the checksum of the payload, and nobody reads the file before it has its name     |
+| batch header     | last: it has the checksum of the payload, and no process reads the file before it has its name |
 | payload          | the checkpoint, a slice at a time; each is forced to the disk, so that no fsync takes long     |
 | copies           | what was appended to the journal since the checkpoint was taken, as batches of the new file    |
 

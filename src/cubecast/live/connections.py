@@ -3,8 +3,8 @@
 They pass bytes to the member and carry out what its effects say. TLS is here, because it is I/O: the member gets the
 addresses that a peer's certificate names, and decides.
 
-A plaintext member that is spoken to in TLS answers with a line of text and closes: the dialler's TLS then reports that
-the peer does not speak TLS, and the other way round this side sees the first bytes of a TLS record.
+A plaintext member that receives TLS answers with a line of text and closes: the dialler's TLS then reports that
+the peer does not speak TLS, and in the other direction this side sees the first bytes of a TLS record.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Connections:
             connection.abort("this member failed")
         self._open.clear()
 
-    # What the member asks for.
+    # Effects of the member.
 
     def write(self, number: int, buffers: list[bytes]) -> None:
         """Send bytes."""
@@ -95,7 +95,7 @@ class Connections:
             connection.write(buffers[0] if len(buffers) == 1 else b"".join(buffers))
 
     def close(self, close: Close) -> None:
-        """End a connection; the member hears no more of it."""
+        """End a connection; the member gets no more events of it."""
         connection = self._open.pop(close.connection, None)
         if connection is None:
             return
@@ -136,7 +136,7 @@ class Connections:
             reason = explain_tls_error(error)
             self._call(lambda: self._member.dial_failed(name, reason, time.monotonic_ns()))
 
-    # What sockets tell.
+    # Events of sockets.
 
     def _new_connection(self, dialled: str = "") -> SocketConnection:
         return SocketConnection(

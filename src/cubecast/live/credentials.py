@@ -1,7 +1,7 @@
-"""A member's proof of who it is: its certificate and key, and the certificate of the group that signs them all.
+"""The credentials of a member: its certificate and key, and the certificate of the group that signs them all.
 
 A member's certificate names its address as a URI (`cubecast:host:port`). The other side compares it with the address
-that the member claims, so a member of the group cannot speak for another.
+that the member claims, so a member of the group cannot impersonate another.
 
 | field             | meaning                                                                          |
 |-------------------|----------------------------------------------------------------------------------|
@@ -247,7 +247,7 @@ def _named_by(certificate: Certificate) -> list[str]:
 
 
 def require_protection(credentials: Credentials | None, *, plaintext: bool) -> None:
-    """Refuse a member that does not say whether it goes with TLS or without."""
+    """Require either credentials or plaintext."""
     if (credentials is None) != plaintext:
         raise LocalProtocolError(
             "give credentials=Credentials.load(...), or plaintext=True to go without protection, not both or neither"

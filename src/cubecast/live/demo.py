@@ -1,7 +1,7 @@
-"""A group on this machine for show: members in processes, some of them killed, and a verdict at the end.
+"""A demonstration group on this machine: members in processes, some of them killed, and a verdict at the end.
 
-The verdict compares what every survivor says of itself once nobody sends any more: all in one view without the killed,
-the same messages delivered, nothing unstable. A message that a killed member had multicast is delivered by
+The verdict compares the status of all survivors once sending has stopped: all in one view without the killed, the same
+messages delivered, nothing unstable. A message that a killed member had multicast is delivered by
 all survivors or by none, so equal counts of each member's messages mean that nothing was lost between them.
 """
 
@@ -51,7 +51,7 @@ class Demo:
 
     @property
     def page(self) -> str:
-        """The address of a status page of a member that lives."""
+        """The address of the status page of a running member."""
         return next((at for place, at in enumerate(self.status) if place not in self.killed), "")
 
     def start(self) -> None:
@@ -107,12 +107,12 @@ class Demo:
         return sorted(victims)
 
     def be_quiet(self) -> None:
-        """Nobody sends any more."""
+        """Stop all senders."""
         for place, process in enumerate(self.processes):
             if place not in self.killed and process.poll() is None:
                 process.send_signal(signal.SIGUSR1)
 
-    def settle(self) -> DemoVerdict:
+    def judge(self) -> DemoVerdict:
         """Wait until the survivors agree on everything, and say so; or what they do not agree on."""
         deadline = time.monotonic() + SETTLE_S
         while True:
@@ -143,7 +143,7 @@ class Demo:
         )
 
     def stop(self) -> None:
-        """End the members that live, politely first."""
+        """Stop the running members: SIGTERM first, then SIGKILL."""
         for process in self.processes:
             if process.poll() is None:
                 process.terminate()
@@ -155,7 +155,7 @@ class Demo:
                 process.wait()
 
     def write_trace(self, path: Path) -> int:
-        """One trace of all members; gives its events."""
+        """Merge the traces of all members; return the number of events."""
         from cubecast.live.trace_writer import merge_traces
 
         files = [self._trace_file(place) for place in range(self.members)]
@@ -184,7 +184,7 @@ def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show) -> DemoVerdi
             show(demo, demo.ask_all(), said)
             time.sleep(0.5)
         demo.be_quiet()
-        return demo.settle()
+        return demo.judge()
     finally:
         demo.stop()
 

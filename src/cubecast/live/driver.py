@@ -2,14 +2,14 @@
 
 A *turn*: whatever calls the member in one pass of the event loop (bytes of many connections, timers, multicasts) is
 followed by one `take_effects`, so that messages gather to batches. A lone message does not wait for the end of the
-turn: when the last turn had at most one multicast and nothing else is under way, its effects are carried out at once;
+turn: when the last turn had at most one multicast and nothing else is pending, its effects are carried out at once;
 so are those of a few bytes that arrive after a quiet turn.
 
 Effects are carried out in their order: persist, writes, closes, dials, entries, settled, notices. With `sync="always"`
 they wait for the disk in a thread of the journal's own; meanwhile the member is called as ever and its next effects
 gather, so that one fsync serves many messages. A checkpoint is written by that thread too, and nothing waits for it but
 what comes in the short moment in which it takes the place of the journal. When the journal fails nothing is visible any
-more: connections are aborted, and everybody who waits gets the one error.
+more: connections are aborted, and every waiting caller gets the one error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cubecast.member.settings import Settings
 log = logging.getLogger("cubecast.live")
 
 TURN_MESSAGES = 256
-"""Messages that are multicast in one turn: others want to be heard, batches to be sent."""
+"""The most messages that are multicast in one turn: other work and the batches must get their turn."""
 SMALL_BYTES = 1024
 QUIET_BYTES = 4096
 REFRESH_S = 10.0
@@ -133,7 +133,7 @@ class Driver:
         self._queue: deque[tuple[asyncio.Future[None], bytes]] = deque()
         """Multicasts that wait for room or for the next turn, in the order of the calls."""
         self._awaited: set[Outgoing] = set()
-        """Own messages whose stability somebody waits for."""
+        """Own messages with callers that wait for their stability."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._refreshing: asyncio.TimerHandle | None = None
@@ -209,7 +209,7 @@ class Driver:
         self.fail(CubecastError(f"this member ended by a bug in cubecast: {error!r}; please report it with the log"))
 
     def _end(self, error: CubecastError | None) -> None:
-        """Tell everybody who waits that nothing more will come."""
+        """Wake every waiting caller: nothing more will come."""
         if self.is_ended:
             return
         self.is_ended = True
@@ -361,7 +361,7 @@ class Driver:
         return outgoing
 
     def _multicast_queued(self) -> None:
-        """Let those multicast who wait, in the order of their calls: nobody who calls later can come before them."""
+        """Let waiting callers multicast, in the order of their calls."""
         own, queue, messages_max = self.member.own, self._queue, self.settings.window_messages
         while queue and self._in_turn < TURN_MESSAGES:
             if not own.has_room(messages_max, self._granted, self._granted_bytes):
@@ -396,7 +396,7 @@ class Driver:
             raise type(outgoing.failure)(*outgoing.failure.args)
 
     def _resolve(self, outgoing: Outgoing) -> None:
-        """Wake those who wait for a message, with the reason when it did not become stable."""
+        """Wake the callers that wait for a message, with the reason when it did not become stable."""
         waiters, outgoing.waiters = outgoing.waiters, ()
         for waiter in waiters:
             if waiter.done():
@@ -570,5 +570,5 @@ class Driver:
 
 
 def shielded(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-    """Work that goes on to its end when whoever waits for it is cancelled."""
+    """Work that runs to its end even when the waiting task is cancelled."""
     return asyncio.shield(asyncio.get_running_loop().create_task(work))

@@ -26,11 +26,11 @@ from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.driver import Driver, shielded
 from cubecast.live.group_status import GroupStatus
 from cubecast.live.inbox import Entries, Event, Inbox
+from cubecast.live.join_options import JoinOptions, read_join_options
 from cubecast.live.journal import Journal
 from cubecast.live.message import Message
 from cubecast.live.notices import NoticeLog
 from cubecast.live.warm import load
-from cubecast.live.way_in import WayIn, way_in
 from cubecast.member.effects import Delivery, Entry, Notice, StateArrived, ViewChange
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings, parse_address
@@ -42,13 +42,13 @@ WAITING_LOG_S = 3.0
 SYNC_LUMP = 256
 """Deliveries that cross to another thread at a time."""
 LEAVE_S = 5.0
-"""How long leaving may take when nobody crashes meanwhile."""
+"""How long leaving may take when no member crashes meanwhile."""
 LEAVE_AT_ONCE_S = 0.5
 """How long a member that leaves without draining waits for the others to agree."""
 
 
 class Group(GroupStatus):
-    """A member's place in a group. Make one with `cubecast.join`, and use it as an async context manager."""
+    """A member of a group. Make one with `cubecast.join`, and use it as an async context manager."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Group(GroupStatus):
         *,
         listen: str,
         advertise: str,
-        way: WayIn,
+        join_options: JoinOptions,
         credentials: Credentials | None,
         settings: Settings,
         snapshot: Snapshot | None,
@@ -70,7 +70,7 @@ class Group(GroupStatus):
         self.address = advertise
         self.settings = settings
         self._listen = listen
-        self._way = way
+        self._join_options = join_options
         self._credentials = credentials
         self._makes_snapshots = snapshot is not None
         self._journal = journal
@@ -99,7 +99,7 @@ class Group(GroupStatus):
             raise LocalProtocolError(f"group {self.name!r} was entered before: call cubecast.join again")
         if self._credentials is not None:
             self._credentials.require_own(self.address)
-        data = self.settings.data_for(max(2, len(self._way.founders)))
+        data = self.settings.data_for(max(2, len(self._join_options.founders)))
         await asyncio.to_thread(load, data.name, self.settings.stability_entry.name)
         journal, batches = self._open_journal()
         try:
@@ -123,7 +123,7 @@ class Group(GroupStatus):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the group; without waiting for anybody when an exception ends the block."""
+        """Leave the group; without waiting for others when an exception ends the block."""
         await self.leave(drain=kind is None)
 
     async def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
@@ -148,7 +148,7 @@ class Group(GroupStatus):
             await shielded(self._close())
 
     async def _wait_briefly(self, driver: Driver) -> None:
-        """So that the others see a member that leaves, not one that crashed."""
+        """Let the others see a member that leaves, not one that crashed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_AT_ONCE_S):
                 while not driver.is_ended:
@@ -193,7 +193,7 @@ class Group(GroupStatus):
 
     def _open_journal(self) -> tuple[Journal | None, list[bytes]]:
         if self._journal is None:
-            self._require_way()
+            self._require_join_options()
             return None, []
         journal = Journal(
             self._journal,
@@ -205,14 +205,14 @@ class Group(GroupStatus):
         try:
             batches = journal.read()
             if not batches:
-                self._require_way()
+                self._require_join_options()
         except BaseException:
             journal.close()
             raise
         return journal, batches
 
-    def _require_way(self) -> None:
-        if not self._way.is_given:
+    def _require_join_options(self) -> None:
+        if not self._join_options.is_given:
             raise LocalProtocolError("give one of peers=[...], contact=..., found=True, or a journal= to continue from")
 
     def _new_driver(self, journal: Journal | None) -> Driver:
@@ -243,15 +243,15 @@ class Group(GroupStatus):
         )
 
     def _begin(self, member: Member, batches: list[bytes], now_ns: int) -> None:
-        way = self._way
+        options = self._join_options
         if batches:
-            member.resume(batches, now_ns, contacts=way.contacts, founders=way.founders)
-        elif way.is_founder:
+            member.resume(batches, now_ns, contacts=options.contacts, founders=options.founders)
+        elif options.is_founder:
             member.found(now_ns)
-        elif way.founders:
-            member.form(way.founders, now_ns)
+        elif options.founders:
+            member.form(options.founders, now_ns)
         else:
-            member.join(way.contacts, now_ns)
+            member.join(options.contacts, now_ns)
 
     async def _wait_until_in(self, driver: Driver) -> None:
         member = driver.member
@@ -305,7 +305,7 @@ class Group(GroupStatus):
         return Message(driver, outgoing)
 
     def _require_no_deadlock(self, driver: Driver) -> None:
-        """Whoever takes the history waits for ever if what it multicasts meanwhile exceeds the window."""
+        """A task that takes the history would wait for ever if it multicasts more than the window meanwhile."""
         member = driver.member
         if member.has_room or not member.awaits_restore or not self._inbox.reads_history(asyncio.current_task()):
             return
@@ -438,7 +438,7 @@ def join(
     trace: str | Path | None = None,
     status: str | None = None,
 ) -> Group:
-    """Be a member of a group: `async with cubecast.join(...) as group`.
+    """Join a group: `async with cubecast.join(...) as group`.
 
     The block begins when this member is in the group and has its state; what it waits for is in the log, and after
     `settings.join_timeout_s` it fails with the reason. At the end of the block the member leaves.
@@ -451,11 +451,11 @@ def join(
                 print(delivery.sender.name, delivery.sequence, delivery.payload)
 
     `name` is the group's; members of groups of different names refuse each other. `listen` ("host:port") is where this
-    member accepts connections; `advertise` is how others reach it and what they call it, the same as `listen` unless
+    member accepts connections; `advertise` is the address that others dial and its name, the same as `listen` unless
     there is a NAT or a container between. All members must use the same name for a member: "localhost:7001" and
     "127.0.0.1:7001" are two.
 
-    Give one of the three ways in:
+    Give one of:
 
     - `peers`: the founding members, the same list at each (its own name may be in it or not). The group works as soon
       as a quorum of them is up; members may leave, join and come back later.
@@ -466,14 +466,14 @@ def join(
     help(cubecast.Settings); those marked *all* must be the same at every member.
 
     State for members that join: `snapshot()` returns the application's state as bytes and `restore(state)` puts it in
-    place at a newcomer; both may be `async`. They are called between two events, by whoever consumes them (`async for`,
+    place at a newcomer; both may be `async`. They are called between two events, by the consumer (`async for`,
     `events`, `receive`), so the state is the one after all events before. The event loop waits for them; make those of
     a large state `async`, and let `snapshot` return `bytes`, which are not copied. Without them a newcomer gets the
     messages that `settings.keep` says, as deliveries with `is_history`. What it multicasts before it has taken the
     last of them waits until it has.
 
     `journal` names a file from which this member continues after it was stopped or killed, under the same address; it
-    then needs no way in, and `peers` or `contact` are merely further addresses to try. The application begins with the
+    then needs none of them; `peers` or `contact` are further addresses to try. The application begins with the
     last checkpoint (`restore`) and gets what was delivered after it again. `settings.sync` says when it is forced to
     the disk. `trace` names a file for the events of this member, for `cubecast check`. `status` ("host:port") is where
     it serves a page, JSON and Prometheus metrics.
@@ -488,7 +488,7 @@ def join(
         name,
         listen=listen,
         advertise=address,
-        way=way_in(address, peers, contact, found=found, has_journal=journal is not None),
+        join_options=read_join_options(address, peers, contact, found=found, has_journal=journal is not None),
         credentials=credentials,
         settings=settings or Settings(),
         snapshot=snapshot,

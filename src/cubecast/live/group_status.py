@@ -1,4 +1,4 @@
-"""What can be seen of a member and its group, and who is told of changes at once."""
+"""The status of a member and its group, and callbacks for changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GroupStatus:
     _notices: NoticeLog
     _callbacks: dict[str, list[Callable[[Any], object]]]
 
-    # Being told at once. A callback that raises is logged, and everything continues.
+    # Callbacks. One that raises is logged, and everything continues.
 
     def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
         """Call a function with the frontier each time it moves."""
@@ -97,7 +97,7 @@ class GroupStatus:
         return delivery.view < self.view.number or delivery.sequence <= self.frontier.get(delivery.sender, 0)
 
     def laggards(self) -> list[Laggard]:
-        """Who holds stability back, and by how many messages; the slowest first."""
+        """The members that hold stability back, and by how many messages; the slowest first."""
         return [Laggard(who, behind) for who, behind in self._entered().member.laggards()]
 
     @property

@@ -1,16 +1,16 @@
-"""What waits for the application: deliveries, views, and requests for its state, in one order.
+"""The inbox of the application: deliveries, views, and requests for its state, in one order.
 
 | field         | meaning                                                                                    |
 |---------------|--------------------------------------------------------------------------------------------|
 | `queue`       | entries that the application has not taken, the oldest first                               |
-| `taken_bytes` | bytes of the deliveries taken since the member was told: it takes in more when it is told  |
+| `taken_bytes` | bytes taken since the last report to the member, which accepts more after a report         |
 
-Whoever consumes (`receive`, `async for`, `events`) takes entries from the left. An entry is popped in the same step of
+A consumer (`receive`, `async for`, `events`) takes entries from the left. An entry is popped in the same step of
 the event loop in which the consumer gets it, and bytes are counted then: a consumer that is cancelled, times out or
 stops loses nothing, and another one continues where it ended. A request for the state stays at the head of the queue
 until it is served, so a consumer that is cancelled in the middle of an asynchronous `snapshot` leaves it to the next.
 
-A history counts as taken when its last message is: `on_history_taken`. Consumers give way to others now and then.
+A history counts as taken when its last message is: `on_history_taken`. Consumers yield to other tasks now and then.
 
 The path of a delivery is short on purpose, it runs for every message: pop, compare the class, add the size.
 """
@@ -30,15 +30,15 @@ from cubecast.protocols.membership.views import MemberId
 Event = Delivery | ViewChange
 """What the application gets."""
 LUMP_BYTES = 1 << 16
-"""The member is told of so many bytes at a time, and of the rest when nothing waits."""
+"""Taken bytes are reported to the member in units of this size, and the rest when the queue is empty."""
 HISTORY_LUMP = 256
-"""Messages of the kept history that are decoded in one turn of the event loop."""
+"""Transferred messages that are decoded in one turn of the event loop."""
 
 _Taken = TypeVar("_Taken", bound=Event)
 
 
 class TransferredMessages:
-    """The kept history of the group as an entry: its messages are decoded when the application takes them."""
+    """The messages of a state transfer as one entry: they are decoded when the application takes them."""
 
     __slots__ = ("ahead", "deliveries")
 
@@ -50,7 +50,7 @@ class TransferredMessages:
 
 
 class EndOfTransferredMessages:
-    """Stands behind the last message of a history."""
+    """Follows the last transferred message."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ Request = SnapshotWanted | StateArrived
 
 
 class Inbox:
-    """The entries of one member, and those who wait for them."""
+    """The entries of one member, and the consumers that wait for them."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class Inbox:
         self._serve = serve
         self._on_empty = on_empty
         self._on_history_taken = on_history_taken
-        self.gives_way = False
-        """Have others waited long enough for the consumer to give way before it takes more?"""
+        self.yields = False
+        """Have other tasks waited long enough for the consumer to yield before it takes more?"""
         self._reader: asyncio.Task[Any] | None = None
-        """Who takes the history."""
+        """The task that takes the history."""
         self._sleepers: list[asyncio.Future[None]] = []
         self._is_serving = False
         self._is_ended = False
@@ -110,7 +110,7 @@ class Inbox:
         self.wake()
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all waiting consumers."""
         sleepers, self._sleepers = self._sleepers, []
         for sleeper in sleepers:
             if not sleeper.done():
@@ -119,7 +119,7 @@ class Inbox:
     # For the application.
 
     def flush(self) -> None:
-        """Tell the member how much was taken."""
+        """Report the taken bytes to the member."""
         if self.taken_bytes:
             size, self.taken_bytes = self.taken_bytes, 0
             self._report_taken(size)
@@ -136,7 +136,7 @@ class Inbox:
                         self._end_history()
             if self.taken_bytes > self.lump_bytes or not self.queue:
                 self.flush()
-                self.gives_way = True
+                self.yields = True
             if isinstance(entry, wanted):
                 return entry
         return None
@@ -161,8 +161,8 @@ class Inbox:
 
     async def _wait(self) -> bool:
         """Until the first entry is for the application; False at the end."""
-        if self.gives_way:
-            self.gives_way = False
+        if self.yields:
+            self.yields = False
             if self.queue:
                 await asyncio.sleep(0)
         while True:
@@ -248,7 +248,7 @@ class Entries(Generic[_Taken]):
     __slots__ = ("_fast", "_inbox", "_wanted")
 
     def __init__(self, inbox: Inbox, wanted: tuple[type[_Taken], ...]) -> None:
-        """Entries of these classes, from the first that nobody took."""
+        """Entries of these classes, from the first that no consumer took."""
         self._inbox = inbox
         self._wanted = wanted
         self._fast: deque[Any] | tuple[()] = () if inbox.is_tracked else inbox.queue
@@ -267,7 +267,7 @@ class Entries(Generic[_Taken]):
                 inbox.taken_bytes = size = inbox.taken_bytes + len(entry.record)
                 if size > inbox.lump_bytes or not queue:
                     inbox.flush()
-                    inbox.gives_way = True
+                    inbox.yields = True
                     self._fast = ()
                 return entry  # type: ignore[return-value]
             queue.appendleft(entry)

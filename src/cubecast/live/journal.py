@@ -204,7 +204,7 @@ class Journal:
 
     @property
     def is_checkpointing(self) -> bool:
-        """Is a long checkpoint under way?"""
+        """Is a long checkpoint in progress?"""
         return self._checkpoint is not None
 
     def step_checkpoint(self) -> bool:

@@ -3,7 +3,7 @@
 | file          | holds                                                        | who has it          |
 |---------------|--------------------------------------------------------------|---------------------|
 | `group.pem`   | the group's certificate                                      | every member        |
-| `group.key`   | the group's key: whoever has it can make members             | the operator alone  |
+| `group.key`   | the group's key: its holder can make members                 | the operator alone  |
 | `group.crl`   | the certificates revoked                                     | every member        |
 | `NAME.pem`    | a member's certificate and key                               | that member alone   |
 """
@@ -61,7 +61,7 @@ def issue(folder: str | Path, address: str, *, name: str | None = None, days: in
     """Make the certificate and key of the member at `address`; gives the path of the file with both.
 
     A file that exists already is an error, unless `replace`: then its certificate is revoked first. An interruption
-    between the two leaves a revoked certificate, never a valid one that nobody can revoke any more.
+    between the two leaves a revoked certificate, never a valid one that cannot be revoked any more.
     """
     folder = Path(folder)
     path = member_file(folder, address, name=name)

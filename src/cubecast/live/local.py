@@ -1,4 +1,4 @@
-"""Members as processes of this machine: free ports, certificates, and processes that are spoken to line by line.
+"""Members as processes of this machine: free ports, certificates, and processes that are driven line by line.
 
 For demonstrations, benchmarks and tests. A port that is free now may be taken a moment later, though that is rare.
 """
@@ -39,7 +39,7 @@ def credentials_in(folder: Path, address: str) -> dict[str, str]:
     return {"certificate": str(issue(folder, address)), "ca": str(folder / "group.pem")}
 
 
-class Spoken:
+class LineProcess:
     """A process that gets lines and answers with lines."""
 
     def __init__(
@@ -57,13 +57,13 @@ class Spoken:
             text=True,
         )
 
-    def tell(self, line: str) -> None:
-        """Send a line."""
+    def write_line(self, line: str) -> None:
+        """Write a line to its input."""
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def hear(self) -> str:
+    def read_line(self) -> str:
         """The next line, without its end; empty when the process has ended."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().removesuffix("\n")

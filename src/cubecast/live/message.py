@@ -44,8 +44,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     async def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
         """Wait until every member of the view has the message; `hurry` asks for a stability round at once.
 
-        Raises TimeoutError, naming who is behind; LocalProtocolError if this member left before; ExcludedError if the
-        group continued without this member and the message is not multicast again.
+        Raises TimeoutError, naming the members behind; LocalProtocolError if this member left before; ExcludedError if
+        the group continued without this member and the message is not multicast again.
         """
         try:
             async with asyncio.timeout(timeout):

@@ -84,7 +84,7 @@ class _Collector(Collector):
         return found
 
     def _per_peer(self, seen: dict[str, Any], labels: dict[str, str]) -> list[Metric]:
-        """One sample for each other member of the view, also when there is nothing to tell."""
+        """One sample for each other member of the view, also when it is 0."""
         names, values = [*labels, "peer"], list(labels.values())
         behind = GaugeMetricFamily(
             "cubecast_behind", "Messages that a member lacks and another member has.", labels=names

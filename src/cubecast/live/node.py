@@ -126,7 +126,7 @@ async def _print_deliveries(group: Group, *, quiet: bool) -> None:
             continue
         text = delivery.payload.decode("utf-8", "backslashreplace")
         lines.append(f"{delivery.sender.name} {delivery.sequence} {text}\n")
-        if not group.has_more or len(lines) >= LINES_MAX:
+        if output.is_idle or len(lines) >= LINES_MAX:
             await output.write("".join(lines))
             lines.clear()
 

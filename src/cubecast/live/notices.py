@@ -1,4 +1,4 @@
-"""What a member's log says of the group: one line an event, its values by name.
+"""The log lines of a member: one line per event, its values by name.
 
 Refusals can be provoked by strangers, and links by a bad network, so their lines are limited in number. Nothing that
 belongs to an orderly start or end is a warning.
@@ -22,12 +22,12 @@ RECENT_MAX = 64
 
 
 class NoticeLog:
-    """Writes notices, and remembers who is gone."""
+    """Writes notices, and remembers the members that left or were excluded."""
 
     def __init__(self, me: str) -> None:
         """Nothing happened yet."""
         self.gone: dict[str, dict[str, Any]] = {}
-        """By address: when a member went, in which view, and whether it left or was excluded."""
+        """By address: when a member left or was excluded, and in which view."""
         self.exclusions = 0
         self._me = me
         self._view: View | None = None

@@ -2,7 +2,7 @@
 
 | field     | shape                   | meaning                                                          |
 |-----------|-------------------------|------------------------------------------------------------------|
-| `windows` | (level, key) → `LogWindow` | the interval of each key under way, ordered by the time it began |
+| `windows` | (level, key) → `LogWindow` | the current interval of each key, ordered by its start        |
 
 Invariants: all intervals have the same length, so the windows that have ended are the first ones; at most `keys_max`
 keys have a window of their own, further keys share one. Memory is bounded whatever a stranger does.

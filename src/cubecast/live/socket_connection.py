@@ -101,7 +101,7 @@ class SocketConnection(asyncio.Protocol):
                 self._transport.abort()
 
     def drop(self, reason: str) -> None:
-        """End the connection at once on behalf of somebody else than its owner: `on_lost` tells the owner."""
+        """End the connection at once on behalf of another component: `on_lost` informs the owner."""
         if self.is_made and not self._is_ended:
             assert self._transport is not None
             self.is_open = False

@@ -1,4 +1,4 @@
-"""What a member shows of itself and its group, over HTTP.
+"""The status of a member and its group, over HTTP.
 
 | address        | gives                                                                            |
 |----------------|----------------------------------------------------------------------------------|

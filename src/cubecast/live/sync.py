@@ -68,7 +68,7 @@ class SyncMessage:
 
 
 class SyncGroup:
-    """A member's place in a group, for threads. Make one with `cubecast.join_sync`, and use it in a `with` block."""
+    """A member of a group, for threads. Make one with `cubecast.join_sync`, and use it in a `with` block."""
 
     def __init__(self, group: Group) -> None:
         """Nothing is opened before `with`."""
@@ -76,7 +76,7 @@ class SyncGroup:
         self._loop = LoopThread()
         self._is_running = False
         self._taken: deque[Event] = deque()
-        """Entries that crossed over, and that nobody was given yet."""
+        """Entries that crossed over and that no call has returned yet."""
         self._taking = threading.Lock()
 
     # In and out.
@@ -95,7 +95,7 @@ class SyncGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the group; without waiting for anybody when an exception ends the block."""
+        """Leave the group; without waiting for others when an exception ends the block."""
         try:
             self.leave(drain=kind is None)
         finally:
@@ -163,7 +163,7 @@ class SyncGroup:
                 if not wanted or isinstance(event, wanted):
                     return event
 
-    # Being told at once, in the thread of the loop. A callback that raises is logged, and everything continues.
+    # Callbacks, in the thread of the loop. One that raises is logged, and everything continues.
 
     def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
         """Call a function with the frontier each time it moves."""
@@ -217,7 +217,7 @@ class SyncGroup:
         return self._call(lambda: self._group.is_stable(delivery))
 
     def laggards(self) -> list[Laggard]:
-        """Who holds stability back, and by how many messages."""
+        """The members that hold stability back, and by how many messages."""
         return self._call(self._group.laggards)
 
     @property
@@ -269,7 +269,7 @@ def join_sync(
     trace: str | Path | None = None,
     status: str | None = None,
 ) -> SyncGroup:
-    """Be a member of a group from a program without asyncio: `with cubecast.join_sync(...) as group`.
+    """Join a group from a program without asyncio: `with cubecast.join_sync(...) as group`.
 
     The options are those of `cubecast.join`, and mean the same; see help(cubecast.join).
 

@@ -82,8 +82,13 @@ class OutputLines:
         self._written: asyncio.Future[None] | None = None
         threading.Thread(target=self._write, name="output", daemon=True).start()
 
+    @property
+    def is_idle(self) -> bool:
+        """Is everything written?"""
+        return self._written is None
+
     async def write(self, text: str) -> None:
-        """Write; an output that nobody reads any more raises BrokenPipeError."""
+        """Write; an output that is closed at the other end raises BrokenPipeError."""
         if self._written is not None:
             await self._written
         self._written = self._loop.create_future()

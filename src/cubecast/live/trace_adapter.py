@@ -1,6 +1,6 @@
 """What a member notes of itself, as rows of the one trace schema (`docs/trace.md`) in the file of its process.
 
-The member notes an event when it happens inside; the driver flushes the rows when the journal has what they tell of,
+The member notes an event when it happens inside; the driver flushes the rows when the journal has their events,
 and before anything of it leaves the process.
 """
 

@@ -5,8 +5,8 @@ A member id of the file is given by `member_id`; the block that names an id come
 `merge_traces` makes one trace of the files of all processes.
 
 Duties of the caller: give `now_ns` of the system's monotonic clock, read after the input that caused the event, because
-events of different processes are ordered by it; call `flush` when the journal has what the rows tell of, and before
-anything of it leaves the process. Rows that a kill took between the two are written again after the restart: so the
+events of different processes are ordered by it; call `flush` when the journal has the events of the rows, and before
+anything of them leaves the process. Rows that a kill took between the two are written again after the restart: so the
 replay repeats installs as well as deliveries.
 """
 
@@ -62,7 +62,7 @@ __all__ = [
     "merged_trace",
     "read_member_trace",
 ]
-BUFFERED_BYTES_MAX = 1 << 20  # written even if nobody calls flush
+BUFFERED_BYTES_MAX = 1 << 20  # written even without a call of flush
 _ROW = struct.Struct("<qb3xii4xqiiiiqib3x")
 _SMALL = 48  # below so many rows packing them one by one is faster than building an array
 Integers = Sequence[int] | npt.NDArray[Any]
@@ -133,8 +133,8 @@ class MemberTraceWriter:
     ) -> None:
         """The application got a state that holds everything of these senders up to here, as of the view's beginning.
 
-        An empty state is one row, so that the trace tells it from none. Between restart and restarted rows it is the
-        member's own checkpoint: give `NOBODY` for view and tag.
+        An empty state is one row, different from no state. Between restart and restarted rows it is the member's own
+        checkpoint: give `NOBODY` for view and tag.
         """
         if len(senders) == 0:
             senders, sequences = [member], [0]
@@ -176,7 +176,7 @@ class MemberTraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows; call it before anything they tell of leaves the process."""
+        """Write the rows; call it before any effect of their events leaves the process."""
         if not self._rows and not self._new_names:
             return
         data = b""
@@ -274,7 +274,7 @@ def merge_traces(
 
 
 def _order_names(parts: Sequence[MemberTraceFile]) -> list[MemberName]:
-    """Number the members: those of the first view by rank, then those of later views, then whoever else is named."""
+    """Number the members: those of the first view by rank, then those of later views, then all others."""
     seen: list[tuple[tuple[int, int, int], MemberName]] = []
     for part in parts:
         rows = part.events[part.events["event"] == VIEW]
@@ -302,7 +302,7 @@ def _crash_rows(events: Events, names: Sequence[MemberName], crashes: Crashes) -
 def _with_departed_senders(events: Events, members: int) -> Events:
     """Complete the states that newcomers restored by the messages of senders that are not in the view any more.
 
-    A newcomer knows how much each member of its view had sent before it, but nothing of those who are gone; their
+    A newcomer knows how much each member of its view had sent before it, but nothing of those that are gone; their
     messages are in its state all the same. They are taken from a member that had a state when it installed the view.
     """
     restored = (events["event"] == RESTORE) & (events["round"] >= 0)
@@ -328,7 +328,7 @@ def _of_departed(events: Events, restore: int, members: int) -> npt.NDArray[np.i
         own = before["member"] == events["member"][install]
         earlier = own & (before["event"] == INSTALL)
         if not earlier.any() or (earlier & view[:install]).any():
-            continue  # a newcomer as well, or told again after a restart
+            continue  # a newcomer as well, or repeated after a restart
         rows = before[own & np.isin(before["event"], (DELIVER, RESTORE))]
         np.maximum.at(held, rows["sender"], rows["sequence"])
         if held.any():
@@ -338,11 +338,11 @@ def _of_departed(events: Events, restore: int, members: int) -> npt.NDArray[np.i
 
 
 def _without_repeated_views(events: Events) -> Events:
-    """Leave out view rows that say again what an earlier one said, of whoever."""
-    told = np.flatnonzero(events["event"] == VIEW)
-    columns = [events[column][told].astype(np.int64) for column in ("round", "message", "peer", "sequence")]
+    """Drop view rows that repeat an earlier one, of any member."""
+    view_rows = np.flatnonzero(events["event"] == VIEW)
+    columns = [events[column][view_rows].astype(np.int64) for column in ("round", "message", "peer", "sequence")]
     _, first = np.unique(np.stack(columns, axis=1), axis=0, return_index=True)
     kept = np.ones(len(events), np.bool_)
-    kept[told] = False
-    kept[told[first]] = True
+    kept[view_rows] = False
+    kept[view_rows[first]] = True
     return events[kept]

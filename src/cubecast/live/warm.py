@@ -1,6 +1,6 @@
 """Compile what a live member calls, once, so that members started later begin at once.
 
-Two members in this process speak to each other without sockets: the calls are those of a real member.
+Two members in this process communicate without sockets: the calls are those of a real member.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _pair(data: str, stability: str = Settings.stability) -> list[Member]:
 
 
 def _carry_out(member: Member, members: list[Member], names: list[str], now_ns: int) -> None:
-    """A connection has the number of the one who dialled, plus one, at both ends."""
+    """A connection has the number of the member that dialled, plus one, at both ends."""
     effects = member.take_effects()
     other = members[1 - members.index(member)]
     for name in effects.dials:

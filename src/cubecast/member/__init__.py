@@ -1,1 +1,1 @@
-"""One member of a group, without I/O; `cubecast.member.member` has the map of the modules."""
+"""One member of a group, without I/O; `cubecast.member.member` lists the modules."""

@@ -28,7 +28,7 @@ class Alone:
         self._published = 0
 
     def neighbours(self) -> set[int]:
-        """Nobody."""
+        """None."""
         return set()
 
     def start(self) -> None:
@@ -51,16 +51,16 @@ class Alone:
         self._host.stable_moved([(0, self._published)])
 
     def receive(self, source: int, body: bytes) -> None:
-        """Nobody else is in the view."""
+        """No other member is in the view."""
 
     def control(self, source: int, kind: int, body: bytes) -> None:
-        """Nobody else is in the view."""
+        """No other member is in the view."""
 
     def unpark(self) -> None:
         """Nothing is parked."""
 
     def suspects(self) -> list[int]:
-        """Nobody."""
+        """None."""
         return []
 
     def progress(self) -> list[int]:
@@ -71,5 +71,5 @@ class Alone:
         """It is stable already."""
 
     def eager(self) -> set[int]:
-        """Nobody."""
+        """None."""
         return set()

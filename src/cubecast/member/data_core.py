@@ -56,7 +56,7 @@ def read_records(body: bytes, form: Form) -> list[tuple[int, bytes]]:
 
 
 class Asked(NamedTuple):
-    """What a data core asked for; see `member.calls`."""
+    """The actions of a data protocol; see `member.calls`."""
 
     deliveries: list[list[int]]
     sends: list[list[int]]
@@ -65,10 +65,10 @@ class Asked(NamedTuple):
 
 
 class DataCore:
-    """A data core and its driver."""
+    """A data protocol and its driver."""
 
     def __init__(self, state: Any, live: LiveData, *, members: int, window: int) -> None:
-        """A core before its first message."""
+        """A protocol before its first message."""
         self.state = state
         self.stamp_numbers = live.stamp_numbers(members)
         self.own_numbers = max(members, self.stamp_numbers)
@@ -108,11 +108,11 @@ class DataCore:
 
     @property
     def judges_links(self) -> bool:
-        """Does it matter to the core how reliable links are?"""
+        """Does the protocol use the reliability of links?"""
         return self._live.believe is not None
 
     def believe(self, rank: int, failure: float) -> None:
-        """Believe something else of the link to a rank."""
+        """Set the estimated reliability of the link to a rank."""
         assert self._live.believe is not None
         self._live.believe(self.state, rank, failure)
 
@@ -122,7 +122,7 @@ class DataCore:
         calls.tell_data(self._handle, now_ns, TIMER, timer, rank)
 
     def leave(self, now_ns: int, rank: int) -> None:
-        """A rank was taken out of the membership."""
+        """A rank was removed from the membership."""
         calls.tell_data(self._handle, now_ns, LEAVE, rank, 0)
 
     def results(self) -> Asked:

@@ -3,18 +3,18 @@
 | field       | meaning                                                                                           |
 |-------------|---------------------------------------------------------------------------------------------------|
 | me          | the incarnation                                                                                   |
-| contacts    | whom it asks to join; `founders`: with whom it founds                                             |
+| contacts    | members that it asks to join; `founders`: those with which it founds                               |
 | view        | the view it was in last, and the decision that led there; none before the first one               |
 | log         | the messages of that view                                                                         |
-| acceptor    | what it promised and accepted                                                                     |
+| acceptor    | its promises and accepted proposals                                                               |
 | pending     | what its application multicast and was not sent                                                   |
 | joined      | the view with which it came, while the application's state is being fetched                       |
 | checkpoint  | the last state of the application that was written; None: the application began empty             |
 | replay      | the view of the checkpoint, and what the application saw since, in order                          |
 | expected    | views that began with newcomers; `snapshots` has the state given for them, as far as it was written |
-| over        | how it went out of the group                                                                      |
+| over        | how it left the group, or was excluded                                                            |
 
-A step is written before anything of it is visible, so one that resumes cannot be told from one that was slow; what its
+A step is written before anything of it is visible, so one that resumes looks like one that was slow; what its
 links carried is lost, so it takes no part in the view of its journal except to agree on the next one.
 """
 

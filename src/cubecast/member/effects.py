@@ -8,7 +8,7 @@ The driver takes the effects after it called the member, and carries them out in
    place at any later time, with what is appended in the meantime behind it: nothing waits for it.
 2. `writes`, then `closes` and `dials`: bytes for connections, connections to end, names to connect to.
 3. `entries`: for the application, in order.
-4. `settled`: own messages that are stable now, or will never be. `notices`: what callbacks and the log hear of.
+4. `settled`: own messages that are stable now, or will never be. `notices`: events for callbacks and the log.
 
 The driver may take effects while an earlier batch is still being synced, as long as it keeps their order. Calling
 `Member.next_timer_ns` afterwards says when `Member.on_timer` is due.
@@ -88,7 +88,7 @@ class Outgoing(msgspec.Struct, gc=False, eq=False):
     failure: CubecastError | None = None
     """Why it will never be stable."""
     waiters: Any = ()
-    """For the driver: who waits for this message to settle."""
+    """For the driver: the callers that wait for the stability of this message."""
 
 
 class Excluded(NamedTuple):
@@ -97,11 +97,11 @@ class Excluded(NamedTuple):
     reason: str
     returned: tuple[bytes, ...]
     certain: bool
-    """Is it known that nobody in the group delivers what is returned?"""
+    """Is it known that no member of the group delivers what is returned?"""
 
 
 class Notice(NamedTuple):
-    """Something that callbacks or the log hear of at once.
+    """An event for callbacks and the log, reported at once.
 
     | what      | value                                                                        |
     |-----------|------------------------------------------------------------------------------|

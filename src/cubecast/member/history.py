@@ -1,4 +1,4 @@
-"""The messages that a group keeps for newcomers when the application makes no snapshots: none, all, or the last ones.
+"""The messages stored for newcomers when the application makes no snapshots: none, all, or the last ones.
 
 The history is kept as bytes, in chunks that can be read each by itself. So handing it to a newcomer, going on from it
 there, and forgetting its oldest part cost a few steps per chunk, and reading it can be done in slices.

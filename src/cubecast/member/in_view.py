@@ -56,7 +56,7 @@ from cubecast.wire.records import delivered_head, encode_record
 
 NS = 1_000_000_000
 GATE_BYTES = 256 << 20
-"""Messages that a newcomer holds for its application while the state is on its way; beyond, it takes in no more."""
+"""Messages that a newcomer holds for its application while the state transfer runs; beyond, it accepts no more."""
 EARLY_BYTES = 64 << 20
 """Frames of a view that is not installed yet."""
 TAGS_KEPT = 16
@@ -64,7 +64,7 @@ FORMING, JOINING, IN_VIEW, LINGER, OUT = range(5)
 
 
 class MemberTrace(Protocol):
-    """Hears of everything by which the group's promises can be judged."""
+    """Records the events by which the group's promises are judged."""
 
     def note(self, now_ns: int, me: MemberId, event: str, **data: Any) -> None:
         """One event."""
@@ -74,7 +74,7 @@ class MemberTrace(Protocol):
 
 
 class InView:
-    """Messages of one member; `Lifecycle` adds how it comes and goes."""
+    """Messages of one member; `Lifecycle` adds joining, views and leaving."""
 
     def __init__(
         self,
@@ -195,8 +195,8 @@ class InView:
     def behind(self) -> list[MemberId]:
         """Which members hold back the stability of too many messages, if those are excluded.
 
-        What is known of a member's progress is a little old, so after a burst everybody seems to be behind: only who
-        stays behind for as long as silence would take to be suspicious is.
+        The known progress of a member is a little old, so after a burst every member seems to be behind: only one that
+        stays behind for as long as the time of suspicion is.
         """
         if self.settings.slow != "exclude":
             return []
@@ -208,10 +208,10 @@ class InView:
         return [who for who, then in since_ns.items() if self._now_ns - then >= self._members.settings.suspect_ns]
 
     def laggards(self) -> list[tuple[MemberId, int]]:
-        """Who is behind the most advanced member, and by how many messages; the slowest first."""
+        """The members behind the most advanced one, and by how many messages; the slowest first."""
         if self.stack is None or self.view is None:
             return []
-        everywhere = sum(self.log.stable)  # what is known of the others is a little old, but these everybody has
+        everywhere = sum(self.log.stable)  # the known progress of others is a little old, but every member has these
         progress = [max(count, everywhere) for count in self.stack.progress()]
         most = max(progress)
         found = [(who, most - count) for who, count in zip(self.view.members, progress, strict=True) if count < most]
@@ -289,7 +289,7 @@ class InView:
             self.effects.entries.append(entry)
 
     def taken(self, octets: int, now_ns: int) -> None:
-        """The application took deliveries of that many bytes: more may be taken in."""
+        """The application took deliveries of that many bytes: more is accepted."""
         self._now_ns = now_ns
         self._backlog_bytes -= octets
         if self.stack is not None and self.stack.is_parked and 2 * self._backlog_bytes <= self.settings.backlog_bytes:
@@ -331,7 +331,7 @@ class InView:
         stack.publish([one.payload for one in batch])
 
     def _record_pending(self) -> None:
-        """What waits is written down: it is sent after a restart."""
+        """Persist the waiting messages: they are sent after a restart."""
         waiting = self.own.waiting
         if len(waiting) > self._recorded_pending:
             for outgoing in list(waiting)[self._recorded_pending :]:

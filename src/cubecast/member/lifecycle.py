@@ -1,11 +1,11 @@
-"""How a member comes into a group, passes from view to view, and goes.
+"""The lifecycle of a member: founding, joining, view changes, leaving, exclusion, restart.
 
 | state   | meaning                                                                                       |
 |---------|-----------------------------------------------------------------------------------------------|
 | FORMING | one of several founders; they agree on view 1                                                 |
 | JOINING | asks to join                                                                                  |
 | IN_VIEW | in a view; the gate is closed until the application's state is here                           |
-| LINGER  | no longer in the view, tells the others of the decision until they have it: they may need it  |
+| LINGER  | no longer in the view; sends the decision to the others until they have it                     |
 | OUT     | left, or failed                                                                               |
 
 An excluded member begins another incarnation by itself (`rejoin`), and multicasts there what certainly did not reach
@@ -181,13 +181,13 @@ class Lifecycle(InView):
         self._looked += 1
         link = self.links.links.get(name)
         if link is not None and self._members.view.is_past(link.peer):
-            self.links.forget(name)  # a new handshake settles which branch yields
+            self.links.forget(name)  # a new handshake decides which branch yields
         self.links.reach(name, self._now_ns)
 
     # Founding and joining.
 
     def _form(self) -> None:
-        """Say that this founder is here; begin when enough of them are."""
+        """Announce this founder; begin when enough of them are up."""
         now_ns = self._now_ns
         for name in self.founders:
             if name != self.me.name:
@@ -286,7 +286,7 @@ class Lifecycle(InView):
             members.handle(place, message, self._now_ns)
 
     def _catch_up(self, link: Link, said: ViewId) -> None:
-        """Tell a member of an older view what was decided, or that it is out; ask one of a newer view."""
+        """Send the decision, or the exclusion, to a member of an older view; ask a member of a newer view."""
         members = self._members
         if self.state != IN_VIEW:
             return
@@ -333,7 +333,7 @@ class Lifecycle(InView):
                 self._ask_state()
 
     def link_broken(self, peer: MemberId, now_ns: int) -> None:
-        """Frames to this member were lost for good: only a new view can mend that."""
+        """Frames to this member were lost for good: only a new view can repair that."""
         if self.state == IN_VIEW and peer in self._members.ranks:
             self.renews = True
             self._members.tick(now_ns)
@@ -482,7 +482,7 @@ class Lifecycle(InView):
         self._pass_gate()
 
     def _pass_gate(self) -> None:
-        """Hand over some of what waited for the state; the rest in later turns, so that nothing is held up."""
+        """Hand over some of what waited for the state; the rest in later turns, to not block the event loop."""
         gate, self._gate = self._gate, None
         if gate is None:
             return
@@ -554,7 +554,7 @@ class Lifecycle(InView):
         self._members.tell_decision(self._members.last_decision)
 
     def _linger(self) -> None:
-        """Those who stay may not have heard of the decision, and may be too few to find out without those who left."""
+        """The members that stay may lack the decision, and may be too few to recover it without those that left."""
         decision = self._members.last_decision
         assert decision is not None
         reached = [self.links.reach(who.name, self._now_ns) for who in decision.proposal.view.members]
@@ -580,7 +580,7 @@ class Lifecycle(InView):
             self._rejoin()
         elif self.state == IN_VIEW and message.view > self._members.view.id:
             if self.settings.quorum == ANY and self._members.view.is_past(source):
-                self.links.forget(source.name)  # two branches met: the handshake settles which one yields
+                self.links.forget(source.name)  # two branches met: the handshake decides which one yields
             else:
                 self._avoid_branch(source.name)
                 self._go_out(f"the group is at view {message.view.number} without this member")
@@ -650,7 +650,7 @@ class Lifecycle(InView):
         return self.settings.resend == "always"
 
     def _rejoin(self) -> None:
-        """A new incarnation of the same name asks those it knew to let it join."""
+        """A new incarnation of the same name asks the members it knew to join."""
         if self._last_incarnation > self.me.incarnation:
             # Newer than all that this process began: another process uses the name, and each excludes the other.
             self._rivals += 1

@@ -29,7 +29,7 @@ HANDSHAKE_BYTES_MAX = 16 << 10
 
 
 class Pipe:
-    """One connection as the member sees it: bytes in, bytes out, and who is at the other end."""
+    """One connection as the member sees it: bytes in, bytes out, and the peer."""
 
     def __init__(
         self, number: int, dialled: str, certificate: tuple[str, ...] | None, address: str, now_ns: int
@@ -131,7 +131,7 @@ class Link:
         return True
 
     def begin_view(self, tag: int) -> None:
-        """Records that wait are of an earlier view: nobody needs them any more."""
+        """Waiting records are of an earlier view: they are dropped."""
         if tag == self._view_tag:
             return
         self._view_tag = tag
@@ -228,10 +228,10 @@ class DeadLink(Link):
     """Stands for the link to an incarnation whose process has begun another one: what is sent is dropped."""
 
     def add_records(self, records: list[bytes], size: int) -> None:
-        """Nobody is there."""
+        """The link is dead: nothing is sent."""
 
     def send(self, kind: int, view: int, body: bytes) -> None:
-        """Nobody is there."""
+        """The link is dead: nothing is sent."""
 
     def send_loose(self, kind: int, view: int, body: bytes) -> None:
-        """Nobody is there."""
+        """The link is dead: nothing is sent."""

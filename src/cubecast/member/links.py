@@ -1,10 +1,10 @@
-"""All connections of one member: it decides whom to dial, greets, refuses strangers, and continues broken links.
+"""All connections of one member: dialling, handshakes, refusals, and the resumption of broken links.
 
 Names are addresses: a member named in a view can be dialled. Of two members that need each other the lower name dials
 at once, the other one if that takes too long; when both dialled, the connection of the lower name stays. One end of a
 link is one incarnation of a member; a later incarnation replaces an earlier one.
 
-Nothing that the other side says is believed before its certificate is compared with the name it claims, a refusal
+Nothing that the other side sends is trusted before its certificate is compared with the name it claims, a refusal
 included. A connection that does not greet in time, greets wrongly or breaks the protocol is closed with a reason.
 
 | field       | meaning                                                                          |
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from cubecast.errors import RemoteProtocolError
+from cubecast.errors import DuplicateConnectionError, RemoteProtocolError
 from cubecast.member.effects import Close, Effects, Notice
 from cubecast.member.link import DeadLink, Link, Pipe
 from cubecast.member.settings import Settings
@@ -101,7 +101,7 @@ class Links:
     def connection_made(
         self, number: int, dialled: str, certificate: tuple[str, ...] | None, address: str, now_ns: int
     ) -> None:
-        """A connection is open; whoever dialled speaks first."""
+        """A connection is open; the side that dialled greets first."""
         pipe = self.pipes[number] = Pipe(number, dialled, certificate, address, now_ns)
         if dialled:
             pipe.out.append(encode_frame(frame.HELLO, 0, 0, handshake.encode(self._hello(dialled))))
@@ -135,7 +135,7 @@ class Links:
         pipe.is_closed = True
 
     def dial_failed(self, name: str, reason: str, now_ns: int) -> None:
-        """Nobody answered at that address."""
+        """A dial failed: no process answered at that address."""
         self.failures[name] = reason
         self._pause(name, now_ns)
 
@@ -259,7 +259,7 @@ class Links:
         return None
 
     def on_timer(self, now_ns: int) -> None:
-        """Dial what is due; end handshakes that take too long and links that nobody uses."""
+        """Dial what is due; end handshakes that take too long and unused links."""
         for name, state in list(self._dialling.items()):
             if name not in self.needed and state.until_ns < now_ns and not state.is_pending:
                 del self._dialling[name]
@@ -330,7 +330,8 @@ class Links:
             self._require_newer(said, dialled_by=said.name, now_ns=now_ns)
         except RemoteProtocolError as error:
             if not pipe.is_closed:
-                self._refuse(pipe, HandshakeRefusal(reason=str(error)[:1000]))
+                is_duplicate = isinstance(error, DuplicateConnectionError)
+                self._refuse(pipe, HandshakeRefusal(reason=str(error)[:1000], is_duplicate=is_duplicate))
             raise
         link = self._link_for(said)
         pipe.out.append(encode_frame(frame.WELCOME, 0, 0, handshake.encode(self._hello(said.name))))
@@ -346,8 +347,9 @@ class Links:
             refusal = handshake.decode(HandshakeRefusal, arrived.body)
             if refusal.is_past:
                 self._owner.refused_as_past(pipe.dialled, refusal.incarnation)
-            is_duplicate = refusal.reason == DUPLICATE
-            raise RemoteProtocolError(DUPLICATE if is_duplicate else f"it refused: {refusal.reason}")
+            if refusal.is_duplicate:
+                raise DuplicateConnectionError(DUPLICATE)
+            raise RemoteProtocolError(f"it refused: {refusal.reason}")
         if arrived.kind != frame.WELCOME:
             raise RemoteProtocolError(f"it answered with a frame of kind {arrived.kind}, not with WELCOME")
         said = handshake.decode(Hello, arrived.body)
@@ -366,7 +368,7 @@ class Links:
             raise RemoteProtocolError(f"its certificate is for {named}, not for {name}")
 
     def require_acceptable(self, pipe: Pipe, said: Hello) -> None:
-        """Refuse a process that is not of this group, is not who it claims to be, or runs with other settings."""
+        """Refuse a process of another group, of another name than it claims, or with other settings."""
         self._require_certificate(pipe, said.name)
         me = self._owner.me.name
         if said.oldest > frame.VERSION or said.newest < frame.OLDEST:
@@ -398,7 +400,7 @@ class Links:
         lower = min(self._owner.me.name, said.name)
         is_young = now_ns - link.pipe.since_ns < YOUNG_NS
         if is_young and link.dialled_by == lower and dialled_by != lower:
-            raise RemoteProtocolError(DUPLICATE)
+            raise DuplicateConnectionError(DUPLICATE)
 
     def _link_for(self, said: Hello) -> Link:
         """The link to this incarnation, which replaces that of an earlier one."""

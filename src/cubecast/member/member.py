@@ -93,7 +93,7 @@ class Member(Lifecycle):
     def connection_made(
         self, number: int, dialled: str, certificate: tuple[str, ...] | None, address: str, now_ns: int
     ) -> None:
-        """A connection is open: to the name that was dialled, or, with an empty one, from somebody."""
+        """A connection is open: to the name that was dialled, or, with an empty name, accepted from a peer."""
         self._now_ns = now_ns
         self.links.connection_made(number, dialled, certificate, address, now_ns)
 
@@ -149,7 +149,7 @@ class Member(Lifecycle):
         self._schedule()
 
     def _schedule(self) -> None:
-        """A change that is wanted or going on is driven more often."""
+        """A pending or running view change is driven more often."""
         self._is_stirred = False
         if self.state != OUT:
             self._tick_at_ns = min(self._tick_at_ns, self._now_ns + self._tick_ns)
@@ -225,7 +225,7 @@ class Member(Lifecycle):
         ]
 
     def _checkpoint_before(self, later: Sequence[Delivery]) -> r.Checkpoint:
-        """What matters, as it was before these last deliveries; its state is empty."""
+        """The state before these last deliveries; the state of the application is empty."""
         members, log = self._members, self.log
         delivered = list(log.delivered())
         for entry in later:

@@ -73,8 +73,8 @@ class Rounds:
     def ask(self, sequence: int) -> None:
         """Begin rounds, one after the other, until this own message is stable.
 
-        A round that overtakes the message is in vain, and one takes about as long as a message takes to reach everybody
-        (both cross the cube): so the message is given a little of that time as a start.
+        A round that overtakes the message is in vain, and one takes about as long as a message takes to reach all
+        members (both cross the cube): so the message is given a little of that time as a start.
         """
         delay_s = min(_HEAD_START * self.round_s, _HEAD_START_MAX_S)
         self._stack.later(round(delay_s * NS), self._want, sequence)

@@ -1,4 +1,4 @@
-"""The settings of a group's member, checked in one place."""
+"""The settings of a member, validated in one place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Settings:
     stability_parameters: Mapping[str, Any] | Parameters = ()
     """*all* Parameters of the stability protocol, by name."""
     quorum: Quorum = "majority"
-    """*all* Who may decide on the next view: a majority of the last one (one primary partition), or any members that
+    """*all* The members that decide on the next view: a majority of the last one (one primary partition), or any that
     are left (a partition splits the group)."""
     round_every_s: float = 0.1
     """Δ: the pause between stability rounds while something is unstable."""
@@ -82,7 +82,7 @@ class Settings:
     rejoin: bool = True
     """Join again, in a new incarnation, after an exclusion."""
     resend: Resend = "certain"
-    """After an exclusion, multicast again what did not reach the group: only what certainly nobody there delivers (at
+    """After an exclusion, multicast again what did not reach the group: only what certainly no member delivers (at
     least all that was never sent), always (others may get it twice), or never."""
     keep: Literal["none", "all"] | int = "none"
     """*all* Without `snapshot=`: what a newcomer gets of the messages before it, none, all, or the last so many."""
@@ -95,7 +95,7 @@ class Settings:
     payload_bytes_max: int = 1 << 20
     """*all* The largest payload."""
     backlog_bytes: int = 16 << 20
-    """Delivered bytes that the application has not taken; beyond, this member takes in no more."""
+    """Delivered bytes that the application has not taken; beyond, this member accepts no more."""
     sync: Sync = "always"
     """With a journal: when it is forced to the disk. `always`: before anything it records is visible outside."""
     sync_interval_s: float = 0.2
@@ -105,11 +105,11 @@ class Settings:
     join_timeout_s: float = 30.0
     """How long it may take to found or join the group, and to get the state."""
     handshake_timeout_s: float = 5.0
-    """How long a connection may take to say who it is."""
+    """How long a connection may take to complete its handshake."""
     handshakes_max: int = 64
     """Connections that may be in the middle of a handshake."""
     socket_bytes: int = 512 << 10
-    """What the system may buffer of a connection, each way. More than the path holds only makes everything late."""
+    """What the system may buffer of a connection, per direction. More than the path holds only adds delay."""
     connection_bytes: int = 256 << 10
     """Bytes waiting in a connection before new messages gather for a larger batch."""
 
@@ -147,7 +147,7 @@ class Settings:
         return chosen("stability") if self.stability == AUTO else protocol_named(self.stability)
 
     def agreed(self) -> dict[str, Any]:
-        """What all members of a group must have in common, by name."""
+        """The settings that all members of a group share, by name."""
         values = {name: getattr(self, name) for name in _AGREED}
         return values | {name: str(dict(values[name])) for name in ("data_parameters", "stability_parameters")}
 

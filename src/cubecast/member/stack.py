@@ -5,9 +5,9 @@
 | application     | `publish`, once for all messages of a turn → data protocol → links                       |
 | DATA frame      | data protocol → deliveries to the application, forwards to links                         |
 | CONTROL frame   | stability protocol → answers; at the end of a round the frontier moves, the log is freed |
-| FAILURE frame   | failure detector → gossip; the member reads whom it suspects                             |
+| FAILURE frame   | failure detector → gossip; the member reads the suspected ranks                          |
 
-A stack lives from the installation of a view to the next one. `freeze` ends its deliveries: frames that still arrive
+A stack exists from the installation of a view to the next one. `freeze` ends its deliveries: frames that still arrive
 are dropped, because every survivor recovers from the others what belongs to the view. While the application does not
 keep up, or too few members are within reach, incoming batches are *parked* unread: they stay unstable, the senders'
 windows fill, and the senders wait. So everything a member holds is bounded by the windows of all senders.
@@ -40,8 +40,8 @@ from cubecast.wire import data, frame
 from cubecast.wire.control import decode_control, encode_control
 
 REPEAT_STEPS = 2
-"""Steps of the failure detector after which a member repeats what it said in a round that does not end. Links lose
-nothing, but a member whose view began later has not heard it."""
+"""Steps of the failure detector after which a member repeats its messages of a round that does not end. Links lose
+nothing, but a member whose view began later has not received them."""
 
 
 class Host(Protocol):
@@ -188,7 +188,7 @@ class Stack:
             self.later(delay_ns, self._on_data_timer, timer, tag)
 
     def _send(self, sends: list[list[int]]) -> None:
-        """Put records on links; runs of records for everybody go to each link in one step."""
+        """Put records on links; runs of records for all members go to each link in one step."""
         to_all: list[bytes] = []
         for rank, kind, key, row in sends:
             record = self._record(kind, key, row)
@@ -277,7 +277,7 @@ class Stack:
             self._host.mark(link)
 
     def _note_signs_of_life(self) -> None:
-        """Tell the failure detector from whom anything came since its last step."""
+        """Report to the failure detector the members heard since its last step."""
         for rank, link in self._host.open_links():
             heard, link.heard = link.heard, False
             if heard:
@@ -305,7 +305,7 @@ class Stack:
         return list(progress)
 
     def _free_stable(self) -> None:
-        """The frontier moved: forget what everybody has."""
+        """The frontier moved: free what every member has."""
         moved = []
         for sender, stable in enumerate(self._group.stable[0].tolist()):
             if stable > self.log.stable[sender]:

@@ -1,10 +1,10 @@
 """The application's state for newcomers (guo §4.1): a snapshot at the beginning of a view, in pieces.
 
-All who install a view have delivered the same messages, so the moment of its installation is a causal cut. Each member
-takes a snapshot there when somebody joins; one that is itself waiting for the state does so when it has arrived. The
+All members that install a view have delivered the same messages, so its installation is a causal cut. Each member
+takes a snapshot there when a member joins; one that is itself waiting for the state does so when it has arrived. The
 newcomer asks one of them for several pieces at a time, and asks the next one, from the first piece on, when nothing
 comes or when that member has restarted: snapshots of two members may differ in their bytes. Meanwhile it takes part in
-everything but hands nothing to its application. A snapshot is kept until those who need it have the state, or are gone.
+everything but hands nothing to its application. A snapshot is kept until the members that need it have it, or are gone.
 
 If the application of a member fails to give a snapshot, the member asks for a new view and takes one at its beginning.
 A newcomer that asks for the state of an earlier view is given the later one, and forgets what waited before it.
@@ -25,7 +25,7 @@ STALLS_MAX = 8
 
 
 class CutState(Sequence[bytes]):
-    """A state as pieces that are cut when they are asked for: to cut a large one at once would hold everything up."""
+    """A state as pieces that are cut when they are asked for: to cut a large one at once would block the event loop."""
 
     def __init__(self, octets: bytes, piece_bytes: int) -> None:
         """Nothing is copied."""
@@ -69,13 +69,13 @@ class Snapshots:
         self._piece_bytes = piece_bytes
 
     def expect(self, view: View) -> None:
-        """Those who join with this view, and those for whom a snapshot failed, will ask for the state it began with."""
+        """Members that join with this view, and those whose snapshot failed, will ask for the state it began with."""
         self.needed_by[view.number] = set(view.joined) | self.failed_for & set(view.members)
         self._ids[view.number] = view.id
         self.failed_for = set()
 
     def fail(self, view: int) -> bool:
-        """The application gave no state; does anybody need it?"""
+        """The application gave no state; does any member need it?"""
         self.failed_for |= self.needed_by.pop(view, set())
         return bool(self.failed_for)
 
@@ -84,7 +84,7 @@ class Snapshots:
         return view in self.needed_by and view not in self.kept
 
     def keep(self, view: int, pieces: Sequence[bytes]) -> bool:
-        """The state with which a view began; not when nobody waits for it, or pieces of another may be on their way."""
+        """The state with which a view began; not when no member waits, or pieces of another may be in transit."""
         if not self.is_wanted(view):
             return False
         self.kept[view] = pieces
@@ -124,7 +124,7 @@ class Fetch:
     """A newcomer gathers the state."""
 
     def __init__(self, view: View, now_ns: int, stall_ns: int) -> None:
-        """Ask those who were in the group before this view, in the order of their ranks."""
+        """Ask the members that were in the group before this view, in the order of their ranks."""
         self.view: ViewId = view.id
         self.joined = view
         self.holders = [who for who in view.members if who not in view.joined]
@@ -137,7 +137,7 @@ class Fetch:
         self._session = 0
 
     def ask(self, members: Sequence[MemberId], now_ns: int) -> tuple[MemberId, AskState | None] | None:
-        """Whom to ask for what, if anything; None when nobody has the state, or nobody gives it."""
+        """The member to ask, and the pieces; None when no member has the state, or gives it."""
         if self.holders and (self.holders[0] not in members or now_ns - self._moved_ns > self._stall_ns):
             self.turn(now_ns)
         self.holders = [who for who in self.holders if who in members]

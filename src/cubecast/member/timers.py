@@ -1,4 +1,4 @@
-"""What is to be called later, by time; ties in the order of asking."""
+"""Timers: calls by time; ties in the order of scheduling."""
 
 from __future__ import annotations
 

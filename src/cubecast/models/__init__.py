@@ -1,1 +1,1 @@
-"""Formulas: what the papers predict about a protocol without running it."""
+"""Formulas: the papers' predictions about a protocol."""

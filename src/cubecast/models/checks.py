@@ -1,4 +1,4 @@
-"""Checks shared by the formulas: an impossible value gets one line that names it and says what is possible."""
+"""Checks shared by the formulas: the error of an invalid value names it and the valid range."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def start_bytes() -> int:
 
 
 def array_bytes(senders: int) -> int:
-    """An ACK or INFO message: one sequence number a sender."""
+    """An ACK or INFO message: one sequence number per sender."""
     return HEADER_BYTES + SEQUENCE_BYTES * senders
 
 
@@ -104,7 +104,7 @@ def round_cost(protocol: str, group: GroupSize) -> RoundCost:
 
 
 def _cost(group: GroupSize, protocol: str, kind: Kind, steps: int, *sends: tuple[int, int, int]) -> RoundCost:
-    """Add up `sends`, each (unicasts, multicasts, bytes a message)."""
+    """Add up `sends`, each (unicasts, multicasts, bytes per message)."""
     others = group.members - 1
     return RoundCost(
         protocol=protocol,

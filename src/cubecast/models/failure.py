@@ -2,21 +2,21 @@
 
 A member j is suspected by i when i's live-array entry for j reaches K_fail, that is when nothing fresh from j came
 for K_fail steps. Fresh news of j spreads exactly as one member's information does in the Gossip protocol, so the
-chance that somebody has not got it after r micro-steps is bounded by the same recursion (van Renesse, Minsky and
+chance that some member lacks it after r micro-steps is bounded by the same recursion (van Renesse, Minsky and
 Hayden 1998, guo 4.1–4.3):
 
     P_mistake(r) ≤ (n − f)·(1 − P(k_r = n − f))        f members have crashed and swallow gossip
 
 K_fail is the number of *whole* steps, ceil(r / n), of the smallest such r. P_mistake is about one moment: that news
 which left j K_fail steps ago is still missing somewhere. Two things pull in opposite directions and are not in the
-recursion. In the protocol every member gossips exactly once a step, while the recursion draws the gossiper at random,
+recursion. In the protocol every member gossips exactly once per step, while the recursion draws the gossiper at random,
 so a member may stay silent for long: the recursion is pessimistic. And every member that passes news on adds one to
 its age even if it held it for less than a step: the recursion is optimistic. The first is larger; a test runs the
 protocol and compares.
 
-Detection: news ages at least one a step, so everybody suspects a crashed member at most K_fail steps after the crash.
+Detection: news ages at least one per step, so every member suspects a crashed one at most K_fail steps after the crash.
 
-Cost: a message is a header of 32 B and one byte an entry (two when K_fail needs more than 255). With one gossip a
+Cost: a message is a header of 32 B and one byte per entry (two when K_fail needs more than 255). With one gossip per
 step and the bandwidth of a member held constant the step grows like n and the detection time like n·log n.
 """
 
@@ -74,7 +74,7 @@ def k_fail_within(
 
 
 def live_array_bytes(members: int, threshold: int) -> int:
-    """Size of a gossip message with one entry a member, each wide enough for K_fail."""
+    """Size of a gossip message with one entry per member, each wide enough for K_fail."""
     entry_bytes = max(1, math.ceil(threshold.bit_length() / 8))
     return HEADER_BYTES + members * entry_bytes
 

@@ -2,7 +2,7 @@
 
 The estimate is the mean of a posterior (`protocols.broadcast.reliability`). The trials:
 
-- *own crashes*: after a crash a member sees on its clock how many steps it missed; it tells its neighbours in its
+- *own crashes*: after a crash a member sees on its clock how many steps it missed; it reports them in its
   heartbeats. Trials: all steps.
 - *a link*: heartbeats a neighbour says it sent, in steps in which this member was itself up. Failures: those not heard.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class StepOrder:
-    """Guo Table 4.2: steps a round, and messages processed by the busiest member and by the others."""
+    """Guo Table 4.2: steps per round, and messages processed by the busiest member and by the others."""
 
     protocol: str
     steps: str

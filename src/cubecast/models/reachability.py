@@ -1,4 +1,4 @@
-"""How likely a tree reaches every member (rasm §3.3, Eq 1 and Eq 2), with one message a link or with a quota.
+"""How likely a tree reaches every member (rasm §3.3, Eq 1 and Eq 2), with one message per link or with a quota.
 
 A tree is given by parents: `parents[j]` is the member from which j gets its messages, −1 for the source. `failure[j]`
 is the probability that a message from parents[j] does not reach j: 1 − (1 − P_parent)(1 − L_j)(1 − P_j).
@@ -82,7 +82,7 @@ def tree_reachability_with_quota(parents: NDArray[np.int64], failure_between: ND
 
 
 def _require_tree(parents: NDArray[np.int64]) -> None:
-    """One source, and everybody's parents lead to it."""
+    """Require one source, to which the parents of every member lead."""
     sources = np.flatnonzero(parents < 0)
     require(len(sources) == 1, f"{len(sources)} members without a parent: a tree has exactly one source")
     reached = parents < 0

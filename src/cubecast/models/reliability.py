@@ -24,7 +24,7 @@ def posterior_mean(failures: Any, trials: Any, prior: tuple[float, float] = PRIO
 
 
 class Heartbeats:
-    """What one member heard of the others, and what it believes of its links to them."""
+    """The heartbeats that one member received, and its estimates of its links."""
 
     def __init__(self, members: int) -> None:
         """Nothing heard; all links are believed to be as good as can be."""

@@ -8,7 +8,7 @@ The search only asks; the caller measures, live or in a simulator:
 
     search = StepSearch(SearchPlan(shortest_s=0.0, longest_s=20.0, resolution_s=2.0, stride_s=1.0, tolerance=0.1))
     while (step_s := search.next()) is not None:
-        search.tell(step_s, measure(step_s))
+        search.report(step_s, measure(step_s))
     window = search.result()
 
 | paper | here |
@@ -95,7 +95,7 @@ class StepWindow:
 
 
 class StepSearch:
-    """Asks for measurements with `next`, takes them with `tell`, ends with `result`."""
+    """Asks for measurements with `next`, takes them with `report`, ends with `result`."""
 
     def __init__(self, plan: SearchPlan) -> None:
         self.plan = plan
@@ -108,15 +108,15 @@ class StepSearch:
         self._asked: float | None = next(self._questions)
 
     def next(self) -> float | None:
-        """The step interval to measure now; the same until it is told; None when the search is over."""
+        """The step interval to measure now; the same until it is reported; None when the search is over."""
         return self._asked
 
-    def tell(self, step_s: float, value: float) -> None:
+    def report(self, step_s: float, value: float) -> None:
         """The TPR measured with `step_s`, which must be what `next` asked for."""
         if self._asked is None:
             raise LocalProtocolError(f"step_s={step_s!r}: the search is over; read result()")
         if step_s != self._asked:
-            raise LocalProtocolError(f"step_s={step_s!r}: the search asked for {self._asked!r}; tell that one")
+            raise LocalProtocolError(f"step_s={step_s!r}: the search asked for {self._asked!r}; report that one")
         if math.isnan(value) or value <= 0:
             raise LocalProtocolError(
                 f"value={value!r} for step_s={step_s!r}: give a time above 0, or inf if no round ended"
@@ -130,7 +130,7 @@ class StepSearch:
     def result(self) -> StepWindow:
         """The window, once `next` returned None."""
         if self._asked is not None:
-            raise LocalProtocolError(f"the search still waits for step_s={self._asked!r}; tell it before result()")
+            raise LocalProtocolError(f"the search still waits for step_s={self._asked!r}; report it before result()")
         return StepWindow(
             best_s=self._best_s,
             best_value=_mean(self._values[self._best_s]),

@@ -1,7 +1,7 @@
 """Messages on all links of the dense WAN tree in one round: the exact counts behind guo Table 5.2 and Figs 5.12–5.15.
 
 Dense: the physical tree is the logical tree and every node is a member. A unicast follows the tree path; a multicast
-takes one copy a link, n − 1 in all, wherever it starts.
+takes one copy per link, n − 1 in all, wherever it starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The balanced tree of the structured protocols (guo §4.3): ranks breadth first, at most b children a node.
+"""The balanced tree of the structured protocols (guo §4.3): ranks breadth first, at most b children per node.
 
 The children of rank v are b·v + 1 … b·v + b as far as they exist, so every level but the last is full. The formulas
 of the paper are for complete trees; these hold for any n.

@@ -53,7 +53,7 @@ class TriggerCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Trigger:
-    """The answer. `level` is X, None when no X exists; `sentence` tells the user what to do."""
+    """The answer. `level` is X, None when no X exists; `sentence` is advice for the user."""
 
     case: TriggerCase
     verdict: Feasibility
@@ -132,7 +132,7 @@ def peak_course(case: TriggerCase, level: float, rounds: int) -> list[float]:
 
 
 def worked_case(stable_fraction: float) -> list[Trigger]:
-    """Figs 6.1 (α = 1) and 6.2 (α = 0.2): 320 kB of 500 B messages, so g = 640; f = 2 s; r = 10, 20, … 100 a second."""
+    """Figs 6.1 (α = 1) and 6.2 (α = 0.2): 320 kB of 500 B messages, so g = 640; f = 2 s; r = 10, 20, … 100/s."""
     return [
         trigger(TriggerCase(buffer_messages=640, rate_per_s=rate, round_s=2.0, stable_fraction=stable_fraction))
         for rate in range(10, 101, 10)

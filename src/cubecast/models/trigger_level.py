@@ -1,7 +1,7 @@
 """X: how full the output buffer is when it calls for a stability round (guo ch. 6, formulas 6.2 and 6.3).
 
-A sender with room for g messages sends r of them a second; a round takes f seconds (the TPR), and at its end the share
-α of what was there at its beginning is released. The fewest rounds come from the largest X with
+A sender with room for g messages sends r of them per second; a round takes f seconds (the TPR), and at its end the
+share α of what was there at its beginning is released. The fewest rounds come from the largest X with
 
     X + r·f ≤ g   (6.2)        (1 − α)·X + 2·r·f ≤ g   (6.3)
 

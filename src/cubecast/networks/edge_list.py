@@ -1,4 +1,4 @@
-"""Edge lists: a text line `from to [delay_ms [bandwidth_bps]]` for every duplex cable; `#` starts a comment."""
+"""Edge lists: a text line `from to [delay_ms [bandwidth_bps]]` for every duplex edge; `#` starts a comment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import NS_PER_MS
 from cubecast.networks.network import Network
-from cubecast.networks.written_links import WrittenCable, written_cable
+from cubecast.networks.written_edges import WrittenEdge, written_edge
 
 
-def read_edge_list(path: Path) -> list[WrittenCable]:
-    """The cables in the order of the file, each with the line that wrote it."""
-    cables = []
+def read_edge_list(path: Path) -> list[WrittenEdge]:
+    """The edges in the order of the file, each with its line."""
+    edges = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
@@ -22,12 +22,12 @@ def read_edge_list(path: Path) -> list[WrittenCable]:
         where = f"{path}, line {number}"
         if not 2 <= len(words) <= 4:
             raise LocalProtocolError(f"{where}: {line.strip()!r} is not: from to [delay_ms [bandwidth_bps]]")
-        cables.append(written_cable(where, *words))
-    return cables
+        edges.append(written_edge(where, *words))
+    return edges
 
 
 def save_edge_list(network: Network, path: Path | str) -> None:
-    """Write every cable with its delay and bandwidth, exact to the nanosecond; `file:PATH` reads the same links back.
+    """Write every edge with its delay and bandwidth, exact to the nanosecond; `file:PATH` reads the same links back.
 
     Which node hosts which rank goes into a comment, for other simulators.
     """

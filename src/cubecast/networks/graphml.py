@@ -1,4 +1,4 @@
-"""GraphML: a cable for every `<edge>`, its delay and bandwidth from the edge attributes `delay_ms` and `bandwidth_bps`.
+"""GraphML: an edge for every `<edge>`, its delay and bandwidth from the edge attributes `delay_ms` and `bandwidth_bps`.
 
 Edges are duplex whatever `edgedefault` says. The standard library reads all of GraphML that is used here.
 """
@@ -10,30 +10,30 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from cubecast.errors import LocalProtocolError
-from cubecast.networks.written_links import WrittenCable, written_cable
+from cubecast.networks.written_edges import WrittenEdge, written_edge
 
 _ATTRIBUTES = ("delay_ms", "bandwidth_bps")
 
 
-def read_graphml(path: Path) -> tuple[list[str], list[WrittenCable]]:
-    """The node labels and the cables, both in the order of the file."""
+def read_graphml(path: Path) -> tuple[list[str], list[WrittenEdge]]:
+    """The node labels and the edges, both in the order of the file."""
     try:
         root = ElementTree.fromstring(path.read_bytes())
     except ElementTree.ParseError as error:
         raise LocalProtocolError(f"{path}: not readable as GraphML: {error}") from None
-    keys = [key for key in root.iterfind("{*}key") if _is_for_cables(key)]
+    keys = [key for key in root.iterfind("{*}key") if _is_for_edges(key)]
     names = {key.get("id", ""): key.get("attr.name", "") for key in keys}
     defaults = {key.get("attr.name", ""): text for key in keys if (text := _text(key.find("{*}default")))}
     labels = [node.get("id", "") for node in root.iterfind(".//{*}node")]
     edges = root.iterfind(".//{*}edge")
-    return labels, [_cable(path, edge, names, defaults, number) for number, edge in enumerate(edges, start=1)]
+    return labels, [_edge(path, edge, names, defaults, number) for number, edge in enumerate(edges, start=1)]
 
 
-def _is_for_cables(key: Element) -> bool:
+def _is_for_edges(key: Element) -> bool:
     return key.get("attr.name") in _ATTRIBUTES and key.get("for", "all") in ("edge", "all")
 
 
-def _cable(path: Path, edge: Element, names: dict[str, str], defaults: dict[str, str], number: int) -> WrittenCable:
+def _edge(path: Path, edge: Element, names: dict[str, str], defaults: dict[str, str], number: int) -> WrittenEdge:
     source, target = edge.get("source"), edge.get("target")
     where = f"{path}, edge {number}"
     if source is None or target is None:
@@ -42,7 +42,7 @@ def _cable(path: Path, edge: Element, names: dict[str, str], defaults: dict[str,
     for data in edge.iterfind("{*}data"):
         if data.get("key") in names and (text := _text(data)):
             values[names[data.get("key", "")]] = text
-    return written_cable(f"{where} ({source} to {target})", source, target, **values)
+    return written_edge(f"{where} ({source} to {target})", source, target, **values)
 
 
 def _text(element: Element | None) -> str:

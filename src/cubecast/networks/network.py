@@ -5,12 +5,12 @@
 | link_from     | [links] | node a link leaves; links are sorted by (from, to)                   |
 | link_to       | [links] | node it enters                                                       |
 | delay_ns      | [links] | propagation delay                                                    |
-| bandwidth_bps | [links] | bits a second                                                        |
+| bandwidth_bps | [links] | bits per second                                                      |
 | hosts         | [n]     | rank -> node                                                         |
 | costs         | –       | time routers and hosts spend on a message; None when they spend none |
 | one_hop       | –       | delay of every message in a network without links; None otherwise    |
 
-Invariants, checked at construction: a cable is duplex, so every link has a reverse with the same delay and bandwidth;
+Invariants, checked at construction: an edge is duplex, so every link has a reverse with the same delay and bandwidth;
 no node is linked to itself and no two links join the same nodes; the links connect all nodes; no two members share a
 node.
 """
@@ -53,12 +53,12 @@ class NodeCosts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unreliability:
-    """How likely things go wrong (rasm §2): a cable loses a message, a node crashes in a step."""
+    """Failure probabilities (rasm §2): an edge loses a message, a node crashes in a step."""
 
     loss: NDArray[np.float64]
-    """L, one a cable; in a `Network` one a link."""
+    """L, one per edge; in a `Network` one per link."""
     crash: NDArray[np.float64]
-    """P, one a node."""
+    """P, one per node."""
     hub: NDArray[np.bool_]
     sampled: bool = True
     """Do losses and crashes happen, or are they only known?"""
@@ -66,7 +66,7 @@ class Unreliability:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
-    """A network as the simulator runs it; `name` is how the user spelled it. Build one with `build_network`."""
+    """A network as the simulator runs it; `name` is its spec as the user wrote it. Build one with `build_network`."""
 
     name: str
     nodes: int
@@ -77,8 +77,8 @@ class Network:
     hosts: NDArray[np.int32]
     costs: NodeCosts | None = None
     one_hop: DelayDistribution | None = None
-    added_cables: int = 0
-    """Cables that the connectivity repair of a random graph added."""
+    added_edges: int = 0
+    """Edges that the connectivity repair of a random graph added."""
     tree_children: int = 0
     """Children of an inner node, where the network is a balanced tree with the nodes numbered breadth first."""
     unreliability: Unreliability | None = None
@@ -109,7 +109,7 @@ class Network:
 
     @property
     def average_degree(self) -> float:
-        """Cables at a node, on average, with the added ones; 0 in a network without links."""
+        """Edges at a node, on average, with the added ones; 0 in a network without links."""
         return self.links / self.nodes
 
     @property
@@ -118,39 +118,39 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cables:
-    """Duplex cables, each written once; what a kind of network draws before it becomes links."""
+class Edges:
+    """Duplex edges, each written once; each becomes two links, one per direction."""
 
-    ends: NDArray[np.int64]  # [cables, 2]
+    ends: NDArray[np.int64]  # [edges, 2]
     delay_ns: NDArray[np.int64]
     bandwidth_bps: NDArray[np.float64]
 
 
-def from_cables(
-    cables: Cables,
+def from_edges(
+    edges: Edges,
     *,
     name: str,
     nodes: int,
     hosts: NDArray[np.int32],
     costs: NodeCosts | None = None,
-    added_cables: int = 0,
+    added_edges: int = 0,
     tree_children: int = 0,
     unreliability: Unreliability | None = None,
 ) -> Network:
-    """The network that has two links, one each way, for every cable."""
-    link_from = np.concatenate([cables.ends[:, 0], cables.ends[:, 1]])
-    link_to = np.concatenate([cables.ends[:, 1], cables.ends[:, 0]])
+    """The network with two links, one per direction, for every edge."""
+    link_from = np.concatenate([edges.ends[:, 0], edges.ends[:, 1]])
+    link_to = np.concatenate([edges.ends[:, 1], edges.ends[:, 0]])
     order = np.lexsort((link_to, link_from))
     return Network(
         name=name,
         nodes=nodes,
         link_from=link_from[order].astype(np.int32),
         link_to=link_to[order].astype(np.int32),
-        delay_ns=np.tile(cables.delay_ns, 2)[order],
-        bandwidth_bps=np.tile(cables.bandwidth_bps, 2)[order],
+        delay_ns=np.tile(edges.delay_ns, 2)[order],
+        bandwidth_bps=np.tile(edges.bandwidth_bps, 2)[order],
         hosts=hosts,
         costs=costs,
-        added_cables=added_cables,
+        added_edges=added_edges,
         tree_children=tree_children,
         unreliability=unreliability and replace(unreliability, loss=np.tile(unreliability.loss, 2)[order]),
     )
@@ -169,9 +169,9 @@ def every_node_hosts(members: int) -> NDArray[np.int32]:
 
 
 def components(nodes: int, ends: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The component number of every node, given one row of two ends for each cable."""
-    cable = np.ones(len(ends), dtype=np.int8)
-    graph = csr_array((cable, (ends[:, 0], ends[:, 1])), shape=(nodes, nodes))
+    """The component number of every node, given one row of two ends for each edge."""
+    edge = np.ones(len(ends), dtype=np.int8)
+    graph = csr_array((edge, (ends[:, 0], ends[:, 1])), shape=(nodes, nodes))
     labels: NDArray[np.int32] = connected_components(graph, directed=False)[1]
     return labels
 
@@ -236,5 +236,5 @@ def _check_duplex(network: Network) -> None:
     )
     if not same:
         raise LocalProtocolError(
-            f"network {network.name}: cables are duplex, give every link its reverse with the same delay and bandwidth"
+            f"network {network.name}: edges are duplex, give every link its reverse with the same delay and bandwidth"
         )

@@ -1,7 +1,7 @@
 """The words after a network's kind: `random:p=0.02,delay=0-1ms` has the options p and delay.
 
 Values are plain numbers, bandwidths in bit/s (`10e6`), or delays with a unit (`1ms`, `0.5-1.5ms`, `exp:1ms`).
-Whatever cannot be read raises LocalProtocolError with one line that names the value and the choices.
+A value that cannot be parsed raises LocalProtocolError; its message names the value and the choices.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Options:
     def bandwidth_bps(self, default: float) -> float:
         bandwidth = self.number("bandwidth", default)
         if not 0 < bandwidth < math.inf:
-            raise self._unreadable("bandwidth", "bits a second above 0, such as 10e6")
+            raise self._unreadable("bandwidth", "bits per second above 0, such as 10e6")
         return bandwidth
 
     def delay(self, default: DelayDistribution) -> DelayDistribution:

@@ -1,11 +1,11 @@
 """Flat random graph G(n, p), the network of the cube and causal papers (cube §4, causal §4).
 
-Every pair of nodes is joined by a duplex cable with probability p, independently. A target average degree d stands for
-p = d / (n − 1). Delays are uniform in 0…1 ms and bandwidths 100 Mb/s (cube) unless told otherwise; both directions of a
-cable share them.
+Every pair of nodes is joined by a duplex edge with probability p, independently. A target average degree d stands for
+p = d / (n − 1). Delays are uniform in 0…1 ms and bandwidths 100 Mb/s (cube) by default; both directions of an edge
+share them.
 
-Departure: the papers do not say what became of a disconnected draw. Here its components are joined by random cables, as
-few as will do, and `Network.added_cables` and `Network.average_degree` tell the effect.
+Departure: the papers do not say what became of a disconnected draw. Here its components are joined by random edges, as
+few as needed; `Network.added_edges` and `Network.average_degree` show the effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import NS_PER_MS, DelayDistribution, uniform
-from cubecast.networks.network import Cables, Network, components, every_node_hosts, from_cables, generator_for
+from cubecast.networks.network import Edges, Network, components, every_node_hosts, from_edges, generator_for
 from cubecast.networks.options import Options
 
 DELAY = uniform(0, NS_PER_MS)
@@ -45,15 +45,15 @@ def random_graph(
 ) -> Network:
     """G(n, p) over the members, made connected."""
     generator = generator_for(seed)
-    drawn = _draw_cables(generator, members, edge_probability)
-    added = _joining_cables(generator, components(members, drawn))
+    drawn = _draw_edges(generator, members, edge_probability)
+    added = _joining_edges(generator, components(members, drawn))
     ends = np.concatenate([drawn, added])
-    cables = Cables(
+    edges = Edges(
         ends=ends,
         delay_ns=delay.draw_ns(generator, len(ends)),
         bandwidth_bps=np.full(len(ends), bandwidth_bps),
     )
-    return from_cables(cables, name=name, nodes=members, hosts=every_node_hosts(members), added_cables=len(added))
+    return from_edges(edges, name=name, nodes=members, hosts=every_node_hosts(members), added_edges=len(added))
 
 
 def _edge_probability(options: Options) -> float:
@@ -77,7 +77,7 @@ def _edge_probability(options: Options) -> float:
     return degree / (options.members - 1)
 
 
-def _draw_cables(generator: Generator, nodes: int, probability: float) -> NDArray[np.int64]:
+def _draw_edges(generator: Generator, nodes: int, probability: float) -> NDArray[np.int64]:
     """Row by row of the upper triangle, so that memory stays linear in the nodes."""
     rows = []
     for node in range(nodes - 1):
@@ -86,7 +86,7 @@ def _draw_cables(generator: Generator, nodes: int, probability: float) -> NDArra
     return np.concatenate(rows).astype(np.int64)
 
 
-def _joining_cables(generator: Generator, component: NDArray[np.int32]) -> NDArray[np.int64]:
+def _joining_edges(generator: Generator, component: NDArray[np.int32]) -> NDArray[np.int64]:
     """Join the components one by one, in random order, to a random node among those joined before."""
     count = int(component.max()) + 1
     order = generator.permutation(count)

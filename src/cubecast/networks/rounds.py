@@ -1,4 +1,4 @@
-"""Random regular graph with hubs, the network of the rasm paper (rasm §4): one hop a round, unreliable links and nodes.
+"""Random regular graph with hubs, the network of the rasm paper (rasm §4): one hop per round, unreliable links, nodes.
 
 Every node has `degree` neighbours; degree 2 is a ring. A share `hubs` of the nodes never crashes, and the links at a
 hub lose a message with probability 1e-4 (or `loss`, if that is less). Of the others the paper says that their loss and
@@ -6,10 +6,10 @@ crash probabilities are "approximately" some value v: here each is drawn uniform
 of a link alike. A round lasts 1 ms, and sending takes no time.
 
 A message crosses a link if neither its two ends crash in that step nor the link loses it: with probability
-(1 − P_i)(1 − L_ij)(1 − P_j). With `sampled=0` the probabilities are known to the protocols but nothing goes wrong,
+(1 − P_i)(1 − L_ij)(1 − P_j). With `sampled=0` the protocols know the probabilities but no failure happens,
 which is how the reliability of a tree is judged by formula.
 
-How the graph is drawn: the nodes in random order form a ring lattice of that degree, then ten random swaps an edge
+How the graph is drawn: the nodes in random order form a ring lattice of that degree, then ten random swaps per edge
 (a–b, c–d → a–d, c–b) that keep it simple; if it came apart it is drawn again.
 """
 
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import NS_PER_MS, constant
-from cubecast.networks.network import Cables, Network, Unreliability, components, every_node_hosts, generator_for
-from cubecast.networks.network import from_cables as network_of_cables
+from cubecast.networks.network import Edges, Network, Unreliability, components, every_node_hosts, generator_for
+from cubecast.networks.network import from_edges as network_of_edges
 from cubecast.networks.options import Options
 
 ROUND = constant(NS_PER_MS)
@@ -42,8 +42,8 @@ def from_options(options: Options) -> Network:
         )
     generator = generator_for(options.seed)
     ends = _regular_graph(generator, members, degree)
-    return network_of_cables(
-        Cables(
+    return network_of_edges(
+        Edges(
             ends=ends,
             delay_ns=options.delay(ROUND).draw_ns(generator, len(ends)),
             bandwidth_bps=np.full(len(ends), options.bandwidth_bps(NO_TIME_BPS)),
@@ -92,7 +92,7 @@ def _lattice(order: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
 
 
 def _swap(generator: Generator, ends: NDArray[np.int64]) -> None:
-    """Exchange ends of random pairs of cables, in place, as long as the graph stays simple."""
+    """Exchange ends of random pairs of edges, in place, as long as the graph stays simple."""
     present = {_key(int(a), int(b)) for a, b in ends}
     picks = generator.integers(0, len(ends), (SWAPS_PER_EDGE * len(ends), 2))
     for one, other in picks.tolist():

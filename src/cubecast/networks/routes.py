@@ -3,7 +3,7 @@
 | field      | shape          | meaning                                                            |
 |------------|----------------|--------------------------------------------------------------------|
 | first_link | [nodes + 1]    | links first_link[v] … first_link[v + 1] − 1 leave node v           |
-| reverse    | [links]        | the link the other way of the same cable                           |
+| reverse    | [links]        | the link in the other direction of the same edge                   |
 | port       | [nodes, nodes] | port[d, v] = which of v's links leads to node d; NO_PORT at d      |
 |            |                | itself, and in the rows of destinations that host no member        |
 
@@ -32,7 +32,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import NODES_MAX, Network
 
 NO_PORT = 65535
-# Destinations a call of Dijkstra, which takes 12 bytes for each pair of nodes in it.
+# Destinations per call of Dijkstra, which takes 12 bytes for each pair of nodes in it.
 _BLOCK = 256
 
 
@@ -107,7 +107,7 @@ def _graph(network: Network, by: Literal["hops", "delay"]) -> csr_array:
 
 
 def _next_hops_by_hops(graph: csr_array, destinations: NDArray[np.int32]) -> NDArray[np.int32]:
-    """[destination, node] = next hop; cables are duplex, so the tree that leaves d is the tree that leads to d."""
+    """[destination, node] = next hop; edges are duplex, so the tree that leaves d is the tree that leads to d."""
     return np.stack([breadth_first_order(graph, d, return_predecessors=True)[1] for d in destinations])
 
 

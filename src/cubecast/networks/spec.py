@@ -32,13 +32,13 @@ _KINDS: dict[str, _Kind] = {
         regular.star,
         ("delay", "bandwidth"),
         "star[:delay=1ms][,bandwidth=100e6]",
-        "rank 0 in the middle, a cable to every other member",
+        "rank 0 in the middle, a link to every other member",
     ),
     "chain": _Kind(
         regular.chain,
         ("delay", "bandwidth"),
         "chain[:delay=1ms][,bandwidth=100e6]",
-        "members in a row, a cable between each and the next",
+        "members in a row, a link between each and the next",
     ),
     "flat": _Kind(
         flat.from_options,
@@ -56,24 +56,24 @@ _KINDS: dict[str, _Kind] = {
         rounds.from_options,
         ("degree", "hubs", "loss", "crash", "delay", "bandwidth", "sampled"),
         "regular:degree=4[,hubs=0.2][,loss=0.02][,crash=0.01][,delay=1ms][,sampled=0]",
-        "random regular graph, one hop a round; links lose, nodes but the hubs crash",
+        "random regular graph, one hop per round; links lose, nodes but the hubs crash",
     ),
     "file": _Kind(
         from_file.from_options,
         (),
         "file:PATH",
-        "cables from an edge list (from to [delay_ms [bandwidth_bps]]) or a .graphml file",
+        "links from an edge list (from to [delay_ms [bandwidth_bps]]) or a .graphml file",
     ),
 }
 
 
 def network_kinds() -> list[tuple[str, str]]:
-    """How to spell each kind, and one line on what it is."""
+    """The spec of each kind, and a one-line description."""
     return [(kind.spelling, kind.description) for kind in _KINDS.values()]
 
 
 def build_network(spec: str, *, members: int, seed: int) -> Network:
-    """The network that `spec` spells, with `members` members; the same seed gives the same network, bit for bit."""
+    """The network of `spec`, with `members` members; the same seed gives the same network, bit for bit."""
     if members < 2:
         raise LocalProtocolError(f"{members} members: a group needs at least 2")
     name, _, words = spec.partition(":")

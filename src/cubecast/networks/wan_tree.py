@@ -2,7 +2,7 @@
 
 A balanced tree, nodes numbered breadth first, three children an inner node: the parent of node v is (v − 1) div 3. The
 text says "interior nodes all have degree four", which fits every inner node but the root; only a root with three gives
-the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s each way with 5 ms of delay.
+the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s per direction with 5 ms of delay.
 
 *Dense* groups have a member at every node. *Sparse* groups (`nodes=1000`) have n members at random nodes; the others
 only route. Ranks follow the node numbers, so they are breadth first in both.
@@ -14,15 +14,15 @@ import numpy as np
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import NS_PER_MS, constant
-from cubecast.networks.network import NODES_MAX, Network, NodeCosts, every_node_hosts, from_cables, generator_for
+from cubecast.networks.network import NODES_MAX, Network, NodeCosts, every_node_hosts, from_edges, generator_for
 from cubecast.networks.options import Options
-from cubecast.networks.regular import tree_cables
+from cubecast.networks.regular import tree_edges
 
 CHILDREN = 3
 DELAY = constant(5 * NS_PER_MS)
 BANDWIDTH_BPS = 30e3
 
-# guo §5.1: a router takes 1 ms a message; a host takes t_s(u) = 338 + 47 u / 400 µs to send u bytes, t_r = 1.1 t_s to
+# guo §5.1: a router takes 1 ms per message; a host takes t_s(u) = 338 + 47 u / 400 µs to send u bytes, t_r = 1.1 t_s to
 # receive.
 COSTS = NodeCosts(
     router_ns=1_000_000,
@@ -37,14 +37,14 @@ def from_options(options: Options) -> Network:
     nodes = options.whole_number("nodes", options.members)
     if not options.members <= nodes <= NODES_MAX:
         raise LocalProtocolError(
-            f"nodes={nodes} in network {options.name}: give at least {options.members}, one a member, "
+            f"nodes={nodes} in network {options.name}: give at least {options.members}, one per member, "
             f"and at most {NODES_MAX}"
         )
-    cables = tree_cables(
+    edges = tree_edges(
         np.arange(nodes - 1) // CHILDREN, options.delay(DELAY), options.bandwidth_bps(BANDWIDTH_BPS), options.seed
     )
-    return from_cables(
-        cables,
+    return from_edges(
+        edges,
         name=options.name,
         nodes=nodes,
         hosts=_hosts(options, nodes),

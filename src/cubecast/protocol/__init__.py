@@ -18,9 +18,6 @@ from cubecast.protocol.group import (
     raise_numbers,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     Mail,
     begin_round,
     deliver,
@@ -49,9 +46,6 @@ from cubecast.protocol.random import below, new_stream, new_streams, uniform
 
 __all__ = [
     "ERRORS",
-    "HEADER_BYTES",
-    "NUMBER_BYTES",
-    "ROUND_BYTES",
     "STABILITY",
     "Context",
     "Group",

@@ -17,6 +17,7 @@ members in any order, for networks whose shape the logical tree does not follow.
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +42,9 @@ def hypercube_dimension(members: int) -> int:
     return (members - 1).bit_length()
 
 
+@lru_cache(maxsize=64)
 def hypercube(members: int) -> Overlay:
-    """The hypercube over `members` ranks, complete when their number is a power of two."""
+    """The hypercube over `members` ranks, complete when their number is a power of two; shared: do not write to it."""
     _check_members(members)
     dimension = hypercube_dimension(members)
     edges = np.concatenate([_cube_edges(members, dimension), _replacement_edges(members, dimension)])

@@ -48,11 +48,19 @@ def load_protocol_file(path: str | Path) -> list[Protocol]:
     return _load_file(Path(path))
 
 
+def protocol_files() -> list[Path]:
+    """The files that protocols were loaded from, in that order."""
+    _load()
+    return list(_FILES)
+
+
 def _load_file(path: Path) -> list[Protocol]:
     place = path.expanduser().resolve()
     if place not in _FILES:
         if not place.is_file():
             raise LocalProtocolError(f"protocol file {path}: there is no such file")
+        if place.suffix != ".py" or not place.stem.isidentifier():
+            raise LocalProtocolError(f"protocol file {path}: give it the name of a Python module, such as mine.py")
         if str(place.parent) not in sys.path:
             sys.path.append(str(place.parent))
         module = _import_file(place)
@@ -81,6 +89,10 @@ def _add_declared(module: ModuleType, path: Path) -> list[Protocol]:
     if not found:
         raise LocalProtocolError(f"{path} has no PROTOCOL: end it with PROTOCOL = cubecast.Protocol(...)")
     for protocol in found:
+        if not isinstance(protocol, Protocol):
+            raise LocalProtocolError(
+                f"{path} has PROTOCOL = {protocol!r}: end it with PROTOCOL = cubecast.Protocol(...)"
+            )
         protocol.check()
     for protocol in found:
         _add(protocol)

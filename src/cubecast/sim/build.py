@@ -1,4 +1,4 @@
-"""From a scenario to the arrays that the kernel runs on."""
+"""Build the arrays of the kernel from a scenario."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cubecast.sim import events
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
-from cubecast.sim.metrics import Books, new_books
+from cubecast.sim.metrics import Metrics, new_metrics
 from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.network_facts import network_facts
 from cubecast.sim.paths import near_order, routes_of, tree_cover
@@ -59,7 +59,7 @@ class Simulation(NamedTuple):
     """One run, ready for the kernel."""
 
     world: World
-    books: Books
+    metrics: Metrics
     mail: Mail
     group: Group
     control: Any
@@ -79,7 +79,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     routes = routes_of(network, by=scenario.routing)
     simulation = Simulation(
         world=build_world(scenario, network, routes, tracing=tracing),
-        books=_first_books(scenario, protocol),
+        metrics=_first_metrics(scenario, protocol),
         mail=_empty_mail(scenario, context),
         group=group,
         control=Nothing(group=group) if protocol.carries_data else _build(scenario, "parameters", group, context),
@@ -101,7 +101,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
 
 
 def _context(scenario: Scenario, network: Network) -> Context:
-    """The surroundings of the protocols."""
+    """The context of the protocols."""
     return Context(
         members=scenario.members,
         senders=scenario.sequence_count,
@@ -123,9 +123,9 @@ def _build(scenario: Scenario, role: str, group: Group, context: Context) -> Any
     return scenario.entry(role).build(group, context, getattr(scenario, role))
 
 
-def _first_books(scenario: Scenario, protocol: Protocol) -> Books:
-    """Nothing has happened yet; newcomers are down until they come."""
-    books = new_books(
+def _first_metrics(scenario: Scenario, protocol: Protocol) -> Metrics:
+    """The metrics at time 0; newcomers are down until they join."""
+    metrics = new_metrics(
         members=scenario.members,
         senders=scenario.sequence_count,
         rounds_wanted=scenario.rounds,
@@ -135,16 +135,16 @@ def _first_books(scenario: Scenario, protocol: Protocol) -> Books:
         samples=_samples(scenario),
     )
     for join in scenario.joins:
-        books.members.up[list(join.members)] = 0
-        books.members.recover_ns[list(join.members)] = join.at_ns
-        books.totals.up -= len(join.members)
-    totals = books.totals[0]
+        metrics.members.up[list(join.members)] = 0
+        metrics.members.recover_ns[list(join.members)] = join.at_ns
+        metrics.totals.up -= len(join.members)
+    totals = metrics.totals[0]
     totals.self_joining = protocol.admits_joins
     totals.detecting = scenario.detects
     totals.triggered = scenario.trigger == "buffer"
     totals.trigger_level = scenario.trigger_messages
     totals.buffer_room = scenario.buffer_messages
-    return books
+    return metrics
 
 
 def _empty_mail(scenario: Scenario, context: Context) -> Mail:
@@ -172,7 +172,7 @@ def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
 
 
 def _first_group(scenario: Scenario) -> Group:
-    """The group before anything happens: newcomers are in nobody's membership and hold nothing."""
+    """The group at time 0: newcomers are in no membership and hold nothing."""
     newcomers = [rank for join in scenario.joins for rank in join.members]
     n = scenario.members
     goal = ERRORS if scenario.goal == "errors" else STABILITY
@@ -261,7 +261,7 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
     if scenario.series_ms > 0:
         schedule(world, 0, events.SAMPLE, 0, round(scenario.series_ms * NS_PER_MS), 0)
     if scenario.least_ms > 0:
-        simulation.books.totals[0].lasting = 1
+        simulation.metrics.totals[0].lasting = 1
         schedule(world, round(scenario.least_ms * NS_PER_MS), events.LASTED, 0, 0, 0)
     if scenario.messages > 0:
         phases = new_stream(scenario.seed, "phases")
@@ -345,7 +345,7 @@ def _event_room(scenario: Scenario, network: Network) -> int:
 
 
 def _trace_room(scenario: Scenario) -> int:
-    """Half of it takes whatever one call of a core can write."""
+    """Half of it holds what one protocol call can write."""
     return max(1 << 18, 16 * (scenario.members + scenario.sender_count))
 
 

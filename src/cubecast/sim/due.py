@@ -1,11 +1,11 @@
-"""Which link is due next: a tournament of all links.
+"""The queue of due links: a tournament of all links.
 
 A link that carries packets plays with the key `arrival << shift | link` of its first packet, an idle link with a key
 from `IDLE` up. Eight places that stand together in a cache line play each other, and the smallest key goes one place
 up: the eight below place i are 8i … 8i + 7, the winner of all stands in place `WINNER`, and link l begins in place
 `leaves + l`. Ties fall to the lower link.
 
-A heap would move fewer keys, but each of its comparisons is a branch that nobody can foresee. Here every step is the
+A heap would move fewer keys, but each of its comparisons is an unpredictable branch. Here every step is the
 minimum of eight numbers, without a branch, and the number of steps is the same for all links.
 """
 
@@ -45,7 +45,7 @@ def new_due(links: int) -> NDArray[np.int64]:
 
 @linked
 def play_again(due, leaves, link, key):
-    """The link is due at another time, or idle: whom it beat before plays again, up to the top."""
+    """The link is due at another time, or idle: those it beat before play again, up to the top."""
     place = np.uint64(leaves + link)
     due[place] = key
     while place > np.uint64(WINNER):

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, and when: crashes, recoveries, false suspicions, partitions.
+"""Faults of a run, and their times: crashes, recoveries, false suspicions, partitions.
 
 Spellings (command line and API): a crash `3@2ms`, a crash with recovery `3@2ms-50ms`, several members `1+2+4@0ms`; a
 false suspicion `5@10ms`; a partition `0-15@10ms-60ms` (those members on one side, the rest on the other).
@@ -24,7 +24,7 @@ RANKS_MAX = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Something that befalls some members at a time, perhaps for a while."""
+    """A fault of some members at a time, or from one time to another."""
 
     members: tuple[int, ...]
     at_ns: int
@@ -65,7 +65,7 @@ def time_ns(text: str) -> int:
 
 
 def parse_fault(text: str, *, what: str, needs_end: bool = False) -> Fault:
-    """A fault as it is spelled; see the module."""
+    """Parse a fault; the module documents the syntax."""
     who, separator, when = text.partition("@")
     begin, dash, end = when.partition("-")
     if not separator or not who or (needs_end and not dash):

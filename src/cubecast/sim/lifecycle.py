@@ -1,18 +1,18 @@
-"""Members crash, come back, are put out, join and leave; the others hear of it, each in its own time.
+"""Members crash, recover, are excluded, join and leave; the others learn of it, each at its own time.
 
 A member that crashes stops sending, receiving and waking; the node under it goes on routing. A timer of a member that
 is down waits until it is up again. When the failure detector's delay is over and the member is still down, it is
-evicted: it never comes back, and every other member takes it out of its membership within the detector's spread.
+evicted: it never recovers, and every other member removes it from its membership within the detector's spread.
 
-A newcomer (guo §3.2) begins with everything that anybody holds, from a late-join handler; the others take it into their
+A newcomer (guo §3.2) begins with everything that any member holds, from a late-join handler; the others add it to their
 membership within the same spread. Then the handler brings it up to date once more, and from there on it counts: a
 result reached without it rests on what some member held before that, so the newcomer holds it too.
 
-Instead of that delay and that spread a *core* may detect failures (`core/failure`), as a third layer of every member's
-stack. Its `suspect` takes a rank out of the membership of the member that says so. The first such word puts the
-suspect out of the group for good. If it was up, that was a false suspicion: it stops there and then, as if fenced off
-(a crash row in the trace), so that nobody calls stable what a member lacks that others still count. The others hear
-nothing more of it, and their own detectors find out in their own time.
+Instead of that delay and spread a protocol may detect failures (`protocols/failure`), as a third layer of every
+member's stack. Its `suspect` removes a rank from the membership of the member that reports it. The first suspicion
+excludes the suspect from the group for good. If it was up, that was a false suspicion: it stops at once, as if fenced
+off (a crash row in the trace), so that no message is called stable that a member of the group lacks. The others get no
+report; their own detectors suspect it in their own time.
 """
 
 import numpy as np
@@ -35,93 +35,93 @@ from cubecast.trace import schema as tracing
 
 
 @linked
-def let_fault_happen(world, books, group, faults, what, member, a, now_ns):
+def let_fault_happen(world, metrics, group, faults, what, member, a, now_ns):
     """A crash, a recovery, the end of the detector's delay, a false suspicion, a partition."""
-    up = books.members[member].up == 1
+    up = metrics.members[member].up == 1
     if what == CRASH and up:
-        books.members[member].recover_ns = faults.recover_ns[a]
-        note_down(world, books, member, now_ns)
-        if books.totals[0].detecting == 0:
+        metrics.members[member].recover_ns = faults.recover_ns[a]
+        note_down(world, metrics, member, now_ns)
+        if metrics.totals[0].detecting == 0:
             schedule(world, now_ns + faults.detect_ns, EVICT, member, 0, 0)
-    elif what == RECOVER and not up and books.members[member].evicted == 0:
-        note_up(world, books, group, member, now_ns)
+    elif what == RECOVER and not up and metrics.members[member].evicted == 0:
+        note_up(world, metrics, group, member, now_ns)
     elif what == EVICT and not up:
-        _evict(world, books, group, faults, member, now_ns)
+        _evict(world, metrics, group, faults, member, now_ns)
     elif what == SUSPECT and up:
-        books.members[member].wrongly = 1
-        note_down(world, books, member, now_ns)
-        _evict(world, books, group, faults, member, now_ns)
+        metrics.members[member].wrongly = 1
+        note_down(world, metrics, member, now_ns)
+        _evict(world, metrics, group, faults, member, now_ns)
     elif what == SPLIT:
-        for rank in range(books.members.shape[0]):
-            books.members[rank].side = faults.sides[a, rank]
+        for rank in range(metrics.members.shape[0]):
+            metrics.members[rank].side = faults.sides[a, rank]
 
 
 @linked
-def _evict(world, books, group, faults, member, now_ns):
+def _evict(world, metrics, group, faults, member, now_ns):
     """The failure detectors of the others report it, each in its own time."""
-    if books.members[member].evicted == 1:
+    if metrics.members[member].evicted == 1:
         return
-    note_evicted(books, group, member)
-    let_rounds_go(world, books, now_ns)
-    tell_all(world, books, faults, EXCLUDE, member, now_ns)
+    note_evicted(metrics, group, member)
+    let_rounds_go(world, metrics, now_ns)
+    tell_all(world, metrics, faults, EXCLUDE, member, now_ns)
 
 
 @linked
-def suspect(world, books, group, member, rank, now_ns):
-    """The detector of `member` gives up on `rank`, which leaves its membership before anything else happens to it."""
+def suspect(world, metrics, group, member, rank, now_ns):
+    """The detector of `member` suspects `rank`, which leaves its membership before any other event."""
     if rank_sets.contains(group.members[member], rank):
-        note_suspected(world, books, group, rank, now_ns)
-        let_rounds_go(world, books, now_ns)
+        note_suspected(world, metrics, group, rank, now_ns)
+        let_rounds_go(world, metrics, now_ns)
         schedule(world, now_ns, EXCLUDE, member, rank, 0)
 
 
 @linked
-def tell_all(world, books, faults, what, member, now_ns):
-    """Every other member hears of a newcomer or of one that is gone, within the detector's spread."""
-    for other in range(books.members.shape[0]):
-        if other != member and books.members[other].evicted == 0:
+def tell_all(world, metrics, faults, what, member, now_ns):
+    """Every other member learns of a join or an exclusion, within the detector's spread."""
+    for other in range(metrics.members.shape[0]):
+        if other != member and metrics.members[other].evicted == 0:
             late_ns = np.int64(uniform(faults.random) * faults.spread_ns)
             schedule(world, now_ns + late_ns, what, other, member, 0)
 
 
 @linked
-def enter_group(world, books, group, faults, member, now_ns):
-    """A newcomer begins; the others hear of it, each in its own time, and from then on it counts."""
+def enter_group(world, metrics, group, faults, member, now_ns):
+    """A newcomer begins; the others learn of it, each at its own time, and from then on it counts."""
     guide = np.int64(-1)
-    for other in range(books.members.shape[0] - 1, -1, -1):
-        if books.members[other].up == 1:
+    for other in range(metrics.members.shape[0] - 1, -1, -1):
+        if metrics.members[other].up == 1:
             guide = np.int64(other)
     if guide >= 0:
         rank_sets.copy(group.members[member], group.members[guide])
     rank_sets.add(group.members[member], member)
-    note_joined(books, member)
-    tell_all(world, books, faults, INCLUDE, member, now_ns)
-    if books.totals[0].self_joining == 1:
+    note_joined(metrics, member)
+    tell_all(world, metrics, faults, INCLUDE, member, now_ns)
+    if metrics.totals[0].self_joining == 1:
         record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
         return
-    bring_up_to_date(world, books, group, member, now_ns)
+    bring_up_to_date(world, metrics, group, member, now_ns)
     schedule(world, now_ns + faults.spread_ns, COUNTS, member, 0, 0)
 
 
 @linked
-def count_newcomer(world, books, group, member, now_ns):
-    """Everybody has heard of the newcomer: brought up to date once more, it counts."""
-    bring_up_to_date(world, books, group, member, now_ns)
+def count_newcomer(world, metrics, group, member, now_ns):
+    """Every member knows the newcomer: brought up to date once more, it counts."""
+    bring_up_to_date(world, metrics, group, member, now_ns)
     record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
 
 
 @linked
-def depart(world, books, member, now_ns):
-    """A member that was told to leave has gone by itself; the membership service confirms it to everybody."""
-    books.members[member].evicted = 1
-    note_down(world, books, member, now_ns)
-    for other in range(books.members.shape[0]):
-        if books.members[other].evicted == 0:
+def depart(world, metrics, member, now_ns):
+    """A member that was asked to leave has left by itself; the membership service confirms it to every member."""
+    metrics.members[member].evicted = 1
+    note_down(world, metrics, member, now_ns)
+    for other in range(metrics.members.shape[0]):
+        if metrics.members[other].evicted == 0:
             schedule(world, now_ns, CONFIRM, other, member, 0)
 
 
 @linked
-def postpone(world, books, what, member, a, b):
+def postpone(world, metrics, what, member, a, b):
     """A member that is down wakes late, or never."""
-    if books.members[member].evicted == 0 and books.members[member].recover_ns >= 0:
-        schedule(world, books.members[member].recover_ns, what, member, a, b)
+    if metrics.members[member].evicted == 0 and metrics.members[member].recover_ns >= 0:
+        schedule(world, metrics.members[member].recover_ns, what, member, a, b)

@@ -2,7 +2,7 @@
 
 A packet that enters a FIFO link begins its transmission when the link is free, leaves it `size · ns_per_byte` later
 and arrives after the propagation delay. One event per hop suffices, and since a link never reorders, only its first
-packet needs to stand in the queue of what is due. A node that spends time on a message (guo §5.1) is one more FIFO
+packet needs an entry in the queue of due links. A node that spends time on a message (guo §5.1) is one more FIFO
 link, from the node to itself.
 """
 
@@ -43,7 +43,7 @@ def take_packet(world):
 
 @linked
 def free_packet(world, mail, packet):
-    """The copy is gone: give back the packet, and the message with its last copy."""
+    """Free the packet of a copy, and the message with its last copy."""
     slot = np.int64(world.packets[packet].message)
     world.packets[packet].next = world.scalars[0].packet_free
     world.scalars[0].packet_free = packet
@@ -56,7 +56,7 @@ def free_packet(world, mail, packet):
 
 
 @linked
-def settle(line, packets, now_ns):
+def update_queue(line, packets, now_ns):
     """Packets whose transmission has begun by now no longer wait; returns how many still do."""
     waiting = np.int64(line.waiting)
     packet = line.queue
@@ -88,7 +88,7 @@ def enter_link(world, link, packet, now_ns, busy_ns):
     measured = scalars[0].measure != 0
     waiting = np.int64(0)
     if measured or limit > 0:
-        waiting = settle(line, packets, now_ns)
+        waiting = update_queue(line, packets, now_ns)
         if limit > 0 and waiting >= limit:
             return False
     start_ns = max(now_ns, line.free_ns)
@@ -213,7 +213,7 @@ def copy_packet(world, mail, packet):
 
 @linked
 def enter_wire(world, mail, link, packet, now_ns):
-    """Send a packet over a cable."""
+    """Send a packet over a link."""
     entering = world.packets[np.uint64(packet)]
     busy_ns = np.int64(entering.size_bytes * world.links[np.uint64(link)].ns_per_byte + 0.5)
     if not enter_link(world, link, packet, now_ns, busy_ns):
@@ -330,9 +330,9 @@ def advance(world, mail, limit_ns, budget):
         if measured:
             if now_ns >= scalars[0].next_sample_ns:
                 sample_load(scalars, now_ns - 1)
-            sample_queue(scalars, settle(line, packets, now_ns))
+            sample_queue(scalars, update_queue(line, packets, now_ns))
         elif limited:
-            settle(line, packets, now_ns)
+            update_queue(line, packets, now_ns)
         leave_link(world, link, packet)
         node = np.int64(line.to)
         if line.kind == LINK_PROCESSOR:

@@ -11,7 +11,7 @@
 | last_ns       | m × messages | when the last member so far knew it stable                                        |
 | known_by      | m × messages | how many members know it stable                                                   |
 | held_series   | samples or 1 | unstable data messages in all buffers, at equal intervals                         |
-| totals        | 1            | messages, bytes, who is up, what is left to do                                    |
+| totals        | 1            | messages, bytes, members that are up, work that is left                           |
 
 No round beyond the wanted ones begins unless data flows. The run is finished when every member that is up has done
 the wanted rounds and knows every data message of a live sender stable.
@@ -52,8 +52,8 @@ MEMBER = np.dtype(
         ("pending_tag", np.int64),
         ("blocked_ns", np.int64),  # since when it cannot send, −1 when it can
         ("down_ns", np.int64),  # when it last went down
-        ("wrongly", np.int64),  # did it leave, or was it put out, while it was up?
-        ("excluded_first_ns", np.int64),  # when the first member took it out of its membership, −1 before
+        ("wrongly", np.int64),  # did it leave, or was it excluded, while it was up?
+        ("excluded_first_ns", np.int64),  # when the first member removed it from its membership, −1 before
         ("excluded_last_ns", np.int64),
     ]
 )
@@ -76,12 +76,12 @@ TOTALS = np.dtype(
             "complete",
             "finished",
             "held_max",
-            "rides",  # control messages that travelled inside data messages
+            "rides",  # control messages piggybacked on data messages
             "data_fragments",
             "delay_sum_ns",  # from the multicast of a data message to its delivery, over all others' deliveries
             "delay_max_ns",
             "delays",
-            "waiting_sum",  # messages held back from delivery, sampled at every receive that tells
+            "waiting_sum",  # messages held back from delivery, sampled at every receive that reports it
             "waiting_samples",
             "waiting_max",
             "overhead_messages",  # of the data layer that carry no message of the application
@@ -97,15 +97,15 @@ TOTALS = np.dtype(
             "failure_messages",
             "failure_bytes",
             "false_suspicions",
-            "detecting",  # does a failure-detection core run?
+            "detecting",  # does a failure detector run?
             "lasting",  # must the run go on although every member is complete?
-            "self_joining",  # does the data core bring newcomers up to date, and let members go, by itself?
+            "self_joining",  # does the data protocol handle joins and leaves by itself?
         )
     ]
 )
 
 
-class Books(NamedTuple):
+class Metrics(NamedTuple):
     """Counters and times, as arrays."""
 
     rounds: np.recarray
@@ -120,7 +120,7 @@ class Books(NamedTuple):
     totals: np.recarray
 
 
-def new_books(
+def new_metrics(
     *,
     members: int,
     senders: int,
@@ -129,11 +129,11 @@ def new_books(
     data_wanted: int,
     data_interval_ns: int,
     samples: int,
-) -> Books:
-    """Empty books; every member is up."""
-    people = np.zeros(members, MEMBER).view(np.recarray)
-    people.up = 1
-    people.recover_ns = people.blocked_ns = people.excluded_first_ns = people.excluded_last_ns = -1
+) -> Metrics:
+    """Empty metrics; every member is up."""
+    states = np.zeros(members, MEMBER).view(np.recarray)
+    states.up = 1
+    states.recover_ns = states.blocked_ns = states.excluded_first_ns = states.excluded_last_ns = -1
     totals = np.zeros(1, TOTALS).view(np.recarray)
     totals[0].rounds_wanted = rounds_wanted
     totals[0].data_wanted = data_wanted
@@ -145,9 +145,9 @@ def new_books(
     for name in ("begun_ns", "first_ns", "last_ns"):
         rounds[name] = -1
     history = (senders, data_wanted + 1)
-    return Books(
+    return Metrics(
         rounds=rounds,
-        members=people,
+        members=states,
         seen_stable=np.zeros((members, senders), np.int32),
         published=np.zeros(senders, np.int32),
         sent_ns=np.full(history, -1, np.int64),
@@ -160,213 +160,213 @@ def new_books(
 
 
 @linked
-def note_round_begun(world, books, member, number, now_ns):
+def note_round_begun(world, metrics, member, number, now_ns):
     """A member began or joined a round."""
     record_fact(world, tracing.ROUND, now_ns, member, -1, number, -1, 0)
-    if number >= books.rounds.shape[0]:
+    if number >= metrics.rounds.shape[0]:
         world.scalars[0].error = ROUNDS_FULL
         return
-    if books.rounds[number].begun_ns < 0:
-        books.rounds[number].begun_ns = now_ns
-        books.rounds[number].open = 1
+    if metrics.rounds[number].begun_ns < 0:
+        metrics.rounds[number].begun_ns = now_ns
+        metrics.rounds[number].open = 1
         world.scalars[0].sampling += 1
-        if number > books.totals[0].newest_round:
-            books.totals[0].newest_round = number
+        if number > metrics.totals[0].newest_round:
+            metrics.totals[0].newest_round = number
 
 
 @linked
-def note_round_done(world, books, group, member, number, now_ns):
+def note_round_done(world, metrics, group, member, number, now_ns):
     """A member knows S of a round, and with it that of every earlier round."""
     record_fact(world, tracing.DONE, now_ns, member, -1, number, -1, 0)
-    for earlier in range(books.members[member].done + 1, number + 1):
-        books.rounds[earlier].done += 1
-        if books.rounds[earlier].first_ns < 0:
-            books.rounds[earlier].first_ns = now_ns
-        books.rounds[earlier].last_ns = now_ns
-        _close_round_if_over(world, books, earlier)
-    if number > books.members[member].done:
-        books.members[member].done = number
-    _look_at_stable(world, books, group, member, number, now_ns)
-    update_complete(books, group, member)
+    for earlier in range(metrics.members[member].done + 1, number + 1):
+        metrics.rounds[earlier].done += 1
+        if metrics.rounds[earlier].first_ns < 0:
+            metrics.rounds[earlier].first_ns = now_ns
+        metrics.rounds[earlier].last_ns = now_ns
+        _close_round_if_over(world, metrics, earlier)
+    if number > metrics.members[member].done:
+        metrics.members[member].done = number
+    _note_stable(world, metrics, group, member, number, now_ns)
+    update_complete(metrics, group, member)
 
 
 @linked
-def _close_round_if_over(world, books, number):
-    if books.rounds[number].open == 1 and books.rounds[number].done >= books.totals[0].up:
-        books.rounds[number].open = 0
+def _close_round_if_over(world, metrics, number):
+    if metrics.rounds[number].open == 1 and metrics.rounds[number].done >= metrics.totals[0].up:
+        metrics.rounds[number].open = 0
         world.scalars[0].sampling -= 1
-        while books.totals[0].oldest_open <= number and books.rounds[books.totals[0].oldest_open].open == 0:
-            books.totals[0].oldest_open += 1
+        while metrics.totals[0].oldest_open <= number and metrics.rounds[metrics.totals[0].oldest_open].open == 0:
+            metrics.totals[0].oldest_open += 1
 
 
 @linked
-def _look_at_stable(world, books, group, member, number, now_ns):
+def _note_stable(world, metrics, group, member, number, now_ns):
     """Record what became stable; free it from the buffer; time it."""
     for sender in range(group.stable.shape[1]):
-        before = np.int64(books.seen_stable[member, sender])
+        before = np.int64(metrics.seen_stable[member, sender])
         now_stable = np.int64(group.stable[member, sender])
         if now_stable == before:
             continue
-        books.seen_stable[member, sender] = now_stable
+        metrics.seen_stable[member, sender] = now_stable
         record_fact(world, tracing.STABLE, now_ns, member, -1, number, sender, now_stable)
-        if now_stable < before or books.totals[0].data_wanted == 0:  # S that shrinks is for the checkers to tell
+        if now_stable < before or metrics.totals[0].data_wanted == 0:  # the checkers report an S that shrinks
             continue
-        books.members[member].held -= now_stable - before
+        metrics.members[member].held -= now_stable - before
         world.scalars[0].held -= now_stable - before
         for sequence in range(before + 1, now_stable + 1):
-            if books.known_by[sender, sequence] == 0:
-                books.first_ns[sender, sequence] = now_ns
-            books.last_ns[sender, sequence] = now_ns
-            books.known_by[sender, sequence] += 1
+            if metrics.known_by[sender, sequence] == 0:
+                metrics.first_ns[sender, sequence] = now_ns
+            metrics.last_ns[sender, sequence] = now_ns
+            metrics.known_by[sender, sequence] += 1
 
 
 @linked
-def note_delivered(world, books, member, sender, sequence, now_ns):
+def note_delivered(world, metrics, member, sender, sequence, now_ns):
     """A member holds one more data message, until it is stable."""
     record_fact(world, tracing.DELIVER, now_ns, member, -1, -1, sender, sequence)
-    books.members[member].held += 1
+    metrics.members[member].held += 1
     world.scalars[0].held += 1
-    if books.members[member].held > books.totals[0].held_max:
-        books.totals[0].held_max = books.members[member].held
+    if metrics.members[member].held > metrics.totals[0].held_max:
+        metrics.totals[0].held_max = metrics.members[member].held
     # Without data traffic a newcomer is handed what nobody multicast during the run: it has no delay.
-    if member != sender and sequence < books.sent_ns.shape[1]:
-        delay_ns = now_ns - books.sent_ns[sender, sequence]
-        books.totals[0].delays += 1
-        books.totals[0].delay_sum_ns += delay_ns
-        if delay_ns > books.totals[0].delay_max_ns:
-            books.totals[0].delay_max_ns = delay_ns
+    if member != sender and sequence < metrics.sent_ns.shape[1]:
+        delay_ns = now_ns - metrics.sent_ns[sender, sequence]
+        metrics.totals[0].delays += 1
+        metrics.totals[0].delay_sum_ns += delay_ns
+        if delay_ns > metrics.totals[0].delay_max_ns:
+            metrics.totals[0].delay_max_ns = delay_ns
 
 
 @linked
-def note_held_back(books, count):
+def note_held_back(metrics, count):
     """A sample of a member's delivery queue."""
-    books.totals[0].waiting_sum += count
-    books.totals[0].waiting_samples += 1
-    if count > books.totals[0].waiting_max:
-        books.totals[0].waiting_max = count
+    metrics.totals[0].waiting_sum += count
+    metrics.totals[0].waiting_samples += 1
+    if count > metrics.totals[0].waiting_max:
+        metrics.totals[0].waiting_max = count
 
 
 @linked
-def update_complete(books, group, member):
+def update_complete(metrics, group, member):
     """Has this member nothing left to do? Then it stays so, unless it goes down."""
-    if books.members[member].complete == 1 or not _is_complete(books, group, member):
+    if metrics.members[member].complete == 1 or not _is_complete(metrics, group, member):
         return
-    books.members[member].complete = 1
-    books.totals[0].complete += 1
-    finish_if_all_complete(books)
+    metrics.members[member].complete = 1
+    metrics.totals[0].complete += 1
+    finish_if_all_complete(metrics)
 
 
 @linked
-def _is_complete(books, group, member):
-    if books.members[member].up == 0 or books.members[member].done < books.totals[0].rounds_wanted:
+def _is_complete(metrics, group, member):
+    if metrics.members[member].up == 0 or metrics.members[member].done < metrics.totals[0].rounds_wanted:
         return False
-    if books.totals[0].data_wanted == 0:
+    if metrics.totals[0].data_wanted == 0:
         return True
-    for sender in range(books.published.shape[0]):
-        if books.members[sender].evicted == 0 and group.stable[member, sender] < books.totals[0].data_wanted:
+    for sender in range(metrics.published.shape[0]):
+        if metrics.members[sender].evicted == 0 and group.stable[member, sender] < metrics.totals[0].data_wanted:
             return False
     return True
 
 
 @linked
-def finish_if_all_complete(books):
+def finish_if_all_complete(metrics):
     """The run is over once every member that is up is complete."""
-    if books.totals[0].complete >= books.totals[0].up and books.totals[0].lasting == 0:
-        books.totals[0].finished = 1
+    if metrics.totals[0].complete >= metrics.totals[0].up and metrics.totals[0].lasting == 0:
+        metrics.totals[0].finished = 1
 
 
 @linked
-def note_down(world, books, member, now_ns):
-    """A member went down: nobody counts on it any more."""
+def note_down(world, metrics, member, now_ns):
+    """A member went down: the run does not wait for it any more."""
     record_fact(world, tracing.CRASH, now_ns, member, -1, -1, -1, 0)
-    books.members[member].up = 0
-    books.members[member].down_ns = now_ns
-    books.totals[0].up -= 1
-    world.scalars[0].held -= books.members[member].held
-    if books.members[member].complete == 1:
-        books.members[member].complete = 0
-        books.totals[0].complete -= 1
-    for number in range(books.totals[0].oldest_open, books.totals[0].newest_round + 1):
-        if books.members[member].done >= number:
-            books.rounds[number].done -= 1
-        _close_round_if_over(world, books, number)
-    finish_if_all_complete(books)
+    metrics.members[member].up = 0
+    metrics.members[member].down_ns = now_ns
+    metrics.totals[0].up -= 1
+    world.scalars[0].held -= metrics.members[member].held
+    if metrics.members[member].complete == 1:
+        metrics.members[member].complete = 0
+        metrics.totals[0].complete -= 1
+    for number in range(metrics.totals[0].oldest_open, metrics.totals[0].newest_round + 1):
+        if metrics.members[member].done >= number:
+            metrics.rounds[number].done -= 1
+        _close_round_if_over(world, metrics, number)
+    finish_if_all_complete(metrics)
 
 
 @linked
-def note_up(world, books, group, member, now_ns):
+def note_up(world, metrics, group, member, now_ns):
     """A member is back, with the state it had."""
     record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
-    books.members[member].up = 1
-    books.totals[0].up += 1
-    world.scalars[0].held += books.members[member].held
-    for number in range(books.totals[0].oldest_open, books.totals[0].newest_round + 1):
-        if books.members[member].done >= number:
-            books.rounds[number].done += 1
-    update_complete(books, group, member)
+    metrics.members[member].up = 1
+    metrics.totals[0].up += 1
+    world.scalars[0].held += metrics.members[member].held
+    for number in range(metrics.totals[0].oldest_open, metrics.totals[0].newest_round + 1):
+        if metrics.members[member].done >= number:
+            metrics.rounds[number].done += 1
+    update_complete(metrics, group, member)
 
 
 @linked
-def note_joined(books, member):
-    """A newcomer is there; rounds under way wait for it from now on."""
-    books.members[member].up = 1
-    books.totals[0].up += 1
+def note_joined(metrics, member):
+    """A newcomer is up; rounds in progress wait for it from now on."""
+    metrics.members[member].up = 1
+    metrics.totals[0].up += 1
 
 
 @linked
-def bring_up_to_date(world, books, group, member, now_ns):
+def bring_up_to_date(world, metrics, group, member, now_ns):
     """The late-join handlers keep everything (guo §3.2): hand the newcomer what any other member holds and knows."""
     for sender in range(group.received.shape[1]):
         held = np.int64(group.received[member, sender])
         highest = held
         stable = group.stable[member, sender]
         for other in range(group.received.shape[0]):
-            if books.members[other].evicted == 0:
+            if metrics.members[other].evicted == 0:
                 highest = max(highest, np.int64(group.received[other, sender]))
                 stable = max(stable, group.stable[other, sender])
         for sequence in range(held + 1, highest + 1):
-            note_delivered(world, books, member, sender, sequence, now_ns)
+            note_delivered(world, metrics, member, sender, sequence, now_ns)
         group.received[member, sender] = highest
         group.stable[member, sender] = stable
-    number = books.members[member].done
-    for other in range(books.members.shape[0]):
-        if books.members[other].evicted == 0:
-            number = max(number, books.members[other].done)
-    if number > books.members[member].done:
-        note_round_done(world, books, group, member, number, now_ns)
+    number = metrics.members[member].done
+    for other in range(metrics.members.shape[0]):
+        if metrics.members[other].evicted == 0:
+            number = max(number, metrics.members[other].done)
+    if number > metrics.members[member].done:
+        note_round_done(world, metrics, group, member, number, now_ns)
 
 
 @linked
-def note_evicted(books, group, member):
+def note_evicted(metrics, group, member):
     """Nothing of a member that will never come back is waited for."""
-    books.members[member].evicted = 1
-    if member < books.published.shape[0] and books.published[member] < books.totals[0].data_wanted:
-        books.totals[0].senders_left -= 1
-    for other in range(books.members.shape[0]):
-        update_complete(books, group, other)
+    metrics.members[member].evicted = 1
+    if member < metrics.published.shape[0] and metrics.published[member] < metrics.totals[0].data_wanted:
+        metrics.totals[0].senders_left -= 1
+    for other in range(metrics.members.shape[0]):
+        update_complete(metrics, group, other)
 
 
 @linked
-def note_suspected(world, books, group, member, now_ns):
-    """Somebody's failure detector gives up on a member: it is out for good, and if it was up it stops here."""
-    if books.members[member].up == 1:
-        books.members[member].wrongly = 1
-        books.totals[0].false_suspicions += 1
-        note_down(world, books, member, now_ns)
-    if books.members[member].evicted == 0:
-        note_evicted(books, group, member)
+def note_suspected(world, metrics, group, member, now_ns):
+    """The failure detector of some member suspects a member: it is excluded for good, and if it was up it stops."""
+    if metrics.members[member].up == 1:
+        metrics.members[member].wrongly = 1
+        metrics.totals[0].false_suspicions += 1
+        note_down(world, metrics, member, now_ns)
+    if metrics.members[member].evicted == 0:
+        note_evicted(metrics, group, member)
 
 
 @linked
-def note_excluded(books, member, now_ns):
-    """Somebody took a member out of its membership."""
-    if books.members[member].excluded_first_ns < 0:
-        books.members[member].excluded_first_ns = now_ns
-    books.members[member].excluded_last_ns = now_ns
+def note_excluded(metrics, member, now_ns):
+    """Some member removed a member from its membership."""
+    if metrics.members[member].excluded_first_ns < 0:
+        metrics.members[member].excluded_first_ns = now_ns
+    metrics.members[member].excluded_last_ns = now_ns
 
 
 @linked
-def note_released(world, books, group, member, now_ns):
+def note_released(world, metrics, group, member, now_ns):
     """The data layer of a member found messages to be stable, outside any round."""
-    _look_at_stable(world, books, group, member, -1, now_ns)
-    update_complete(books, group, member)
+    _note_stable(world, metrics, group, member, -1, now_ns)
+    update_complete(metrics, group, member)

@@ -1,4 +1,4 @@
-"""What members believe of their neighbours and links after so many heartbeats (rasm §3.1).
+"""Estimates of neighbours and links after a number of heartbeats (rasm §3.1).
 
 Every step each member that is up sends a heartbeat to each neighbour. What is heard is drawn from the network's true
 probabilities; `models.neighbourhood` turns it into estimates.

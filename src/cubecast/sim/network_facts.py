@@ -1,4 +1,4 @@
-"""What a protocol may know of a simulated network before it begins."""
+"""The facts of a simulated network that a protocol may know at its start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cubecast.sim.scenario import Scenario
 
 
 def network_facts(scenario: Scenario, network: Network) -> NetworkFacts:
-    """Speeds, delays, shape and losses, as far as anybody asks for them."""
+    """Speeds, delays, shape and losses, computed on demand."""
     costs, one_hop = network.costs, network.one_hop
     return NetworkFacts(
         bandwidth_bps=float(network.bandwidth_bps.min()) if network.links else math.inf,

@@ -1,4 +1,4 @@
-"""The ways through a network, found once for all runs on it.
+"""The routes through a network, computed once for all runs on it.
 
 A study runs the same network hundreds of times; finding its routes takes longer than many of those runs.
 """

@@ -1,4 +1,4 @@
-"""What a scenario leaves open, the network decides: how multicasts travel, the time scales, the protocols' parameters.
+"""Resolve defaults that depend on the network: the kind of multicast, time scales, parameters of protocols.
 
 On a slow network a round takes seconds or minutes: at 30 kb/s every link near the root of the WAN tree carries n arrays
 of 62 ms each. Messages repeated faster than that would only lengthen the queues they wait in, and a next round begun at
@@ -20,7 +20,7 @@ CROSSINGS = 8  # links on a long path, there and back
 
 
 def resolve_defaults(scenario: Scenario, network: Network) -> Scenario:
-    """The scenario with nothing left open."""
+    """The scenario with all defaults resolved."""
     facts = network_facts(scenario, network)
     wan = network.tree_children > 0
     context = resolving_context(scenario, facts)
@@ -39,7 +39,7 @@ def resolve_defaults(scenario: Scenario, network: Network) -> Scenario:
 
 
 def resolving_context(scenario: Scenario, facts: NetworkFacts) -> Context:
-    """The surroundings in which parameters are resolved."""
+    """The context in which parameters are resolved."""
     return Context(members=scenario.members, senders=scenario.sequence_count, seed=scenario.seed, network=facts)
 
 
@@ -56,5 +56,5 @@ def _round_ns(scenario: Scenario, context: Context) -> int:
 
 
 def longest_transfer_ns(facts: NetworkFacts, size_bytes: int, copies: int) -> int:
-    """How long the slowest link needs for so many copies of a message, and the longest way for one."""
+    """How long the slowest link needs for so many copies of a message, and the longest route for one."""
     return round(copies * facts.service_ns(size_bytes) + CROSSINGS * facts.crossing_ns(size_bytes))

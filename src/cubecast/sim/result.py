@@ -1,4 +1,4 @@
-"""What came out of a run (MODELS §9)."""
+"""The result of a run (MODELS §9)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Result:
     """Links crossed by those messages."""
     bytes: int
     rides: int
-    """Control messages that travelled inside data messages, and are not among `messages`."""
+    """Control messages piggybacked on data messages; `messages` does not count them."""
     missed: int | None
     """With the goal errors: messages that members found out they miss."""
     drops: int
@@ -94,10 +94,10 @@ class Result:
     failure_bytes: int
     failure_bytes_per_member_s: float
     detect_first_ms: float | None
-    """From a crash until the first member took the crashed one out of its membership, on average over crashes."""
+    """From a crash until the first member removed the crashed one from its membership, on average over crashes."""
     detect_last_ms: float | None
     false_suspicions: int
-    """Members put out of the group although they were up."""
+    """Members excluded although they were up."""
     simulated_ms: float
     packet_hops_per_second: float
     wall_seconds: float
@@ -152,7 +152,7 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
 def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     """What the stability protocol did, and the queues and the load while it did."""
     scalars = simulation.world.scalars[0]
-    totals = simulation.books.totals[0]
+    totals = simulation.metrics.totals[0]
     rounds = _rounds(simulation)
     return {
         "rounds": len(rounds),
@@ -177,7 +177,7 @@ def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 def _of_data(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     """What the data layer did."""
     scalars = simulation.world.scalars[0]
-    totals = simulation.books.totals[0]
+    totals = simulation.metrics.totals[0]
     pairs = scenario.messages * scenario.sender_count * (scenario.members - 1)
     return {
         "data_messages": int(totals.data_messages),
@@ -197,10 +197,10 @@ def _of_data(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     """When messages were stable, and what was kept until then."""
-    totals = simulation.books.totals[0]
+    totals = simulation.metrics.totals[0]
     return {
-        "tts_first_ms": _time_to_stable(simulation, simulation.books.first_ns),
-        "tts_last_ms": _time_to_stable(simulation, simulation.books.last_ns),
+        "tts_first_ms": _time_to_stable(simulation, simulation.metrics.first_ns),
+        "tts_last_ms": _time_to_stable(simulation, simulation.metrics.last_ns),
         "buffer_mean": _buffer_mean(scenario, simulation),
         "buffer_max": int(totals.held_max) if _frees_buffers(scenario) else None,
         "buffer_series": _buffer_series(scenario, simulation),
@@ -213,7 +213,7 @@ def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     """What the failure detectors sent, and how soon and how well they noticed."""
     scalars = simulation.world.scalars[0]
-    totals = simulation.books.totals[0]
+    totals = simulation.metrics.totals[0]
     return {
         "failure_messages": int(totals.failure_messages),
         "failure_hops": int(scalars.failure_hops),
@@ -227,8 +227,8 @@ def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 def _rounds(simulation: Simulation) -> tuple[Round, ...]:
     """The rounds that are over: every member still up is done with them, or with a later one."""
-    table = simulation.books.rounds
-    members = simulation.books.members
+    table = simulation.metrics.rounds
+    members = simulation.metrics.members
     up = members.done[members.up == 1]
     over = int(up.min() if len(up) else members.done.max())
     return tuple(
@@ -255,7 +255,7 @@ def _steps(scenario: Scenario, rounds: tuple[Round, ...]) -> float | None:
 def _missed(scenario: Scenario, simulation: Simulation) -> int | None:
     if scenario.goal != "errors":
         return None
-    up = simulation.books.members.up == 1
+    up = simulation.metrics.members.up == 1
     return int(np.maximum(simulation.group.stable[up] - simulation.group.received[up], 0).sum())
 
 
@@ -269,11 +269,11 @@ def _ratio(total: float, count: int) -> float:
 
 def _time_to_stable(simulation: Simulation, known_ns: NDArray[np.int64]) -> float | None:
     """Mean over the data messages that every member still up knows stable."""
-    books = simulation.books
-    known = books.known_by >= max(int(books.totals[0].up), 1)
+    metrics = simulation.metrics
+    known = metrics.known_by >= max(int(metrics.totals[0].up), 1)
     if not known.any():
         return None
-    return float((known_ns[known] - books.sent_ns[known]).mean()) / NS_PER_MS
+    return float((known_ns[known] - metrics.sent_ns[known]).mean()) / NS_PER_MS
 
 
 def _buffer_mean(scenario: Scenario, simulation: Simulation) -> float | None:
@@ -293,7 +293,7 @@ def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:
     """
     if scenario.entry().links == "lossy":
         return True
-    up = simulation.books.members.up == 1
+    up = simulation.metrics.members.up == 1
     received = simulation.group.received[up]
     senders_up = np.flatnonzero(up[: scenario.sender_count])
     same = bool((received == received[:1]).all())
@@ -301,8 +301,8 @@ def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:
 
 
 def _detection_ms(simulation: Simulation, when: str) -> float | None:
-    """Mean over the members that went down and were taken out for it."""
-    people = simulation.books.members
+    """Mean over the members that went down and were excluded for it."""
+    people = simulation.metrics.members
     found = people[(people.up == 0) & (people.wrongly == 0) & (people.excluded_first_ns >= 0)]
     return float((found[when] - found.down_ns).mean()) / NS_PER_MS if len(found) else None
 
@@ -313,5 +313,5 @@ def _duplicates(simulation: Simulation) -> int:
 
 
 def _buffer_series(scenario: Scenario, simulation: Simulation) -> tuple[float, ...]:
-    held = simulation.books.held_series[: int(simulation.books.totals[0].samples)]
+    held = simulation.metrics.held_series[: int(simulation.metrics.totals[0].samples)]
     return tuple((held / scenario.members).tolist())

@@ -1,4 +1,4 @@
-"""Which protocols a run has, and whose parameter a setting is.
+"""The protocols of a run, and the protocol of each setting.
 
 Plans, the command line and `simulate(...)` write settings flat: fields of the scenario, parameters of its protocol by
 their own names, parameters of the others with a prefix.

@@ -1,4 +1,4 @@
-"""A simulation and the kernel, joined."""
+"""Bind a simulation to the kernel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cubecast.sim import kernel
 from cubecast.sim.build import Simulation
 
 Runner = Callable[[int, int], int]
-"""(until_ns, budget): go on for at most `budget` calls of a core; gives how it ended."""
+"""(until_ns, budget): run for at most `budget` protocol calls; return the status."""
 
 
 def runner(simulation: Simulation) -> Runner:
-    """Bind the cores of a simulation; all is compiled, or loaded, before the first call."""
+    """Bind the protocols of a simulation; all is compiled, or loaded, before the first call."""
     bound = bind((simulation.control, simulation.data, simulation.failure), simulation.mail)
 
     def run(until_ns: int, budget: int) -> int:
@@ -24,10 +24,10 @@ def runner(simulation: Simulation) -> Runner:
 
 
 def run_nothing(simulation: Simulation) -> None:
-    """Compile the kernel, or load it, and no core."""
+    """Compile the kernel, or load it, without protocols."""
     _run(simulation, nothing_bound(3), 0, 0)
 
 
 def _run(simulation: Simulation, bound: Bound, until_ns: int, budget: int) -> int:
-    world, books, mail, group, _, _, _, faults, call = simulation
-    return int(kernel.run(world, books, mail, group, bound.cores, faults, call, until_ns, budget))
+    world, metrics, mail, group, _, _, _, faults, call = simulation
+    return int(kernel.run(world, metrics, mail, group, bound.cores, faults, call, until_ns, budget))

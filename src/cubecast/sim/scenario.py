@@ -1,4 +1,4 @@
-"""What is simulated: every setting of a run, checked in one place."""
+"""The settings of a run, validated in one place."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Scenario:
     network: str = "random:p=0.02"
     routing: Literal["hops", "delay"] = "hops"
     multicast: Literal["copies", "tree"] | None = None
-    """A multicast travels as n−1 unicasts, or as one copy per link of the shortest-path tree. Default: copies, on the
-    WAN tree tree."""
+    """A multicast travels as n−1 unicasts, or as one copy per link of the shortest-path tree. Default: copies; tree on
+    the WAN tree."""
     seed: int = 0
     rounds: int = 1
     delta_ms: float | None = None
@@ -47,14 +47,14 @@ class Scenario:
     trigger_messages: int = 0
     """X, for the trigger "buffer"; 0: a round follows the other at once."""
     buffer_messages: int = 0
-    """g: messages of its own that a sender keeps until they are stable; then it stops sending. 0: any number."""
+    """g: own unstable messages that a sender buffers; with more it stops sending. 0: any number."""
     series_ms: float = 0.0
-    """Record what the buffers hold at such intervals; 0: not."""
+    """Interval at which the contents of the buffers are recorded; 0: never."""
     repeat_ms: float | None = None
     """After how long an unanswered message is repeated. Default: never; where messages can be lost 20 ms, or about as
     long as a round where that is longer."""
     goal: Literal["stability", "errors"] = "stability"
-    """What the arrays tell: what everybody holds (the minimum), or what anybody has seen (the maximum, guo ch. 7)."""
+    """The arrays hold what every member holds (the minimum), or what any member has seen (the maximum, guo ch. 7)."""
     sequences: int | None = None
     """Sequences that the senders share, 1 under total order (guo ch. 7). Default: one for each sender."""
     changed_only: bool = False
@@ -75,9 +75,9 @@ class Scenario:
     suspicions: tuple[Fault, ...] = ()
     partitions: tuple[Fault, ...] = ()
     joins: tuple[Fault, ...] = ()
-    """Members that come later; the ranks that join are the last ones."""
+    """Members that join during the run; their ranks are the last ones."""
     leaves: tuple[Fault, ...] = ()
-    """Members that say good-bye: nobody waits for the failure detector."""
+    """Members that announce their leave: the group does not wait for the failure detector."""
     detect_ms: float = 10.0
     """How long a member must be down before the failure detectors report it."""
     detect_spread_ms: float = 1.0
@@ -86,13 +86,13 @@ class Scenario:
     messages: int = 0
     """Data messages each sender multicasts during the rounds; 0: R stays as it is."""
     rate: float = 100.0
-    """Data messages a second, each sender."""
+    """Data messages per second of each sender."""
     churn_per_s: float | None = None
-    """A group with views (`sim.views`): so many members join, leave, crash and return a second. None: no views."""
+    """A group with views (`sim.views`): this many members join, leave, crash and return per second. None: no views."""
     churn_mix: str = "join=1,leave=1,crash=1,return=1"
     """The weights of the kinds of changes."""
     churn_ms: float = 10_000.0
-    """How long members change and multicast; then the group settles."""
+    """How long members change and multicast; then the run waits until the group is quiet."""
     batch_ms: float = 20.0
     """Churn: how long a coordinator gathers changes before it begins to agree on a view."""
     state_bytes: int = 0
@@ -116,7 +116,7 @@ class Scenario:
     parameters: Any = None
     """Parameters of the protocol: a dictionary, or its own dataclass; what is left out has its default."""
     other_parameters: Any = None
-    """Churn: those of the stability protocol beside a data protocol, or the other way round."""
+    """Churn: those of the stability protocol beside a data protocol, or the reverse."""
     transport_parameters: Any = None
     detector_parameters: Any = None
 
@@ -174,19 +174,19 @@ class Scenario:
 
     @property
     def loses_messages(self) -> bool:
-        """Can a message between two members fail to arrive? What was sent to a newcomer before it came does."""
+        """Can a message between two members be lost? One sent to a newcomer before it joined is."""
         recovers = any(crash.until_ns >= 0 for crash in self.crashes)
         lossy = self.loss > 0 or self.queue_limit > 0 or self.forced_losses > 0
         return lossy or recovers or bool(self.partitions) or (bool(self.joins) and not self.entry().admits_joins)
 
     @property
     def repeats(self) -> bool:
-        """Is it the lossy form of a protocol that runs?"""
+        """Does the lossy form of the protocol run?"""
         return self.loses_messages or self.reorder > 0
 
     @property
     def detects(self) -> bool:
-        """Does a core detect failures?"""
+        """Does a protocol detect failures?"""
         return self.detector != MODEL
 
     @property
@@ -217,7 +217,7 @@ class Scenario:
         return (self.entry("other_parameters") if self.carries_data else self.entry()).name
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; faults as they are spelled, parameters by their flat names."""
+        """Plain values, for JSON; faults as text, parameters by their flat names."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in PARAMETER_FIELDS}
         entry = protocol_named(self.data_protocol) if self.has_views else self.entry()
         values |= {"family": entry.family, "floods": entry.floods}
@@ -260,7 +260,7 @@ _FAULTS = {"crashes": "crash", "suspicions": "suspicion", "partitions": "partiti
 
 
 def _read_faults(name: str, what: str, given: Any) -> tuple[Fault, ...]:
-    """Faults as they are, or as they are spelled ("3@2ms")."""
+    """Faults as objects or as text ("3@2ms")."""
     found = [given] if isinstance(given, str | Fault) else given
     if not isinstance(found, list | tuple) or not all(isinstance(one, str | Fault) for one in found):
         raise LocalProtocolError(f'{name} = {given!r}: give faults such as "3@2ms"', setting=name)
@@ -341,7 +341,7 @@ def _check_times(scenario: Scenario) -> None:
     if scenario.until_ms == 0:
         raise LocalProtocolError("until_ms = 0: give the run some time", setting="until_ms")
     if not 1e3 / TIME_MS_MAX <= scenario.rate < math.inf:
-        raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages a second", setting="rate")
+        raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages per second", setting="rate")
     if scenario.repeat_ns == 0 and scenario.loses_messages and (scenario.has_views or not scenario.carries_data):
         raise LocalProtocolError(
             "repeat_ms = 0 with messages that can be lost: the rounds would never end", setting="repeat_ms"

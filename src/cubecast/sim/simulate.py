@@ -1,4 +1,4 @@
-"""Run a scenario: `simulate(...)` is the front door of the simulator."""
+"""Run a scenario: `simulate(...)` is the entry point of the simulator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cubecast.sim.world import CORE_FULL, EVENTS_FULL, MAIL_FULL, PACKETS_FULL, 
 from cubecast.trace.files import Trace, TraceWriter
 from cubecast.trace.schema import CRASH, DELIVER, Events, blank_events
 
-SLICE = 1_000_000  # calls of a core between two looks at the clock and at Ctrl-C
+SLICE = 1_000_000  # protocol calls between two checks of the clock and of Ctrl-C
 
 Progress = Callable[[Result], None]
 """Called between slices of a long run with the figures so far."""
@@ -55,7 +55,7 @@ def simulate(
     >>> result = simulate("cube_full_dist", members=64, network="random:degree=5", seed=1)  # doctest: +SKIP
     >>> result.rtt_last_ms, result.messages  # doctest: +SKIP
 
-    `network` is a spelling (`random:p=0.02`, `star`, `file:net.txt`, …) or a `Network`; `settings` are the fields of
+    `network` is a spec (`random:p=0.02`, `star`, `file:net.txt`, …) or a `Network`; `settings` are the fields of
     `Scenario` (members, senders, seed, rounds, loss, crashes, …) and the parameters of the protocol (see
     `cubecast protocols NAME`). With `trace` the events of the run are written to
     that Parquet file for the checkers. A run that cannot end raises `SimulationError`, which names the seed and a
@@ -99,13 +99,13 @@ def trace_scenario(scenario: Scenario, network: Network) -> Trace:
 
 
 def _described(scenario: Scenario, network: Network) -> dict[str, Any]:
-    """What a trace says of its run; without links a message makes one hop, in a time of its own."""
+    """The scenario of a trace; without links a message makes one hop, with a delay of its own."""
     members = incarnations_max(scenario) if scenario.has_views else scenario.members
     return scenario.to_dict() | {"links": network.links, "members": members}
 
 
 def run_to_end(scenario: Scenario, network: Network) -> tuple[Result, Simulation]:
-    """Simulate a scenario and give the arrays too, for what a result does not tell (the shape of a tree)."""
+    """Simulate a scenario and return the arrays too, for what a result does not contain (the shape of a tree)."""
     simulation = build_simulation(scenario, network, tracing=False)
     return _drive(scenario, network, simulation, None, None), simulation
 
@@ -151,17 +151,17 @@ def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
     )
     if scenario.carries_data:
         return f"seed {scenario.seed}: {ended} but not every member of {scenario.protocol} has delivered every message"
-    number = int(simulation.books.totals[0].oldest_open)
+    number = int(simulation.metrics.totals[0].oldest_open)
     return f"seed {scenario.seed}: {ended} but round {number} of {scenario.protocol} has not ended at every member"
 
 
 def _failure(scenario: Scenario) -> Callable[[int], str]:
-    """Why the kernel could not go on, by its error."""
+    """The text of a kernel error."""
     return lambda error: _FAILURES[error].format(packets_max=scenario.packets_max, protocol=scenario.protocol)
 
 
 def _initial_deliveries(simulation: Simulation) -> Events:
-    """What every member holds before anything happens."""
+    """What every member holds at time 0."""
     members, senders = np.nonzero(simulation.group.received)
     events = blank_events(len(members))
     events["event"] = DELIVER
@@ -172,8 +172,8 @@ def _initial_deliveries(simulation: Simulation) -> Events:
 
 
 def _not_there_yet(simulation: Simulation) -> Events:
-    """Newcomers are down until they count."""
-    absent = np.flatnonzero(simulation.books.members.up == 0)
+    """Newcomers are down until they join."""
+    absent = np.flatnonzero(simulation.metrics.members.up == 0)
     events = blank_events(len(absent))
     events["event"] = CRASH
     events["member"] = absent

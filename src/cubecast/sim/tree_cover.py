@@ -1,4 +1,4 @@
-"""Where the copies of a tree multicast have to go."""
+"""The nodes that a tree multicast must reach."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from cubecast.jit.decorators import entry_point
 def mark_tree_cover(cover, hosts, link_to, first_link, port):
     """cover[rank, node] = is there a member at `node` or below it, in the tree of shortest paths from `rank`?
 
-    From every member upwards until a node that is marked already: each node is visited once a tree.
+    From every member upwards until a node that is marked already: each node is visited once per tree.
     """
     for rank in range(hosts.shape[0]):
         root = np.int64(hosts[rank])

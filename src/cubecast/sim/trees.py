@@ -96,8 +96,8 @@ def _judge(network: Network, result: Result, simulation: Simulation, packets: in
     crossing[parents[cut], cut] = 1.0
     sent = int(peers.sent.sum())
     pairs = packets * (network.members - 1)
-    delivered = int(simulation.books.totals[0].delays)
-    first_ns = int(simulation.books.sent_ns[0, 1])
+    delivered = int(simulation.metrics.totals[0].delays)
+    first_ns = int(simulation.metrics.sent_ns[0, 1])
     return GrownTree(
         parents=tuple(int(parent) for parent in parents),
         reliability=tree_reachability(parents, table) if whole else 0.0,

@@ -46,13 +46,13 @@ from cubecast.trace.schema import (
 )
 
 Progress = Callable[[int, int, str], None]
-"""Called with the pieces done, the pieces in all, and what is being compiled."""
+"""Called with the number of finished pieces, the number of all pieces, and the current one."""
 
 SIMULATOR, VIEWS, CHECKERS, MODELS = "simulator", "views", "checkers", "models"
 
 
 def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[str]:
-    """Compile what is not in the cache yet, and `more`, which may lean on it; returns the functions that had to be."""
+    """Compile what is not in the cache yet, and `more`, which may depend on it; return the compiled functions."""
     if not COMPILED:
         return []
     views = Piece(__name__, VIEWS, sources_of(Path(kernel.__file__)))
@@ -74,7 +74,7 @@ def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[s
 
 
 def pieces() -> list[Piece]:
-    """What can be compiled apart from all else, what takes longest first. (Checkers and views want a whole run.)"""
+    """The pieces that compile independently, the longest first. (Checkers and views need a whole run.)"""
     states = {protocol.state: f"{protocol.family} {protocol.name}" for protocol in reversed(protocols())}
     cores = [Piece(__name__, name, sources_of_class(state)) for state, name in states.items()]
     by_size = sorted(cores, key=lambda piece: sum(source.stat().st_size for source in piece.sources), reverse=True)
@@ -110,7 +110,7 @@ def _with_core(name: str) -> tuple[Simulation, Any]:
 
 
 def _any() -> str:
-    """A protocol to fill the place of one where it does not matter."""
+    """A placeholder protocol, where any will do."""
     return chosen("stability").name
 
 
@@ -121,7 +121,7 @@ def _tiny(**settings: Any) -> Simulation:
 
 
 def _run_with_views() -> None:
-    """A change of the view, for all that Python calls; the cores are compiled by then."""
+    """A view change, for all that Python calls; the protocols are compiled by then."""
     settings: dict[str, Any] = {"members": 4, "network": "chain", "churn_per_s": 0.0, "churn_ms": 200.0}
     simulate(_any(), crashes=(Fault(members=(3,), at_ns=1_000_000),), **settings)
 

@@ -2,8 +2,8 @@
 
 | field      | shape         | meaning                                                                             |
 |------------|---------------|-------------------------------------------------------------------------------------|
-| links      | links + nodes | one record a directed link (64 bytes, a cache line), then one a node's processor     |
-| packets    | packets       | one record a message copy in flight; a link's packets form a list in FIFO order      |
+| links      | links + nodes | one record per directed link (64 bytes, a cache line), then one per node's processor |
+| packets    | packets       | one record per message copy in flight; a link's packets form a list in FIFO order    |
 | entered_ns | packets or 1  | for a trace: when each packet joined its link's queue                                |
 | numbers    | packets or 1  | for a trace: the number of each message copy; copies of a tree multicast share it    |
 | first_link | nodes + 1     | the links of node v are first_link[v] … first_link[v + 1] − 1                        |
@@ -14,7 +14,7 @@
 | on_tree    | n × nodes     | is there a member at or below this node in the multicast tree of that member?        |
 | due        | places        | which link is due next: see `sim.due`                                                |
 | events     | room          | heap of everything that is not a hop: timers, faults, sends, late packets            |
-| riders     | slots, or 1   | control messages inside data messages; see `sim.piggyback`                              |
+| riders     | slots, or 1   | control messages on data messages; see `sim.piggyback`                               |
 | rides_to   | slots × words | for whom each of those is; one row without                                           |
 | left_out   | slots × words | the entries left out of each message's array; one row without                        |
 | scalars    | 1             | the clock, counters and sums                                                         |
@@ -64,7 +64,7 @@ PACKET = np.dtype(
     align=True,
 )
 
-# `order` settles ties: events of one instant happen in the order they were scheduled.
+# `order` breaks ties: events of one instant happen in the order they were scheduled.
 EVENT = np.dtype([(name, np.int64) for name in ("time_ns", "order", "what", "member", "a", "b")])
 
 SCALARS = np.dtype(
@@ -105,7 +105,7 @@ SCALARS = np.dtype(
         ("forced_until_ns", np.int64),  # the end of this step
         ("forced_left", np.int64),  # losses still to come in it
         ("sends_left", np.int64),  # sends still expected in it
-        ("sampling", np.int64),  # how many rounds are under way: load is averaged over rounds
+        ("sampling", np.int64),  # how many rounds are in progress: load is averaged over rounds
         ("next_sample_ns", np.int64),
         ("load_sum", np.int64),
         ("load_samples", np.int64),

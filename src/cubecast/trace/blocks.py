@@ -13,7 +13,8 @@ reader, and the blocks after it are found by their first bytes.
 | checksum | 4 | CRC-32 of the bytes behind the head |
 
 The block that names an id comes before the rows that use it. A block at the end that is still being written cannot be
-told from one that was cut short: neither is given, and a later look from the end of the last whole block decides.
+distinguished from one that was cut short: neither is returned, and a later read from the end of the last whole block
+decides.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Names:
     sessions: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def learn(self, block: Block) -> None:
-        """Take in a block of names."""
+        """Add a block of names."""
         ids = self.sessions.setdefault(block.session, {})
         for local, name, incarnation in json.loads(block.body):
             ids[local] = self.members.setdefault((_hashable(name), incarnation), len(self.members))

@@ -48,6 +48,8 @@ class HandshakeRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """The body of REFUSE."""
 
     reason: _Text
+    is_duplicate: bool = False
+    """Another connection between the two members stays."""
     is_past: bool = False
     """This incarnation of the other side is no longer in the group."""
     incarnation: _Number = 0

@@ -592,16 +592,25 @@ def test_it_does_not_wait_for_ever() -> None:
     assert members[6] in world[0].installed[0].view.members
 
 
+def test_a_member_that_restarted_is_heard_although_the_coordinator_seems_out_of_reach_to_it() -> None:
+    """It has no failure detector before the next view: members that have nothing to send to it seem silent."""
+    world = World(6)
+    world[5].suspected = set(world.view.members[:3])
+    world[5].renews = True
+    world.run(SETTINGS.batch_ns * (EVIDENCE_BATCHES + 4))
+    assert world[0].installed, "the coordinator does not know that a new view is wanted"
+
+
 def test_reports_go_to_the_first_ranks_within_reach_when_something_changed() -> None:
     world = World(6)
     world[5].suspected = {world.view.members[0]}
     world[5].agreement.tick(0)
-    assert world.kinds() == [f"5 Report {rank}" for rank in range(1, 1 + REPORT_TO)]
+    assert world.kinds() == [f"5 Report {rank}" for rank in range(1 + REPORT_TO)], "also to the one out of reach"
     world.under_way.clear()
     world[5].agreement.tick(1)
     assert world.kinds() == [], "nothing is new"
     world[5].agreement.tick(SETTINGS.suspect_ns // 4)
-    assert len(world.kinds()) == REPORT_TO, "a report is renewed before it is too old"
+    assert len(world.kinds()) == REPORT_TO + 1, "a report is renewed before it is too old"
     world.under_way.clear()
     world[5].suspected = set()
     world[5].agreement.tick(SETTINGS.suspect_ns // 4 + 1)

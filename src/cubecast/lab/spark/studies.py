@@ -7,6 +7,7 @@ What was renamed is complete and stays, whatever happens to the study; a task th
 shuffle would skew or merge them. The rows of all tasks go to every worker once, by broadcast.
 
 *Workers* import the kernel themselves; nothing compiled is shipped. The driver warms the compiler's cache beforehand.
+Protocols of the user's own are shipped as sources (`lab/spark/protocol_files.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from cubecast.lab.batch import Row, keep_compiled, run_rows
 from cubecast.lab.packing import pack
 from cubecast.lab.runs import Run, canonical
 from cubecast.lab.schema import RUNS, RUNS_DDL
+from cubecast.lab.spark.protocol_files import ShippedProtocol, load_shipped, shipped_protocols
 from cubecast.lab.spark.session import first_line
 from cubecast.lab.stats import student_table
 from cubecast.lab.store import Store
@@ -62,8 +64,9 @@ def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progre
     context = spark.sparkContext
     tasks = pack(runs, context.defaultParallelism)
     content = context.broadcast([[_pending_row(run) for run in task] for task in tasks])
+    protocols = context.broadcast(shipped_protocols())
     done = context.accumulator(0)
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_worker(content, done), RUNS_DDL)
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_worker(content, protocols, done), RUNS_DDL)
     failures: list[Exception] = []
 
     def write() -> None:
@@ -105,11 +108,12 @@ def _pending_row(run: Run) -> Row:
 
 
 def _worker(
-    tasks: Broadcast[list[list[Row]]], done: Accumulator[int]
+    tasks: Broadcast[list[list[Row]]], protocols: Broadcast[list[ShippedProtocol]], done: Accumulator[int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a worker does with the number of a task."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        load_shipped(protocols.value)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 yield run_rows(tasks.value[number])

@@ -26,11 +26,10 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     draft,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocols.broadcast.peers import (
     AGAIN,
@@ -55,6 +54,12 @@ from cubecast.protocols.broadcast.peers import (
 
 GOSSIP, PRUNE, IHAVE, GRAFT = range(4)
 KINDS = 4
+MESSAGES = (
+    message("GOSSIP", payload=payload()),
+    message("PRUNE", sequence=4),
+    message("IHAVE", sequence=4),
+    message("GRAFT", sequence=4),
+)
 
 GRAFT_NS = 10_000_000  # ten rounds of 1 ms, longer than any path of the rasm study's trees but the ring's
 
@@ -63,7 +68,7 @@ class PlumtreeState(NamedTuple):
     """Plumtree, one row per local member."""
 
     group: Group
-    message_bytes: int
+    sizes: np.ndarray
     carried: int
     graft_ns: int
     peers: Peers
@@ -76,7 +81,7 @@ def new_state(
     overlay: Overlay,
     failure: np.ndarray,
     *,
-    payload_bytes: int,
+    sizes: np.ndarray,
     quota: bool,
     graft_ns: int,
     carried: int = 0,
@@ -87,7 +92,7 @@ def new_state(
     announced = window if graft_ns > 0 else 1
     return PlumtreeState(
         group=group,
-        message_bytes=HEADER_BYTES + payload_bytes,
+        sizes=sizes,
         carried=carried,
         graft_ns=graft_ns,
         peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window, reliable=graft_ns == 0),
@@ -244,8 +249,7 @@ def _push(state, row, mail, pushed, source):
 
 @linked
 def _draft(state, mail, kind, sender, sequence):
-    size = state.message_bytes if kind == GOSSIP else HEADER_BYTES + NUMBER_BYTES
-    slot = draft(mail, kind, -1, size)
+    slot = draft(mail, kind, -1, state.sizes[kind])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = sequence
     return slot
@@ -261,7 +265,7 @@ def build(group: Group, context: Context, parameters: TreeParameters) -> Plumtre
     return new_state(
         group,
         *network_links(context),
-        payload_bytes=context.payload_bytes,
+        sizes=message_sizes(MESSAGES, context),
         quota=parameters.quota,
         graft_ns=context.repeat_ns or GRAFT_NS,
     )
@@ -274,6 +278,7 @@ PROTOCOL = Protocol(
     paper="rasm §3.2",
     summary="a tree of the fastest paths by eager push and PRUNE, mended by IHAVE and GRAFT",
     state=PlumtreeState,
+    messages=MESSAGES,
     parameters=TreeParameters,
     build=build,
     sends_per_member=lambda _members, _parameters: 1.0,

@@ -29,7 +29,8 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
-from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES, draft
+from cubecast.protocol.mail import draft
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocols.broadcast.peers import (
     AGAIN,
@@ -54,6 +55,7 @@ from cubecast.protocols.broadcast.peers import (
 
 GOSSIP, PRUNE, REPAIR = range(3)
 KINDS = 3
+MESSAGES = (message("GOSSIP", cost=4, payload=payload()), message("PRUNE"), message("REPAIR"))
 COST_SCALE = 1e7
 COST_MAX = 1 << 28  # eight links that never get anything across still fit a 32-bit number
 
@@ -62,7 +64,7 @@ class RasmState(NamedTuple):
     """RASM, one row per local member."""
 
     group: Group
-    message_bytes: int
+    sizes: np.ndarray
     carried: int
     peers: Peers
     costs: np.ndarray
@@ -82,7 +84,7 @@ def new_state(
     overlay: Overlay,
     failure: np.ndarray,
     *,
-    payload_bytes: int,
+    sizes: np.ndarray,
     quota: bool,
     carried: int = 0,
     window: int = WINDOW,
@@ -92,7 +94,7 @@ def new_state(
     rows, senders = group.received.shape
     return RasmState(
         group=group,
-        message_bytes=HEADER_BYTES + NUMBER_BYTES + payload_bytes,
+        sizes=sizes,
         carried=carried,
         peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window, reliable=reliable),
         costs=link_costs(failure),
@@ -254,7 +256,7 @@ def _eager_push(state, row, mail, message, source):
 
 @linked
 def _draft(state, mail, sender, sequence):
-    slot = draft(mail, GOSSIP, -1, state.message_bytes)
+    slot = draft(mail, GOSSIP, -1, state.sizes[GOSSIP])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = sequence
     return slot
@@ -265,14 +267,15 @@ def _tell(state, row, mail, kind, sender, rank):
     """PRUNE or REPAIR: it concerns the tree of one sender."""
     if rank < 0 or not rank_sets.contains(state.group.members[row], rank):
         return  # the member's own copy came from nobody; and whoever gave a copy may be gone
-    slot = draft(mail, kind, -1, HEADER_BYTES)
+    slot = draft(mail, kind, -1, state.sizes[kind])
     mail.heads[slot].sender = sender
     send_counted(state.peers, mail, slot, rank, kind)
 
 
 def build(group: Group, context: Context, parameters: TreeParameters) -> RasmState:
     """No tree yet."""
-    return new_state(group, *network_links(context), payload_bytes=context.payload_bytes, quota=parameters.quota)
+    sizes = message_sizes(MESSAGES, context)
+    return new_state(group, *network_links(context), sizes=sizes, quota=parameters.quota)
 
 
 PROTOCOL = Protocol(
@@ -282,6 +285,7 @@ PROTOCOL = Protocol(
     paper="rasm §3",
     summary="a tree of the most reliable paths by eager push, PRUNE and REPAIR",
     state=RasmState,
+    messages=MESSAGES,
     parameters=TreeParameters,
     build=build,
     sends_per_member=lambda _members, _parameters: 1.0,

@@ -33,8 +33,6 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import (
     BUFFER_FULL,
-    HEADER_BYTES,
-    NUMBER_BYTES,
     OVERFLOW,
     deliver,
     draft,
@@ -50,6 +48,7 @@ NOTHING_MORE = (1 << 31) - 1  # in a vector of what a member has: it does not wa
 class HoldBack(NamedTuple):
     """What arrived and what waits, one row per local member."""
 
+    sizes: np.ndarray
     have: np.ndarray
     arrived: np.ndarray
     held: np.recarray
@@ -60,11 +59,12 @@ class HoldBack(NamedTuple):
     sent: np.ndarray
 
 
-def new_hold_back(group: Group, *, room: int, window: int, keeps_stamps: bool) -> HoldBack:
-    """Nothing arrived; a member lets up to `room` messages wait."""
+def new_hold_back(group: Group, *, sizes: np.ndarray, room: int, window: int, keeps_stamps: bool) -> HoldBack:
+    """Nothing arrived; a member lets up to `room` messages wait. `sizes` are those of the protocol's messages."""
     rows, senders = group.received.shape
     places = rows * room
     return HoldBack(
+        sizes=sizes,
         have=np.zeros((rows, senders), np.int32),
         arrived=np.zeros((rows, senders, window), np.int32),
         held=np.empty(places, HELD).view(np.recarray),  # a place is written before it is read
@@ -106,7 +106,7 @@ def stamp_again(order, mail, slot, sender, sequence):
 def draft_have(order, row, mail, kind):
     """A message that says what has arrived here."""
     senders = order.have.shape[1]
-    slot = draft(mail, kind, -1, HEADER_BYTES + NUMBER_BYTES * senders)
+    slot = draft(mail, kind, -1, order.sizes[kind])
     copy_numbers(mail.numbers[slot, :senders], order.have[row])
     return slot
 

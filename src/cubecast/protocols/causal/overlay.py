@@ -45,18 +45,18 @@ from cubecast.protocol.definition import LiveData, Protocol
 from cubecast.protocol.group import Group, copy_numbers, raise_numbers
 from cubecast.protocol.mail import (
     BUFFER_FULL,
-    HEADER_BYTES,
-    NUMBER_BYTES,
     OVERFLOW,
     deliver,
     draft,
     send,
 )
+from cubecast.protocol.messages import message, message_sizes, payload, per_sender
 from cubecast.protocol.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
 from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.causal.eager_tree import BINOMIAL, NO_TREE, STAR, first_live, live_parent, tree_overlay
 
 DATA, OPEN = range(2)
+MESSAGES = (message("DATA", payload=payload()), message("OPEN", received=per_sender(4)))
 LINKS_MAX = 256  # of one member; a cube has log2 n, and every neighbour's death may bring one more
 
 
@@ -67,7 +67,7 @@ class OverlayState(NamedTuple):
     members: int
     dimension: int
     eager_tree: int
-    message_bytes: int
+    sizes: np.ndarray
     neighbours: np.ndarray
     degree: np.ndarray
     asked: np.ndarray
@@ -75,11 +75,10 @@ class OverlayState(NamedTuple):
     logged: np.ndarray
 
 
-def new_state(
-    group: Group, overlay: Overlay, *, members: int, payload_bytes: int, room: int, eager_tree: int = NO_TREE
-) -> OverlayState:
-    """Nothing sent; `overlay` holds the first neighbours of the local rows, the log takes `room` deliveries."""
-    rows = len(group.rank)
+def _build(group: Group, context: Context, links: Overlay, eager_tree: int) -> OverlayState:
+    """Nothing sent; `links` are the first neighbours of all ranks."""
+    rows, members = len(group.rank), context.members
+    overlay = of_ranks(links, group.rank)
     neighbours = np.full((rows, min(members, LINKS_MAX)), -1, np.int32)
     asked = np.zeros_like(group.members)
     degree = np.diff(overlay.offsets).astype(np.int64)
@@ -93,11 +92,11 @@ def new_state(
         members=members,
         dimension=hypercube_dimension(members),
         eager_tree=eager_tree,
-        message_bytes=HEADER_BYTES + payload_bytes,
+        sizes=message_sizes(MESSAGES, context),
         neighbours=neighbours,
         degree=degree,
         asked=asked,
-        log=np.zeros((rows, max(room, 1)), np.int64),
+        log=np.zeros((rows, max(context.room, 1)), np.int64),
         logged=np.zeros(rows, np.int64),
     )
 
@@ -156,7 +155,7 @@ def _deliver_and_forward(state, row, mail, sender, sequence, source):
 
 @linked
 def _draft_data(state, mail, sender, sequence):
-    slot = draft(mail, DATA, -1, state.message_bytes)
+    slot = draft(mail, DATA, -1, state.sizes[DATA])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = sequence
     return slot
@@ -177,7 +176,7 @@ def _ask(state, row, mail, rank):
     """OPEN(R): forward to me, from what I hold on."""
     rank_sets.add(state.asked[row], rank)
     senders = state.group.received.shape[1]
-    slot = draft(mail, OPEN, -1, HEADER_BYTES + NUMBER_BYTES * senders)
+    slot = draft(mail, OPEN, -1, state.sizes[OPEN])
     copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
     send(mail, slot, rank)
 
@@ -231,17 +230,6 @@ def _build_star(group: Group, context: Context, parameters: NoParameters) -> Ove
     return _build(group, context, tree_overlay(context.members, STAR), STAR)
 
 
-def _build(group: Group, context: Context, links: Overlay, shape: int) -> OverlayState:
-    return new_state(
-        group,
-        of_ranks(links, group.rank),
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        room=context.room,
-        eager_tree=shape,
-    )
-
-
 def _neighbours(state: OverlayState) -> list[int]:
     return list(state.neighbours[0, : int(state.degree[0])].tolist())
 
@@ -254,6 +242,7 @@ PROTOCOLS = (
         paper="causal §3.2",
         summary="causal order by flooding the hypercube, without control data",
         state=OverlayState,
+        messages=MESSAGES,
         build=build,
         links="fifo",
         floods=True,
@@ -268,6 +257,7 @@ PROTOCOLS = (
         paper="causal §3.2 over a spanning tree",
         summary="causal order by flooding a tree of the hypercube, one copy per delivery",
         state=OverlayState,
+        messages=MESSAGES,
         build=_build_tree,
         links="fifo",
         sends_per_member=lambda _members, _parameters: 1.0,
@@ -282,6 +272,7 @@ PROTOCOLS = (
         paper="causal §3.2 over a star",
         summary="causal order by one member that forwards everything, two hops and one copy per delivery",
         state=OverlayState,
+        messages=MESSAGES,
         build=_build_star,
         links="fifo",
         sends_per_member=lambda _members, _parameters: 1.0,

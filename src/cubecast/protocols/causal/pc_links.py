@@ -17,8 +17,6 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.mail import (
     BUFFER_FULL,
-    HEADER_BYTES,
-    NUMBER_BYTES,
     OVERFLOW,
     draft,
     send,
@@ -143,15 +141,26 @@ def flood(state, row, mail, a, b, source):
 @linked
 def _draft_logged(state, mail, a, b):
     if a >= 0:
-        slot = draft(mail, DATA, -1, state.message_bytes)
+        slot = draft(mail, DATA, -1, state.sizes[DATA])
         mail.heads[slot].sender = a
         mail.heads[slot].sequence = b
     else:
-        slot = draft(mail, PING, -1, HEADER_BYTES + 2 * NUMBER_BYTES)
+        slot = draft(mail, PING, -1, state.sizes[PING])
         mail.heads[slot].sender = -1 - a
         mail.heads[slot].sequence = b >> 32
-        mail.heads[slot].iteration = b & 0xFFFFFFFF
+        _set_target(mail, slot, b & 0xFFFFFFFF)
     return slot
+
+
+@linked
+def target_of(mail, slot):
+    """For whom a ping is."""
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_target(mail, slot, rank):
+    mail.heads[slot].field_1 = rank
 
 
 @linked
@@ -195,6 +204,6 @@ def make_safe(state, row, mail, place, number):
 
 @linked
 def tell(state, mail, kind, number, rank):
-    slot = draft(mail, kind, -1, HEADER_BYTES + NUMBER_BYTES)
+    slot = draft(mail, kind, -1, state.sizes[kind])
     mail.heads[slot].sequence = number
     send(mail, slot, rank)

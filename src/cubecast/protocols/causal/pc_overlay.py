@@ -45,14 +45,13 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     adopt,
     deliver,
     depart,
     draft,
     send,
 )
+from cubecast.protocol.messages import member_set, message, message_sizes, payload, per_sender
 from cubecast.protocol.overlays import hypercube_dimension
 from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.causal.pc_links import (
@@ -70,10 +69,17 @@ from cubecast.protocols.causal.pc_links import (
     make_safe,
     open_wanted,
     pass_ping,
+    target_of,
     tell,
 )
 
 CAN_GO, GONE, HELLO, NOT_YET, WELCOME = range(4, 9)
+MESSAGES = (
+    message("DATA", payload=payload()),
+    message("PING", number=4, target=4),
+    *(message(name, number=4) for name in ("PONG", "READY", "CAN_GO", "GONE", "HELLO", "NOT_YET")),
+    message("WELCOME", received=per_sender(4), present=member_set()),
+)
 
 
 class PcOverlayState(NamedTuple):
@@ -82,7 +88,7 @@ class PcOverlayState(NamedTuple):
     group: Group
     members: int
     dimension: int
-    message_bytes: int
+    sizes: np.ndarray
     links: np.recarray
     degree: np.ndarray
     pinged: np.ndarray
@@ -97,19 +103,21 @@ class PcOverlayState(NamedTuple):
     host: np.ndarray
 
 
-def new_state(group: Group, *, members: int, payload_bytes: int, room: int) -> PcOverlayState:
+def build(group: Group, context: Context, parameters: NoParameters) -> PcOverlayState:
     """The members that each row sees in the group are linked already; a row that is not among them has yet to join."""
-    rows = len(group.rank)
+    rows, members = len(group.rank), context.members
+    # Pings are logged too: one for each link that is opened, and there are few of those for each join and leave.
+    room = context.room + min(512 * members, 1 << 14)
     state = PcOverlayState(
         group=group,
         members=members,
         dimension=hypercube_dimension(members),
-        message_bytes=HEADER_BYTES + payload_bytes,
+        sizes=message_sizes(MESSAGES, context),
         links=np.zeros((rows, min(members, LINKS_MAX)), LINK).view(np.recarray),
         degree=np.zeros(rows, np.int64),
         pinged=np.zeros(rows, np.int64),
         pings=np.zeros((rows, members), np.int32),
-        log=np.zeros((rows, max(room, 1), 2), np.int64),
+        log=np.zeros((rows, room, 2), np.int64),
         logged=np.zeros(rows, np.int64),
         joined=np.zeros(rows, np.int8),
         leaving=np.zeros(rows, np.int8),
@@ -184,7 +192,7 @@ def _receive_over(state, row, mail, slot, place):
     elif link.heard == 0:
         return
     elif kind == PING:
-        pass_ping(state, row, mail, sender, sequence, mail.heads[slot].iteration, link.peer)
+        pass_ping(state, row, mail, sender, sequence, target_of(mail, slot), link.peer)
     elif sequence > state.group.received[row, sender]:
         _deliver(state, row, mail, sender, sequence, link.peer)
 
@@ -291,7 +299,7 @@ def _welcome(state, row, mail, source):
         tell(state, mail, NOT_YET, 0, source)
         return
     senders = state.group.received.shape[1]
-    slot = draft(mail, WELCOME, -1, HEADER_BYTES + NUMBER_BYTES * senders + (state.members + 7) // 8)
+    slot = draft(mail, WELCOME, -1, state.sizes[WELCOME])
     copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
     rank_sets.copy(mail.bits[slot], state.present[row])
     send(mail, slot, source)
@@ -316,12 +324,6 @@ def _enter(state, row, mail, slot, source):
     open_wanted(state, row, mail)
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> PcOverlayState:
-    """Pings are logged too: one for each link that is opened, and there are few of those for each join and leave."""
-    room = context.room + min(512 * context.members, 1 << 14)
-    return new_state(group, members=context.members, payload_bytes=context.payload_bytes, room=room)
-
-
 PROTOCOL = Protocol(
     name="pc_overlay",
     title="PC-Overlay",
@@ -329,6 +331,7 @@ PROTOCOL = Protocol(
     paper="causal §7; Nédelec, Molli and Mostéfaoui 2018",
     summary="causal order by flooding an overlay that changes as members join and leave",
     state=PcOverlayState,
+    messages=MESSAGES,
     build=build,
     links="fifo",
     admits_joins=True,

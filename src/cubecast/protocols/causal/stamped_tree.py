@@ -37,12 +37,12 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import LiveData, Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    NUMBER_BYTES,
     deliver,
     draft,
     hold_back,
     send,
 )
+from cubecast.protocol.messages import message, message_sizes, payload, per_member, per_sender
 from cubecast.protocol.overlays import (
     Overlay,
     hypercube,
@@ -91,6 +91,24 @@ from cubecast.protocols.causal.hold_back import (
 )
 
 BETTER, WORSE = range(2, 4)  # timers that only a driver sets: the link to the rank in the tag has become so
+_NEWS = (
+    message("HAVE", HAVE, have=per_sender(4)),
+    message("LINK", LINK, have=per_sender(4)),
+    message("ASK", ASK, have=per_sender(4)),
+)
+PLUMTREE_MESSAGES = (
+    message("GOSSIP", stamp=per_member(4), payload=payload()),
+    message("PRUNE", sequence=4),
+    message("IHAVE", sequence=4),
+    message("GRAFT", sequence=4),
+    *_NEWS,
+)
+RASM_MESSAGES = (
+    message("GOSSIP", cost=4, stamp=per_member(4), payload=payload()),
+    message("PRUNE"),
+    message("REPAIR"),
+    *_NEWS,
+)
 LINKS_MAX = 64  # of one member, where there are many rows; a cube has log2 n, and deaths may bring some more
 
 
@@ -134,7 +152,7 @@ def _new_state(
     group: Group,
     *,
     members: int,
-    payload_bytes: int,
+    sizes: np.ndarray,
     room: int,
     window: int,
     announce_ns: int,
@@ -146,11 +164,11 @@ def _new_state(
         group=group,
         members=members,
         dimension=hypercube_dimension(members),
-        order=new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps),
+        order=new_hold_back(group, sizes=sizes, room=room, window=window, keeps_stamps=keeps_stamps),
         news=new_announcements(group, announce_ns=announce_ns),
         tree=new_tree(
             *(group, links, np.zeros(len(links.neighbours))),
-            payload_bytes=NUMBER_BYTES * members + payload_bytes,
+            sizes=sizes,
             quota=False,
             carried=group.received.shape[1],
             window=window,
@@ -201,7 +219,7 @@ def _forget_link(state, link):
 @linked
 def publish(state, row, now_ns, mail):
     """Stamp the next message of this member and push it."""
-    slot = draft(mail, GOSSIP, -1, state.tree.message_bytes)
+    slot = draft(mail, GOSSIP, -1, state.tree.sizes[GOSSIP])
     sequence = stamp_next(state.order, state.group, row, mail, slot)
     _push_own(state.tree, row, mail, slot)
     deliver(mail, state.group.rank[row], sequence)
@@ -290,7 +308,7 @@ def _send_again(state, row, now_ns, mail, slot, source):
         set_eager(state.tree.peers, row, sender, source, 1, now_ns)
         has = max(np.int64(mail.numbers[slot, sender]), np.int64(state.group.stable[row, sender]))
         for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):
-            again = draft(mail, GOSSIP, -1, state.tree.message_bytes)
+            again = draft(mail, GOSSIP, -1, state.tree.sizes[GOSSIP])
             stamp_again(state.order, mail, again, sender, sequence)
             _put_path(state.tree, row, mail, again, link)
             send(mail, again, source)
@@ -322,10 +340,9 @@ def _resolve(parameters: StampedTreeParameters, context: Context) -> StampedTree
     return replace(parameters, announce_ms=100.0 if context.is_live else 20.0)
 
 
-def _sizes(context: Context, parameters: StampedTreeParameters) -> dict[str, Any]:
+def _settings(context: Context, parameters: StampedTreeParameters) -> dict[str, Any]:
     return {
         "members": context.members,
-        "payload_bytes": context.payload_bytes,
         "room": context.room,
         "window": context.window,
         "announce_ns": round((parameters.announce_ms or 0) * 1e6),
@@ -334,12 +351,14 @@ def _sizes(context: Context, parameters: StampedTreeParameters) -> dict[str, Any
 
 
 def _build_plumtree(group: Group, context: Context, parameters: StampedTreeParameters) -> CausalPlumtreeState:
-    made: CausalPlumtreeState = new_plumtree(group, **_sizes(context, parameters))
+    sizes = message_sizes(PLUMTREE_MESSAGES, context)
+    made: CausalPlumtreeState = new_plumtree(group, sizes=sizes, **_settings(context, parameters))
     return made
 
 
 def _build_rasm(group: Group, context: Context, parameters: StampedTreeParameters) -> CausalRasmState:
-    made: CausalRasmState = new_rasm(group, **_sizes(context, parameters))
+    sizes = message_sizes(RASM_MESSAGES, context)
+    made: CausalRasmState = new_rasm(group, sizes=sizes, **_settings(context, parameters))
     return made
 
 
@@ -359,6 +378,7 @@ PROTOCOLS = (
         paper="causal §3.1 along the trees of rasm §3.2",
         summary="causal order by vector clocks along the fastest paths, one copy per delivery",
         state=CausalPlumtreeState,
+        messages=PLUMTREE_MESSAGES,
         parameters=StampedTreeParameters,
         build=_build_plumtree,
         resolve=_resolve,
@@ -375,6 +395,7 @@ PROTOCOLS = (
         paper="causal §3.1 along the trees of rasm §3",
         summary="causal order by vector clocks along the most reliable paths, one copy per delivery",
         state=CausalRasmState,
+        messages=RASM_MESSAGES,
         parameters=StampedTreeParameters,
         build=_build_rasm,
         resolve=_resolve,

@@ -29,14 +29,13 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import LiveData, Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     deliver,
     draft,
     hold_back,
     multicast,
     send,
 )
+from cubecast.protocol.messages import message, message_sizes, payload, per_member, per_sender
 from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.causal.hold_back import (
     KNOWN,
@@ -51,25 +50,31 @@ from cubecast.protocols.causal.hold_back import (
 )
 
 DATA, HAVE, HAVE_TOO, ASK = range(4)
+MESSAGES = (
+    message("DATA", stamp=per_member(4), payload=payload()),
+    message("HAVE", have=per_sender(4)),
+    message("HAVE_TOO", have=per_sender(4)),
+    message("ASK", have=per_sender(4)),
+)
 
 
 class TimestampState(NamedTuple):
     """Vector-clock causal broadcast, one row per local member."""
 
     group: Group
-    message_bytes: int
+    sizes: np.ndarray
     order: HoldBack
     asked: np.ndarray
 
 
-def new_state(
-    group: Group, *, members: int, payload_bytes: int, room: int, window: int, keeps_stamps: bool = True
-) -> TimestampState:
-    """Nothing sent; a delivery buffer holds up to `room` messages."""
+def build(group: Group, context: Context, parameters: NoParameters) -> TimestampState:
+    """Nothing sent; a delivery buffer holds up to `context.room` messages."""
+    sizes = message_sizes(MESSAGES, context)
+    keeps = not context.is_live
     return TimestampState(
         group=group,
-        message_bytes=HEADER_BYTES + NUMBER_BYTES * members + payload_bytes,
-        order=new_hold_back(group, room=room, window=window, keeps_stamps=keeps_stamps),
+        sizes=sizes,
+        order=new_hold_back(group, sizes=sizes, room=context.room, window=context.window, keeps_stamps=keeps),
         asked=np.zeros(group.received.shape, np.int32),
     )
 
@@ -77,7 +82,7 @@ def new_state(
 @linked
 def publish(state, row, now_ns, mail):
     """Fig 1, lines 9–13."""
-    slot = draft(mail, DATA, -1, state.message_bytes)
+    slot = draft(mail, DATA, -1, state.sizes[DATA])
     sequence = stamp_next(state.order, state.group, row, mail, slot)
     deliver(mail, state.group.rank[row], sequence)
     multicast(mail, slot)
@@ -155,21 +160,9 @@ def _send_again(state, row, mail, slot, source):
     for sender in range(state.asked.shape[1]):
         has = max(np.int64(mail.numbers[slot, sender]), np.int64(state.group.stable[row, sender]))
         for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):
-            again = draft(mail, DATA, -1, state.message_bytes)
+            again = draft(mail, DATA, -1, state.sizes[DATA])
             stamp_again(state.order, mail, again, sender, sequence)
             send(mail, again, source)
-
-
-def build(group: Group, context: Context, parameters: NoParameters) -> TimestampState:
-    """Nothing sent."""
-    return new_state(
-        group,
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        room=context.room,
-        window=context.window,
-        keeps_stamps=not context.is_live,
-    )
 
 
 def _all_others(state: TimestampState) -> list[int]:
@@ -185,6 +178,7 @@ PROTOCOL = Protocol(
     paper="causal §3.1",
     summary="causal order by a vector clock on every message and a delivery buffer",
     state=TimestampState,
+    messages=MESSAGES,
     build=build,
     links="reliable",
     sends_per_member=lambda _members, _parameters: 1.0,

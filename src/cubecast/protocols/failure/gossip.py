@@ -8,7 +8,6 @@ State and invariants: `silence` (L is `silent`); besides
 
 | field         | shape  | meaning                                                             |
 |---------------|--------|---------------------------------------------------------------------|
-| message_bytes | –      | a header and one entry a member, as wide as K_fail needs            |
 | chosen        | subset | room for the ranks drawn in one step                                |
 
 Every member's suspicion is its own and can be a mistake of its own; a live group, which must agree on whom it excludes,
@@ -29,7 +28,8 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
-from cubecast.protocol.mail import HEADER_BYTES, draft, send
+from cubecast.protocol.mail import draft, send
+from cubecast.protocol.messages import Size, message, message_sizes
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below
 from cubecast.protocols.failure.silence import (
@@ -42,6 +42,7 @@ from cubecast.protocols.failure.silence import (
     new_streams,
 )
 
+GOSSIP = 0
 DRAWS = 32  # before the next eligible rank is taken instead: only in groups that have mostly crashed
 
 
@@ -52,31 +53,37 @@ class GossipDetectorParameters(DetectorParameters):
     subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
 
 
+def _entry_bytes(parameters: GossipDetectorParameters) -> int:
+    """As wide as K_fail needs."""
+    return max(1, -(-(parameters.threshold or 1).bit_length() // 8))
+
+
+_SILENT = Size("n · bytes of K_fail", lambda context, parameters: context.members * _entry_bytes(parameters))
+MESSAGES = (message("GOSSIP", silent=_SILENT),)
+
+
 class GossipDetectorState(NamedTuple):
     """Gossip-style failure detection, one row per local member."""
 
     group: Group
     step_ns: int
     threshold: int
-    message_bytes: int
+    sizes: np.ndarray
     silent: np.ndarray
     random: np.ndarray
     chosen: np.ndarray
 
 
-def new_state(
-    group: Group, *, members: int, step_ns: int, threshold: int, subset: int, seed: int
-) -> GossipDetectorState:
-    """L = 0 everywhere."""
-    entry_bytes = max(1, -(-threshold.bit_length() // 8))
+def build(group: Group, context: Context, parameters: GossipDetectorParameters) -> GossipDetectorState:
+    """Nobody was silent yet."""
     return GossipDetectorState(
         group=group,
-        step_ns=step_ns,
-        threshold=threshold,
-        message_bytes=HEADER_BYTES + members * entry_bytes,
-        silent=new_silence(group, members),
-        random=new_streams(group, seed),
-        chosen=np.zeros(subset, np.int64),
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+        sizes=message_sizes(MESSAGES, context, parameters),
+        silent=new_silence(group, context.members),
+        random=new_streams(group, context.seed),
+        chosen=np.zeros(parameters.subset, np.int64),
     )
 
 
@@ -102,7 +109,7 @@ def on_heard(state, row, now_ns, mail, rank):
 def on_timer(state, row, now_ns, mail, timer, tag):
     """A step: age, suspect, and gossip L to a random subset."""
     age(state, row, mail)
-    slot = draft(mail, 0, -1, state.message_bytes)
+    slot = draft(mail, GOSSIP, -1, state.sizes[GOSSIP])
     copy_numbers(mail.numbers[slot, : state.silent.shape[1]], state.silent[row])
     for k in range(_choose(state, row)):
         send(mail, slot, state.chosen[k])
@@ -144,18 +151,6 @@ def _is_eligible(state, row, rank, drawn):
     return True
 
 
-def build(group: Group, context: Context, parameters: GossipDetectorParameters) -> GossipDetectorState:
-    """Nobody was silent yet."""
-    return new_state(
-        group,
-        subset=parameters.subset,
-        seed=context.seed,
-        members=context.members,
-        step_ns=round(parameters.step_ms * 1e6),
-        threshold=parameters.threshold or 1,
-    )
-
-
 def _resolve(parameters: GossipDetectorParameters, context: Context) -> GossipDetectorParameters:
     subset = max(1, min(parameters.subset, context.members - 1))
     if parameters.threshold is not None:
@@ -177,6 +172,7 @@ PROTOCOL = Protocol(
     paper="guo §3.1.2",
     summary="live arrays spread by gossip and merge by minimum",
     state=GossipDetectorState,
+    messages=MESSAGES,
     parameters=GossipDetectorParameters,
     build=build,
     resolve=_resolve,

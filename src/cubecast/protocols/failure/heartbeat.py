@@ -14,7 +14,8 @@ from cubecast.models.failure import misses_allowed
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
-from cubecast.protocol.mail import HEADER_BYTES, draft, multicast
+from cubecast.protocol.mail import draft, multicast
+from cubecast.protocol.messages import message, message_sizes
 from cubecast.protocols.failure.silence import (
     DetectorParameters,
     age,
@@ -24,6 +25,9 @@ from cubecast.protocols.failure.silence import (
     new_streams,
 )
 
+HEARTBEAT = 0
+MESSAGES = (message("HEARTBEAT"),)
+
 
 class HeartbeatState(NamedTuple):
     """Heartbeats, one row per local member."""
@@ -31,18 +35,20 @@ class HeartbeatState(NamedTuple):
     group: Group
     step_ns: int
     threshold: int
+    sizes: np.ndarray
     silent: np.ndarray
     random: np.ndarray
 
 
-def new_state(group: Group, *, members: int, step_ns: int, threshold: int, seed: int) -> HeartbeatState:
+def build(group: Group, context: Context, parameters: DetectorParameters) -> HeartbeatState:
     """Nobody was silent yet."""
     return HeartbeatState(
         group=group,
-        step_ns=step_ns,
-        threshold=threshold,
-        silent=new_silence(group, members),
-        random=new_streams(group, seed),
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+        sizes=message_sizes(MESSAGES, context),
+        silent=new_silence(group, context.members),
+        random=new_streams(group, context.seed),
     )
 
 
@@ -68,18 +74,7 @@ def on_heard(state, row, now_ns, mail, rank):
 def on_timer(state, row, now_ns, mail, timer, tag):
     """A step: suspect the silent, and say that I am alive."""
     age(state, row, mail)
-    multicast(mail, draft(mail, 0, -1, HEADER_BYTES))
-
-
-def build(group: Group, context: Context, parameters: DetectorParameters) -> HeartbeatState:
-    """Nobody was silent yet."""
-    return new_state(
-        group,
-        seed=context.seed,
-        members=context.members,
-        step_ns=round(parameters.step_ms * 1e6),
-        threshold=parameters.threshold or 1,
-    )
+    multicast(mail, draft(mail, HEARTBEAT, -1, state.sizes[HEARTBEAT]))
 
 
 def _resolve(parameters: DetectorParameters, context: Context) -> DetectorParameters:
@@ -96,6 +91,7 @@ PROTOCOL = Protocol(
     paper="guo §3.1.1",
     summary="everybody multicasts that it is alive",
     state=HeartbeatState,
+    messages=MESSAGES,
     parameters=DetectorParameters,
     build=build,
     resolve=_resolve,

@@ -34,13 +34,12 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group, copy_numbers
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     draft,
     send,
     set_timer,
 )
-from cubecast.protocol.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
+from cubecast.protocol.messages import message, message_sizes, per_member
+from cubecast.protocol.overlays import hypercube, hypercube_dimension, of_ranks
 from cubecast.protocols.failure.silence import (
     STEP,
     DetectorParameters,
@@ -50,6 +49,7 @@ from cubecast.protocols.failure.silence import (
 )
 
 GOSSIP = 0
+MESSAGES = (message("GOSSIP", silent=per_member(4), progress=per_member(4)),)
 NEWS_STEPS = 4
 """Steps in which a new link is made and news comes over it."""
 
@@ -60,21 +60,22 @@ class LiveArrayState(NamedTuple):
     group: Group
     step_ns: int
     threshold: int
-    message_bytes: int
+    sizes: np.ndarray
     offsets: np.ndarray
     neighbours: np.ndarray
     silent: np.ndarray
     progress: np.ndarray
 
 
-def new_state(group: Group, overlay: Overlay, *, members: int, step_ns: int, threshold: int) -> LiveArrayState:
+def build(group: Group, context: Context, parameters: DetectorParameters) -> LiveArrayState:
     """Nobody suspected; every other member has K_fail = `threshold` steps to appear."""
-    rows = len(group.rank)
+    rows, members = len(group.rank), context.members
+    overlay = of_ranks(hypercube(members), group.rank)
     return LiveArrayState(
         group=group,
-        step_ns=step_ns,
-        threshold=threshold,
-        message_bytes=HEADER_BYTES + 2 * NUMBER_BYTES * members,
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+        sizes=message_sizes(MESSAGES, context),
         offsets=overlay.offsets,
         neighbours=overlay.neighbours,
         silent=np.zeros((rows, members), np.int32),
@@ -131,24 +132,13 @@ def _tell_neighbours(state, row, mail):
     for sender in range(state.group.received.shape[1]):
         total += state.group.received[row, sender]
     state.progress[row, me] = total
-    slot = draft(mail, GOSSIP, -1, state.message_bytes)
+    slot = draft(mail, GOSSIP, -1, state.sizes[GOSSIP])
     members = state.silent.shape[1]
     copy_numbers(mail.numbers[slot, :members], state.silent[row])
     copy_numbers(mail.numbers[slot, members : 2 * members], state.progress[row])
     for link in range(state.offsets[row], state.offsets[row + 1]):
         if rank_sets.contains(state.group.members[row], state.neighbours[link]):
             send(mail, slot, np.int64(state.neighbours[link]))
-
-
-def build(group: Group, context: Context, parameters: DetectorParameters) -> LiveArrayState:
-    """Nobody was silent yet."""
-    return new_state(
-        group,
-        overlay=of_ranks(hypercube(context.members), group.rank),
-        members=context.members,
-        step_ns=round(parameters.step_ms * 1e6),
-        threshold=parameters.threshold or 1,
-    )
 
 
 def _resolve(parameters: DetectorParameters, context: Context) -> DetectorParameters:
@@ -166,6 +156,7 @@ PROTOCOL = Protocol(
     paper="guo §3.3",
     summary="live arrays go to hypercube neighbours, and all drop the same members: what live groups run",
     state=LiveArrayState,
+    messages=MESSAGES,
     parameters=DetectorParameters,
     build=build,
     resolve=_resolve,

@@ -15,11 +15,11 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
     draft,
     multicast,
     send,
 )
+from cubecast.protocol.messages import message, message_sizes
 from cubecast.protocols.failure.silence import (
     DetectorParameters,
     age,
@@ -30,6 +30,7 @@ from cubecast.protocols.failure.silence import (
 )
 
 POLL, ANSWER = range(2)
+MESSAGES = (message("POLL"), message("ANSWER"))
 
 
 class PollingState(NamedTuple):
@@ -38,18 +39,20 @@ class PollingState(NamedTuple):
     group: Group
     step_ns: int
     threshold: int
+    sizes: np.ndarray
     silent: np.ndarray
     random: np.ndarray
 
 
-def new_state(group: Group, *, members: int, step_ns: int, threshold: int, seed: int) -> PollingState:
-    """Nobody was asked yet."""
+def build(group: Group, context: Context, parameters: DetectorParameters) -> PollingState:
+    """Nobody was silent yet."""
     return PollingState(
         group=group,
-        step_ns=step_ns,
-        threshold=threshold,
-        silent=new_silence(group, members),
-        random=new_streams(group, seed),
+        step_ns=round(parameters.step_ms * 1e6),
+        threshold=parameters.threshold or 1,
+        sizes=message_sizes(MESSAGES, context),
+        silent=new_silence(group, context.members),
+        random=new_streams(group, context.seed),
     )
 
 
@@ -64,7 +67,7 @@ def receive(state, row, now_ns, mail, slot):
     """Answer a poll; note an answer."""
     source = mail.heads[slot].source
     if mail.heads[slot].kind == POLL:
-        send(mail, draft(mail, ANSWER, -1, HEADER_BYTES), source)
+        send(mail, draft(mail, ANSWER, -1, state.sizes[ANSWER]), source)
     else:
         hear(state, row, source)
 
@@ -79,18 +82,7 @@ def on_heard(state, row, now_ns, mail, rank):
 def on_timer(state, row, now_ns, mail, timer, tag):
     """A step: suspect those who do not answer, and ask again."""
     age(state, row, mail)
-    multicast(mail, draft(mail, POLL, -1, HEADER_BYTES))
-
-
-def build(group: Group, context: Context, parameters: DetectorParameters) -> PollingState:
-    """Nobody was silent yet."""
-    return new_state(
-        group,
-        seed=context.seed,
-        members=context.members,
-        step_ns=round(parameters.step_ms * 1e6),
-        threshold=parameters.threshold or 1,
-    )
+    multicast(mail, draft(mail, POLL, -1, state.sizes[POLL]))
 
 
 def _resolve(parameters: DetectorParameters, context: Context) -> DetectorParameters:
@@ -109,6 +101,7 @@ PROTOCOL = Protocol(
     paper="guo §3.1.1",
     summary="everybody asks everybody",
     state=PollingState,
+    messages=MESSAGES,
     parameters=DetectorParameters,
     build=build,
     resolve=_resolve,

@@ -370,7 +370,9 @@ class Agreement:
             return
         self._reported, self._reported_ns = report, now_ns
         near = self.within_reach()
-        for who in [who for who in self.view.members if who in near][:REPORT_TO]:
+        first = [who for who in self.view.members if who in near][:REPORT_TO]
+        # The first ranks of all too: to a member that restarted, those from which nothing comes yet seem out of reach.
+        for who in dict.fromkeys([*first, *self.view.members[:REPORT_TO]]):
             if who != self.place:
                 self._send(who, report)
 

@@ -39,9 +39,6 @@ from cubecast.protocol.group import (
     learn_stable,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -50,11 +47,18 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocol.parameters import parameter
 
 START, ACK, INFO, ACK_INFO = range(4)
 NEXT_ROUND, REPEAT, REPEAT_ACK = range(3)
 IDLE, COLLECTING, INFORMING, WAITING = range(4)
+MESSAGES = (
+    message("START", round=where_lossy(4)),
+    message("ACK", round=where_lossy(4), received=per_sender(4)),
+    message("INFO", round=where_lossy(4), stable=per_sender(4)),
+    message("ACK_INFO", round=where_lossy(4)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +75,7 @@ class CoordState(NamedTuple):
     delta_ns: int
     repeat_ns: int
     repeat_acks: int
+    sizes: np.ndarray
     round: np.ndarray
     done: np.ndarray
     phase: np.ndarray
@@ -79,14 +84,15 @@ class CoordState(NamedTuple):
     informed: np.ndarray
 
 
-def new_state(group: Group, *, delta_ns: int, repeat_ns: int, repeat_acks: bool = False) -> CoordState:
+def build(group: Group, context: Context, parameters: CoordParameters) -> CoordState:
     """Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     return CoordState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
-        repeat_acks=int(repeat_acks and repeat_ns > 0),
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        repeat_acks=int(parameters.repeat_acks and context.repeat_ns > 0),
+        sizes=message_sizes(MESSAGES, context),
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         phase=np.zeros(rows, np.int64),
@@ -287,21 +293,15 @@ def _send_to_missing(state, row, mail, slot, answered):
 
 @linked
 def _draft_bare(state, mail, kind, number):
-    return draft(mail, kind, number, HEADER_BYTES + (ROUND_BYTES if state.repeat_ns > 0 else 0))
+    return draft(mail, kind, number, state.sizes[kind])
 
 
 @linked
 def _draft_array(state, mail, kind, number, numbers):
     width = numbers.shape[0]
-    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
-    slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
+    slot = draft(mail, kind, number, state.sizes[kind])
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
-
-
-def build(group: Group, context: Context, parameters: CoordParameters) -> CoordState:
-    """Coord before its first round."""
-    return new_state(group, delta_ns=context.delta_ns, repeat_ns=context.repeat_ns, repeat_acks=parameters.repeat_acks)
 
 
 PROTOCOL = Protocol(
@@ -311,6 +311,7 @@ PROTOCOL = Protocol(
     paper="cube §2.1, guo §4.2.1 (CoordP)",
     summary="one coordinator collects every R and multicasts the minimum",
     state=CoordState,
+    messages=MESSAGES,
     parameters=CoordParameters,
     build=build,
     colour="#0072B2",

@@ -39,9 +39,6 @@ from cubecast.protocol.group import (
     learn_stable,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -49,12 +46,16 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
-from cubecast.protocol.overlays import BUSIEST_LINK_SHARE, Overlay, hypercube, of_ranks
+from cubecast.protocol.messages import member_set, message, message_sizes, per_sender, where_lossy
+from cubecast.protocol.overlays import BUSIEST_LINK_SHARE, hypercube, of_ranks
 from cubecast.protocol.parameters import NoParameters
 
 STABILITY, RESULT = range(2)
 NEXT_ROUND, REPEAT = range(2)
-ITERATION_BYTES = 4
+MESSAGES = (
+    message("STABILITY", round=4, iteration=where_lossy(4), minimum=per_sender(4), heard=member_set()),
+    message("RESULT", round=4, iteration=where_lossy(4), stable=per_sender(4), heard=member_set()),
+)
 
 
 class CubeFullDistState(NamedTuple):
@@ -63,7 +64,7 @@ class CubeFullDistState(NamedTuple):
     group: Group
     delta_ns: int
     repeat_ns: int
-    message_bytes: int
+    sizes: np.ndarray
     offsets: np.ndarray
     neighbours: np.ndarray
     reached: np.ndarray
@@ -74,15 +75,15 @@ class CubeFullDistState(NamedTuple):
     heard: np.ndarray
 
 
-def new_state(group: Group, overlay: Overlay, *, members: int, delta_ns: int, repeat_ns: int) -> CubeFullDistState:
-    """CubeFullDist before its first round; `overlay` holds the neighbours of the local rows."""
-    rows, senders = group.received.shape
-    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * senders + (members + 7) // 8
+def build(group: Group, context: Context, parameters: NoParameters) -> CubeFullDistState:
+    """CubeFullDist before its first round."""
+    rows = len(group.rank)
+    overlay = of_ranks(hypercube(context.members), group.rank)
     return CubeFullDistState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
-        message_bytes=size + (ITERATION_BYTES if repeat_ns > 0 else 0),
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        sizes=message_sizes(MESSAGES, context),
         offsets=overlay.offsets,
         neighbours=overlay.neighbours,
         reached=np.zeros(len(overlay.neighbours), np.int32),
@@ -165,7 +166,7 @@ def _merge(state, row, mail, slot):
     fold(state.group, state.minimum[row], mail.numbers[slot])
     for link in range(state.offsets[row], state.offsets[row + 1]):
         if state.neighbours[link] == mail.heads[slot].source:
-            state.reached[link] = max(state.reached[link], mail.heads[slot].iteration)
+            state.reached[link] = max(state.reached[link], _iteration_of(mail, slot))
 
 
 @linked
@@ -201,9 +202,19 @@ def _finish_round(state, row, mail):
 
 
 @linked
+def _iteration_of(mail, slot):
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_iteration(mail, slot, iteration):
+    mail.heads[slot].field_1 = iteration
+
+
+@linked
 def _send_state(state, row, mail):
-    slot = draft(mail, STABILITY, state.round[row], state.message_bytes)
-    mail.heads[slot].iteration = state.iteration[row]
+    slot = draft(mail, STABILITY, state.round[row], state.sizes[STABILITY])
+    _set_iteration(mail, slot, state.iteration[row])
     copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.minimum[row])
     rank_sets.copy(mail.bits[slot], state.heard[row])
     for link in range(state.offsets[row], state.offsets[row + 1]):
@@ -214,22 +225,11 @@ def _send_state(state, row, mail):
 @linked
 def _send_result(state, row, mail, rank):
     """S and a full G: all that a neighbour still in that round, or an earlier one, needs."""
-    slot = draft(mail, RESULT, state.done[row], state.message_bytes)
-    mail.heads[slot].iteration = state.iteration[row]
+    slot = draft(mail, RESULT, state.done[row], state.sizes[RESULT])
+    _set_iteration(mail, slot, state.iteration[row])
     copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.group.stable[row])
     rank_sets.copy(mail.bits[slot], state.group.members[row])
     send(mail, slot, rank)
-
-
-def build(group: Group, context: Context, parameters: NoParameters) -> CubeFullDistState:
-    """CubeFullDist before its first round."""
-    return new_state(
-        group,
-        of_ranks(hypercube(context.members), group.rank),
-        members=context.members,
-        delta_ns=context.delta_ns,
-        repeat_ns=context.repeat_ns,
-    )
 
 
 def _round_messages(context: Context) -> float:
@@ -244,6 +244,7 @@ PROTOCOL = Protocol(
     paper="cube §3.2",
     summary="minima spread between hypercube neighbours, iteration by iteration",
     state=CubeFullDistState,
+    messages=MESSAGES,
     build=build,
     by_neighbour=("neighbours", "reached"),
     round_messages=_round_messages,

@@ -42,9 +42,6 @@ from cubecast.protocol.group import (
     raise_numbers,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -53,13 +50,17 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocol.overlays import BUSIEST_LINK_SHARE
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import new_streams, uniform
 
 INFO, REQUEST = range(2)
 NEXT_ROUND, REPEAT, SCATTERED = range(3)
-
+MESSAGES = (
+    message("INFO", round=where_lossy(4), received=per_sender(4)),
+    message("REQUEST", round=where_lossy(4), received=per_sender(4)),
+)
 
 SCATTER_GAP_NS = 400_000  # per member: 0.02 s at n = 50, 0.20 s at n = 500 (guo §5.4.3)
 
@@ -78,6 +79,7 @@ class FullDistState(NamedTuple):
     delta_ns: int
     repeat_ns: int
     scatter_ns: int
+    sizes: np.ndarray
     stream: np.ndarray
     matrix: np.ndarray
     latest: np.ndarray
@@ -88,19 +90,18 @@ class FullDistState(NamedTuple):
     minimum: np.ndarray
 
 
-def new_state(
-    group: Group, *, members: int, delta_ns: int, repeat_ns: int, scatter_ns: int = 0, seed: int = 0
-) -> FullDistState:
+def build(group: Group, context: Context, parameters: FullDistParameters) -> FullDistState:
     """FullDist before its first round. `repeat_ns = 0` is the reliable FIFO form; `scatter_ns > 0` scatters."""
     rows, senders = group.received.shape
     return FullDistState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
-        scatter_ns=scatter_ns,
-        stream=new_streams(seed, "scatter", group.rank),
-        matrix=np.zeros((rows, members, senders), np.int32),
-        latest=np.zeros((rows, members), np.int32),
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        scatter_ns=SCATTER_GAP_NS * context.members**2 if parameters.scatter else 0,
+        sizes=message_sizes(MESSAGES, context),
+        stream=new_streams(context.seed, "scatter", group.rank),
+        matrix=np.zeros((rows, context.members, senders), np.int32),
+        latest=np.zeros((rows, context.members), np.int32),
         joined=np.zeros(rows, np.int64),
         sent=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
@@ -257,22 +258,9 @@ def _request_missing(state, row, mail):
 @linked
 def _draft_row(state, row, mail, kind):
     senders = state.matrix.shape[2]
-    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
-    slot = draft(mail, kind, state.sent[row], HEADER_BYTES + NUMBER_BYTES * senders + round_bytes)
+    slot = draft(mail, kind, state.sent[row], state.sizes[kind])
     copy_numbers(mail.numbers[slot, :senders], state.group.received[row])
     return slot
-
-
-def build(group: Group, context: Context, parameters: FullDistParameters) -> FullDistState:
-    """FullDist before its first round."""
-    return new_state(
-        group,
-        members=context.members,
-        delta_ns=context.delta_ns,
-        repeat_ns=context.repeat_ns,
-        scatter_ns=SCATTER_GAP_NS * context.members**2 if parameters.scatter else 0,
-        seed=context.seed,
-    )
 
 
 def _round_messages(context: Context) -> float:
@@ -289,6 +277,7 @@ PROTOCOL = Protocol(
     paper="cube §2.2, guo §4.2.2",
     summary="every member multicasts its R to every member",
     state=FullDistState,
+    messages=MESSAGES,
     parameters=FullDistParameters,
     build=build,
     state_per_member="quadratic",

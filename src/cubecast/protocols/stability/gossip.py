@@ -41,9 +41,6 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol, Steps
 from cubecast.protocol.group import Group, copy_numbers, learn_stable
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -52,12 +49,19 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import member_set, message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import new_streams, uniform
 from cubecast.protocols.stability.gossiping import choose_subset, merge_news, others_at_most, step_ns
 
-GOSSIP, INFO = range(2)
+GOSSIP, INFO, GOSSIP_AND_RESULT = range(3)
 STEP, NEXT_ROUND = range(2)
+MESSAGES = (
+    message("GOSSIP", round=4, minimum=per_sender(4), heard=member_set()),
+    message("INFO", round=4, stable=per_sender(4)),
+    # The size of GOSSIP with a piggybacked S; it is of the same kind.
+    message("GOSSIP_AND_RESULT", round=4, minimum=per_sender(4), heard=member_set(), stable=per_sender(4)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +85,7 @@ class GossipState(NamedTuple):
     repeat_ns: int
     step_ns: int
     piggyback: int
-    message_bytes: int
+    sizes: np.ndarray
     round: np.ndarray
     done: np.ndarray
     minimum: np.ndarray
@@ -91,33 +95,23 @@ class GossipState(NamedTuple):
     targets: np.ndarray
 
 
-def new_state(
-    group: Group,
-    *,
-    members: int,
-    delta_ns: int,
-    repeat_ns: int,
-    step_ns: int,
-    subset: int,
-    piggyback: bool,
-    seed: int,
-) -> GossipState:
+def build(group: Group, context: Context, parameters: GossipParameters) -> GossipState:
     """Gossip before its first round."""
-    rows, senders = group.received.shape
+    rows = len(group.rank)
     return GossipState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
-        step_ns=step_ns,
-        piggyback=int(piggyback),
-        message_bytes=HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * senders + (members + 7) // 8,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        step_ns=round((parameters.step_s or 0) * 1e9),
+        piggyback=int(parameters.ending == "piggyback"),
+        sizes=message_sizes(MESSAGES, context),
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
         heard=np.zeros_like(group.members),
-        stream=new_streams(seed, "gossip", group.rank),
-        order=np.arange(members),
-        targets=np.zeros(subset, np.int64),
+        stream=new_streams(context.seed, "gossip", group.rank),
+        order=np.arange(context.members),
+        targets=np.zeros(parameters.subset, np.int64),
     )
 
 
@@ -208,13 +202,13 @@ def _end_rounds(state, row, mail, number):
 @linked
 def _gossip(state, row, mail):
     width = state.minimum.shape[1]
-    slot = draft(mail, GOSSIP, state.round[row], state.message_bytes)
+    slot = draft(mail, GOSSIP, state.round[row], state.sizes[GOSSIP])
     copy_numbers(mail.numbers[slot, :width], state.minimum[row])
     rank_sets.copy(mail.bits[slot], state.heard[row])
     if state.piggyback != 0:
         copy_numbers(mail.numbers[slot, width : 2 * width], state.group.stable[row])
         if state.done[row] > 0:
-            mail.heads[slot].size_bytes = state.message_bytes + NUMBER_BYTES * width
+            mail.heads[slot].size_bytes = state.sizes[GOSSIP_AND_RESULT]
     chosen = choose_subset(
         state.stream[row],
         state.order,
@@ -236,23 +230,9 @@ def _draft_info(state, row, mail):
 @linked
 def _draft_array(state, mail, number, numbers):
     width = numbers.shape[0]
-    slot = draft(mail, INFO, number, HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * width)
+    slot = draft(mail, INFO, number, state.sizes[INFO])
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
-
-
-def build(group: Group, context: Context, parameters: GossipParameters) -> GossipState:
-    """Gossip before its first round."""
-    return new_state(
-        group,
-        members=context.members,
-        delta_ns=context.delta_ns,
-        repeat_ns=context.repeat_ns,
-        step_ns=round((parameters.step_s or 0) * 1e9),
-        subset=parameters.subset,
-        piggyback=parameters.ending == "piggyback",
-        seed=context.seed,
-    )
 
 
 def _resolve(parameters: GossipParameters, context: Context) -> GossipParameters:
@@ -272,6 +252,7 @@ PROTOCOL = Protocol(
     paper="guo §4.2.4",
     summary="minima spread to random members, step by step",
     state=GossipState,
+    messages=MESSAGES,
     parameters=GossipParameters,
     build=build,
     resolve=_resolve,

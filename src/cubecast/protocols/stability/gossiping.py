@@ -4,13 +4,16 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.group import copy_numbers, fold
-from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES, ROUND_BYTES
+from cubecast.protocol.messages import member_set, message, per_sender
 from cubecast.protocol.overlays import BUSIEST_LINK_SHARE
 from cubecast.protocol.random import below
 
 TRIES = 32  # draws before the next eligible rank is taken instead: only in groups that have mostly crashed
 
 LIVE_STEP_NS_MIN = 1_000_000
+
+_LONGEST = message("GOSSIP", round=4, minimum=per_sender(4), heard=member_set())
+"""What a member sends in a step, at most: the bitmap of a local group is shorter."""
 
 
 @linked
@@ -78,6 +81,6 @@ def step_ns(context: Context, gossiping: int, subset: int) -> int:
     """
     if context.is_live:
         return max(LIVE_STEP_NS_MIN, context.delta_ns // 4)
-    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * context.senders + (context.members + 7) // 8
+    size = _LONGEST.size_bytes(context)
     messages = BUSIEST_LINK_SHARE * gossiping * subset
     return round(max(messages * context.network.service_ns(size), context.network.crossing_ns(size), 1))

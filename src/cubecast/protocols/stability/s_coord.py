@@ -43,9 +43,6 @@ from cubecast.protocol.group import (
     learn_stable,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -54,6 +51,7 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocols.stability.logical_tree import (
     TreeParameters,
     children_of,
@@ -66,6 +64,12 @@ from cubecast.protocols.stability.logical_tree import (
 
 START, ACK, INFO, ACK_INFO = range(4)
 NEXT_ROUND, REPEAT = range(2)
+MESSAGES = (
+    message("START", round=where_lossy(4)),
+    message("ACK", round=where_lossy(4), minimum=per_sender(4)),
+    message("INFO", round=where_lossy(4), stable=per_sender(4)),
+    message("ACK_INFO", round=where_lossy(4)),
+)
 
 
 class SCoordState(NamedTuple):
@@ -74,6 +78,7 @@ class SCoordState(NamedTuple):
     group: Group
     delta_ns: int
     repeat_ns: int
+    sizes: np.ndarray
     parents: np.ndarray
     round: np.ndarray
     reported: np.ndarray
@@ -85,13 +90,15 @@ class SCoordState(NamedTuple):
     informed: np.ndarray
 
 
-def new_state(group: Group, *, parents: np.ndarray, delta_ns: int, repeat_ns: int) -> SCoordState:
+def build(group: Group, context: Context, parameters: TreeParameters) -> SCoordState:
     """S_Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
+    parents = logical_parents(logical_order(context, shuffled=bool(parameters.shuffled)), parameters)
     return SCoordState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        sizes=message_sizes(MESSAGES, context),
         parents=parents,
         round=np.zeros(rows, np.int64),
         reported=np.zeros(rows, np.int64),
@@ -374,27 +381,15 @@ def _send_to_missing(state, row, mail, slot, answered):
 
 @linked
 def _draft_bare(state, mail, kind, number):
-    return draft(mail, kind, number, HEADER_BYTES + (ROUND_BYTES if state.repeat_ns > 0 else 0))
+    return draft(mail, kind, number, state.sizes[kind])
 
 
 @linked
 def _draft_array(state, mail, kind, number, numbers):
     width = numbers.shape[0]
-    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
-    slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
+    slot = draft(mail, kind, number, state.sizes[kind])
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
-
-
-def build(group: Group, context: Context, parameters: TreeParameters) -> SCoordState:
-    """S_Coord before its first round."""
-    order = logical_order(context, shuffled=bool(parameters.shuffled))
-    return new_state(
-        group,
-        parents=logical_parents(order, parameters),
-        delta_ns=context.delta_ns,
-        repeat_ns=context.repeat_ns,
-    )
 
 
 PROTOCOL = Protocol(
@@ -404,6 +399,7 @@ PROTOCOL = Protocol(
     paper="cube §2.3, guo §4.3.1 (S_CoordP)",
     summary="minima climb a tree, the root multicasts the result",
     state=SCoordState,
+    messages=MESSAGES,
     parameters=TreeParameters,
     build=build,
     resolve=resolve_tree,

@@ -41,9 +41,6 @@ from cubecast.protocol.group import (
     learn_stable,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -52,6 +49,7 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import bit_set, message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_streams, uniform
 from cubecast.protocols.stability.gossiping import (
@@ -64,7 +62,7 @@ from cubecast.protocols.stability.gossiping import (
 )
 from cubecast.protocols.stability.logical_tree import logical_order
 
-LOCAL, AMONG_CONTROLLERS, INFO = range(3)
+LOCAL, AMONG_CONTROLLERS, INFO, LOCAL_IN_LAST_GROUP = range(4)
 STEP, NEXT_ROUND = range(2)
 
 
@@ -84,6 +82,26 @@ class SGossipParameters:
     shuffled: bool = parameter(False, "Local groups ignore where members are.")
 
 
+def _count_groups(members: int, group_size: int) -> int:
+    return -(-members // group_size)
+
+
+def _in_last_group(members: int, group_size: int) -> int:
+    return members - (_count_groups(members, group_size) - 1) * group_size
+
+
+_GROUP = bit_set("local group", lambda _context, parameters: parameters.group_size)
+_LAST_GROUP = bit_set("last group", lambda context, parameters: _in_last_group(context.members, parameters.group_size))
+_GROUPS = bit_set("local groups", lambda context, parameters: _count_groups(context.members, parameters.group_size))
+MESSAGES = (
+    message("LOCAL", round=4, minimum=per_sender(4), heard=_GROUP),
+    message("AMONG_CONTROLLERS", round=4, gathered=per_sender(4), groups=_GROUPS),
+    message("INFO", round=4, stable=per_sender(4)),
+    # The size of LOCAL in the last local group, which may be smaller than the others; it is of the same kind.
+    message("LOCAL_IN_LAST_GROUP", round=4, minimum=per_sender(4), heard=_LAST_GROUP),
+)
+
+
 class SGossipState(NamedTuple):
     """S_Gossip, one row per local member."""
 
@@ -93,6 +111,7 @@ class SGossipState(NamedTuple):
     step_ns: int
     group_size: int
     controllers: int
+    sizes: np.ndarray
     order: np.ndarray
     place: np.ndarray
     round: np.ndarray
@@ -105,43 +124,31 @@ class SGossipState(NamedTuple):
     targets: np.ndarray
 
 
-def new_state(
-    group: Group,
-    *,
-    order: np.ndarray,
-    place: np.ndarray,
-    group_size: int,
-    controllers: int,
-    delta_ns: int,
-    repeat_ns: int,
-    step_ns: int,
-    subset: int,
-    seed: int,
-) -> SGossipState:
+def build(group: Group, context: Context, parameters: SGossipParameters) -> SGossipState:
     """S_Gossip before its first round."""
     rows = len(group.rank)
+    order = logical_order(context, shuffled=parameters.shuffled)
+    if context.near is not None and not parameters.shuffled:
+        order = np.array(context.near())
     return SGossipState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
-        step_ns=step_ns,
-        group_size=group_size,
-        controllers=controllers,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        step_ns=round((parameters.step_s or 0) * 1e9),
+        group_size=parameters.group_size,
+        controllers=parameters.controllers,
+        sizes=message_sizes(MESSAGES, context, parameters),
         order=order,
-        place=place,
+        place=np.argsort(order),
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
         heard=np.zeros_like(group.members),
         gathered=np.zeros_like(group.received),
-        groups=np.zeros((rows, rank_sets.words_for(_count_groups(len(order), group_size))), np.uint64),
-        stream=new_streams(seed, "s_gossip", group.rank),
-        targets=np.zeros(subset, np.int64),
+        groups=np.zeros((rows, rank_sets.words_for(_count_groups(len(order), parameters.group_size))), np.uint64),
+        stream=new_streams(context.seed, "s_gossip", group.rank),
+        targets=np.zeros(parameters.subset, np.int64),
     )
-
-
-def _count_groups(members: int, group_size: int) -> int:
-    return -(-members // group_size)
 
 
 @linked
@@ -300,7 +307,8 @@ def _gossip(state, row, mail):
     first = mine * state.group_size
     size = _end_of(state, mine) - first
     slot = _draft_array(state, mail, LOCAL, state.round[row], state.minimum[row])
-    mail.heads[slot].size_bytes += (size + 7) // 8
+    if mine == _group_count(state) - 1:
+        mail.heads[slot].size_bytes = state.sizes[LOCAL_IN_LAST_GROUP]
     rank_sets.copy(mail.bits[slot], state.heard[row])
     chosen = choose_subset(state.stream[row], state.order, first, size, state.group.members[row], me, state.targets)
     for k in range(chosen):
@@ -310,7 +318,6 @@ def _gossip(state, row, mail):
 @linked
 def _tell_controllers(state, row, mail):
     slot = _draft_array(state, mail, AMONG_CONTROLLERS, state.round[row], state.gathered[row])
-    mail.heads[slot].size_bytes += (_group_count(state) + 7) // 8
     rank_sets.clear(mail.bits[slot])
     for k in range(state.groups.shape[1]):
         mail.bits[slot, k] = state.groups[row, k]
@@ -347,28 +354,9 @@ def _draft_info(state, row, mail):
 @linked
 def _draft_array(state, mail, kind, number, numbers):
     width = numbers.shape[0]
-    slot = draft(mail, kind, number, HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * width)
+    slot = draft(mail, kind, number, state.sizes[kind])
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
-
-
-def build(group: Group, context: Context, parameters: SGossipParameters) -> SGossipState:
-    """S_Gossip before its first round."""
-    order = logical_order(context, shuffled=parameters.shuffled)
-    if context.near is not None and not parameters.shuffled:
-        order = np.array(context.near())
-    return new_state(
-        group,
-        order=order,
-        place=np.argsort(order),
-        group_size=parameters.group_size,
-        controllers=parameters.controllers,
-        delta_ns=context.delta_ns,
-        repeat_ns=context.repeat_ns,
-        step_ns=round((parameters.step_s or 0) * 1e9),
-        subset=parameters.subset,
-        seed=context.seed,
-    )
 
 
 def _resolve(parameters: SGossipParameters, context: Context) -> SGossipParameters:
@@ -391,6 +379,7 @@ PROTOCOL = Protocol(
     paper="guo §4.3.3",
     summary="gossip in local groups, then among their controllers",
     state=SGossipState,
+    messages=MESSAGES,
     parameters=SGossipParameters,
     build=build,
     resolve=_resolve,

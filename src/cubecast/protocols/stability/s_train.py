@@ -45,9 +45,6 @@ from cubecast.protocol.group import (
     learn_stable,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -56,6 +53,7 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocols.stability.logical_tree import (
     TreeParameters,
     live_parent,
@@ -66,6 +64,13 @@ from cubecast.protocols.stability.logical_tree import (
 
 START, ACK1, ACK2, INFO, ASK = range(5)
 NEXT_ROUND, REPEAT = range(2)
+MESSAGES = (  # the view is in the header
+    message("START", round=where_lossy(4)),
+    message("ACK1", round=where_lossy(4), minimum=per_sender(4)),
+    message("ACK2", round=where_lossy(4), minimum=per_sender(4)),
+    message("INFO", round=where_lossy(4), stable=per_sender(4)),
+    message("ASK", round=where_lossy(4)),
+)
 
 
 class STrainState(NamedTuple):
@@ -74,6 +79,7 @@ class STrainState(NamedTuple):
     group: Group
     delta_ns: int
     repeat_ns: int
+    sizes: np.ndarray
     parents: np.ndarray
     place: np.ndarray
     round: np.ndarray
@@ -90,15 +96,17 @@ class STrainState(NamedTuple):
     minimum: np.ndarray
 
 
-def new_state(group: Group, *, parents: np.ndarray, place: np.ndarray, delta_ns: int, repeat_ns: int) -> STrainState:
+def build(group: Group, context: Context, parameters: TreeParameters) -> STrainState:
     """S_Train before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
+    order = logical_order(context, shuffled=bool(parameters.shuffled))
     return STrainState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
-        parents=parents,
-        place=place,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        sizes=message_sizes(MESSAGES, context),
+        parents=logical_parents(order, parameters),
+        place=np.argsort(order),
         minimum=np.zeros_like(group.received),
         **{name: np.zeros(rows, np.int64) for name in ("round", "done", "view_seen", "sent_round", "sent_view")},
         **{name: np.full(rows, -1, np.int64) for name in ("parent", "elder", "younger", "last_child")},
@@ -233,6 +241,17 @@ def _earlier(state, known, rank):
 
 
 @linked
+def _view_of(mail, slot):
+    """Which membership its sender sees."""
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_view(mail, slot, view):
+    mail.heads[slot].field_1 = view
+
+
+@linked
 def _source(mail, slot):
     return mail.heads[slot].source
 
@@ -268,7 +287,7 @@ def _catch_up(state, row, mail, number):
 def _take_in(state, row, mail, slot, kind):
     """An ACK of this round: the numbers count always, for whom they speak only in the same view."""
     fold(state.group, state.minimum[row], mail.numbers[slot])
-    if mail.heads[slot].iteration != state.view_seen[row]:
+    if _view_of(mail, slot) != state.view_seen[row]:
         return
     if kind == ACK1 and mail.heads[slot].source == state.elder[row]:
         state.elder_in[row] = 1
@@ -300,7 +319,7 @@ def _send_ack(state, row, mail):
     """ACK1 to the younger sibling, or ACK2 to the parent."""
     kind = ACK1 if state.younger[row] >= 0 else ACK2
     slot = _draft_array(state, mail, kind, state.round[row], state.minimum[row])
-    mail.heads[slot].iteration = state.sent_view[row]
+    _set_view(mail, slot, state.sent_view[row])
     send(mail, slot, state.younger[row] if kind == ACK1 else state.parent[row])
 
 
@@ -335,36 +354,23 @@ def _on_ask(state, row, mail, slot):
         send(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]), _source(mail, slot))
     if state.done[row] == state.round[row] or state.sent_round[row] != state.round[row]:
         return
-    if mail.heads[slot].iteration == state.view_seen[row] and state.view_seen[row] == state.sent_view[row]:
+    if _view_of(mail, slot) == state.view_seen[row] and state.view_seen[row] == state.sent_view[row]:
         _send_ack(state, row, mail)
 
 
 @linked
 def _draft_bare(state, row, mail, kind):
-    slot = draft(mail, kind, state.round[row], HEADER_BYTES + (ROUND_BYTES if state.repeat_ns > 0 else 0))
-    mail.heads[slot].iteration = state.view_seen[row]
+    slot = draft(mail, kind, state.round[row], state.sizes[kind])
+    _set_view(mail, slot, state.view_seen[row])
     return slot
 
 
 @linked
 def _draft_array(state, mail, kind, number, numbers):
     width = numbers.shape[0]
-    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
-    slot = draft(mail, kind, number, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
+    slot = draft(mail, kind, number, state.sizes[kind])
     copy_numbers(mail.numbers[slot, :width], numbers)
     return slot
-
-
-def build(group: Group, context: Context, parameters: TreeParameters) -> STrainState:
-    """S_Train before its first round."""
-    order = logical_order(context, shuffled=bool(parameters.shuffled))
-    return new_state(
-        group,
-        parents=logical_parents(order, parameters),
-        place=np.argsort(order),
-        delta_ns=context.delta_ns,
-        repeat_ns=context.repeat_ns,
-    )
 
 
 PROTOCOL = Protocol(
@@ -374,6 +380,7 @@ PROTOCOL = Protocol(
     paper="guo §4.3.2",
     summary="a train in every sub-group of a tree, the root multicasts the result",
     state=STrainState,
+    messages=MESSAGES,
     parameters=TreeParameters,
     build=build,
     resolve=resolve_tree,

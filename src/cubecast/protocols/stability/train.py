@@ -36,9 +36,6 @@ from cubecast.protocol.group import (
     learn_stable,
 )
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
-    ROUND_BYTES,
     begin_round,
     draft,
     end_round,
@@ -46,10 +43,15 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocol.parameters import NoParameters
 
 ACK, INFO = range(2)
 NEXT_ROUND, REPEAT = range(2)
+MESSAGES = (
+    message("ACK", round=where_lossy(4), minimum=per_sender(4)),
+    message("INFO", round=where_lossy(4), stable=per_sender(4)),
+)
 
 
 class TrainState(NamedTuple):
@@ -58,19 +60,21 @@ class TrainState(NamedTuple):
     group: Group
     delta_ns: int
     repeat_ns: int
+    sizes: np.ndarray
     passed: np.ndarray
     home: np.ndarray
     done: np.ndarray
     train: np.ndarray
 
 
-def new_state(group: Group, *, delta_ns: int, repeat_ns: int) -> TrainState:
+def build(group: Group, context: Context, parameters: NoParameters) -> TrainState:
     """Train before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     return TrainState(
         group=group,
-        delta_ns=delta_ns,
-        repeat_ns=repeat_ns,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        sizes=message_sizes(MESSAGES, context),
         passed=np.zeros(rows, np.int64),
         home=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
@@ -177,8 +181,7 @@ def _send_again(state, row, mail):
     """Send the newest train to the next member."""
     stage = state.passed[row]
     width = state.train.shape[1]
-    round_bytes = ROUND_BYTES if state.repeat_ns > 0 else 0
-    slot = draft(mail, stage & 1, stage >> 1, HEADER_BYTES + NUMBER_BYTES * width + round_bytes)
+    slot = draft(mail, stage & 1, stage >> 1, state.sizes[stage & 1])
     copy_numbers(mail.numbers[slot, :width], state.train[row])
     send(mail, slot, rank_sets.following(state.group.members[row], state.group.rank[row]))
 
@@ -217,11 +220,6 @@ def _wait(state, row, mail):
     rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> TrainState:
-    """Train before its first round."""
-    return new_state(group, delta_ns=context.delta_ns, repeat_ns=context.repeat_ns)
-
-
 PROTOCOL = Protocol(
     name="train",
     title="Train",
@@ -229,6 +227,7 @@ PROTOCOL = Protocol(
     paper="guo §4.2.3",
     summary="the running minimum goes round the group, then the result",
     state=TrainState,
+    messages=MESSAGES,
     build=build,
     colour="#E69F00",
 )

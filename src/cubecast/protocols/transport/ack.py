@@ -12,18 +12,20 @@ becomes stable. `resend_ns = 0` is the form for links that lose nothing: ACKs, b
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    NUMBER_BYTES,
     PAYLOAD,
     multicast,
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.acks import (
     Acks,
@@ -35,13 +37,22 @@ from cubecast.protocols.transport.acks import (
 )
 from cubecast.protocols.transport.window import (
     ACK,
+    ANNOUNCE,
+    MASK_BYTES,
     RESEND,
     Window,
     draft_payload,
     keep,
     learn_released,
     new_window,
+    released_of,
     send_next,
+)
+
+MESSAGES = (
+    message("PAYLOAD", PAYLOAD, released=4, payload=payload()),
+    message("ANNOUNCE", ANNOUNCE, last=4, released=4),
+    message("ACK", ACK, received=4, beyond=MASK_BYTES),
 )
 
 
@@ -59,25 +70,23 @@ class AckState(NamedTuple):
 
     group: Group
     members: int
-    payload_bytes: int
+    sizes: np.ndarray
     resend_ns: int
     again_all: int
     window: Window
     acks: Acks
 
 
-def new_state(
-    group: Group, *, members: int, payload_bytes: int, resend_ns: int, again_all: bool = True, window: int = 1024
-) -> AckState:
+def build(group: Group, context: Context, parameters: AckParameters) -> AckState:
     """Nothing sent, nothing acknowledged."""
     return AckState(
         group=group,
-        members=members,
-        payload_bytes=payload_bytes + NUMBER_BYTES,
-        resend_ns=resend_ns,
-        again_all=int(again_all),
-        window=new_window(group, window),
-        acks=new_acks(group, members),
+        members=context.members,
+        sizes=message_sizes(MESSAGES, context),
+        resend_ns=context.repeat_ns,
+        again_all=int(parameters.repair == "multicast"),
+        window=new_window(group),
+        acks=new_acks(group, context.members),
     )
 
 
@@ -101,7 +110,7 @@ def receive(state, row, now_ns, mail, slot):
     if kind == PAYLOAD:
         keep(state, row, mail, sender, mail.heads[slot].sequence)
         acknowledge(state, row, mail, sender)
-    learn_released(state, row, mail, sender, mail.heads[slot].iteration)
+    learn_released(state, row, mail, sender, released_of(mail, slot))
 
 
 @linked
@@ -131,17 +140,6 @@ def on_leave(state, row, now_ns, mail, rank):
     release_what_all_hold(state, row, mail)
 
 
-def build(group: Group, context: Context, parameters: AckParameters) -> AckState:
-    """Nothing sent."""
-    return new_state(
-        group,
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        resend_ns=context.repeat_ns,
-        again_all=parameters.repair == "multicast",
-    )
-
-
 PROTOCOL = Protocol(
     name="ack",
     title="ACK",
@@ -149,6 +147,7 @@ PROTOCOL = Protocol(
     paper="guo §2.1.1",
     summary="everybody acknowledges every message; the sender repeats what is not",
     state=AckState,
+    messages=MESSAGES,
     parameters=AckParameters,
     build=build,
     numbers=lambda _context, _parameters: 0,

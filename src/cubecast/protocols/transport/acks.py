@@ -21,8 +21,6 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     draft,
     multicast,
     send,
@@ -30,7 +28,6 @@ from cubecast.protocol.mail import (
 from cubecast.protocols.transport.window import (
     ACK,
     MASK_BITS,
-    MASK_BYTES,
     draft_announcement,
     holds,
     learn_released,
@@ -56,7 +53,7 @@ def acknowledge(state, row, mail, sender):
     if not rank_sets.contains(state.group.members[row], sender):
         return
     received = np.int64(state.group.received[row, sender])
-    slot = draft(mail, ACK, -1, HEADER_BYTES + NUMBER_BYTES + MASK_BYTES)
+    slot = draft(mail, ACK, -1, state.sizes[ACK])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = received
     rank_sets.clear(mail.bits[slot])
@@ -105,4 +102,4 @@ def release_what_all_hold(state, row, mail):
     if held > state.group.stable[row, me]:
         learn_released(state, row, mail, me, held)
         if held == sent:
-            multicast(mail, draft_announcement(state, row, mail, 2))
+            multicast(mail, draft_announcement(state, row, mail))

@@ -30,18 +30,18 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     PAYLOAD,
     draft,
     multicast,
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.overlays import paper_tree_degree
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_stream
 from cubecast.protocols.transport.window import (
+    ANNOUNCE,
     ANNOUNCE_AGAIN,
     MASK_BITS,
     MASK_BYTES,
@@ -55,6 +55,7 @@ from cubecast.protocols.transport.window import (
     learn_released,
     mark_missing,
     new_window,
+    released_of,
     send_next,
 )
 
@@ -63,6 +64,13 @@ SPARE_PLACES = 8  # for members adopted when designated receivers crash
 
 
 REPORT_NS = 20_000_000  # between two reports to a designated receiver, where nothing is lost
+
+
+MESSAGES = (
+    message("PAYLOAD", PAYLOAD, released=4, payload=payload()),
+    message("ANNOUNCE", ANNOUNCE, last=4, released=4),
+    message("STATUS", STATUS, sender=4, first=4, held_behind=4, missing=MASK_BYTES),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +87,7 @@ class HierarchicalState(NamedTuple):
 
     group: Group
     members: int
-    payload_bytes: int
+    sizes: np.ndarray
     degree: int
     announce_ns: int
     report_ns: int
@@ -91,33 +99,24 @@ class HierarchicalState(NamedTuple):
     random: np.ndarray
 
 
-def new_state(
-    group: Group,
-    *,
-    members: int,
-    payload_bytes: int,
-    degree: int,
-    announce_ns: int,
-    report_ns: int,
-    seed: int,
-    window: int = 1024,
-) -> HierarchicalState:
-    """Nothing sent, nothing reported. `announce_ns = 0` is the form for links that lose nothing."""
+def build(group: Group, context: Context, parameters: HierarchicalParameters) -> HierarchicalState:
+    """Nothing sent, nothing reported. `repeat_ns = 0` is the form for links that lose nothing."""
+    degree = parameters.tree_degree or paper_tree_degree(context.members)
     rows, senders = group.received.shape
-    places = min(degree + 1 + SPARE_PLACES, members)
+    places = min(degree + 1 + SPARE_PLACES, context.members)
     return HierarchicalState(
         group=group,
-        members=members,
-        payload_bytes=payload_bytes + NUMBER_BYTES,
+        members=context.members,
+        sizes=message_sizes(MESSAGES, context),
         degree=degree,
-        announce_ns=announce_ns,
-        report_ns=report_ns,
-        window=new_window(group, window),
+        announce_ns=context.repeat_ns,
+        report_ns=context.repeat_ns or REPORT_NS,
+        window=new_window(group),
         reporting=np.zeros(rows, np.int8),
         turns=np.zeros(rows, np.int64),
         child=np.full((rows, places), -1, np.int64),
         claimed=np.zeros((rows, senders, places), np.int32),
-        random=np.stack([new_stream(seed, "reports", int(rank)) for rank in group.rank]),
+        random=np.stack([new_stream(context.seed, "reports", int(rank)) for rank in group.rank]),
     )
 
 
@@ -143,7 +142,7 @@ def receive(state, row, now_ns, mail, slot):
         keep(state, row, mail, sender, sequence)
     elif sequence > state.window.highest[row, sender]:
         state.window.highest[row, sender] = sequence
-    learn_released(state, row, mail, sender, mail.heads[slot].iteration)
+    learn_released(state, row, mail, sender, released_of(mail, slot))
     if state.reporting[row] == 0:
         state.reporting[row] = 1
         set_timer(mail, REPORT, 0, np.int64(below(state.random[row], state.report_ns)))
@@ -157,7 +156,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
         return
     me = state.group.rank[row]
     if state.group.received[row, me] == tag and state.group.stable[row, me] < tag:
-        multicast(mail, draft_announcement(state, row, mail, 2))
+        multicast(mail, draft_announcement(state, row, mail))
         set_timer(mail, ANNOUNCE_AGAIN, tag, state.announce_ns)
 
 
@@ -187,12 +186,23 @@ def _report(state, row, mail):
 @linked
 def _send_status(state, row, mail, sender, to):
     first = np.int64(state.group.received[row, sender]) + 1
-    slot = draft(mail, STATUS, -1, HEADER_BYTES + 3 * NUMBER_BYTES + MASK_BYTES)
+    slot = draft(mail, STATUS, -1, state.sizes[STATUS])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = first
-    mail.heads[slot].iteration = _held_behind(state, row, sender)
+    _set_claim(mail, slot, _held_behind(state, row, sender))
     mark_missing(state, row, mail, slot, sender, first)
     send(mail, slot, to)
+
+
+@linked
+def _claim_in(mail, slot):
+    """What a member says that it and everyone behind it hold."""
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_claim(mail, slot, sequence):
+    mail.heads[slot].field_1 = sequence
 
 
 @linked
@@ -207,8 +217,8 @@ def _on_status(state, row, mail, slot):
             left -= 1
             send(mail, draft_payload(state, row, mail, sender, first + k), source)
     place = _place_of(state, row, source)
-    if place >= 0 and mail.heads[slot].iteration > state.claimed[row, sender, place]:
-        state.claimed[row, sender, place] = mail.heads[slot].iteration
+    if place >= 0 and _claim_in(mail, slot) > state.claimed[row, sender, place]:
+        state.claimed[row, sender, place] = _claim_in(mail, slot)
         _release_if_sender(state, row, mail, sender)
 
 
@@ -222,7 +232,7 @@ def _release_if_sender(state, row, mail, sender):
     if held > state.group.stable[row, sender]:
         learn_released(state, row, mail, sender, held)
         if held == state.group.received[row, sender]:
-            multicast(mail, draft_announcement(state, row, mail, 2))
+            multicast(mail, draft_announcement(state, row, mail))
 
 
 @linked
@@ -314,19 +324,6 @@ def _next_in_turn(state, row, rank):
     return np.int64(-1)
 
 
-def build(group: Group, context: Context, parameters: HierarchicalParameters) -> HierarchicalState:
-    """Nothing sent."""
-    return new_state(
-        group,
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        degree=parameters.tree_degree or paper_tree_degree(context.members),
-        announce_ns=context.repeat_ns,
-        report_ns=context.repeat_ns or REPORT_NS,
-        seed=context.seed,
-    )
-
-
 def _resolve(parameters: HierarchicalParameters, context: Context) -> HierarchicalParameters:
     degree = parameters.tree_degree or context.network.tree_children or paper_tree_degree(context.members)
     return replace(parameters, tree_degree=degree)
@@ -339,6 +336,7 @@ PROTOCOL = Protocol(
     paper="guo §2.1.4",
     summary="designated receivers repair and report for their subtree",
     state=HierarchicalState,
+    messages=MESSAGES,
     parameters=HierarchicalParameters,
     build=build,
     resolve=_resolve,

@@ -17,7 +17,8 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
-from cubecast.protocol.mail import NUMBER_BYTES, multicast
+from cubecast.protocol.mail import PAYLOAD, multicast
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.acks import (
     Acks,
@@ -41,12 +42,21 @@ from cubecast.protocols.transport.window import (
     ANNOUNCE,
     ANNOUNCE_AGAIN,
     ASK,
+    MASK_BYTES,
     NAK,
     Window,
     learn_released,
     misses_any,
     new_window,
+    released_of,
     send_next,
+)
+
+MESSAGES = (
+    message("PAYLOAD", PAYLOAD, released=4, payload=payload()),
+    message("NAK", NAK, first=4, asked=4, missing=MASK_BYTES),
+    message("ANNOUNCE", ANNOUNCE, last=4, released=4),
+    message("ACK", ACK, received=4, beyond=MASK_BYTES),
 )
 
 
@@ -65,33 +75,25 @@ class HybridState(NamedTuple):
 
     group: Group
     members: int
-    payload_bytes: int
+    sizes: np.ndarray
     ack_every: int
     window: Window
     asks: Asks
     acks: Acks
 
 
-def new_state(
-    group: Group,
-    *,
-    members: int,
-    payload_bytes: int,
-    nak_ns: int,
-    wait_ns: int = 0,
-    again_all: bool = True,
-    ack_every: int = 8,
-    window: int = 1024,
-) -> HybridState:
-    """Nothing sent, nothing missing, nothing acknowledged."""
+def build(group: Group, context: Context, parameters: HybridParameters) -> HybridState:
+    """Nothing sent, nothing missing, nothing acknowledged. `repeat_ns = 0`: links lose nothing."""
     return HybridState(
         group=group,
-        members=members,
-        payload_bytes=payload_bytes + NUMBER_BYTES,
-        ack_every=ack_every,
-        window=new_window(group, window),
-        asks=new_asks(group, nak_ns=nak_ns, wait_ns=wait_ns, again_all=again_all, numbers=window),
-        acks=new_acks(group, members),
+        members=context.members,
+        sizes=message_sizes(MESSAGES, context),
+        ack_every=parameters.ack_every,
+        window=new_window(group),
+        asks=new_asks(
+            group, nak_ns=context.repeat_ns, wait_ns=context.wait_ns, again_all=parameters.repair == "multicast"
+        ),
+        acks=new_acks(group, context.members),
     )
 
 
@@ -119,7 +121,7 @@ def _take_in_and_acknowledge(state, row, now_ns, mail, slot):
     sender = mail.heads[slot].sender
     before = np.int64(state.group.received[row, sender])
     take_in(state, row, now_ns, mail, slot)
-    learn_released(state, row, mail, sender, mail.heads[slot].iteration)
+    learn_released(state, row, mail, sender, released_of(mail, slot))
     received = np.int64(state.group.received[row, sender])
     partition_complete = received // state.ack_every > before // state.ack_every
     unreleased = received > state.group.stable[row, sender]
@@ -134,7 +136,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     if timer == ASK:
         ask_if_due(state, row, now_ns, mail, tag)
     elif timer == ANNOUNCE_AGAIN:
-        announce_if_last(state, row, mail, tag, 2)
+        announce_if_last(state, row, mail, tag)
     else:
         senders = state.group.received.shape[1]
         settle_debt(state, row, tag % senders, tag // senders)
@@ -146,19 +148,6 @@ def on_leave(state, row, now_ns, mail, rank):
     release_what_all_hold(state, row, mail)
 
 
-def build(group: Group, context: Context, parameters: HybridParameters) -> HybridState:
-    """Nothing sent."""
-    return new_state(
-        group,
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        nak_ns=context.repeat_ns,
-        wait_ns=context.wait_ns,
-        again_all=parameters.repair == "multicast",
-        ack_every=parameters.ack_every,
-    )
-
-
 PROTOCOL = Protocol(
     name="hybrid",
     title="Hybrid",
@@ -166,6 +155,7 @@ PROTOCOL = Protocol(
     paper="guo §2.1.3",
     summary="NAKs for repair, ACKs for release",
     state=HybridState,
+    messages=MESSAGES,
     parameters=HybridParameters,
     build=build,
     numbers=lambda _context, _parameters: 0,

@@ -11,11 +11,14 @@ meanwhile; the paper would answer each.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
-from cubecast.protocol.mail import multicast
+from cubecast.protocol.mail import PAYLOAD, multicast
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.repair import (
     Asks,
@@ -28,12 +31,20 @@ from cubecast.protocols.transport.repair import (
     take_in,
 )
 from cubecast.protocols.transport.window import (
+    ANNOUNCE,
     ANNOUNCE_AGAIN,
     ASK,
+    MASK_BYTES,
     NAK,
     Window,
     new_window,
     send_next,
+)
+
+MESSAGES = (
+    message("PAYLOAD", PAYLOAD, payload=payload()),
+    message("NAK", NAK, first=4, asked=4, missing=MASK_BYTES),
+    message("ANNOUNCE", ANNOUNCE, last=4),
 )
 
 
@@ -51,28 +62,21 @@ class NakState(NamedTuple):
 
     group: Group
     members: int
-    payload_bytes: int
+    sizes: np.ndarray
     window: Window
     asks: Asks
 
 
-def new_state(
-    group: Group,
-    *,
-    members: int,
-    payload_bytes: int,
-    nak_ns: int,
-    wait_ns: int = 0,
-    again_all: bool = True,
-    window: int = 1024,
-) -> NakState:
-    """Nothing sent, nothing missing. `nak_ns = 0` is the form for links that lose nothing."""
+def build(group: Group, context: Context, parameters: NakParameters) -> NakState:
+    """Nothing sent, nothing missing. `repeat_ns = 0` is the form for links that lose nothing."""
     return NakState(
         group=group,
-        members=members,
-        payload_bytes=payload_bytes,
-        window=new_window(group, window),
-        asks=new_asks(group, nak_ns=nak_ns, wait_ns=wait_ns, again_all=again_all, numbers=window),
+        members=context.members,
+        sizes=message_sizes(MESSAGES, context),
+        window=new_window(group),
+        asks=new_asks(
+            group, nak_ns=context.repeat_ns, wait_ns=context.wait_ns, again_all=parameters.repair == "multicast"
+        ),
     )
 
 
@@ -98,22 +102,10 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     if timer == ASK:
         ask_if_due(state, row, now_ns, mail, tag)
     elif timer == ANNOUNCE_AGAIN:
-        announce_if_last(state, row, mail, tag, 1)
+        announce_if_last(state, row, mail, tag)
     else:
         senders = state.group.received.shape[1]
         settle_debt(state, row, tag % senders, tag // senders)
-
-
-def build(group: Group, context: Context, parameters: NakParameters) -> NakState:
-    """Nothing sent."""
-    return new_state(
-        group,
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        nak_ns=context.repeat_ns,
-        wait_ns=context.wait_ns,
-        again_all=parameters.repair == "multicast",
-    )
 
 
 PROTOCOL = Protocol(
@@ -123,6 +115,7 @@ PROTOCOL = Protocol(
     paper="guo §2.1.2, first variation",
     summary="a member that misses a message asks its sender for it",
     state=NakState,
+    messages=MESSAGES,
     parameters=NakParameters,
     build=build,
     numbers=lambda _context, _parameters: 0,

@@ -7,11 +7,14 @@ turn once it has left) multicasts the message again. Shared parts: `asking`, `wi
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
-from cubecast.protocol.mail import multicast
+from cubecast.protocol.mail import PAYLOAD, multicast
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.transport.repair import (
     Asks,
@@ -19,18 +22,27 @@ from cubecast.protocols.transport.repair import (
     announce_later,
     answer,
     ask_if_due,
+    asked_of,
     new_asks,
     settle_debt,
     spare_my_nak,
     take_in,
 )
 from cubecast.protocols.transport.window import (
+    ANNOUNCE,
     ANNOUNCE_AGAIN,
     ASK,
+    MASK_BYTES,
     NAK,
     Window,
     new_window,
     send_next,
+)
+
+MESSAGES = (
+    message("PAYLOAD", PAYLOAD, payload=payload()),
+    message("NAK", NAK, first=4, asked=4, missing=MASK_BYTES),
+    message("ANNOUNCE", ANNOUNCE, last=4),
 )
 
 
@@ -39,22 +51,25 @@ class NakMulticastState(NamedTuple):
 
     group: Group
     members: int
-    payload_bytes: int
+    sizes: np.ndarray
     window: Window
     asks: Asks
 
 
-def new_state(
-    group: Group, *, members: int, payload_bytes: int, nak_ns: int, wait_ns: int, seed: int, window: int = 1024
-) -> NakMulticastState:
-    """Nothing sent, nothing missing. `nak_ns = 0` is the form for links that lose nothing."""
+def build(group: Group, context: Context, parameters: NoParameters) -> NakMulticastState:
+    """Nothing sent, nothing missing. `repeat_ns = 0` is the form for links that lose nothing."""
     return NakMulticastState(
         group=group,
-        members=members,
-        payload_bytes=payload_bytes,
-        window=new_window(group, window),
+        members=context.members,
+        sizes=message_sizes(MESSAGES, context),
+        window=new_window(group),
         asks=new_asks(
-            group, nak_ns=nak_ns, wait_ns=wait_ns, spread_ns=nak_ns // 2, by_all=True, numbers=window, seed=seed
+            group,
+            nak_ns=context.repeat_ns,
+            wait_ns=context.wait_ns,
+            spread_ns=context.repeat_ns // 2,
+            by_all=True,
+            seed=context.seed,
         ),
     )
 
@@ -71,7 +86,7 @@ def receive(state, row, now_ns, mail, slot):
     """Data, somebody's request for data, or news of how far the sender is."""
     if mail.heads[slot].kind != NAK:
         take_in(state, row, now_ns, mail, slot)
-    elif mail.heads[slot].iteration == state.group.rank[row]:
+    elif asked_of(mail, slot) == state.group.rank[row]:
         answer(state, row, mail, slot)
     else:
         spare_my_nak(state, row, now_ns, mail, slot)
@@ -83,22 +98,10 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     if timer == ASK:
         ask_if_due(state, row, now_ns, mail, tag)
     elif timer == ANNOUNCE_AGAIN:
-        announce_if_last(state, row, mail, tag, 1)
+        announce_if_last(state, row, mail, tag)
     else:
         senders = state.group.received.shape[1]
         settle_debt(state, row, tag % senders, tag // senders)
-
-
-def build(group: Group, context: Context, parameters: NoParameters) -> NakMulticastState:
-    """Nothing sent."""
-    return new_state(
-        group,
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        nak_ns=context.repeat_ns,
-        wait_ns=context.wait_ns,
-        seed=context.seed,
-    )
 
 
 PROTOCOL = Protocol(
@@ -108,6 +111,7 @@ PROTOCOL = Protocol(
     paper="guo §2.1.2, second variation",
     summary="NAKs are multicast and speak for others; the sender answers",
     state=NakMulticastState,
+    messages=MESSAGES,
     build=build,
     numbers=lambda _context, _parameters: 0,
 )

@@ -29,8 +29,6 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     PAYLOAD,
     draft,
     multicast,
@@ -42,8 +40,8 @@ from cubecast.protocols.transport.window import (
     ANNOUNCE_AGAIN,
     ASK,
     MASK_BITS,
-    MASK_BYTES,
     NAK,
+    NUMBERS,
     OWED,
     draft_announcement,
     draft_payload,
@@ -81,7 +79,6 @@ def new_asks(
     spread_ns: int = 0,
     by_all: bool = False,
     again_all: bool = True,
-    numbers: int,
     seed: int = 0,
 ) -> Asks:
     """Nothing is missed."""
@@ -95,7 +92,7 @@ def new_asks(
         asking=np.zeros((rows, senders), np.int8),
         due_ns=np.zeros((rows, senders), np.int64),
         tries=np.zeros((rows, senders), np.int64),
-        owed=np.zeros((rows, senders, rank_sets.words_for(numbers)), np.uint64),
+        owed=np.zeros((rows, senders, rank_sets.words_for(NUMBERS)), np.uint64),
         random=np.stack([new_stream(seed, "asking", int(rank)) for rank in group.rank]),
     )
 
@@ -116,11 +113,11 @@ def announce_later(state, row, mail):
 
 
 @linked
-def announce_if_last(state, row, mail, sequence, numbers):
+def announce_if_last(state, row, mail, sequence):
     """Nothing was sent since, and it is not stable yet: say that it exists."""
     me = state.group.rank[row]
     if state.group.received[row, me] == sequence and state.group.stable[row, me] < sequence:
-        multicast(mail, draft_announcement(state, row, mail, numbers))
+        multicast(mail, draft_announcement(state, row, mail))
         announce_later(state, row, mail)
 
 
@@ -180,15 +177,27 @@ def _ask(state, row, mail, sender, first):
     first = next_missing(state, row, sender, first)
     if first == 0:
         return
-    slot = draft(mail, NAK, -1, HEADER_BYTES + 2 * NUMBER_BYTES + MASK_BYTES)
+    slot = draft(mail, NAK, -1, state.sizes[NAK])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = first
-    mail.heads[slot].iteration = whom_to_ask(state, row, sender)
+    asked = whom_to_ask(state, row, sender)
+    _set_asked(mail, slot, asked)
     mark_missing(state, row, mail, slot, sender, first)
     if state.asks.by_all == 1:
         multicast(mail, slot)
     else:
-        send(mail, slot, mail.heads[slot].iteration)
+        send(mail, slot, asked)
+
+
+@linked
+def asked_of(mail, slot):
+    """Who is to answer a NAK."""
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_asked(mail, slot, rank):
+    mail.heads[slot].field_1 = rank
 
 
 @linked

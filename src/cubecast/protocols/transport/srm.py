@@ -18,6 +18,7 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import PAYLOAD, multicast
+from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.transport.repair import (
     REPAIR_BURST,
@@ -33,9 +34,11 @@ from cubecast.protocols.transport.repair import (
     take_in,
 )
 from cubecast.protocols.transport.window import (
+    ANNOUNCE,
     ANNOUNCE_AGAIN,
     ASK,
     MASK_BITS,
+    MASK_BYTES,
     NAK,
     Window,
     draft_payload,
@@ -44,28 +47,37 @@ from cubecast.protocols.transport.window import (
     send_next,
 )
 
+MESSAGES = (
+    message("PAYLOAD", PAYLOAD, payload=payload()),
+    message("NAK", NAK, first=4, asked=4, missing=MASK_BYTES),
+    message("ANNOUNCE", ANNOUNCE, last=4),
+)
+
 
 class SrmState(NamedTuple):
     """Scalable Reliable Multicast, one row per local member."""
 
     group: Group
     members: int
-    payload_bytes: int
+    sizes: np.ndarray
     window: Window
     asks: Asks
 
 
-def new_state(
-    group: Group, *, members: int, payload_bytes: int, nak_ns: int, wait_ns: int, seed: int, window: int = 1024
-) -> SrmState:
-    """Nothing sent, nothing missing. `nak_ns = 0` is the form for links that lose nothing."""
+def build(group: Group, context: Context, parameters: NoParameters) -> SrmState:
+    """Nothing sent, nothing missing. `repeat_ns = 0` is the form for links that lose nothing."""
     return SrmState(
         group=group,
-        members=members,
-        payload_bytes=payload_bytes,
-        window=new_window(group, window),
+        members=context.members,
+        sizes=message_sizes(MESSAGES, context),
+        window=new_window(group),
         asks=new_asks(
-            group, nak_ns=nak_ns, wait_ns=wait_ns, spread_ns=nak_ns // 2, by_all=True, numbers=window, seed=seed
+            group,
+            nak_ns=context.repeat_ns,
+            wait_ns=context.wait_ns,
+            spread_ns=context.repeat_ns // 2,
+            by_all=True,
+            seed=context.seed,
         ),
     )
 
@@ -108,24 +120,12 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     if timer == ASK:
         ask_if_due(state, row, now_ns, mail, tag)
     elif timer == ANNOUNCE_AGAIN:
-        announce_if_last(state, row, mail, tag, 1)
+        announce_if_last(state, row, mail, tag)
     else:
         senders = state.group.received.shape[1]
         sender, sequence = tag % senders, np.int64(tag // senders)
         if settle_debt(state, row, sender, sequence):
             multicast(mail, draft_payload(state, row, mail, sender, sequence))
-
-
-def build(group: Group, context: Context, parameters: NoParameters) -> SrmState:
-    """Nothing sent."""
-    return new_state(
-        group,
-        members=context.members,
-        payload_bytes=context.payload_bytes,
-        nak_ns=context.repeat_ns,
-        wait_ns=context.wait_ns,
-        seed=context.seed,
-    )
 
 
 PROTOCOL = Protocol(
@@ -135,6 +135,7 @@ PROTOCOL = Protocol(
     paper="guo §2.1.2, third variation",
     summary="NAKs are multicast and speak for others; anyone who can answers",
     state=SrmState,
+    messages=MESSAGES,
     build=build,
     numbers=lambda _context, _parameters: 0,
 )

@@ -10,8 +10,8 @@
 Invariants: R (`group.received`) grows by one with every delivery; no bit of `ahead` is set for a number ≤ R, nor for
 one more than the circle beyond it: such a message is not kept, and asked for when its turn comes.
 
-A family's state has the fields `group`, `window` and `payload_bytes`. Its messages have these kinds, and its timers
-these names, so that the parts which several families share can be written once.
+A family's state has the fields `group`, `window` and `sizes`. Its messages have these kinds, and its timers these
+names, so that the parts which several families share can be written once.
 """
 
 from typing import NamedTuple
@@ -22,8 +22,6 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.group import Group
 from cubecast.protocol.mail import (
-    HEADER_BYTES,
-    NUMBER_BYTES,
     PAYLOAD,
     deliver,
     draft,
@@ -34,6 +32,7 @@ NAK, ANNOUNCE, ACK, STATUS = range(1, 5)  # kinds beside PAYLOAD
 ASK, ANNOUNCE_AGAIN, OWED, RESEND, REPORT = range(5)  # timers
 MASK_BITS = 64  # numbers beyond the first that one NAK or ACK speaks of
 MASK_BYTES = MASK_BITS // 8
+NUMBERS = 1024  # beyond R that a member can hold of one sender
 
 
 class Window(NamedTuple):
@@ -45,12 +44,12 @@ class Window(NamedTuple):
     duplicates: np.ndarray
 
 
-def new_window(group: Group, numbers: int) -> Window:
-    """Nothing known to exist; room for `numbers` beyond R."""
+def new_window(group: Group) -> Window:
+    """Nothing known to exist; room for `NUMBERS` beyond R."""
     rows, senders = group.received.shape
     return Window(
         highest=np.zeros((rows, senders), np.int32),
-        ahead=np.zeros((rows, senders, rank_sets.words_for(numbers)), np.uint64),
+        ahead=np.zeros((rows, senders, rank_sets.words_for(NUMBERS)), np.uint64),
         swept=np.zeros((rows, senders), np.int64),
         duplicates=np.zeros(rows, np.int64),
     )
@@ -142,22 +141,33 @@ def send_next(state, row, mail):
 @linked
 def draft_payload(state, row, mail, sender, sequence):
     """A data message, for the first time or again; it tells how far its sender's messages are stable."""
-    slot = draft(mail, PAYLOAD, -1, HEADER_BYTES + state.payload_bytes)
+    slot = draft(mail, PAYLOAD, -1, state.sizes[PAYLOAD])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = sequence
-    mail.heads[slot].iteration = state.group.stable[row, sender]
+    _set_released(mail, slot, state.group.stable[row, sender])
     return slot
 
 
 @linked
-def draft_announcement(state, row, mail, numbers):
-    """News of how far this sender is, and (as the second of its numbers) how far its messages are stable."""
+def draft_announcement(state, row, mail):
+    """News of how far this sender is, and how far its messages are stable."""
     me = state.group.rank[row]
-    slot = draft(mail, ANNOUNCE, -1, HEADER_BYTES + numbers * NUMBER_BYTES)
+    slot = draft(mail, ANNOUNCE, -1, state.sizes[ANNOUNCE])
     mail.heads[slot].sender = me
     mail.heads[slot].sequence = state.group.received[row, me]
-    mail.heads[slot].iteration = state.group.stable[row, me]
+    _set_released(mail, slot, state.group.stable[row, me])
     return slot
+
+
+@linked
+def released_of(mail, slot):
+    """The sender's messages up to this one are held by every member, as a data message or an announcement says."""
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_released(mail, slot, sequence):
+    mail.heads[slot].field_1 = sequence
 
 
 @linked

@@ -217,7 +217,13 @@ def _plan_change(draw: random.Random, world: World, table: Mapping[changes.Chang
     """One change, or two at about the same time."""
     for _ in range(2 if draw.random() < 0.2 else 1):
         change = draw.choices(list(table), list(table.values()))[0]
-        world.agenda.after(at_ns + draw.randint(0, 5) * MS, change, world)
+        world.agenda.after(at_ns + draw.randint(0, 5) * MS, _inject, change, world)
+
+
+def _inject(change: changes.Change, world: World) -> None:
+    """A change that comes late, when all faults have ended, does not happen."""
+    if not world.is_calm:
+        change(world)
 
 
 # The end.

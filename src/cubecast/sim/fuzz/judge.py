@@ -349,6 +349,8 @@ class Judge:
         is_told = not certain and reason != NO_STATE
         if is_told and self._is_majority and application.view is not None:
             self._judge_exclusion(event, application.view)
+        # What came back before, and again now, was multicast again in between: only the last word counts.
+        self._returned = [(earlier, number) for earlier, number in self._returned if number not in numbers]
         if certain:
             self._returned += [(event, number) for number in numbers]
 

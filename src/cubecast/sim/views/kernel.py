@@ -34,6 +34,7 @@ from cubecast.sim.views.transport import (
     replay_early,
     send_again,
     send_copy,
+    token_of,
 )
 from cubecast.sim.world import CORE_FULL, MAIL_FULL, NO_PACKET, TIME_FULL
 from cubecast.trace import schema as tracing

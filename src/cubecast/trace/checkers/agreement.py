@@ -2,16 +2,16 @@
 
 What a member that stays delivered, its own messages included, every member that stays must deliver by the end of the
 run. With fewer crashes than the smallest degree of the hypercube this holds even for what only members that crashed
-have delivered, when messages flood the hypercube: whoever delivers one has passed it on to several (causal §4). Not so
-where nobody passes it on, or along one path only, nor live, where a process may be killed between a delivery and the
-sending.
+have delivered, when messages flood the hypercube: a member that delivers one has forwarded it to several (causal
+§4). It does not hold where no member forwards it, or along one path only, nor live, where a process may be killed
+between a delivery and the sending.
 
 *Stays* means up at the end. A member that comes later (its trace begins with a crash, and it recovers when it joins)
 holds from then on what its host held.
 
 In a run with views, the members that went through the same views to the end are compared: those in a last view that
-nobody left for another, who are up and not blocked. What such a member sent, or multicast without ever restarting, it
-must deliver as well. A member that left the group need not, unless the scenario says that all left after all was
+no member left for another, up and not blocked. What such a member sent, or multicast without ever restarting, it must
+deliver as well. A member that left the group need not, unless the scenario says that all left after all was
 delivered (`left_settled`).
 """
 
@@ -54,9 +54,9 @@ PROMISE = "the members that stay up deliver the same messages, among them all th
 
 
 def not_promised(trace: Trace) -> str | None:
-    """Only causal protocols deliver everything everywhere by themselves, and only by the time the group is settled."""
+    """Only causal protocols deliver everything everywhere by themselves, and only once no message is in transit."""
     if not trace.scenario.get("settled", True):
-        return "messages were under way when the trace ended"
+        return "messages were in transit when the trace ended"
     family = trace.scenario.get("family", "stability")
     return None if family == "causal" else f"{family} protocols do not promise delivery"
 
@@ -77,8 +77,8 @@ def check(trace: Trace) -> list[Violation]:
     missing = ~got[stays] & (witness >= 0)
     places = np.argwhere(missing)
     ranks = np.flatnonzero(stays)
-    told = [_tell(events, first, int(ranks[place]), int(number), witness) for place, number in places[:LISTED_MAX]]
-    return listed(NAME, len(places), told)
+    shown = [_describe(events, first, int(ranks[place]), int(number), witness) for place, number in places[:LISTED_MAX]]
+    return listed(NAME, len(places), shown)
 
 
 def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
@@ -89,16 +89,16 @@ def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
 
 
 def _passes_on(trace: Trace) -> bool:
-    """Has whoever delivered a message sent it to several members already?"""
+    """Has a member that delivered a message sent it to several members already?"""
     return not trace.scenario.get("live") and bool(trace.scenario.get("floods"))
 
 
 def _few_crashes(stays: npt.NDArray[np.bool_]) -> bool:
-    """Fewer than ⌈log2 n⌉ − 1, the smallest degree of the hypercube: the others stay connected whoever crashed."""
+    """Fewer than ⌈log2 n⌉ − 1, the smallest degree of the hypercube: the others stay connected."""
     return int((~stays).sum()) < (len(stays) - 1).bit_length() - 1
 
 
-def _tell(
+def _describe(
     events: Events, first: npt.NDArray[np.int64], member: int, number: int, witness: npt.NDArray[np.int64]
 ) -> Violation:
     sender = int(np.searchsorted(first, number, side="right")) - 1
@@ -143,8 +143,8 @@ def _check_views(events: Events, members: int, first: npt.NDArray[np.int64], lea
         _scan(events, first, stays, witness, got)
         ranks = np.flatnonzero(stays)
         places = np.argwhere(~got[stays] & (witness >= 0))
-        told = places[: max(LISTED_MAX - total, 0)]
-        violations += [_tell(events, first, int(ranks[place]), int(number), witness) for place, number in told]
+        shown = places[: max(LISTED_MAX - total, 0)]
+        violations += [_describe(events, first, int(ranks[place]), int(number), witness) for place, number in shown]
         total += len(places)
     unsent = _unsent(events, np.flatnonzero(ends >= 0))
     violations += [_tell_unsent(events, row) for row in unsent[: max(LISTED_MAX - total, 0)]]
@@ -190,7 +190,7 @@ def _ends(events: Events, members: int, views: Views, leavers_stay: bool) -> npt
 
 @allocating
 def _follow(events: Any, members: int, views: Any, leavers_stay: bool) -> Any:
-    """Give the last view of each member, which views somebody left for another one, and which members stay."""
+    """Give the last view of each member, which views some member left for another one, and which members stay."""
     current = np.full(members, -1, np.int64)
     left = np.zeros(len(views.numbers), np.bool_)
     down = np.zeros(members, np.bool_)

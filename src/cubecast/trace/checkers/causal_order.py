@@ -1,4 +1,4 @@
-"""Causal order: nobody delivers a message before a message that happened before it (causal §2, Definition 2.2).
+"""Causal order: no member delivers a message before a message that happened before it (causal §2, Definition 2.2).
 
 A member's deliver row of its own message is the send. A message's *past* is all that was sent before it in the sense
 of Definition 2.1: what its sender had sent or delivered, and the pasts of those. Numbers of one sender grow with its
@@ -12,7 +12,7 @@ sends, so a past is a vector, and the relation is exact, not an approximation.
 | `got` | members × messages | the member delivered this message |
 
 `clock` runs ahead of `prefix` only at a member that broke the order: what it sends later still depends on what it
-skipped. One vector comparison a delivery.
+skipped. One vector comparison per delivery.
 
 Where the trace has sent rows, they are the sends: the past of a message is what its sender had delivered when it got
 its number. A restore row gives a member everything up to it. What a member repeats after a restart is left out.
@@ -56,10 +56,10 @@ def check(trace: Trace) -> list[Violation]:
     found = new_findings(4)
     uses_sent = bool((events["event"] == SENT).any())
     total = int(_scan(events, members, first, *read_restarts(events, members), uses_sent, found))
-    return listed(NAME, total, [_tell(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
 
 
-def _tell(events: Events, row: int, fault: int, sender: int, sequence: int) -> Violation:
+def _describe(events: Events, row: int, fault: int, sender: int, sequence: int) -> Violation:
     late = events[row]
     what = f"message {late['sequence']} of sender {late['sender']}"
     reason = {

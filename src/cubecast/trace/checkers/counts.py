@@ -47,7 +47,7 @@ def check(trace: Trace) -> list[Violation]:
     if trace.scenario.get("links") == 0:
         found |= {f"{layer}hops": found[f"{layer}messages"] for layer in ("", "data_", "failure_")}
     return [
-        _tell(events, name, value, said[name])
+        _describe(events, name, value, said[name])
         for name, value in found.items()
         if name in said and not _agree(value, said[name])
     ]
@@ -72,7 +72,7 @@ def _agree(value: float | None, said: Any) -> bool:
     return math.isclose(value, said, rel_tol=1e-12, abs_tol=TOLERANCE_MS)
 
 
-def _tell(events: Events, name: str, value: float | None, said: Any) -> Violation:
+def _describe(events: Events, name: str, value: float | None, said: Any) -> Violation:
     message = f"the metrics say {name} = {said}, the trace says {value}"
     time_ns = int(events["time_ns"][-1]) if len(events) else 0
     return Violation(checker=NAME, message=message, rows=(), time_ns=time_ns)
@@ -145,7 +145,7 @@ def _floor(done: Any, up: Any, rounds: int) -> Any:
 
 @allocating
 def _totals(events: Any, members: int) -> Any:
-    """Count messages, bytes and hops (one row a layer), and the drops of all layers."""
+    """Count messages, bytes and hops (one row per layer), and the drops of all layers."""
     counts = np.zeros((4, 3), np.int64)
     for row in range(len(events)):
         kind = events["event"][row]

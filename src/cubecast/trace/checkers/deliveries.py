@@ -1,7 +1,7 @@
 """Numbers for the data messages of a trace, so that a scan can keep one entry for each of them in an array.
 
-Message `sequence` of `sender` has the number first[sender] + sequence − 1. A deliver row with a peer tells of a state
-taken over from that peer by a member that joined: it holds everything up to there. So does a restore row.
+Message `sequence` of `sender` has the number first[sender] + sequence − 1. A deliver row with a peer stands for a state
+transfer from that peer to a member that joined: it holds everything up to there. So does a restore row.
 """
 
 from typing import Any

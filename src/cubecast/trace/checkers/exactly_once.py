@@ -52,10 +52,10 @@ def check(trace: Trace) -> list[Violation]:
     found = new_findings(3)
     uses_sent = bool((events["event"] == SENT).any())
     total = int(_scan(events, members, number_messages(events), views, uses_sent, found))
-    return listed(NAME, total, [_tell(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
 
 
-def _tell(events: Events, row: int, fault: int, old: int) -> Violation:
+def _describe(events: Events, row: int, fault: int, old: int) -> Violation:
     one = events[row]
     what = f"message {one['sequence']} of sender {one['sender']} ({at(events, row)})"
     if fault == OUT:

@@ -1,7 +1,7 @@
-"""FIFO: a link hands copies over in the order in which they joined its queue, and so does the way between two members.
+"""FIFO: a link delivers copies in the order in which they joined its queue, and so does the route between two members.
 
 The second half holds because routes are fixed. It is judged by message numbers, which grow with the time of sending,
-and for unicast copies only: a copy of a tree multicast may take another way than a unicast between the same two.
+and for unicast copies only: a copy of a tree multicast may take another route than a unicast between the same two.
 """
 
 from typing import Any
@@ -42,10 +42,10 @@ def check(trace: Trace) -> list[Violation]:
     events, members = well_formed(trace)
     found = new_findings(2)
     total = int(_scan(events, members, found))
-    return listed(NAME, total, [_tell(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
 
 
-def _tell(events: Events, row: int, old: int) -> Violation:
+def _describe(events: Events, row: int, old: int) -> Violation:
     late, early = events[row], events[old]
     if late["event"] == HOP:
         message = (
@@ -56,14 +56,14 @@ def _tell(events: Events, row: int, old: int) -> Violation:
     else:
         message = (
             f"{LAYER_NAMES[late['layer']]} message {early['message']} from member {late['peer']} overtook message "
-            f"{late['message']} on the way to member {late['member']} ({at(events, old)}; {at(events, row)})"
+            f"{late['message']} on the route to member {late['member']} ({at(events, old)}; {at(events, row)})"
         )
     return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(late["time_ns"]))
 
 
 @allocating
 def _scan(events: Any, members: int, found: Any) -> int:
-    """Write (row, row before it on the same way) of the first violations; return how many there are."""
+    """Write (row, row before it on the same route) of the first violations; return how many there are."""
     last_hop = new_memory()
     last_receipt = new_memory()
     trees = new_memory()
@@ -78,7 +78,7 @@ def _scan(events: Any, members: int, found: Any) -> int:
         elif kind == SEND and events["peer"][row] == EVERYONE:
             remember(trees, events["message"][row], row)
         elif kind == RECEIVE and events["message"][row] not in trees:
-            old = remember(last_receipt, _way(events, row, members), row)
+            old = remember(last_receipt, _route(events, row, members), row)
             overtaken = old >= 0 and events["message"][row] < events["message"][old]
         if overtaken:
             if total < LISTED_MAX:
@@ -89,7 +89,7 @@ def _scan(events: Any, members: int, found: Any) -> int:
 
 
 @allocating
-def _way(events: Any, row: int, members: int) -> Any:
-    """Number the way of a receipt: from whom, to whom, and in which layer."""
+def _route(events: Any, row: int, members: int) -> Any:
+    """Number the route of a receipt: source, destination and layer."""
     pair = np.int64(events["peer"][row]) * members + events["member"][row]
     return 3 * pair + events["layer"][row]

@@ -40,10 +40,10 @@ def check(trace: Trace) -> list[Violation]:
     events, members = well_formed(trace)
     found = new_findings(2)
     total = int(_scan(events, members, found))
-    return listed(NAME, total, [_tell(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
 
 
-def _tell(events: Events, row: int, old: int) -> Violation:
+def _describe(events: Events, row: int, old: int) -> Violation:
     delivered = events[row]
     held = 0 if old < 0 else int(events["sequence"][old])
     before = "nothing" if old < 0 else f"{held} ({at(events, old)})"

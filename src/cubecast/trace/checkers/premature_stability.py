@@ -37,7 +37,7 @@ PROMISE = "when a member calls a message stable, every member of its view (witho
 
 
 def not_promised(trace: Trace) -> str | None:
-    """A scenario that seeks errors tells what anybody has seen, not what everybody holds."""
+    """A scenario that seeks errors reports what any member has seen, not what every member holds."""
     if trace.scenario.get("goal") == "errors":
         return "the scenario seeks errors, not stability"
     return None
@@ -51,10 +51,12 @@ def check(trace: Trace) -> list[Violation]:
         total = int(_scan_views(events, members, senders_in(events), read_views(events, members), found))
     else:
         total = int(_scan(events, members, senders_in(events), found))
-    return listed(NAME, total, [_tell(events, int(row), int(slow)) for row, slow in found[: min(total, LISTED_MAX)]])
+    return listed(
+        NAME, total, [_describe(events, int(row), int(slow)) for row, slow in found[: min(total, LISTED_MAX)]]
+    )
 
 
-def _tell(events: Events, row: int, slow: int) -> Violation:
+def _describe(events: Events, row: int, slow: int) -> Violation:
     stable = events[row]
     sender = int(stable["sender"])
     holding = int(_row_of_holding(events, row, slow, sender))

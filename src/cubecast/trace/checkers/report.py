@@ -1,4 +1,4 @@
-"""What a checker says: violations, one verdict a promise, one report a trace."""
+"""The output of a checker: violations, one verdict per promise, one report per trace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Checker(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How one promise fared: kept, broken, or not promised by the scenario."""
+    """The verdict on one promise: kept, broken, or not promised by the scenario."""
 
     checker: str
     promise: str
@@ -68,13 +68,13 @@ class Report:
         return tuple(violation for verdict in self.verdicts for violation in verdict.violations)
 
     def lines(self) -> list[str]:
-        """Tell the report in plain text, one line a promise and one a violation."""
-        told = []
+        """Give the report in plain text, one line per promise and one per violation."""
+        lines = []
         for verdict in self.verdicts:
             reason = f" ({verdict.not_promised})" if verdict.not_promised else ""
-            told.append(f"{verdict.checker}: {verdict.status}{reason}")
-            told += [f"  {violation.message}" for violation in verdict.violations]
-        return told
+            lines.append(f"{verdict.checker}: {verdict.status}{reason}")
+            lines += [f"  {violation.message}" for violation in verdict.violations]
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Give the report as plain data, for JSON."""

@@ -1,7 +1,7 @@
 """Restart: a member that restarts from its journal delivers again what came after its checkpoint, and nothing else.
 
 Between its restart and restarted rows a member repeats its deliveries in the order of before, from its checkpoint to
-the last one; new messages may follow them. The checkpoint is told by restore rows, or else by the first delivery.
+the last one; new messages may follow them. The restore rows show the checkpoint, or else the first delivery.
 """
 
 from typing import Any
@@ -42,10 +42,10 @@ def check(trace: Trace) -> list[Violation]:
     first = number_messages(events)
     found = new_findings(3)
     total = int(_scan(events, members, first, views.replay, found))
-    return listed(NAME, total, [_tell(events, first, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(events, first, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
 
 
-def _tell(events: Events, first: Any, row: int, fault: int, number: int) -> Violation:
+def _describe(events: Events, first: Any, row: int, fault: int, number: int) -> Violation:
     one = events[row]
     sender = int(np.searchsorted(first, number, side="right")) - 1
     missing = f"message {number - int(first[sender]) + 1} of sender {sender}" if number >= 0 else "nothing"

@@ -1,4 +1,4 @@
-"""Returned is returned: a message handed back to its excluded sender is delivered by nobody that went on.
+"""Returned is returned: a message handed back to its excluded sender is delivered by no member that went on.
 
 An excluded member gets back the messages that the group certainly does not deliver, so that its application may send
 them again. A member *went on* if it installed a view above the last one of the sender.
@@ -47,8 +47,8 @@ def check(trace: Trace) -> list[Violation]:
     last = _last_views(events, members, views)
     guilty = _scan(events, first, returned, last, members)
     rows = np.flatnonzero(guilty >= 0)
-    told = [_tell(events, int(row), int(guilty[row]), last) for row in rows[:LISTED_MAX]]
-    return listed(NAME, len(rows), told)
+    shown = [_describe(events, int(row), int(guilty[row]), last) for row in rows[:LISTED_MAX]]
+    return listed(NAME, len(rows), shown)
 
 
 def _sequence(events: Events, row: int, sent: dict[tuple[int, int], int]) -> int:
@@ -82,7 +82,7 @@ def _last_views(events: Events, members: int, views: Views) -> Any:
     return last
 
 
-def _tell(events: Events, row: int, back: int, last: Any) -> Violation:
+def _describe(events: Events, row: int, back: int, last: Any) -> Violation:
     one = events[row]
     does = "delivers message" if one["event"] == DELIVER else "restores messages up to"
     message = (

@@ -1,4 +1,4 @@
-"""Every round ends: whoever is up at the end knows the outcome of every round asked for (MODELS §1, liveness).
+"""Every round ends: a member that is up at the end knows the outcome of every round asked for (MODELS §1, liveness).
 
 A member may skip a round when a later one covers it, so "done with a round not below r" counts as done with r; a
 member is therefore judged by the highest round it is done with. A run that was asked for a number of rounds stops in
@@ -43,8 +43,8 @@ def check(trace: Trace) -> list[Violation]:
     if last >= 0:
         wanted = _row_of_last_wanted(trace, events, int(first), int(last))
         late = np.flatnonzero(up & (done < events["round"][wanted]))
-        told = [_tell(events, int(member), int(done[member]), wanted) for member in late[:LISTED_MAX]]
-        violations += listed(NAME, len(late), told)
+        shown = [_describe(events, int(member), int(done[member]), wanted) for member in late[:LISTED_MAX]]
+        violations += listed(NAME, len(late), shown)
     return violations
 
 
@@ -71,7 +71,7 @@ def _missing_rounds(trace: Trace, events: Events, first: int, last: int) -> list
     return [Violation(checker=NAME, message=message, rows=rows, time_ns=time_ns)]
 
 
-def _tell(events: Events, member: int, done: int, last: int) -> Violation:
+def _describe(events: Events, member: int, done: int, last: int) -> Violation:
     begun = events[last]
     known = "done with no round" if done < 0 else f"done only up to round {done}"
     message = (

@@ -1,4 +1,4 @@
-"""What every checker needs of a trace: rows that name only members, links and rounds that can exist.
+"""Validation of a trace for every checker: rows name only members, links and rounds that can exist.
 
 A compiled scan uses member and sender numbers as indices, so `well_formed` is the gate before each of them.
 """
@@ -37,13 +37,13 @@ from cubecast.trace.schema import (
     Events,
 )
 
-LISTED_MAX = 100  # violations listed a checker; a protocol broken at its root breaks its promise at every row
+LISTED_MAX = 100  # violations listed per checker; a protocol broken at its root breaks its promise at every row
 _EVENT, _MEMBER, _PEER, _SENDER, _SEQUENCE, _ROUND, _LINK, _SIZE, _LAYER, _MESSAGE = range(1, 11)
 _COLUMNS = ("", "event", "member", "peer", "sender", "sequence", "round", "link", "size", "layer", "message")
 
 
 def well_formed(trace: Trace) -> tuple[Events, int]:
-    """Give the events and the number of members, or say which row cannot be."""
+    """Give the events and the number of members, or name the first invalid row."""
     members = trace.scenario.get("members")
     if not isinstance(members, int) or isinstance(members, bool) or members < 1:
         raise LocalProtocolError(f"the trace's scenario says members = {members!r}; it must be a whole number above 0")
@@ -54,7 +54,9 @@ def well_formed(trace: Trace) -> tuple[Events, int]:
         name = _COLUMNS[column]
         code = int(events["event"][row])
         kind = EVENT_NAMES[code] if 0 <= code < len(EVENT_NAMES) else "unknown"
-        raise LocalProtocolError(f"row {row} of the trace ({kind}) has {name} = {events[name][row]}, which cannot be")
+        raise LocalProtocolError(
+            f"row {row} of the trace ({kind}) has {name} = {events[name][row]}, which is impossible"
+        )
     return events, members
 
 
@@ -64,7 +66,7 @@ def senders_in(events: Events) -> int:
 
 
 def new_findings(columns: int) -> npt.NDArray[np.int64]:
-    """Give the table into which a scan writes the first violations it meets, one a row."""
+    """Give the table into which a scan writes the first violations it meets, one per row."""
     return np.zeros((LISTED_MAX, columns), np.int64)
 
 

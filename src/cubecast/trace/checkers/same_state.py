@@ -1,6 +1,6 @@
 """Same state: a newcomer begins with what the group had delivered before the view that its state belongs to.
 
-The state of a newcomer is told by its restore rows: everything of a sender up to a sequence number. Those who came from
+The restore rows of a newcomer show its state: everything of a sender up to a sequence number. Those who came from
 the view before have delivered just that when they install the view. Where nobody of them is left in the trace, the
 newcomers of a view are compared with each other.
 """
@@ -44,7 +44,7 @@ def check(trace: Trace) -> list[Violation]:
         if witness[view] < 0:
             reference[view], witness[view] = held, row
         elif (held != reference[view]).any():
-            violations.append(_tell(events, views, row, int(witness[view]), view, held, reference[view]))
+            violations.append(_describe(events, views, row, int(witness[view]), view, held, reference[view]))
         violations += _late(events, views, member)
     violations.sort(key=lambda violation: violation.rows[0])
     return listed(NAME, len(violations), violations[:LISTED_MAX])
@@ -82,7 +82,7 @@ def _late(events: Events, views: Views, member: int) -> list[Violation]:
     ]
 
 
-def _tell(events: Events, views: Views, row: int, old: int, view: int, held: Any, wanted: Any) -> Violation:
+def _describe(events: Events, views: Views, row: int, old: int, view: int, held: Any, wanted: Any) -> Violation:
     sender = int(np.flatnonzero(held != wanted)[0])
     message = (
         f"member {events['member'][row]} begins {views.name(view)} ({at(events, row)}) with sender {sender} up to "

@@ -1,4 +1,4 @@
-"""Sending view delivery: a message is delivered in the view in which it was sent, by everybody who delivers it.
+"""Sending view delivery: a message is delivered in the view in which it was sent, by every member that delivers it.
 
 The view of a message is the one its sender is in at the sent row; in a trace without sent rows, the one in which it is
 delivered first.
@@ -41,10 +41,10 @@ def check(trace: Trace) -> list[Violation]:
     found = new_findings(4)
     total = int(_scan(events, first, views, found))
     lines = found[: min(total, LISTED_MAX)]
-    return listed(NAME, total, [_tell(events, views, *map(int, line)) for line in lines])
+    return listed(NAME, total, [_describe(events, views, *map(int, line)) for line in lines])
 
 
-def _tell(events: Events, views: Views, row: int, fault: int, here: int, there: int) -> Violation:
+def _describe(events: Events, views: Views, row: int, fault: int, here: int, there: int) -> Violation:
     one = events[row]
     does = "sends" if one["event"] == SENT else "delivers"
     what = f"member {one['member']} {does} message {one['sequence']} of sender {one['sender']} ({at(events, row)})"

@@ -35,10 +35,10 @@ def check(trace: Trace) -> list[Violation]:
     events, members = well_formed(trace)
     found = new_findings(2)
     total = int(_scan(events, members, found))
-    return listed(NAME, total, [_tell(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
 
 
-def _tell(events: Events, row: int, old: int) -> Violation:
+def _describe(events: Events, row: int, old: int) -> Violation:
     stable = events[row]
     message = (
         f"member {stable['member']} calls sender {stable['sender']} stable up to {stable['sequence']} "

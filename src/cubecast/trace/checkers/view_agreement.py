@@ -39,12 +39,12 @@ def check(trace: Trace) -> list[Violation]:
     found = sorted(
         [*_contradictions(events, views), *_bad_installs(events, views, splits), *_twins(trace, events, views)]
     )
-    told = [
+    violations = [
         Violation(checker=NAME, message=f"{what} ({at(events, row)})", rows=(row,), time_ns=int(time_ns))
         for row, what in found[:LISTED_MAX]
         for time_ns in [events["time_ns"][row]]
     ]
-    return listed(NAME, len(found), told)
+    return listed(NAME, len(found), violations)
 
 
 def _contradictions(events: Events, views: Views) -> Iterator[tuple[int, str]]:
@@ -55,8 +55,8 @@ def _contradictions(events: Events, views: Views) -> Iterator[tuple[int, str]]:
         view, member, rank = int(views.of_row[row]), int(events["peer"][row]), int(events["sequence"][row])
         before = by_rank.setdefault((view, rank), member), by_member.setdefault((view, member), rank)
         if before != (member, rank):
-            told = f"member {before[0]} there" if before[0] != member else f"rank {before[1]}"
-            yield row, f"{views.name(view)} has member {member} at rank {rank}, and in an earlier row {told}"
+            other = f"member {before[0]} there" if before[0] != member else f"rank {before[1]}"
+            yield row, f"{views.name(view)} has member {member} at rank {rank}, and in an earlier row {other}"
 
 
 def _bad_installs(events: Events, views: Views, splits: bool) -> Iterator[tuple[int, str]]:

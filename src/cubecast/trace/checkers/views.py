@@ -78,8 +78,8 @@ def read_views(events: Events, members: int) -> Views:
     of_row[named] = inverse.reshape(-1)
     _name_restored(events, unique, of_row)
     belongs = np.zeros((len(unique), members), np.bool_)
-    told = events["event"] == VIEW
-    belongs[of_row[told], events["peer"][told]] = True
+    is_view = events["event"] == VIEW
+    belongs[of_row[is_view], events["peer"][is_view]] = True
     followed = _follow(events, members, senders_in(events), of_row, belongs)
     numbers, tags = (np.ascontiguousarray(unique[:, column]) for column in (0, 1))
     return Views(numbers, tags, belongs, of_row, *followed)

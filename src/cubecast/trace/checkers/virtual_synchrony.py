@@ -45,10 +45,10 @@ def check(trace: Trace) -> list[Violation]:
     found = new_findings(3)
     total = int(_scan(events, members, first, salts, views, found))
     lines = found[: min(total, LISTED_MAX)]
-    return listed(NAME, total, [_tell(events, views, *map(int, line)) for line in lines])
+    return listed(NAME, total, [_describe(events, views, *map(int, line)) for line in lines])
 
 
-def _tell(events: Events, views: Views, row: int, old: int, before: int) -> Violation:
+def _describe(events: Events, views: Views, row: int, old: int, before: int) -> Violation:
     mine, theirs = _delivered(events, views, row), _delivered(events, views, old)
     differ = sorted(mine ^ theirs)
     shown = ", ".join(f"{sequence} of sender {sender}" for sender, sequence in differ[:_SHOWN])

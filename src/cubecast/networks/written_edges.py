@@ -1,4 +1,4 @@
-"""A cable as a file wrote it: two node labels, a delay and a bandwidth in words, and where it stands in the file."""
+"""An edge as written in a file: two node labels, a delay and a bandwidth as text, and its place in the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DELAY_MS_LIMIT = 3.2e10
 
 
 @dataclass(frozen=True, kw_only=True)
-class WrittenCable:
+class WrittenEdge:
     """`where` names the file and the line or edge, for messages."""
 
     where: str
@@ -24,10 +24,10 @@ class WrittenCable:
     bandwidth_bps: float
 
 
-def written_cable(
+def written_edge(
     where: str, end: str, other_end: str, delay_ms: str = DELAY_MS, bandwidth_bps: str = BANDWIDTH_BPS
-) -> WrittenCable:
-    """Read the words of one cable; what the file leaves out is 1 ms and 100 Mb/s."""
+) -> WrittenEdge:
+    """Parse one edge; the defaults are 1 ms and 100 Mb/s."""
     if end == other_end:
         raise LocalProtocolError(f"{where}: node {end} is linked to itself, drop the line or name another node")
     delay = _number(where, "delay_ms", delay_ms)
@@ -35,8 +35,8 @@ def written_cable(
         raise LocalProtocolError(f"{where}: delay_ms {delay_ms}, give milliseconds from 0 to a year")
     bandwidth = _number(where, "bandwidth_bps", bandwidth_bps)
     if not 0 < bandwidth < math.inf:
-        raise LocalProtocolError(f"{where}: bandwidth_bps {bandwidth_bps}, give bits a second above 0")
-    return WrittenCable(where=where, ends=(end, other_end), delay_ns=round(delay * NS_PER_MS), bandwidth_bps=bandwidth)
+        raise LocalProtocolError(f"{where}: bandwidth_bps {bandwidth_bps}, give bits per second above 0")
+    return WrittenEdge(where=where, ends=(end, other_end), delay_ns=round(delay * NS_PER_MS), bandwidth_bps=bandwidth)
 
 
 def _number(where: str, what: str, text: str) -> float:

@@ -1,4 +1,4 @@
-"""How a member gets into its group: with founders, over a contact, alone, or from its journal."""
+"""How a member enters its group: with founders, over a contact, as the only founder, or from its journal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cubecast.member.settings import MEMBERS_MAX, parse_address
 
 
 @dataclass(frozen=True, kw_only=True)
-class WayIn:
-    """How a member gets into its group."""
+class JoinOptions:
+    """How a member enters its group."""
 
     founders: tuple[str, ...] = ()
     contacts: tuple[str, ...] = ()
@@ -19,14 +19,14 @@ class WayIn:
 
     @property
     def is_given(self) -> bool:
-        """Was any way in named?"""
+        """Was any of them given?"""
         return bool(self.founders or self.contacts or self.is_founder)
 
 
-def way_in(
+def read_join_options(
     me: str, peers: Sequence[str] | None, contact: str | Sequence[str] | None, *, found: bool, has_journal: bool
-) -> WayIn:
-    """The one way into the group that was given; with a journal there may be none."""
+) -> JoinOptions:
+    """Validate the options; exactly one is given, or none with a journal."""
     given = [
         word for word, value in (("peers", peers), ("contact", contact), ("found", found or None)) if value is not None
     ]
@@ -34,9 +34,9 @@ def way_in(
         said = " and ".join(given) or "none of them"
         raise LocalProtocolError(f"give one of peers=[...], contact=... and found=True; given: {said}")
     if peers is not None:
-        return WayIn(founders=_founders(me, peers))
+        return JoinOptions(founders=_founders(me, peers))
     if contact is None:
-        return WayIn(is_founder=found)
+        return JoinOptions(is_founder=found)
     contacts = (contact,) if isinstance(contact, str) else tuple(contact)
     for one in contacts:
         parse_address(one)
@@ -44,7 +44,7 @@ def way_in(
         raise LocalProtocolError(f"contact {me}: that is this member itself; name another one")
     if not contacts:
         raise LocalProtocolError("contact=[]: name at least one member of the group")
-    return WayIn(contacts=tuple(one for one in contacts if one != me))
+    return JoinOptions(contacts=tuple(one for one in contacts if one != me))
 
 
 def _founders(me: str, peers: Sequence[str]) -> tuple[str, ...]:

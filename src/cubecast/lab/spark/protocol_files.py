@@ -1,0 +1,83 @@
+"""Protocols of the user's own on Spark: their files travel with the tasks, and workers load them before the first run.
+
+A worker that finds the file where the driver has it, with the same content, loads it there: it then finds the code that
+the driver compiled. Otherwise it writes a copy into a folder of the cache that is named by the content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from cubecast.errors import LocalProtocolError
+from cubecast.jit.sources import cache_root, sources_of
+from cubecast.protocols.catalogue import load_protocol_file, protocol_files
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_loaded: dict[str, str] = {}
+"""The content that this worker has, by the name of the file."""
+
+
+class ShippedProtocol(NamedTuple):
+    """A protocol file, and the files of its folder that it imports."""
+
+    folder: str
+    """Where the driver has it."""
+    name: str
+    files: tuple[tuple[str, bytes], ...]
+    """Path inside the folder, and content."""
+
+    def digest(self) -> str:
+        """A name for the content."""
+        return hashlib.sha256(repr((self.name, self.files)).encode()).hexdigest()[:16]
+
+
+def shipped_protocols() -> list[ShippedProtocol]:
+    """The protocol files that were loaded in this process."""
+    return [_read(path) for path in protocol_files()]
+
+
+def _read(path: Path) -> ShippedProtocol:
+    own = [one for one in sources_of(path) if path.parent in one.parents and _PACKAGE not in one.parents]
+    files = tuple((one.relative_to(path.parent).as_posix(), one.read_bytes()) for one in sorted(own))
+    return ShippedProtocol(str(path.parent), path.name, files)
+
+
+def load_shipped(protocols: list[ShippedProtocol]) -> None:
+    """Make the protocols known in this process, once."""
+    for one in protocols:
+        digest = one.digest()
+        if _loaded.get(one.name, digest) != digest:
+            raise LocalProtocolError(f"{one.name} has changed since this worker loaded it: start Spark again")
+        if one.name not in _loaded:
+            folder = Path(one.folder) if _is_there(one) else _unpack(one, digest)
+            load_protocol_file(folder / one.name)
+            _loaded[one.name] = digest
+
+
+def _is_there(one: ShippedProtocol) -> bool:
+    try:
+        return all((Path(one.folder) / name).read_bytes() == content for name, content in one.files)
+    except OSError:
+        return False
+
+
+def _unpack(one: ShippedProtocol, digest: str) -> Path:
+    """Write the files; several workers may do so at once, and the first to end wins."""
+    place = cache_root() / "protocols" / digest
+    if place.is_dir():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=place.parent))
+    for name, content in one.files:
+        file = made / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    with suppress(OSError):
+        made.rename(place)
+    shutil.rmtree(made, ignore_errors=True)
+    return place
