@@ -23,8 +23,8 @@ from cubecast.member.effects import Excluded
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership.views import View
 
-LINES_MAX = 1000
-"""Lines that are printed at a time."""
+DRAIN_S = 1.0
+"""How long the end of a node waits for its output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +84,17 @@ async def _live(node: Node) -> None:
             await entering
         return
     await entering
+    output = OutputLines()
     try:
         say(f"ready: {group.me.name} is rank {group.rank} of {len(group.view.members)} in view {group.view.number}")
         if node.status is not None:
             say(f"status: http://{node.status}/")
         speaking = talk(group, node.rate_per_s, node.payload_bytes) if node.rate_per_s > 0 else send_lines(group)
-        await _until_one_ends(_print_deliveries(group, quiet=node.quiet), speaking, _wait(stopping))
+        await _until_one_ends(_print_deliveries(group, output, quiet=node.quiet), speaking, _wait(stopping))
     finally:
         stopping.cancel()
         await group.leave()
+        await output.drain(DRAIN_S)
 
 
 def say(words: str) -> None:
@@ -118,17 +120,11 @@ def _signals(group: Group) -> asyncio.Event:
     return ended
 
 
-async def _print_deliveries(group: Group, *, quiet: bool) -> None:
-    output = OutputLines()
-    lines: list[str] = []
+async def _print_deliveries(group: Group, output: OutputLines, *, quiet: bool) -> None:
     async for delivery in group:
-        if quiet:
-            continue
-        text = delivery.payload.decode("utf-8", "backslashreplace")
-        lines.append(f"{delivery.sender.name} {delivery.sequence} {text}\n")
-        if output.is_idle or len(lines) >= LINES_MAX:
-            await output.write("".join(lines))
-            lines.clear()
+        if not quiet:
+            text = delivery.payload.decode("utf-8", "backslashreplace")
+            await output.write(f"{delivery.sender.name} {delivery.sequence} {text}\n")
 
 
 async def send_lines(group: Group) -> None:

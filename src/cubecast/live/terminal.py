@@ -12,11 +12,13 @@ import os
 import stat
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from cubecast.errors import LocalProtocolError
 
 CHUNK_BYTES = 1 << 16
 CHUNKS_MAX = 16
+OUTPUT_BYTES_MAX = 1 << 20
 
 
 def has_input(descriptor: int = 0) -> bool:
@@ -71,41 +73,55 @@ class InputLines:
 
 
 class OutputLines:
-    """Writes text to the output; `await write(text)` returns when the text before it is written."""
+    """Writes text to the output in the order of the calls; `write` waits only while much is unwritten."""
 
     def __init__(self, descriptor: int = 1) -> None:
         """Nothing is written yet; must be called in a running event loop."""
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        self._text = b""
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._writing = b""
         self._is_due = threading.Event()
-        self._written: asyncio.Future[None] | None = None
+        self._error: OSError | None = None
+        self._has_room = asyncio.Event()
         threading.Thread(target=self._write, name="output", daemon=True).start()
 
-    @property
-    def is_idle(self) -> bool:
-        """Is everything written?"""
-        return self._written is None
-
     async def write(self, text: str) -> None:
-        """Write; an output that is closed at the other end raises BrokenPipeError."""
-        if self._written is not None:
-            await self._written
-        self._written = self._loop.create_future()
-        self._text = text.encode("utf-8", "backslashreplace")
-        self._is_due.set()
+        """Write; an output that nobody reads any more raises BrokenPipeError."""
+        if self._error is not None:
+            raise self._error
+        encoded = text.encode("utf-8", "backslashreplace")
+        self._gathered.append(encoded)
+        self._gathered_bytes += len(encoded)
+        if not self._writing:
+            self._hand_over()
+        while self._gathered_bytes > OUTPUT_BYTES_MAX and self._error is None:
+            self._has_room.clear()
+            await self._has_room.wait()
 
-    async def drain(self) -> None:
-        """Return when everything is written."""
-        if self._written is not None:
-            await self._written
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until everything is written, but not for an output that nobody reads."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._writing and self._error is None:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+
+    def _hand_over(self) -> None:
+        self._writing = b"".join(self._gathered)
+        self._gathered.clear()
+        self._gathered_bytes = 0
+        self._has_room.set()
+        if self._writing:
+            self._is_due.set()
 
     def _write(self) -> None:
         while True:
             self._is_due.wait()
             self._is_due.clear()
             error: OSError | None = None
-            text = self._text
+            text = self._writing
             try:
                 while text:
                     text = text[os.write(self._descriptor, text) :]
@@ -117,9 +133,6 @@ class OutputLines:
                 return
 
     def _end(self, error: OSError | None) -> None:
-        written, self._written = self._written, None
-        if written is not None and not written.done():
-            if error is None:
-                written.set_result(None)
-            else:
-                written.set_exception(error)
+        self._error = error
+        self._writing = b""
+        self._hand_over()
