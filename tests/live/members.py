@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from cubecast.errors import JournalError
 from cubecast.live.group import Group, join
 from cubecast.live.local import free_addresses
 from cubecast.member.effects import Delivery
@@ -90,7 +91,8 @@ async def vanish(group: Group) -> None:
     if driver.journal is not None:
         assert driver._sync_thread is not None
         driver._sync_thread.close()
-        driver.journal.close()
+        with suppress(JournalError):
+            driver.journal.close()
     await group._stack.aclose()
 
 

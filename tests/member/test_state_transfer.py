@@ -13,6 +13,7 @@ from cubecast.protocols.membership.views import (
     founding_view,
     next_view,
 )
+from tests.member.network import NAMES, Network
 
 OLD = [MemberId(name, 1) for name in ("a", "b", "c")]
 NEW = MemberId("n", 5)
@@ -194,3 +195,14 @@ def test_a_newcomer_gives_up_when_nobody_gives_the_state_for_long() -> None:
     for turn in range(STALLS_MAX):
         assert fetch.ask(view.members, turn * (STALL_NS + 1)) is not None
     assert fetch.ask(view.members, STALLS_MAX * (STALL_NS + 1)) is None
+
+
+def test_a_newcomer_knows_that_the_member_which_gave_it_the_state_has_it() -> None:
+    """Else it would think itself the last one that has it, and never leave as the coordinator."""
+    network = Network(seed=1)
+    first, second = NAMES[:2]
+    network.start(first, snapshots=True)
+    network.start(second, contacts=[first], snapshots=True)
+    network.settle(first, second)
+    holders = network.member(second)._members.have_state
+    assert holders == set(network.member(second)._members.view.members)

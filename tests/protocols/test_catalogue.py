@@ -49,9 +49,10 @@ def test_every_entry_is_complete(protocol: Protocol) -> None:
 
 
 def test_names_are_unique_within_what_a_user_chooses_from() -> None:
-    names = [(catalogue._space(one.family), one.name) for one in protocols()]
+    ours = [one for one in protocols() if one.state.__module__.startswith("cubecast.")]
+    names = [(catalogue._space(one.family), one.name) for one in ours]
     assert len(names) == len(set(names)) > 20
-    titles = [(one.family, one.title) for one in protocols()]
+    titles = [(one.family, one.title) for one in ours]
     assert len(titles) == len(set(titles))
 
 

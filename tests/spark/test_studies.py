@@ -86,7 +86,7 @@ def test_a_changed_plan_does_not_show_old_results(again: Study) -> None:
     said: list[str] = []
     changed = again(fixed="rounds = 2", said=said)
     assert changed.done_now == RUNS_IN_ALL
-    assert any(line.startswith(f"{RUNS_IN_ALL} results on disk are of runs") for line in said)
+    assert any(line.startswith(f"{RUNS_IN_ALL} results on disk belong to runs") for line in said)
     assert {json.loads(row["settings"])["rounds"] for row in _settings(changed)} == {2}
 
 

@@ -33,7 +33,7 @@ _VIEWS = ("protocols/membership/*.py", "protocols/causal/*.py", "protocols/stabi
 def source_hash(settings: Mapping[str, Any]) -> str:
     """The hash of what computes this run."""
     if "protocol" not in settings:
-        return _hash(())
+        return _hash(frozenset())
     files = {path for role in roles_of(settings).values() for path in _sources(role.entry)}
     if settings.get("churn_per_s") is not None:
         files |= {path for pattern in _VIEWS for path in _PACKAGE.glob(pattern)}

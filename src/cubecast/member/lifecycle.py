@@ -463,6 +463,7 @@ class Lifecycle(InView):
         if isinstance(message, NoState):
             fetch.turn(self._now_ns)
         elif fetch.take(message, self._now_ns):
+            self._members.have_state.add(source)  # so that this member may leave later, also as the coordinator
             self.record(r.StatePiece(message.piece, message.octets))
             self.effects.notices.append(Notice("progress", (len(fetch.pieces), fetch.of)))
             if fetch.is_complete:

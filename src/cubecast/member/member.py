@@ -317,7 +317,7 @@ class Member(Lifecycle):
         missing = [name for name in names if name != self.me.name and not self._is_linked(name)]
         if not missing:
             linked = ", ".join(name for name in names if name != self.me.name)
-            return f"waiting for {linked} to agree on a view"
+            return f"waiting for {linked} to agree on a view" if linked else "waiting for the view to begin"
         reasons = [f"{name} ({self.links.failures.get(name, 'not reached yet')})" for name in missing]
         return f"waiting for {', '.join(reasons)}"
 

@@ -80,7 +80,7 @@ BATCH_HEADER_BYTES = _BATCH.size + _CHECK.size
 NAME_BYTES_MAX = (1 << 16) - 1
 PAYLOAD_BYTES_MAX = (1 << 32) - 1
 
-_REMEDY = "restore it from a copy, or move it away and let the member join again"
+_REMEDY = "move it away and let the member join again"
 
 
 class Contents(NamedTuple):
