@@ -151,6 +151,29 @@ def test_frames_of_the_view_that_a_restarted_process_had_and_forgot_are_lost_for
     assert not link.resume(new_pipe(2), received=0, session=6, dialled_by="a:1"), "only a new view mends that"
 
 
+def test_when_data_of_a_view_was_lost_no_more_of_it_follows_before_the_next_view() -> None:
+    """A process that restarted would take the later messages for the first ones."""
+    link, pipe = connected()
+    for text in (b"first", b"second"):
+        link.add_records([text], len(text))
+        link.flush()
+    link.send(frame.MEMBERSHIP, TAG, b"agreement")
+    link.acknowledge(1)
+    link.detach(pipe)
+    link.add_records([b"third"], 5)
+    second = new_pipe(2)
+    assert not link.resume(second, received=0, session=6, dialled_by="a:1")
+    link.add_records([b"fourth"], 6)
+    link.flush()
+    assert [(one.number, one.body) for one in written(second)] == [(1, b"agreement")]
+    link.begin_view(TAG + 1)
+    link.add_records([b"of the next view"], 16)
+    link.flush()
+    assert [(one.number, one.body) for one in written(second)] == [(2, b"of the next view")]
+    link.acknowledge(2)
+    assert link.waiting_bytes == 0
+
+
 def test_records_of_an_earlier_view_are_dropped_and_numbered_frames_are_not() -> None:
     link = Link(PEER, 5)
     link.begin_view(TAG)

@@ -74,6 +74,8 @@ class Link:
         self._records: list[bytes] = []
         self._records_bytes = 0
         self._view_tag = 0
+        self._holed_tag = -1
+        """The view whose data no longer goes over this link, because some of it was lost."""
         self._sent_before_view = 0
         self._unacknowledged: deque[bytes] = deque()
         self._unacknowledged_bytes = 0
@@ -107,6 +109,8 @@ class Link:
             raise RemoteProtocolError(f"it claims frame {received} of this link; {self.sent} were sent")
         elif received < self.acknowledged:
             is_whole = self.acknowledged <= self._sent_before_view
+            if not is_whole:
+                self._send_no_more_data()
             self._number_from(received)
         self.pipe = pipe
         self.dialled_by = dialled_by
@@ -115,6 +119,14 @@ class Link:
         for data in self._unacknowledged:
             self._write(data)
         return is_whole
+
+    def _send_no_more_data(self) -> None:
+        """Data of this view was lost: what follows must not come without it. The next view recovers all of it."""
+        self._holed_tag = self._view_tag
+        self._unacknowledged = deque(data for data in self._unacknowledged if frame.kind_of(data) != frame.DATA)
+        self._unacknowledged_bytes = sum(map(len, self._unacknowledged))
+        self._records = []
+        self._records_bytes = 0
 
     def _number_from(self, received: int) -> None:
         """Number what is not acknowledged from here on."""
@@ -142,6 +154,8 @@ class Link:
 
     def add_records(self, records: list[bytes], size: int) -> None:
         """Put data records of that many bytes into the next batch."""
+        if self._view_tag == self._holed_tag:
+            return
         self._records += records
         self._records_bytes += size
 

@@ -36,6 +36,7 @@ _HEADER = struct.Struct("<IBBHQQ")
 HEADER_BYTES = _HEADER.size
 _NUMBER = struct.Struct("<Q")
 _NUMBER_AT = 8
+_KIND_AT = 5
 NUMBER_MAX = (1 << 63) - 1
 
 
@@ -56,6 +57,11 @@ def encode_frame(kind: int, number: int, view: int, body: bytes, version: int = 
 def renumber(data: bytes, number: int) -> bytes:
     """The same frame with another number."""
     return data[:_NUMBER_AT] + _NUMBER.pack(number) + data[_NUMBER_AT + _NUMBER.size :]
+
+
+def kind_of(data: bytes) -> int:
+    """The kind of an encoded frame."""
+    return data[_KIND_AT]
 
 
 class FrameReader:
