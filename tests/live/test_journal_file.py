@@ -328,7 +328,7 @@ def test_a_damaged_journal_is_refused_and_left_alone(path: Path) -> None:
     data[len(encode_header(GROUP, MEMBER)) + BATCH_HEADER_BYTES] ^= 1
     path.write_bytes(data)
     journal = open_journal(path)
-    with pytest.raises(JournalError, match=r"member\.journal: the journal is damaged at byte \d+: .*restore"):
+    with pytest.raises(JournalError, match=r"member\.journal: the journal is damaged at byte \d+: .*move it away"):
         journal.read()
     assert_refuses_all(journal)
     assert path.read_bytes() == data

@@ -276,7 +276,9 @@ def test_a_payload_that_looks_like_a_later_batch_is_no_damage() -> None:
 
 def test_the_offset_of_the_damage_is_named() -> None:
     data, begins = build([b"one", b"two", b"three"])
-    with pytest.raises(JournalError, match=rf"damaged at byte {begins[1]}: .*batch 2 is at byte {begins[2]}: restore"):
+    with pytest.raises(
+        JournalError, match=rf"damaged at byte {begins[1]}: .*batch 2 is at byte {begins[2]}: move it away"
+    ):
         read(flip(data, 8 * begins[1] + 100))
 
 
