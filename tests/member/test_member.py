@@ -421,6 +421,26 @@ def test_what_the_decision_says_nobody_delivers_is_sent_again() -> None:
     assert network.app(C).settled == sent, "they stay the same messages"
 
 
+@pytest.mark.parametrize("quorum", ["majority", "any"])
+def test_what_one_branch_decides_is_not_certain_for_all(quorum: str) -> None:
+    """With the quorum `any` other members may have decided otherwise, and delivered what this branch did not."""
+    network = Network()
+    network.form(3, settings=replace(SETTINGS, quorum=quorum))  # type: ignore[arg-type]
+    network.cut([C], [A, B])
+    network.multicast(C, b"sent")
+
+    def exclude(member: Member) -> None:
+        view = member._members.view
+        stay = [who for who in view.members if who != member.me]
+        cut = (0,) * len(view.members)
+        member._on_decide(Decide(view.id, Proposal(next_view(view, stay, (), cut), cut)))
+
+    network.call(C, exclude)
+    (told,) = excluded(network.app(C))
+    assert told.returned == (b"sent",)
+    assert told.certain == (quorum == "majority")
+
+
 def test_own_messages_are_not_sent_before_the_new_state_is_in_place() -> None:
     """After an exclusion the application still has the discarded state until it says that it restored the new one."""
     network = Network()

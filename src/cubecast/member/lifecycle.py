@@ -541,7 +541,7 @@ class Lifecycle(InView):
         if self.wants_to_leave:
             self.own.is_stable(above, self.effects)
         else:
-            self._give_back("the others continued without this member", above, certain=True)
+            self._give_back("the others continued without this member", above, certain=self._decides_for_all)
         self.state = LINGER
         self.stack = None
         self.timers.begin_epoch()
@@ -553,6 +553,11 @@ class Lifecycle(InView):
         self._linger_until_ns = self._now_ns + self._members.settings.takeover_ns
         assert self._members.last_decision is not None
         self._members.tell_decision(self._members.last_decision)
+
+    @property
+    def _decides_for_all(self) -> bool:
+        """Does a decision say what all deliver? With the quorum `any` another branch may have decided otherwise."""
+        return self.settings.quorum != ANY
 
     def _linger(self) -> None:
         """The members that stay may lack the decision, and may be too few to recover it without those that left."""
@@ -712,7 +717,8 @@ class Lifecycle(InView):
         if durable.over is not None and durable.decision is not None and durable.view is not None:
             view, cut = durable.view, durable.decision.proposal.cut
             rank = view.members.index(durable.me)
-            if self.settings.resend != "never" and not durable.over.has_left:
+            is_resent = self._decides_for_all if self.settings.resend == "certain" else self.settings.resend == "always"
+            if is_resent and not durable.over.has_left:
                 beyond = list(durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()))
                 waiting = list(self.own.waiting)
                 self.own.waiting.clear()
