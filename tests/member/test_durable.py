@@ -31,7 +31,7 @@ from tests.member.network import NAMES, SETTINGS, Network, Process
 ME, YOU, NEW = MemberId("a:1", 3), MemberId("b:1", 4), MemberId("c:1", 5)
 FOUNDING = founding_view([ME, YOU], "g")
 STAR = replace(SETTINGS, data="star")
-BEGIN: list[r.Record] = [r.Incarnation(ME, ("x:1",), ("a:1", "b:1"), (b"early",))]
+BEGIN: list[r.Record] = [r.Incarnation(ME, ("x:1",), ("a:1", "b:1"), (b"early",), ())]
 IN_FIRST: list[r.Record] = [*BEGIN, r.Entered(FOUNDING, None, is_newcomer=False)]
 
 
@@ -56,7 +56,7 @@ def test_every_kind_of_record_can_be_read_back() -> None:
 
 def test_an_incarnation_makes_everything_before_it_obsolete() -> None:
     later = MemberId("a:1", 9)
-    durable = back(*IN_FIRST, r.Incarnation(later, (), (), (b"again",)))
+    durable = back(*IN_FIRST, r.Incarnation(later, (), (), (b"again",), ()))
     assert (durable.me, durable.view, list(durable.pending)) == (later, None, [b"again"])
     assert durable.replay == []
 

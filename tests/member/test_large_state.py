@@ -168,7 +168,12 @@ def test_pieces_of_a_state_that_was_begun_again_are_not_mixed() -> None:
     view = next_view(first, [you], [me], (0,))
     begun: list[r.Record] = [r.StatePiece(0, b"old "), r.StatePiece(1, b"state")]
     again: list[r.Record] = [r.StatePiece(0, b"new "), r.StatePiece(1, b"one")]
-    journal: list[r.Record] = [r.Incarnation(me, (), (), ()), r.Entered(view, None, is_newcomer=True), *begun, *again]
+    journal: list[r.Record] = [
+        r.Incarnation(me, (), (), (), ()),
+        r.Entered(view, None, is_newcomer=True),
+        *begun,
+        *again,
+    ]
     found = read_back([b"".join(map(encode_record, [*journal, r.Restored(view.number, b"")]))], SETTINGS)
     assert found.checkpoint == b"new one"
     assert read_back([b"".join(map(encode_record, journal))], SETTINGS).joined == view

@@ -193,7 +193,9 @@ def _draw_checkpoint(chance: random.Random) -> r.Checkpoint:
 
 
 RECORDS: dict[type, Callable[[random.Random], r.Record]] = {
-    r.Incarnation: lambda c: r.Incarnation(draw_member(c), _draw_names(c), _draw_names(c), _draw_payloads(c)),
+    r.Incarnation: lambda c: r.Incarnation(
+        draw_member(c), _draw_names(c), _draw_names(c), _draw_payloads(c), _draw_payloads(c)
+    ),
     r.Entered: lambda c: r.Entered(draw_view(c), _perhaps(c, draw_decide), _flag(c)),
     r.Promised: lambda c: r.Promised(draw_ballot(c)),
     r.Adopted: lambda c: r.Adopted(draw_ballot(c), draw_proposal(c)),
@@ -207,6 +209,7 @@ RECORDS: dict[type, Callable[[random.Random], r.Record]] = {
     r.Over: lambda c: r.Over(_perhaps(c, draw_decide), _flag(c)),
     r.Checkpoint: _draw_checkpoint,
     r.StatePiece: lambda c: r.StatePiece(c.getrandbits(62), draw_octets(c)),
+    r.Told: lambda _: r.Told(),
 }
 
 

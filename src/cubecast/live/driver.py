@@ -560,6 +560,9 @@ class Driver:
             link = self.member.links.links.get(notice.value[0])
             if link is not None and link.pipe is not None:
                 self.connections.establish(link.pipe.number)
+        if notice.what == "excluded":
+            self.member.exclusion_told()
+            self.touch()
         self._on_notice(notice)
         if notice.what == "left":
             self._end(None)

@@ -12,6 +12,7 @@
 | checkpoint  | the last state of the application that was written; None: the application began empty             |
 | replay      | the view of the checkpoint, and what the application saw since, in order                          |
 | expected    | views that began with newcomers; `snapshots` has the state given for them, as far as it was written |
+| returned    | what an exclusion returned for good, if the application was not told of it                        |
 | over        | how it left the group, or was excluded                                                            |
 
 A step is written before anything of it is visible, so one that resumes looks like one that was slow; what its
@@ -50,6 +51,8 @@ class Durable:
         self.joined: View | None = None
         self.acceptor = Acceptor()
         self.pending: deque[bytes] = deque()
+        self.returned: tuple[bytes, ...] = ()
+        self.is_told = False
         self.checkpoint: bytes | None = None
         self.replay: list[Entry] = []
         self.expected: dict[int, tuple[MemberId, ...]] = {}
@@ -67,6 +70,7 @@ class Durable:
         self.contacts, self.founders = record.contacts, record.founders
         self.names = {*record.contacts, *record.founders} - {record.me.name}
         self.pending = deque(record.pending)
+        self.returned = record.returned
 
     def _entered(self, record: r.Entered) -> None:
         view = record.view
@@ -143,6 +147,10 @@ class Durable:
         self.over = record
         if record.decision is not None:
             self.decision = record.decision
+
+    def _told(self, _: r.Told) -> None:
+        self.is_told = True
+        self.returned = ()
 
     def _checkpoint(self, record: r.Checkpoint) -> None:
         self.__init__(record.me, self._settings)  # type: ignore[misc]

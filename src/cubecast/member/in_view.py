@@ -122,6 +122,7 @@ class InView:
         self._early_bytes = 0
         self._past_tags: deque[int] = deque(maxlen=TAGS_KEPT)
         self._recorded_pending = 0
+        self._untold: tuple[bytes, ...] = ()
         self._restores_due = 0
         self._avoided: set[str] = set()
         self._avoid_until_ns = 0

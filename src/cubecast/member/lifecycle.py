@@ -16,7 +16,7 @@ it asks for at once. The application gets its last checkpoint, and once more, in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from cubecast.errors import ExcludedError, RemoteProtocolError
@@ -68,6 +68,7 @@ RIVALS_MAX = 3
 """After so many exclusions by another process of the same name this one ends."""
 GATE_SLICE = 1000
 """Entries that waited for the state and are handed over at a time."""
+EXCLUDED_BEFORE = "it was excluded before its restart"
 
 
 class Lifecycle(InView):
@@ -105,7 +106,8 @@ class Lifecycle(InView):
             self.effects.persist.clear()
             self.effects.checkpoint.clear()
             self.effects.replaces = True
-            self.record(r.Incarnation(self.me, tuple(self.contacts), tuple(self.founders), pending))
+            founding = tuple(self.founders)
+            self.record(r.Incarnation(self.me, tuple(self.contacts), founding, pending, self._untold))
         self._note("incarnation")
 
     def _start_forming(self) -> None:
@@ -349,7 +351,8 @@ class Lifecycle(InView):
             if self.me in view.members:
                 self.install(message.proposal, self._now_ns)
             else:
-                self.contacts = [name for name in self.founders if name != self.me.name]
+                known = dict.fromkeys([*self.founders, *self.contacts])
+                self.contacts = [name for name in known if name != self.me.name]
                 self._start_joining()
         elif self.state in (FORMING, JOINING) and self.me in view.members:
             self._enter_as_newcomer(message)
@@ -640,15 +643,34 @@ class Lifecycle(InView):
         """What did not reach the group waits for the next incarnation, or is lost."""
         back = self.own.returned(above, self.effects)
         returned = [outgoing for outgoing in back if certain or not outgoing.was_sent]
-        excluded = Excluded(reason, tuple(outgoing.payload for outgoing in back), certain)
         self._note("excluded", returned=[outgoing.serial for outgoing in returned], certain=certain)
+        lost = self._resend(back, certain) if self.settings.rejoin and not self.leaving else back
+        self._recorded_pending = len(self.own.waiting)  # the journal has them, or what they are made of
+        self._lose(lost, reason)
+        payloads = tuple(outgoing.payload for outgoing in back)
+        self.effects.notices.append(Notice("excluded", Excluded(reason, payloads, certain)))
+
+    def _resend(self, back: Iterable[Outgoing], certain: bool) -> list[Outgoing]:
+        """Some of what came back waits for the next incarnation; the rest is returned."""
+        lost = []
         for outgoing in back:
-            if self.settings.rejoin and not self.leaving and self._is_resent(outgoing, certain):
+            if self._is_resent(outgoing, certain):
                 self.own.again(outgoing)
             else:
-                self.own.lose(outgoing, ExcludedError(f"excluded before it was stable: {reason}"), self.effects)
-        self._recorded_pending = len(self.own.waiting)  # the journal has them, or what they are made of
-        self.effects.notices.append(Notice("excluded", excluded))
+                lost.append(outgoing)
+        return lost
+
+    def _lose(self, lost: Iterable[Outgoing], reason: str) -> None:
+        """Until the application has heard of it, a restart repeats the notice."""
+        for outgoing in lost:
+            self.own.lose(outgoing, ExcludedError(f"excluded before it was stable: {reason}"), self.effects)
+        self._untold = tuple(outgoing.payload for outgoing in lost)
+
+    def exclusion_told(self) -> None:
+        """The application hears of its exclusion now."""
+        if self._untold:
+            self._untold = ()
+            self.record(r.Told())
 
     def _is_resent(self, outgoing: Outgoing, certain: bool) -> bool:
         if self.settings.resend == "certain":
@@ -704,6 +726,7 @@ class Lifecycle(InView):
         self._members.acceptor.moved_ns = self._members.frozen_ns = self._now_ns
         self._members.last_decision = durable.decision
         self._heard_ns = {who.name: self._now_ns for who in view.members}
+        self._take_back_earlier(durable)
         self._take_up_own(durable, view)
         self._take_up_application(durable)
         self.links.need({who.name for who in view.members}, self._now_ns)
@@ -711,20 +734,12 @@ class Lifecycle(InView):
 
     def _resume_outside(self, durable: Durable, contacts: Sequence[str], founders: Sequence[str]) -> None:
         """The journal ends outside of the group, or before it: begin again, with what waits to be sent."""
-        if durable.over is None or self.settings.resend != "never":
+        if durable.over is not None:
+            self._take_back(durable, durable.over)
+        else:
+            self._take_back_earlier(durable)
             for payload in durable.pending:
                 self.own.add(payload)
-        if durable.over is not None and durable.decision is not None and durable.view is not None:
-            view, cut = durable.view, durable.decision.proposal.cut
-            rank = view.members.index(durable.me)
-            is_resent = self._decides_for_all if self.settings.resend == "certain" else self.settings.resend == "always"
-            if is_resent and not durable.over.has_left:
-                beyond = list(durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()))
-                waiting = list(self.own.waiting)
-                self.own.waiting.clear()
-                for record in beyond:
-                    self.own.add(payload_of(record))
-                self.own.waiting.extend(waiting)
         names = [who.name for who in durable.view.members] if durable.view is not None else []
         known = [*names, *sorted(durable.names), *contacts]
         is_founder = durable.view is None and durable.over is None and (durable.founders or founders)
@@ -737,6 +752,33 @@ class Lifecycle(InView):
             self._keep_promise(durable.acceptor)
         else:
             self._start_joining()
+
+    def _take_back(self, durable: Durable, over: r.Over) -> None:
+        """What the last incarnation sent in vain, or did not send, is sent by the next one, or returned."""
+        if over.has_left:
+            return
+        if durable.decision is not None and durable.view is not None:
+            cut, rank = durable.decision.proposal.cut, durable.view.members.index(durable.me)
+            for record in durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()):
+                self.own.add(payload_of(record)).was_sent = True
+        for payload in durable.pending:
+            self.own.add(payload)
+        certain = self._decides_for_all
+        lost = self._resend(self.own.returned(0, self.effects), certain)
+        self._repeat_exclusion(lost, certain, is_told=durable.is_told)
+
+    def _take_back_earlier(self, durable: Durable) -> None:
+        """The process crashed before its application heard what an earlier exclusion returned."""
+        for payload in durable.returned:
+            self.own.add(payload)
+        self._repeat_exclusion(self.own.returned(0, self.effects), certain=False, is_told=False)
+
+    def _repeat_exclusion(self, lost: list[Outgoing], certain: bool, *, is_told: bool) -> None:
+        self._lose(lost, EXCLUDED_BEFORE)
+        if is_told:
+            self._untold = ()
+        elif lost:
+            self.effects.notices.append(Notice("excluded", Excluded(EXCLUDED_BEFORE, self._untold, certain)))
 
     def _keep_promise(self, acceptor: Acceptor) -> None:
         """A founder is bound by what it promised before a restart or as an earlier incarnation; its journal says so."""

@@ -37,7 +37,7 @@ _DECISION = perhaps(record(Decide, VIEW_ID, PROPOSAL))
 _KEPT = (NUMBER, OCTETS, MEMBERS)
 
 KINDS: dict[type, tuple[Field, ...]] = {
-    r.Incarnation: (MEMBER, several(NAME), several(NAME), many(OCTETS)),
+    r.Incarnation: (MEMBER, several(NAME), several(NAME), many(OCTETS), many(OCTETS)),
     r.Entered: (VIEW, _DECISION, FLAG),
     r.Promised: (BALLOT,),
     r.Adopted: (BALLOT, PROPOSAL),
@@ -54,6 +54,7 @@ KINDS: dict[type, tuple[Field, ...]] = {
         *(OCTETS, OCTETS, many(OCTETS), several(record(r.Kept, *_KEPT)), OCTETS),
     ),
     r.StatePiece: (NUMBER, OCTETS),
+    r.Told: (),
 }
 """The place in this table is the byte of kind."""
 

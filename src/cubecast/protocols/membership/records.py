@@ -12,6 +12,7 @@ Each record is one step of the state that others rely on, or that the applicatio
 | Settled     | more is known to be stable                                                                         |
 | Pending     | the application multicast what cannot be sent yet                                                  |
 | Knows       | a name under which the group may be found                                                          |
+| Told        | the application hears of its exclusion                                                             |
 | StatePiece  | a piece of the application's state has arrived; Restored: all of it                                |
 | Kept        | the application gave a snapshot for newcomers                                                      |
 | Over        | the member is no longer in the group                                                               |
@@ -32,12 +33,16 @@ from cubecast.protocols.membership.views import (
 
 
 class Incarnation(NamedTuple):
-    """Who this is, whom it asks to join or with whom it founds, and what waits to be sent."""
+    """Who this is, whom it asks to join or with whom it founds, and what waits to be sent.
+
+    `returned` is what an exclusion returned that is not sent again, if the application was not told of it yet.
+    """
 
     me: MemberId
     contacts: tuple[Name, ...]
     founders: tuple[Name, ...]
     pending: tuple[bytes, ...]
+    returned: tuple[bytes, ...]
 
 
 class Entered(NamedTuple):
@@ -124,6 +129,10 @@ class Over(NamedTuple):
     has_left: bool
 
 
+class Told(NamedTuple):
+    """The application knows of its last exclusion, and what that returned."""
+
+
 class Checkpoint(NamedTuple):
     """All that matters of a member when its application gave a checkpoint."""
 
@@ -159,4 +168,5 @@ Record = (
     | Over
     | Checkpoint
     | StatePiece
+    | Told
 )

@@ -106,10 +106,11 @@ class Operator:
             member = process.member
             is_placed = member.view is not None and member.me in member.view.members
             asked = {who.name for who in member.view.members} if is_placed else set()
-            known = asked or {*member.names, *member.contacts, *member.founders}
+            known = asked or {*(member.founders if member.phase == "forming" else member.contacts)}
             if process.name not in reached and reached and not known & reached:
                 process.die("rescue", False)
-                if is_placed:
+                process.machine.founders = ()
+                if is_placed or member.phase == "forming":
                     process.machine.disk.erase()
 
 

@@ -429,6 +429,8 @@ class Process:
 
     def _hear(self, notice: Notice) -> None:
         if notice.what == "excluded":
+            self._step()
+            self.member.exclusion_told()
             self.world.excluded(self, notice.value)
         elif notice.what == "left":
             self.has_left = True
