@@ -297,6 +297,8 @@ class Network:
             self._at(DELAY_NS, self._dial, process, name)
         process.application.settled += effects.settled
         process.application.notices += effects.notices
+        if any(notice.what == "excluded" for notice in effects.notices):
+            member.exclusion_told()
         process.untaken.extend(effects.entries)
         for entry in effects.entries:
             if isinstance(entry, ViewChange):

@@ -421,6 +421,14 @@ def test_what_the_decision_says_nobody_delivers_is_sent_again() -> None:
     assert network.app(C).settled == sent, "they stay the same messages"
 
 
+def _exclude(member: Member) -> None:
+    """The others decided to continue without this member, and without what it sent."""
+    view = member._members.view
+    stay = [who for who in view.members if who != member.me]
+    cut = (0,) * len(view.members)
+    member._on_decide(Decide(view.id, Proposal(next_view(view, stay, (), cut), cut)))
+
+
 @pytest.mark.parametrize("quorum", ["majority", "any"])
 def test_what_one_branch_decides_is_not_certain_for_all(quorum: str) -> None:
     """With the quorum `any` other members may have decided otherwise, and delivered what this branch did not."""
@@ -428,14 +436,7 @@ def test_what_one_branch_decides_is_not_certain_for_all(quorum: str) -> None:
     network.form(3, settings=replace(SETTINGS, quorum=quorum))  # type: ignore[arg-type]
     network.cut([C], [A, B])
     network.multicast(C, b"sent")
-
-    def exclude(member: Member) -> None:
-        view = member._members.view
-        stay = [who for who in view.members if who != member.me]
-        cut = (0,) * len(view.members)
-        member._on_decide(Decide(view.id, Proposal(next_view(view, stay, (), cut), cut)))
-
-    network.call(C, exclude)
+    network.call(C, _exclude)
     (told,) = excluded(network.app(C))
     assert told.returned == (b"sent",)
     assert told.certain == (quorum == "majority")
@@ -811,6 +812,52 @@ def test_a_kill_between_writing_and_showing_is_like_a_kill_before_showing() -> N
     network.start(C, durable=True)
     network.settle(*names)
     assert all(network.app(name).payloads == [b"written only"] for name in names)
+
+
+@pytest.mark.parametrize("takes_part", [True, False])
+def test_what_an_exclusion_returns_is_told_after_a_kill_that_came_first_and_only_once(takes_part: bool) -> None:
+    """Whether the member read the decision without it, or was told later that the others continued."""
+    network = Network()
+    settings = replace(SETTINGS, resend="never")
+    names = network.form(3, durable=True, settings=settings)
+    network.cut([C], [A, B])
+    network.multicast(C, b"sent")
+    network.run_until(lambda: network.member(C).is_blocked)
+    network.multicast(C, b"waiting")
+
+    def crash(process: Process, effects: Effects) -> None:
+        if process is network.processes[C] and any(notice.what == "excluded" for notice in effects.notices):
+            process.journal.append(b"".join(effects.replacement() or effects.persist))
+            if effects.replaces:
+                del process.journal[:-1]
+            raise KilledError
+
+    network.on_effects = crash
+    with pytest.raises(KilledError):
+        _be_excluded(network, takes_part)
+    network.on_effects = None
+    network.kill(C)
+    network.start(C, durable=True, settings=settings)
+    assert [told.returned for told in excluded(network.app(C))] == [(b"sent", b"waiting")]
+    network.run(1)
+    network.kill(C)
+    network.start(C, durable=True, settings=settings)
+    network.heal()
+    network.settle(*names)
+    assert not excluded(network.app(C)), "it was told"
+    assert not network.app(A).payloads
+
+
+def _be_excluded(network: Network, takes_part: bool) -> None:
+    if takes_part:
+        network.call(C, _exclude)
+    network.settle(A, B)
+    network.heal()
+    network.run(10_000)
+
+
+class KilledError(Exception):
+    """A process ends here."""
 
 
 def test_entries_come_in_the_order_of_the_views() -> None:
