@@ -183,12 +183,12 @@ def test_two_members_greet_and_have_a_link() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"group": "other"}, "it is in group 'other', 10.0.0.2:7000 is in 'g'"),
-        ({"towards": "localhost:7000"}, "it dialled localhost:7000, but this member is 10.0.0.2:7000: use the same"),
-        ({"name": B, "towards": B}, "it uses the name 10.0.0.2:7000, which is this member's own"),
-        ({"group_id": 7}, "founded apart from this one: stop one of the two"),
-        ({"oldest": 2, "newest": 3}, "it speaks wire versions 2 to 3, this member 1 to 1"),
-        ({"oldest": 0, "newest": 0}, "it speaks wire versions 0 to 0, this member 1 to 1"),
+        ({"group": "other"}, "10.0.0.1:7000 is in group 'other', 10.0.0.2:7000 in 'g'"),
+        ({"towards": "localhost:7000"}, "10.0.0.1:7000 dialled localhost:7000, but that member is 10.0.0.2:7000: use"),
+        ({"name": B, "towards": B}, "two processes use the name 10.0.0.2:7000: give each"),
+        ({"group_id": 7}, "founded apart: stop one of the two"),
+        ({"oldest": 2, "newest": 3}, "10.0.0.1:7000 speaks wire versions 2 to 3, 10.0.0.2:7000 1 to 1"),
+        ({"oldest": 0, "newest": 0}, "10.0.0.1:7000 speaks wire versions 0 to 0, 10.0.0.2:7000 1 to 1"),
     ],
 )
 def test_a_process_that_is_not_of_this_group_is_refused_with_one_line(change: dict[str, Any], reason: str) -> None:
@@ -227,13 +227,14 @@ def test_each_setting_that_differs_is_named_with_both_values(setting: str) -> No
     theirs = peer.settings.agreed()
     value = "other" if isinstance(theirs[setting], str) else theirs[setting] + 1
     said = refusal(greet(member, hello(peer, B, settings=theirs | {setting: value})))
-    assert said.reason == f"its settings differ: {setting}={value} there, {member.settings.agreed()[setting]} here"
+    ours = member.settings.agreed()[setting]
+    assert said.reason == f"the settings differ: {setting}={value} at {A}, {ours} at {B}"
 
 
 def test_a_setting_that_one_side_does_not_know_is_named() -> None:
     peer, member = Owner(A), Owner(B)
     said = refusal(greet(member, hello(peer, B, settings=peer.settings.agreed() | {"newer": 3})))
-    assert said.reason == "its settings differ: newer=3 there, unknown here"
+    assert said.reason == f"the settings differ: newer=3 at {A}, unknown at {B}"
 
 
 def test_the_dialler_hears_why_it_is_refused_and_keeps_the_reason() -> None:
@@ -241,8 +242,8 @@ def test_the_dialler_hears_why_it_is_refused_and_keeps_the_reason() -> None:
     one.links.need({B}, 0)
     wire = Wire(one, two)
     wire.pass_bytes()
-    assert "its settings differ: window_bytes=8388608 there, 9437184 here" in wire.reason(two)
-    assert one.links.failures[B].startswith("it refused: its settings differ: window_bytes")
+    assert f"the settings differ: window_bytes=8388608 at {A}, 9437184 at {B}" in wire.reason(two)
+    assert one.links.failures[B].startswith("it refused: the settings differ: window_bytes")
     assert one.ups == two.ups == []
 
 
@@ -253,7 +254,7 @@ def test_the_dialler_refuses_too() -> None:
     one.links.connection_made(1, B, None, B, 0)
     welcome = encode_frame(frame.WELCOME, 0, 0, handshake.encode(hello(other, A)))
     one.links.data_received(1, welcome, 0)
-    assert "its settings differ" in one.links.failures[B]
+    assert "the settings differ" in one.links.failures[B]
     assert one.ups == []
 
 

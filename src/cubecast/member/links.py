@@ -17,7 +17,7 @@ included. A connection that does not greet in time, greets wrongly or breaks the
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from cubecast.errors import DuplicateConnectionError, RemoteProtocolError
 from cubecast.member.effects import Close, Effects, Notice
@@ -372,21 +372,31 @@ class Links:
         self._require_certificate(pipe, said.name)
         me = self._owner.me.name
         if said.oldest > frame.VERSION or said.newest < frame.OLDEST:
-            raise RemoteProtocolError(
-                f"it speaks wire versions {said.oldest} to {said.newest}, this member {frame.OLDEST} to {frame.VERSION}"
-            )
+            theirs, ours = f"{said.oldest} to {said.newest}", f"{frame.OLDEST} to {frame.VERSION}"
+            raise RemoteProtocolError(f"{said.name} speaks wire versions {theirs}, {me} {ours}")
         if said.group != self._group:
-            raise RemoteProtocolError(f"it is in group {said.group!r}, {me} is in {self._group!r}")
+            raise RemoteProtocolError(f"{said.name} is in group {said.group!r}, {me} in {self._group!r}")
         group_id, _, _ = self._owner.position()
         if said.group_id and group_id and said.group_id != group_id:
             raise RemoteProtocolError(
-                f"it is in another group of the name {self._group!r}, founded apart from this one: stop one of the two"
+                f"{said.name} and {me} are in two groups named {self._group!r}, founded apart: stop one of the two"
             )
         if said.name == me:
-            raise RemoteProtocolError(f"it uses the name {me}, which is this member's own: give each its own address")
+            raise RemoteProtocolError(f"two processes use the name {me}: give each its own address")
         if said.towards != me:
-            raise RemoteProtocolError(f"it dialled {said.towards}, but this member is {me}: use the same address")
-        _require_same_settings(said.settings, self._owner.settings.agreed())
+            raise RemoteProtocolError(
+                f"{said.name} dialled {said.towards}, but that member is {me}: use the same address"
+            )
+        self._require_same_settings(said)
+
+    def _require_same_settings(self, said: Hello) -> None:
+        theirs, ours = said.settings, self._owner.settings.agreed()
+        for name in sorted({*theirs, *ours}):
+            if theirs.get(name) != ours.get(name):
+                values = [f"{value.get(name, 'unknown')}" for value in (theirs, ours)]
+                raise RemoteProtocolError(
+                    f"the settings differ: {name}={values[0]} at {said.name}, {values[1]} at {self._owner.me.name}"
+                )
 
     def _require_newer(self, said: Hello, *, dialled_by: str, now_ns: int) -> None:
         """Of two connections between the same incarnations that were made at once, that of the lower name stays."""
@@ -498,11 +508,3 @@ class Links:
         link = self.links.pop(name, None)
         if link is not None and link.pipe is not None:
             self._close(link.pipe, "it is no longer in the group")
-
-
-def _require_same_settings(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    for name in sorted({*theirs, *ours}):
-        if theirs.get(name) != ours.get(name):
-            raise RemoteProtocolError(
-                f"its settings differ: {name}={theirs.get(name, 'unknown')} there, {ours.get(name, 'unknown')} here"
-            )
