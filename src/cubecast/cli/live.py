@@ -12,6 +12,7 @@ import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
 from cubecast.cli.protocol_files import with_protocol_files
+from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 keys = typer.Typer(no_args_is_help=True, help="Make the certificates by which members know each other.")
 
+RATE_MAX, SECONDS_MAX = 1e6, 1e6
 Folder = Annotated[Path, typer.Option("--folder", help="Where the group's keys are.")]
 
 
@@ -165,6 +167,7 @@ def node(
         "sync": sync,
         "join_timeout_s": join_timeout,
     }
+    _require_between("--rate", rate, 0, RATE_MAX)
     _log_to_stderr(verbose=verbose)
     run_node(
         Node(
@@ -185,11 +188,16 @@ def node(
     )
 
 
+def _require_between(option: str, value: float, low: float, high: float) -> None:
+    """Refuse what the option cannot mean, such as nan."""
+    if not low <= value <= high:
+        raise LocalProtocolError(f"{option} {value:g}: give a number from {low:g} to {high:g}")
+
+
 def _parameters(role: str, name: str | None, given: list[str] | None) -> dict[str, Any] | None:
     """Parameters of a protocol, as its own types."""
     if not given:
         return None
-    from cubecast.errors import LocalProtocolError
     from cubecast.protocol.parameters import describe, read_text
     from cubecast.protocols.catalogue import protocol_named
 
@@ -206,7 +214,6 @@ def _parameters(role: str, name: str | None, given: list[str] | None) -> dict[st
 
 
 def _credentials(credentials: Path | None, ca: Path | None, *, plaintext: bool) -> Credentials | None:
-    from cubecast.errors import LocalProtocolError
     from cubecast.live.credentials import Credentials
 
     if (credentials is None or ca is None) != plaintext:
@@ -265,10 +272,11 @@ def demo(
     ] = None,
 ) -> None:
     """Show a live group on this machine: processes that multicast, some killed, and what the others make of it."""
-    from cubecast.errors import LocalProtocolError
     from cubecast.live.demo import Demo, kills_max, run_demo
     from cubecast.live.warm import warm
 
+    _require_between("--rate", rate, 0.1, RATE_MAX)
+    _require_between("--seconds", seconds, 1, SECONDS_MAX)
     most = kills_max(members)
     chosen = min(2, most) if kills is None else kills
     if not 0 <= chosen <= most:

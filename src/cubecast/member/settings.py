@@ -46,72 +46,79 @@ _AGREED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a member runs. Those marked *all* must be the same at every member of a group."""
+    """How a member runs. Those marked *all* must be the same at every member of a group.
+
+    Attributes:
+        data: *all* The data protocol (`cubecast protocols --family causal` lists them); `auto` chooses by the
+            size of each view.
+        data_parameters: *all* Parameters of the data protocol, by name.
+        stability: *all* The stability protocol.
+        stability_parameters: *all* Parameters of the stability protocol, by name.
+        quorum: *all* The members that decide on the next view: a majority of the last one (one primary
+            partition), or any that are left (a partition splits the group).
+        round_every_s: Δ: the pause between stability rounds while something is unstable.
+        heartbeat_s: *all* The step of the failure detector.
+        suspect_after_s: *all* Silence after which a member is suspected.
+        observers: *all* How many members must suspect one before it is excluded; fewer where fewer are left.
+        batch_s: How long a coordinator gathers changes before it begins to agree on a view.
+        patience_s: *all* How long a change waits for a member that does not answer and is not excluded yet.
+        takeover_s: *all* How long a change may stand still before the next rank takes it over.
+        slow: *all* What happens to a member that holds back the stability of more than `behind_messages`: the
+            group waits for it; waits and names it in the log; or excludes it.
+        behind_messages: *all* See `slow`.
+        rejoin: Join again, in a new incarnation, after an exclusion.
+        resend: After an exclusion, multicast again what did not reach the group: only what certainly no member
+            delivers (at least all that was never sent), always (others may get it twice), or never.
+        keep: *all* Without `snapshot=`: what a newcomer gets of the messages before it, none, all, or the last
+            so many.
+        piece_bytes: The state is transferred to a newcomer in pieces of this size.
+        window_messages: *all* Own messages that may be unstable or waiting at a time; `multicast` waits beyond.
+        window_bytes: *all* Bytes of own messages that may be unstable or waiting at a time.
+        payload_bytes_max: *all* The largest payload.
+        backlog_bytes: Delivered bytes that the application has not taken; beyond, this member accepts no more.
+        sync: With a journal: when it is forced to the disk. `always`: before anything it records is visible
+            outside.
+        sync_interval_s: The longest time that `sync="interval"` leaves the journal in the system's memory.
+        journal_bytes: A journal of this size is replaced by a checkpoint when the application has taken
+            everything.
+        join_timeout_s: How long it may take to found or join the group, and to get the state.
+        handshake_timeout_s: How long a connection may take to complete its handshake.
+        handshakes_max: Connections that may be in the middle of a handshake.
+        socket_bytes: What the system may buffer of a connection, per direction. More than the path holds only
+            adds delay.
+        connection_bytes: Bytes waiting in a connection before new messages gather for a larger batch.
+    """
 
     data: str = AUTO
-    """*all* The data protocol (`cubecast protocols --family causal` lists them); `auto` chooses by the size of each
-    view."""
     data_parameters: Mapping[str, Any] | Parameters = ()
-    """*all* Parameters of the data protocol, by name."""
     stability: str = AUTO
-    """*all* The stability protocol."""
     stability_parameters: Mapping[str, Any] | Parameters = ()
-    """*all* Parameters of the stability protocol, by name."""
     quorum: Quorum = "majority"
-    """*all* The members that decide on the next view: a majority of the last one (one primary partition), or any that
-    are left (a partition splits the group)."""
     round_every_s: float = 0.1
-    """Δ: the pause between stability rounds while something is unstable."""
     heartbeat_s: float = 0.2
-    """*all* The step of the failure detector."""
     suspect_after_s: float = 3.0
-    """*all* Silence after which a member is suspected."""
     observers: int = 2
-    """*all* How many members must suspect one before it is excluded; fewer where fewer are left."""
     batch_s: float = 0.02
-    """How long a coordinator gathers changes before it begins to agree on a view."""
     patience_s: float = 1.0
-    """*all* How long a change waits for a member that does not answer and is not excluded yet."""
     takeover_s: float = 1.5
-    """*all* How long a change may stand still before the next rank takes it over."""
     slow: Slow = "name"
-    """*all* What happens to a member that holds back the stability of more than `behind_messages`: the group waits for
-    it; waits and names it in the log; or excludes it."""
     behind_messages: int = 100_000
-    """*all* See `slow`."""
     rejoin: bool = True
-    """Join again, in a new incarnation, after an exclusion."""
     resend: Resend = "certain"
-    """After an exclusion, multicast again what did not reach the group: only what certainly no member delivers (at
-    least all that was never sent), always (others may get it twice), or never."""
     keep: Literal["none", "all"] | int = "none"
-    """*all* Without `snapshot=`: what a newcomer gets of the messages before it, none, all, or the last so many."""
     piece_bytes: int = 1 << 16
-    """The state is transferred to a newcomer in pieces of this size."""
     window_messages: int = 4096
-    """*all* Own messages that may be unstable or waiting at a time; `multicast` waits beyond."""
     window_bytes: int = 8 << 20
-    """*all* Bytes of own messages that may be unstable or waiting at a time."""
     payload_bytes_max: int = 1 << 20
-    """*all* The largest payload."""
     backlog_bytes: int = 16 << 20
-    """Delivered bytes that the application has not taken; beyond, this member accepts no more."""
     sync: Sync = "always"
-    """With a journal: when it is forced to the disk. `always`: before anything it records is visible outside."""
     sync_interval_s: float = 0.2
-    """The longest time that `sync="interval"` leaves the journal in the system's memory."""
     journal_bytes: int = 64 << 20
-    """A journal of this size is replaced by a checkpoint when the application has taken everything."""
     join_timeout_s: float = 30.0
-    """How long it may take to found or join the group, and to get the state."""
     handshake_timeout_s: float = 5.0
-    """How long a connection may take to complete its handshake."""
     handshakes_max: int = 64
-    """Connections that may be in the middle of a handshake."""
     socket_bytes: int = 512 << 10
-    """What the system may buffer of a connection, per direction. More than the path holds only adds delay."""
     connection_bytes: int = 256 << 10
-    """Bytes waiting in a connection before new messages gather for a larger batch."""
 
     def __post_init__(self) -> None:
         """Validate the settings."""
