@@ -235,7 +235,8 @@ class Judge:
             application.was_restored = False
             if not self._keeps_everything:
                 application.log, application.base = 0, view.id
-                application.must_restore = False
+                incarnation = next(who.incarnation for who in view.members if who.name == event.name)
+                application.must_restore = incarnation < application.incarnation
             self._at_start[view.id].append((application.base, application.log, event))
             return
         if application.base == UNKNOWN:
@@ -355,14 +356,17 @@ class Judge:
             self._returned += [(event, number) for number in numbers]
 
     def _judge_returned(self) -> None:
-        """What is returned for certain is in no state of a later view, unless it was multicast again."""
+        """What is returned for certain is in no state of a later view, unless it was multicast again.
+
+        One that was excluded together with its sender may have it, in a state that it must discard.
+        """
         if not self._is_majority:
             return
         for event, number in self._returned:
             if number not in self._failed:
                 continue  # it is multicast again
             for name, application in self.applications.items():
-                if name != event.name and application.log >> number & 1:
+                if name != event.name and application.log >> number & 1 and not _is_with(application.view, event.me):
                     self._complain(event, "nothing lost", f"message {number} was returned for certain; {name} has it")
 
     def _judge_exclusion(self, event: Event, view: View) -> None:
@@ -406,6 +410,12 @@ class Judge:
 
 def _ignore(_event: Event) -> None:
     """An event that no promise is about."""
+
+
+def _is_with(view: View | None, one: MemberId) -> bool:
+    """Is that member, or an earlier incarnation of it, in the view?"""
+    members = () if view is None else view.members
+    return any(who.name == one.name and who.incarnation <= one.incarnation for who in members)
 
 
 def _names(mask: int) -> list[int]:
