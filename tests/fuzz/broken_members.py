@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from cubecast.fuzz.histories import run_history
 from cubecast.member.data_core import read_records
 from cubecast.member.durable import Durable
 from cubecast.member.effects import Effects
@@ -25,7 +26,6 @@ from cubecast.protocols.membership.messages import Flushed
 from cubecast.protocols.membership.propose import ACCEPT, FLUSH, Proposer
 from cubecast.protocols.membership.records import Recovered
 from cubecast.protocols.membership.views import View
-from cubecast.sim.fuzz.histories import run_history
 from cubecast.wire import frame
 
 Change = tuple[Any, str, Any]

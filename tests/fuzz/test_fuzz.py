@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cubecast.sim.fuzz.histories import Outcome, run_history
+from cubecast.fuzz.histories import Outcome, run_history
 
 SEEDS = 120
 STEP = 20

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from cubecast.sim.fuzz.histories import run_history
+from cubecast.fuzz.histories import run_history
 from tests.fuzz.broken_members import BROKEN, caught
 
 FIRST: dict[str, int] = {

@@ -13,8 +13,8 @@ import typer
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 
 if TYPE_CHECKING:
-    from cubecast.sim.fuzz.histories import Outcome
-    from cubecast.sim.fuzz.world import Event
+    from cubecast.fuzz.histories import Outcome
+    from cubecast.fuzz.world import Event
 
 HIDDEN = ("deliver", "member deliveries", "member stable", "member sent", "member hold", "member multicast")
 """Events of which there are too many to read."""
@@ -82,7 +82,7 @@ def _run(seeds: range, jobs: int) -> Iterator[FuzzSummary]:
 
 def summarize(seed: int) -> FuzzSummary:
     """Run one history."""
-    from cubecast.sim.fuzz.histories import run_history
+    from cubecast.fuzz.histories import run_history
 
     began_s = time.process_time()
     outcome = run_history(seed)
@@ -126,7 +126,7 @@ def _report(summaries: list[FuzzSummary], seconds: float, as_json: bool) -> None
 
 
 def _show(seed: int, verbose: bool, everything: bool, trace: Path | None) -> None:
-    from cubecast.sim.fuzz.histories import run_history
+    from cubecast.fuzz.histories import run_history
 
     outcome = run_history(seed)
     if verbose:

@@ -26,9 +26,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from cubecast.fuzz.agenda import MS, SECOND
+from cubecast.fuzz.world import Event
 from cubecast.protocols.membership.views import MemberId, View, ViewId
-from cubecast.sim.fuzz.agenda import MS, SECOND
-from cubecast.sim.fuzz.world import Event
 
 Message = tuple[MemberId, int]
 UNKNOWN = ViewId(-1, -1)

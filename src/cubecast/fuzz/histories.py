@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cubecast.fuzz import changes
+from cubecast.fuzz.agenda import MS, SECOND
+from cubecast.fuzz.fault_points import FaultPoints, draw_chains
+from cubecast.fuzz.judge import Judge
+from cubecast.fuzz.operator import Operator, is_lost
+from cubecast.fuzz.process import Process
+from cubecast.fuzz.themes import ANYTHING, THEMES, Theme
+from cubecast.fuzz.world import Event, Plan, World
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
 from cubecast.protocols.catalogue import chosen, protocols
-from cubecast.sim.fuzz import changes
-from cubecast.sim.fuzz.agenda import MS, SECOND
-from cubecast.sim.fuzz.fault_points import FaultPoints, draw_chains
-from cubecast.sim.fuzz.judge import Judge
-from cubecast.sim.fuzz.operator import Operator, is_lost
-from cubecast.sim.fuzz.process import Process
-from cubecast.sim.fuzz.themes import ANYTHING, THEMES, Theme
-from cubecast.sim.fuzz.world import Event, Plan, World
 
 SETTLE_NS = 20 * SECOND
 STEP_NS = 10 * MS

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cubecast.errors import JournalError
+from cubecast.fuzz.agenda import MS, SECOND, Agenda
+from cubecast.fuzz.disk import Disk
+from cubecast.fuzz.impostor import Impostor
+from cubecast.fuzz.network import Network
+from cubecast.fuzz.process import HEADER_BYTES, Note, Process, Replayed
 from cubecast.member.effects import Delivery, Excluded, Outgoing
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership.views import MemberId
-from cubecast.sim.fuzz.agenda import MS, SECOND, Agenda
-from cubecast.sim.fuzz.disk import Disk
-from cubecast.sim.fuzz.impostor import Impostor
-from cubecast.sim.fuzz.network import Network
-from cubecast.sim.fuzz.process import HEADER_BYTES, Note, Process, Replayed
 
 MACHINES_MAX = 10
 FIRST_INCARNATION = 1_700_000_000 * SECOND

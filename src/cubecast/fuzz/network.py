@@ -18,11 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from cubecast.sim.fuzz.agenda import MS, Agenda
+from cubecast.fuzz.agenda import MS, Agenda
 
 if TYPE_CHECKING:
-    from cubecast.sim.fuzz.impostor import Impostor
-    from cubecast.sim.fuzz.process import Process
+    from cubecast.fuzz.impostor import Impostor
+    from cubecast.fuzz.process import Process
 
 Link = tuple[str, str]
 

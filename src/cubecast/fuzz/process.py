@@ -19,14 +19,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cubecast.errors import JournalError, LocalProtocolError
+from cubecast.fuzz.agenda import MS
+from cubecast.fuzz.network import End
 from cubecast.member.effects import Delivery, Effects, Entry, Notice, SnapshotWanted, StateArrived, ViewChange
 from cubecast.member.history import decode_history
 from cubecast.protocols.membership.views import MemberId
-from cubecast.sim.fuzz.agenda import MS
-from cubecast.sim.fuzz.network import End
 
 if TYPE_CHECKING:
-    from cubecast.sim.fuzz.world import Machine, World
+    from cubecast.fuzz.world import Machine, World
 
 HEADER_BYTES = 4
 """A payload begins with the number of the message."""

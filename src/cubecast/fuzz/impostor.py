@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cubecast.sim.fuzz.network import End
+from cubecast.fuzz.network import End
 from cubecast.wire import handshake
 from cubecast.wire.frame import REFUSE, encode_frame
 
 if TYPE_CHECKING:
-    from cubecast.sim.fuzz.world import World
+    from cubecast.fuzz.world import World
 
 OTHER_ADDRESS = "10.0.0.250:7000"
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from cubecast.fuzz.agenda import MS, SECOND
+from cubecast.fuzz.process import Process
+from cubecast.fuzz.world import World
 from cubecast.protocols.membership.views import View, has_quorum
-from cubecast.sim.fuzz.agenda import MS, SECOND
-from cubecast.sim.fuzz.process import Process
-from cubecast.sim.fuzz.world import World
 
 PATIENCE_NS = 600 * MS
 """How long a group may look lost before something is done, and before the next step is taken."""

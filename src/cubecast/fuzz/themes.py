@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cubecast.sim.fuzz import changes
+from cubecast.fuzz import changes
 
 MESSAGES = {
     "HELLO": 2,

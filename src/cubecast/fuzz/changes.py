@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cubecast.sim.fuzz.agenda import MS
-from cubecast.sim.fuzz.process import Process
-from cubecast.sim.fuzz.world import MACHINES_MAX, Machine, World
+from cubecast.fuzz.agenda import MS
+from cubecast.fuzz.process import Process
+from cubecast.fuzz.world import MACHINES_MAX, Machine, World
 
 
 def _one(world: World) -> Process | None:

@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cubecast.sim.fuzz.agenda import MS
-from cubecast.sim.fuzz.impostor import Impostor
-from cubecast.sim.fuzz.network import Link, Pipe
-from cubecast.sim.fuzz.process import Process
-from cubecast.sim.fuzz.themes import ARRIVES, JOURNALLED, WRITTEN, Theme
-from cubecast.sim.fuzz.world import World
+from cubecast.fuzz.agenda import MS
+from cubecast.fuzz.impostor import Impostor
+from cubecast.fuzz.network import Link, Pipe
+from cubecast.fuzz.process import Process
+from cubecast.fuzz.themes import ARRIVES, JOURNALLED, WRITTEN, Theme
+from cubecast.fuzz.world import World
 from cubecast.wire import frame, membership, records
 
 _FRAME = struct.Struct("<IBB")
