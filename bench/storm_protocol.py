@@ -13,7 +13,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     begin_round,
     draft,
@@ -32,7 +32,7 @@ BURST_NS = 1_000_000
 class StormState(NamedTuple):
     """The storm, one row per member."""
 
-    group: Group
+    group: GroupState
     bursts: int
     offsets: np.ndarray
     neighbours: np.ndarray
@@ -67,7 +67,7 @@ def receive(state, row, now_ns, mail, slot):
 def add_storm(bursts: int) -> None:
     """Make the storm of that many bursts known as the protocol `storm`."""
 
-    def build(group: Group, context: Context, parameters: NoParameters) -> StormState:
+    def build(group: GroupState, context: Context, parameters: NoParameters) -> StormState:
         overlay = hypercube(context.members)
         degrees = np.diff(overlay.offsets).astype(np.int64)
         return StormState(group, bursts, overlay.offsets, overlay.neighbours, degrees * bursts)

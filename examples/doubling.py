@@ -43,7 +43,7 @@ import numpy as np
 import cubecast
 from cubecast.protocol import (
     Context,
-    Group,
+    GroupState,
     begin_round,
     copy_numbers,
     draft,
@@ -83,7 +83,7 @@ class Parameters:
 class DoublingState(NamedTuple):
     """Doubling, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     delta_ns: int
     repeat_ns: int
@@ -97,7 +97,7 @@ class DoublingState(NamedTuple):
     heard: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: Parameters) -> DoublingState:
+def build(group: GroupState, context: Context, parameters: Parameters) -> DoublingState:
     """Doubling before its first round."""
     rows, senders = group.received.shape
     strides, places = [1], parameters.radix - 1

@@ -36,7 +36,7 @@ import numpy as np
 import cubecast
 from cubecast.protocol import (
     Context,
-    Group,
+    GroupState,
     LiveData,
     copy_numbers,
     deliver,
@@ -68,7 +68,7 @@ class Parameters:
 class RingState(NamedTuple):
     """Ring, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     both_ways: int
     sizes: np.ndarray
@@ -78,7 +78,7 @@ class RingState(NamedTuple):
     logged: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: Parameters) -> RingState:
+def build(group: GroupState, context: Context, parameters: Parameters) -> RingState:
     """Nothing sent; everybody forwards to the next rank."""
     rows = len(group.rank)
     state = RingState(

@@ -14,7 +14,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.parameters import NoParameters, parameter
 from cubecast.protocols.catalogue import add_protocol, protocol_named
 from tests.support.own_protocols import restored_catalogue
@@ -23,7 +23,7 @@ from tests.support.own_protocols import restored_catalogue
 class IdleState(NamedTuple):
     """Nothing but the group."""
 
-    group: Group
+    group: GroupState
     neighbours: np.ndarray
 
 
@@ -32,7 +32,7 @@ def start(state, row, now_ns, mail):  # type: ignore[no-untyped-def]
     """The member begins, and does nothing."""
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> IdleState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> IdleState:
     """Nothing to do."""
     return IdleState(group, np.zeros(1, np.int64))
 

@@ -16,7 +16,7 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.mail import HEADER_BYTES
 from cubecast.protocol.messages import (
-    Message,
+    MessageType,
     Size,
     bit_set,
     kinds_of,
@@ -80,7 +80,7 @@ def test_a_message_stands_at_the_number_of_its_kind() -> None:
         ((message("ACK"), message("INFO", 0)), "message ACK of coord is not the only one of kind 0"),
     ],
 )
-def test_messages_that_share_a_name_or_a_kind_are_refused(messages: tuple[Message, ...], said: str) -> None:
+def test_messages_that_share_a_name_or_a_kind_are_refused(messages: tuple[MessageType, ...], said: str) -> None:
     with pytest.raises(LocalProtocolError) as caught:
         replace(protocol_named("coord"), messages=messages).check()
     assert str(caught.value) == said

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import deliver, send, set_timer
 from cubecast.protocols.catalogue import add_protocol, protocol_named
 from cubecast.protocols.causal import overlay, pc_overlay
@@ -96,7 +96,7 @@ def rash_on_leave(state, row, now_ns, mail, rank):
 def _build(kind: type, protocol: str) -> Any:
     """The state of a protocol, as one of another kind."""
 
-    def build(group: Group, context: Context, parameters: Any) -> Any:
+    def build(group: GroupState, context: Context, parameters: Any) -> Any:
         return kind(*protocol_named(protocol).build(group, context, parameters))
 
     return build

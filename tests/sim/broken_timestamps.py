@@ -9,7 +9,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     deliver,
     draft,
@@ -113,7 +113,7 @@ def register_broken_timestamps() -> None:
         kind = NamedTuple(f"{name.title()}TimestampState", _FIELDS)  # type: ignore[misc]
         handlers = {one: getattr(timestamp, one) for one in ("publish", "receive", "on_leave")} | changed
 
-        def build(group: Group, context: Context, parameters: Any, kind: Any = kind) -> Any:
+        def build(group: GroupState, context: Context, parameters: Any, kind: Any = kind) -> Any:
             return kind(*protocol_named("timestamp").build(group, context, parameters))
 
         add_protocol(

@@ -9,7 +9,7 @@ import pytest
 from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.networks.spec import build_network
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.parameters import NoParameters
 from cubecast.protocols.catalogue import add_protocol, protocol_named
 from cubecast.protocols.causal import timestamp
@@ -170,7 +170,7 @@ def test_survivors_of_most_of_the_cube_go_on() -> None:
 
 
 def test_a_full_delivery_buffer_ends_the_run_with_a_clear_error() -> None:
-    def build(group: Group, context: Context, parameters: NoParameters) -> timestamp.TimestampState:
+    def build(group: GroupState, context: Context, parameters: NoParameters) -> timestamp.TimestampState:
         return timestamp.build(group, replace(context, room=1, window=10), parameters)
 
     add_protocol(replace(protocol_named("timestamp"), name="tiny_timestamp", build=build))

@@ -37,14 +37,14 @@ from cubecast.protocols.membership.messages import (
     Proposal,
     Pull,
     Refusal,
-    Report,
+    SuspicionReport,
 )
 from cubecast.protocols.membership.views import MemberId, founding_view, next_view
 from cubecast.sim.faults import Fault, parse_fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, simulate, trace_scenario
 from cubecast.sim.views.group import SimulatedGroup
-from cubecast.sim.views.incarnation import Incarnation
+from cubecast.sim.views.simulated_member import SimulatedMember
 from cubecast.sim.views.sizes import size_of
 from cubecast.trace.checkers import check_all
 from cubecast.trace.files import Trace, read_trace
@@ -166,8 +166,8 @@ def test_a_member_that_goes_on_delivering_after_its_promise_is_caught(monkeypatc
 
 
 def test_a_flush_that_recovers_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Incarnation, "lacks", lambda self, cut: False)
-    monkeypatch.setattr(Incarnation, "recovered_up_to", lambda self, cut: [])
+    monkeypatch.setattr(SimulatedMember, "lacks", lambda self, cut: False)
+    monkeypatch.setattr(SimulatedMember, "recovered_up_to", lambda self, cut: [])
     assert caught()
 
 
@@ -192,7 +192,7 @@ def test_recovery_in_another_order_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _reversed_end_view(honest: Any) -> Any:
-    def end_view(self: SimulatedGroup, one: Incarnation, cut: tuple[int, ...]) -> None:
+    def end_view(self: SimulatedGroup, one: SimulatedMember, cut: tuple[int, ...]) -> None:
         order = one.stack.tables.order
         order *= -1
         honest(self, one, cut)
@@ -260,7 +260,7 @@ def _messages(members: int) -> list[Message]:
     here, ballot = first.id, (3, 1)
     return [
         Join(here, everybody[3]),
-        Report(here, 1 << members - 1, 0, tuple(everybody[:2]), leaves=True, renews=False),
+        SuspicionReport(here, 1 << members - 1, 0, tuple(everybody[:2]), leaves=True, renews=False),
         Prepare(here, ballot),
         Promise(here, ballot, far, ballot, proposal, everybody[2], ready=True, leaves=False),
         Promise(here, ballot, (0,) * members, ballot, None, everybody[2], ready=True, leaves=False),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.parameters import describe
 
 _SURROUNDINGS = {one.name for one in fields(Context)}
@@ -23,7 +23,7 @@ class Core(NamedTuple):
 
 def build_core(
     entry: Protocol,
-    group: Group,
+    group: GroupState,
     *,
     members: int,
     senders: int,

@@ -17,8 +17,8 @@ import numpy as np
 
 import cubecast
 from cubecast.protocol import (
-    Context, Group, begin_round, copy_numbers, draft, end_round, fold, learn_stable, linked, message, message_sizes,
-    multicast, parameter, per_sender, rank_sets, rest, send, set_timer,
+    Context, GroupState, begin_round, copy_numbers, draft, end_round, fold, learn_stable, linked, message,
+    message_sizes, multicast, parameter, per_sender, rank_sets, rest, send, set_timer,
 )
 
 REPORT, RESULT = range(2)
@@ -32,7 +32,7 @@ class Parameters:
 
 
 class PledgeState(NamedTuple):
-    group: Group
+    group: GroupState
     copies: int
     delta_ns: int
     repeat_ns: int
@@ -43,7 +43,7 @@ class PledgeState(NamedTuple):
     heard: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: Parameters) -> PledgeState:
+def build(group: GroupState, context: Context, parameters: Parameters) -> PledgeState:
     rows = len(group.rank)
     return PledgeState(
         group=group, copies=parameters.copies, delta_ns=context.delta_ns, repeat_ns=context.repeat_ns,

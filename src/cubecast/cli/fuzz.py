@@ -14,7 +14,7 @@ from cubecast.cli.output import JsonOption, new_table, print_json, print_table, 
 
 if TYPE_CHECKING:
     from cubecast.fuzz.histories import Outcome
-    from cubecast.fuzz.world import Event
+    from cubecast.fuzz.world import HistoryEvent
 
 HIDDEN = ("deliver", "member deliveries", "member stable", "member sent", "member hold", "member multicast")
 """Events of which there are too many to read."""
@@ -176,7 +176,7 @@ def _write_trace(path: Path, outcome: Outcome) -> None:
         merge_traces(files, path, crashes=crashes, scenario={"quorum": outcome.world.settings.quorum})
 
 
-def _line(event: Event) -> str:
+def _line(event: HistoryEvent) -> str:
     data = event.data
     if event.what == "member install":
         data = {**data, "view": _view_text(data["view"])}

@@ -12,7 +12,7 @@ from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.protocol.definition import Protocol
-    from cubecast.protocol.messages import Message
+    from cubecast.protocol.messages import MessageType
     from cubecast.protocol.parameters import ParameterInfo
 
 
@@ -101,7 +101,7 @@ def _print_messages(protocol: Protocol) -> None:
     print_table(table)
 
 
-def _fields(message: Message) -> dict[str, Any]:
+def _fields(message: MessageType) -> dict[str, Any]:
     return {"name": message.name, "fields": {name: size.text for name, size in message.fields.items()}}
 
 

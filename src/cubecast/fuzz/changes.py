@@ -6,36 +6,36 @@ from collections.abc import Callable
 
 from cubecast.fuzz.agenda import MS
 from cubecast.fuzz.process import Process
-from cubecast.fuzz.world import MACHINES_MAX, Machine, World
+from cubecast.fuzz.world import MACHINES_MAX, FuzzWorld, Machine
 
 
-def _one(world: World) -> Process | None:
+def _one(world: FuzzWorld) -> Process | None:
     living = world.living()
     return world.draw.choice(living) if living else None
 
 
-def _restart_later(world: World, process: Process, chance: float = 0.8) -> None:
+def _restart_later(world: FuzzWorld, process: Process, chance: float = 0.8) -> None:
     draw = world.draw
     if draw.random() < chance:
         wait_ms = draw.choice([0.1, 20, 60, 250]) * draw.random()
         world.agenda.after(round(wait_ms * MS), world.restart, process)
 
 
-def burst(world: World) -> None:
+def burst(world: FuzzWorld) -> None:
     """Somebody multicasts a few messages."""
     process = _one(world)
     if process is not None:
         process.post(process.multicast, world.draw.choice([1, 1, 2, 5, 12]))
 
 
-def talk(world: World) -> None:
+def talk(world: FuzzWorld) -> None:
     """Some multicast at the same time, so that they deliver in different orders."""
     for process in world.living():
         if world.draw.random() < 0.6:
             process.post(process.multicast, 1)
 
 
-def kill(world: World) -> None:
+def kill(world: FuzzWorld) -> None:
     """A process is killed, at once or in the midst of what it does next."""
     process = _one(world)
     if process is None:
@@ -50,7 +50,7 @@ def kill(world: World) -> None:
     _restart_later(world, process)
 
 
-def kill_and_erase(world: World) -> None:
+def kill_and_erase(world: FuzzWorld) -> None:
     """A process is killed and starts again with an empty disk."""
     process = _one(world)
     if process is None:
@@ -60,7 +60,7 @@ def kill_and_erase(world: World) -> None:
     _restart_later(world, process)
 
 
-def kill_all(world: World) -> None:
+def kill_all(world: FuzzWorld) -> None:
     """Everybody is killed at about the same time."""
     is_power = world.plan.is_durable and world.draw.random() < 0.5
     for process in world.living():
@@ -72,7 +72,7 @@ def kill_all(world: World) -> None:
         _restart_later(world, process, 1.0)
 
 
-def intrude(world: World) -> None:
+def intrude(world: FuzzWorld) -> None:
     """A process is killed, and a stranger listens at its address for a while."""
     process = _one(world)
     if process is not None and world.plan.has_certificates:
@@ -82,7 +82,7 @@ def intrude(world: World) -> None:
         world.agenda.after(round(wait_ms * MS), world.restart, process)
 
 
-def end(world: World) -> None:
+def end(world: FuzzWorld) -> None:
     """A process ends without leaving, and starts again."""
     process = _one(world)
     if process is not None:
@@ -90,35 +90,35 @@ def end(world: World) -> None:
         _restart_later(world, process)
 
 
-def stop(world: World) -> None:
+def stop(world: FuzzWorld) -> None:
     """SIGSTOP for a while, often longer than it takes to be suspected."""
     process = _one(world)
     if process is not None:
         process.stop(round(world.draw.choice([30, 150, 400]) * world.draw.random() * MS))
 
 
-def join(world: World) -> None:
+def join(world: FuzzWorld) -> None:
     """A new machine joins."""
     number = len(world.machines)
     if number < MACHINES_MAX:
         world.start(world.machine(number))
 
 
-def leave(world: World) -> None:
+def leave(world: FuzzWorld) -> None:
     """Somebody leaves."""
     process = _one(world)
     if process is not None and len(world.living()) > 1:
         process.post(process.leave)
 
 
-def leave_together(world: World) -> None:
+def leave_together(world: FuzzWorld) -> None:
     """Several leave, but not all."""
     for process in world.living()[1:]:
         if world.draw.random() < 0.6:
             process.post(process.leave)
 
 
-def come_back(world: World) -> None:
+def come_back(world: FuzzWorld) -> None:
     """A machine that left, or is down, joins again."""
     idle = [machine for _, machine in sorted(world.machines.items()) if machine.process is None]
     if idle:
@@ -127,7 +127,7 @@ def come_back(world: World) -> None:
         world.start(machine)
 
 
-def divide(world: World) -> None:
+def divide(world: FuzzWorld) -> None:
     """A partition; it ends by itself, or with all faults."""
     draw = world.draw
     names = sorted(world.machines)
@@ -138,33 +138,33 @@ def divide(world: World) -> None:
     _cut_for_a_while(world, links)
 
 
-def cut(world: World) -> None:
+def cut(world: FuzzWorld) -> None:
     """One direction between two machines."""
     if len(world.machines) > 1:
         one, other = world.draw.sample(sorted(world.machines), 2)
         _cut_for_a_while(world, [(one, other)])
 
 
-def _cut_for_a_while(world: World, links: list[tuple[str, str]]) -> None:
+def _cut_for_a_while(world: FuzzWorld, links: list[tuple[str, str]]) -> None:
     draw = world.draw
     world.network.cut(links)
     if draw.random() < 0.7:
         world.agenda.after(round(draw.choice([20, 100, 300]) * draw.random() * MS), world.network.mend, links)
 
 
-def heal(world: World) -> None:
+def heal(world: FuzzWorld) -> None:
     """All cuts end."""
     world.network.mend(set(world.network.cuts))
 
 
-def slow_link(world: World) -> None:
+def slow_link(world: FuzzWorld) -> None:
     """One direction becomes slow."""
     if len(world.machines) > 1:
         one, other = world.draw.sample(sorted(world.machines), 2)
         world.network.slow[one, other] = world.draw.choice([5.0, 30.0, 120.0])
 
 
-def reset(world: World) -> None:
+def reset(world: FuzzWorld) -> None:
     """Some connections are reset."""
     share = world.draw.choice([0.2, 0.5, 1.0])
     for connection in list(world.network.connections):
@@ -172,7 +172,7 @@ def reset(world: World) -> None:
             world.network.reset(connection)
 
 
-def disk_full(world: World) -> None:
+def disk_full(world: FuzzWorld) -> None:
     """A disk has little room left."""
     process = _one(world)
     if process is not None:
@@ -180,7 +180,7 @@ def disk_full(world: World) -> None:
         world.agenda.after(150 * MS, world.restart, process)
 
 
-def sync_hangs(world: World) -> None:
+def sync_hangs(world: FuzzWorld) -> None:
     """A sync never returns, until somebody kills the process."""
     process = _one(world)
     if process is None:
@@ -190,12 +190,12 @@ def sync_hangs(world: World) -> None:
         world.agenda.after(world.draw.randint(20, 200) * MS, _kill_hanging, world, process)
 
 
-def _kill_hanging(world: World, process: Process) -> None:
+def _kill_hanging(world: FuzzWorld, process: Process) -> None:
     process.die("hangs", world.draw.random() < 0.5)
     _restart_later(world, process)
 
 
-def sync_fails(world: World) -> None:
+def sync_fails(world: FuzzWorld) -> None:
     """A sync fails: the process ends."""
     process = _one(world)
     if process is not None:
@@ -203,7 +203,7 @@ def sync_fails(world: World) -> None:
         world.agenda.after(100 * MS, world.restart, process)
 
 
-def decay(world: World) -> None:
+def decay(world: FuzzWorld) -> None:
     """A journal decays, and its process is killed and started again."""
     process = _one(world)
     if process is not None:
@@ -212,14 +212,14 @@ def decay(world: World) -> None:
         _restart_later(world, process)
 
 
-def checkpoint(world: World) -> None:
+def checkpoint(world: FuzzWorld) -> None:
     """Somebody makes a checkpoint."""
     process = _one(world)
     if process is not None and process.member.view is not None and process.member.is_ready:
         process.checkpoint()
 
 
-Change = Callable[[World], None]
+Change = Callable[[FuzzWorld], None]
 ANY: dict[Change, int] = {
     kill: 4,
     kill_and_erase: 1,

@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 from cubecast.fuzz.agenda import MS
 from cubecast.fuzz.impostor import Impostor
-from cubecast.fuzz.network import Link, Pipe
+from cubecast.fuzz.network import Link, Stream
 from cubecast.fuzz.process import Process
 from cubecast.fuzz.themes import ARRIVES, JOURNALLED, WRITTEN, Theme
-from cubecast.fuzz.world import World
+from cubecast.fuzz.world import FuzzWorld
 from cubecast.wire import frame, membership, records
 
 _FRAME = struct.Struct("<IBB")
@@ -127,11 +127,11 @@ def _name_of(kind: int, body: bytes) -> str:
 class FaultPoints:
     """The fault points of a world."""
 
-    def __init__(self, world: World, chains: list[Chain]) -> None:
+    def __init__(self, world: FuzzWorld, chains: list[Chain]) -> None:
         """They begin to count, at once or when the group is there."""
         self.world = world
         self.chains = chains
-        self._scanners: dict[tuple[str, Pipe], _Scanner] = {}
+        self._scanners: dict[tuple[str, Stream], _Scanner] = {}
         wait_ms = world.draw.choice([0, 0, 60, 100]) * world.draw.random()
         world.agenda.after(round(wait_ms * MS), self._begin)
 
@@ -167,28 +167,28 @@ class FaultPoints:
         network.on_write = network.on_read = None
         self.world.on_persist = lambda *_: None
 
-    def on_write(self, pipe: Pipe, data: bytes) -> bytes:
+    def on_write(self, stream: Stream, data: bytes) -> bytes:
         """Bytes are written; give those that are not lost."""
-        return self._scan(WRITTEN, pipe, data)
+        return self._scan(WRITTEN, stream, data)
 
-    def on_read(self, pipe: Pipe, data: bytes) -> bytes:
+    def on_read(self, stream: Stream, data: bytes) -> bytes:
         """Bytes arrive; give those that are not lost."""
-        return self._scan(ARRIVES, pipe, data)
+        return self._scan(ARRIVES, stream, data)
 
-    def _scan(self, where: str, pipe: Pipe, data: bytes) -> bytes:
-        scanner = self._scanners.setdefault((where, pipe), _Scanner())
+    def _scan(self, where: str, stream: Stream, data: bytes) -> bytes:
+        scanner = self._scanners.setdefault((where, stream), _Scanner())
         for kind, begin in scanner.feed(data):
             point = self._due(where, kind)
             if point is None:
                 continue
-            self._strike(point, pipe.writer.process, pipe.reader.process)
+            self._strike(point, stream.writer.process, stream.reader.process)
             network = self.world.network
             if point.connection == "reset":
-                network.reset(pipe.writer.connection)
+                network.reset(stream.writer.connection)
                 return data[:begin]
             if point.connection == "hold" and where == WRITTEN:
                 lasts_ms = point.for_ms or self.world.draw.randint(1, 400)
-                pipe.arrives_ns = max(pipe.arrives_ns, self.world.agenda.now_ns + lasts_ms * MS)
+                stream.arrives_ns = max(stream.arrives_ns, self.world.agenda.now_ns + lasts_ms * MS)
         return data
 
     def on_persist(self, process: Process, pieces: list[bytes]) -> None:

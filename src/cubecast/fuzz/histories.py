@@ -22,7 +22,7 @@ from cubecast.fuzz.judge import Judge
 from cubecast.fuzz.operator import Operator, is_lost
 from cubecast.fuzz.process import Process
 from cubecast.fuzz.themes import ANYTHING, THEMES, Theme
-from cubecast.fuzz.world import Event, Plan, World
+from cubecast.fuzz.world import FuzzWorld, HistoryEvent, HistoryPlan
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
 from cubecast.protocols.catalogue import chosen, protocols
@@ -43,8 +43,8 @@ class Outcome:
     is_lost: bool
     """Did the group lose its quorum, or everybody who had the state?"""
     settle_ms: float
-    events: list[Event] = field(repr=False)
-    world: World = field(repr=False)
+    events: list[HistoryEvent] = field(repr=False)
+    world: FuzzWorld = field(repr=False)
 
     @property
     def replay(self) -> str:
@@ -58,7 +58,7 @@ def run_history(
     faults: bool = True,
     make_member: Callable[..., Any] = Member,
     settings: Settings | None = None,
-    plan: Plan | None = None,
+    plan: HistoryPlan | None = None,
 ) -> Outcome:
     """Draw a history, run it, judge it."""
     draw = random.Random(seed)
@@ -66,7 +66,7 @@ def run_history(
     plan = plan or _draw_plan(draw, theme)
     settings = settings or _draw_settings(draw, plan, theme)
     with _without_collection():
-        world = World(seed, settings, plan, make_member)
+        world = FuzzWorld(seed, settings, plan, make_member)
         _draw_network(draw, world, faults)
         end_ns = world.agenda.now_ns + draw.randint(*draw.choice(theme.spans_ms)) * MS
         _found(draw, world, theme)
@@ -94,7 +94,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _judge(seed: int, world: World, settle_ns: int, is_over: bool) -> Outcome:
+def _judge(seed: int, world: FuzzWorld, settle_ns: int, is_over: bool) -> Outcome:
     keeps_everything = world.plan.makes_snapshots or world.settings.keep == "all"
     judge = Judge(
         quorum=world.settings.quorum,
@@ -121,8 +121,8 @@ def _judge(seed: int, world: World, settle_ns: int, is_over: bool) -> Outcome:
 # Drawing.
 
 
-def _draw_plan(draw: random.Random, theme: Theme) -> Plan:
-    return Plan(
+def _draw_plan(draw: random.Random, theme: Theme) -> HistoryPlan:
+    return HistoryPlan(
         is_durable=draw.random() < theme.durable,
         makes_snapshots=draw.random() < theme.snapshots,
         has_certificates=draw.random() < 0.3,
@@ -133,7 +133,7 @@ def _draw_plan(draw: random.Random, theme: Theme) -> Plan:
     )
 
 
-def _draw_settings(draw: random.Random, plan: Plan, theme: Theme) -> Settings:
+def _draw_settings(draw: random.Random, plan: HistoryPlan, theme: Theme) -> Settings:
     """Some groups are hasty: they suspect and take over early, so that coordinators get in each other's way."""
     suspect_ms, patience_ms, takeover_ms = draw.choice([(90, 120, 180), (90, 60, 100), (60, 10, 15)])
     window_bytes = draw.choice([500, 4000, 1 << 20])
@@ -166,7 +166,7 @@ def _draw_settings(draw: random.Random, plan: Plan, theme: Theme) -> Settings:
     return replace(drawn, **theme.settings)
 
 
-def _draw_network(draw: random.Random, world: World, faults: bool) -> None:
+def _draw_network(draw: random.Random, world: FuzzWorld, faults: bool) -> None:
     network = world.network
     network.latency_ms = draw.choice([(0.1, 2.0), (0.1, 2.0), (0.1, 15.0), (1.0, 1.0)])
     network.rechunk = draw.choice([0.0, 0.1, 0.5])
@@ -174,7 +174,7 @@ def _draw_network(draw: random.Random, world: World, faults: bool) -> None:
     network.late = draw.choice([0.0, 0.2]) if faults else 0.0
 
 
-def _found(draw: random.Random, world: World, theme: Theme) -> None:
+def _found(draw: random.Random, world: FuzzWorld, theme: Theme) -> None:
     """A founder and others that join it, or several founders, some of them late."""
     count = draw.choice(theme.founders or FOUNDERS)
     machines = [world.machine(number) for number in range(count)]
@@ -191,13 +191,13 @@ def _found(draw: random.Random, world: World, theme: Theme) -> None:
             world.agenda.after(round(late_ms * MS), world.start, machine, "form")
 
 
-def _plan_load(draw: random.Random, world: World, end_ns: int) -> None:
+def _plan_load(draw: random.Random, world: FuzzWorld, end_ns: int) -> None:
     span_ns = end_ns - world.agenda.now_ns
     for _ in range(draw.randint(2, 25)):
         world.agenda.after(draw.randrange(span_ns), draw.choice([changes.burst, changes.talk]), world)
 
 
-def _plan_fault_points(draw: random.Random, world: World, theme: Theme, end_ns: int) -> None:
+def _plan_fault_points(draw: random.Random, world: FuzzWorld, theme: Theme, end_ns: int) -> None:
     """What a theme needs happens by the clock, not too late; its fault points strike when their moment comes."""
     takeover_ms = round((world.settings.suspect_after_s + world.settings.takeover_s) * 1000)
     FaultPoints(world, draw_chains(draw, theme, world.plan.is_durable, takeover_ms))
@@ -206,21 +206,21 @@ def _plan_fault_points(draw: random.Random, world: World, theme: Theme, end_ns: 
         _plan_change(draw, world, theme.changes, draw.randrange(span_ns * 2 // 3))
 
 
-def _plan_faults(draw: random.Random, world: World, end_ns: int) -> None:
+def _plan_faults(draw: random.Random, world: FuzzWorld, end_ns: int) -> None:
     table = changes.DURABLE if world.plan.is_durable else changes.ANY
     span_ns = end_ns - world.agenda.now_ns
     for _ in range(draw.choice([0, 1, 2, 4, 8])):
         _plan_change(draw, world, table, draw.randrange(span_ns))
 
 
-def _plan_change(draw: random.Random, world: World, table: Mapping[changes.Change, int], at_ns: int) -> None:
+def _plan_change(draw: random.Random, world: FuzzWorld, table: Mapping[changes.Change, int], at_ns: int) -> None:
     """One change, or two at about the same time."""
     for _ in range(2 if draw.random() < 0.2 else 1):
         change = draw.choices(list(table), list(table.values()))[0]
         world.agenda.after(at_ns + draw.randint(0, 5) * MS, _inject, change, world)
 
 
-def _inject(change: changes.Change, world: World) -> None:
+def _inject(change: changes.Change, world: FuzzWorld) -> None:
     """A change that comes late, when all faults have ended, does not happen."""
     if not world.is_calm:
         change(world)
@@ -229,7 +229,7 @@ def _inject(change: changes.Change, world: World) -> None:
 # The end.
 
 
-def _start_again(draw: random.Random, world: World) -> None:
+def _start_again(draw: random.Random, world: FuzzWorld) -> None:
     """Most of those who are down start again, one after another; the others are given up."""
     within_ms = draw.choice([1, 20, 150])
     last_ns = 0
@@ -244,7 +244,7 @@ def _start_again(draw: random.Random, world: World) -> None:
     world.agenda.run_until(world.agenda.now_ns + last_ns)
 
 
-def _settle(world: World) -> tuple[int, bool]:
+def _settle(world: FuzzWorld) -> tuple[int, bool]:
     """Run until nothing is left to do; gives how long that took, and whether the group is lost."""
     began_ns = world.agenda.now_ns
     operator = Operator(world)
@@ -261,12 +261,12 @@ def _settle(world: World) -> tuple[int, bool]:
     return world.agenda.now_ns - began_ns, is_lost(world)
 
 
-def wanted(world: World) -> list[Process]:
+def wanted(world: FuzzWorld) -> list[Process]:
     """All processes that are to be in the group."""
     return [process for process in world.living() if process.machine.is_wanted]
 
 
-def is_settled(world: World) -> bool:
+def is_settled(world: FuzzWorld) -> bool:
     """Are all who want to be in the group in one view, and is nothing left to do?"""
     processes = world.living()
     members = [process.member for process in processes]
@@ -288,7 +288,7 @@ def is_settled(world: World) -> bool:
     return all(frontier == frontiers[0] for frontier in frontiers)
 
 
-def describe(world: World) -> str:
+def describe(world: FuzzWorld) -> str:
     """Where everybody is, in one line."""
     parts = []
     for process in world.living():

@@ -12,7 +12,7 @@ from cubecast.wire import handshake
 from cubecast.wire.frame import REFUSE, encode_frame
 
 if TYPE_CHECKING:
-    from cubecast.fuzz.world import World
+    from cubecast.fuzz.world import FuzzWorld
 
 OTHER_ADDRESS = "10.0.0.250:7000"
 
@@ -24,7 +24,7 @@ class Impostor:
     is_listening = True
     is_alive = True
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: FuzzWorld, name: str) -> None:
         """It listens."""
         self.name = name
         self._world = world

@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cubecast.fuzz.agenda import MS, SECOND
-from cubecast.fuzz.world import Event
+from cubecast.fuzz.world import HistoryEvent
 from cubecast.protocols.membership.views import MemberId, View, ViewId
 
 Message = tuple[MemberId, int]
@@ -72,7 +72,7 @@ class Judge:
         self._is_forgotten = False
         """Did a process begin anew that had run before?"""
         self._before: dict[ViewId, ViewId] = {}
-        self._at_start: dict[ViewId, list[tuple[ViewId | None, int, Event]]] = defaultdict(list)
+        self._at_start: dict[ViewId, list[tuple[ViewId | None, int, HistoryEvent]]] = defaultdict(list)
         self._known: dict[Message, tuple[int, int]] = {}
         self._past: dict[Message, int] = {}
         self._held: dict[MemberId, dict[MemberId, int]] = defaultdict(dict)
@@ -91,9 +91,9 @@ class Judge:
         self._failed: set[int] = set()
         self._gone: set[str] = set()
         """Machines whose process left, once."""
-        self._returned: list[tuple[Event, int]] = []
+        self._returned: list[tuple[HistoryEvent, int]] = []
 
-    def read(self, events: Iterable[Event]) -> None:
+    def read(self, events: Iterable[HistoryEvent]) -> None:
         """Judge all events in their order, and what can only be judged at the end."""
         handlers: dict[str, Any] = {}
         for event in events:
@@ -104,13 +104,13 @@ class Judge:
         self._judge_states()
         self._judge_returned()
 
-    def _complain(self, event: Event, promise: str, what: str) -> None:
+    def _complain(self, event: HistoryEvent, promise: str, what: str) -> None:
         at_ms = (event.time_ns - SECOND) / MS
         self.broken.append(f"{promise}: at {at_ms:.3f} ms {event.name} ({event.me.incarnation}): {what}")
 
     # Processes.
 
-    def _start(self, event: Event) -> None:
+    def _start(self, event: HistoryEvent) -> None:
         application = self.applications[event.name] = _Application()
         application.is_resuming = event.data == "resume"
         application.must_restore = event.data == "join"
@@ -120,17 +120,17 @@ class Judge:
             self._excuse(event.name, set(self._of_process[event.name]))
             self._of_process[event.name] = []
 
-    def _amnesia(self, _event: Event) -> None:
+    def _amnesia(self, _event: HistoryEvent) -> None:
         """A founder without its journal may found another group."""
         self._is_forgotten = True
 
-    def _crash(self, event: Event) -> None:
+    def _crash(self, event: HistoryEvent) -> None:
         self._excuse(event.name, {number for number in self._of_process[event.name] if number not in self.safe})
 
     def _excuse(self, _name: str, numbers: set[int]) -> None:
         self.excused |= numbers
 
-    def _replayed(self, event: Event) -> None:
+    def _replayed(self, event: HistoryEvent) -> None:
         self.applications[event.name].is_resuming = False
         told, state, is_same = event.data
         if is_same and self._keeps_everything and state[: len(told)] != told:
@@ -139,26 +139,26 @@ class Judge:
 
     # Messages.
 
-    def _multicast(self, event: Event) -> None:
+    def _multicast(self, event: HistoryEvent) -> None:
         self.multicast[event.data] = event.name
         self._of_process[event.name].append(event.data)
 
-    def _member_safe(self, event: Event) -> None:
+    def _member_safe(self, event: HistoryEvent) -> None:
         self.safe.update(event.data["messages"])
 
-    def _member_sent(self, event: Event) -> None:
+    def _member_sent(self, event: HistoryEvent) -> None:
         application = self.applications[event.name]
         if application.must_restore and self._makes_snapshots:
             self._complain(event, "before restore", f"message {event.data['sequence']} is sent before the restore")
         self._past[event.me, event.data["sequence"]] = 0 if application.must_restore else application.log
 
-    def _member_incarnation(self, event: Event) -> None:
+    def _member_incarnation(self, event: HistoryEvent) -> None:
         application = self.applications[event.name]
         application.incarnation = event.me.incarnation
         if application.view is not None and event.me not in application.view.members:
             application.must_restore = True
 
-    def _deliver(self, event: Event) -> None:
+    def _deliver(self, event: HistoryEvent) -> None:
         sender, view, sequence, number, _ = event.data
         application = self.applications[event.name]
         bit = 1 << number
@@ -185,7 +185,7 @@ class Judge:
         """Was it multicast again, as the group was told to do, by a later incarnation of its sender?"""
         return self._may_repeat and len(self._senders[number]) > 1
 
-    def _judge_place(self, event: Event, application: _Application) -> None:
+    def _judge_place(self, event: HistoryEvent, application: _Application) -> None:
         """Is it delivered in its view, and after the one before it?"""
         sender, view, sequence, number, _ = event.data
         now = application.view
@@ -201,14 +201,14 @@ class Judge:
 
     # Views and states.
 
-    def _member_install(self, event: Event) -> None:
+    def _member_install(self, event: HistoryEvent) -> None:
         view: View = event.data["view"]
         if event.me not in view.members:
             self._complain(event, "view agreement", f"view {view.number} is without it")
         self._judge_view(event, view)
         self._places[event.name] = view.group_id, view.number
 
-    def _judge_view(self, event: Event, view: View) -> None:
+    def _judge_view(self, event: HistoryEvent, view: View) -> None:
         if self.views.setdefault(view.id, view) != view:
             self._complain(event, "view agreement", f"view {view.number} has other members elsewhere")
         if len({member.name for member in view.members}) < len(view.members):
@@ -220,7 +220,7 @@ class Judge:
                 what = f"two views {view.number}: {_members(view)} and {_members(self.views[other])}"
                 self._complain(event, "view agreement", what)
 
-    def _view(self, event: Event) -> None:
+    def _view(self, event: HistoryEvent) -> None:
         """The application learns of a view."""
         view: View = event.data
         self._judge_view(event, view)
@@ -249,7 +249,7 @@ class Judge:
         if before is not None or not application.is_resuming:
             self._at_start[view.id].append((application.base, application.log, event))
 
-    def _restore(self, event: Event) -> None:
+    def _restore(self, event: HistoryEvent) -> None:
         state, is_checkpoint, incarnation = event.data
         application = self.applications[event.name]
         if is_checkpoint or incarnation >= application.incarnation:
@@ -269,7 +269,7 @@ class Judge:
         """All who begin a view begin it with the same messages."""
         states: dict[ViewId, int] = {}
         for view in sorted(self._at_start):
-            first: tuple[int, Event] | None = None
+            first: tuple[int, HistoryEvent] | None = None
             for base, log, event in self._at_start[view]:
                 if base == view or (base is not None and base not in states):
                     continue
@@ -284,22 +284,22 @@ class Judge:
 
     # Stability.
 
-    def _member_deliveries(self, event: Event) -> None:
+    def _member_deliveries(self, event: HistoryEvent) -> None:
         held = self._held[event.me]
         for sender, sequence in zip(event.data["senders"], event.data["sequences"], strict=True):
             held[sender] = max(held.get(sender, 0), sequence)
 
-    def _member_hold(self, event: Event) -> None:
+    def _member_hold(self, event: HistoryEvent) -> None:
         held = self._held[event.me]
         held[event.data["sender"]] = max(held.get(event.data["sender"], 0), event.data["sequence"])
 
-    def _member_restore(self, event: Event) -> None:
+    def _member_restore(self, event: HistoryEvent) -> None:
         view: View = event.data["view"]
         held = self._held[event.me]
         for sender, sent in zip(view.members, view.sent, strict=True):
             held[sender] = max(held.get(sender, 0), sent)
 
-    def _member_stable(self, event: Event) -> None:
+    def _member_stable(self, event: HistoryEvent) -> None:
         view_id, sender, sequence = event.data["view"], event.data["sender"], event.data["sequence"]
         if sequence <= self._stable_to.get((view_id, sender), 0):
             return
@@ -313,7 +313,7 @@ class Judge:
                 what = f"message {sequence} of {sender.name} in view {view.number} is not yet at {member.name}"
                 self._complain(event, "stability", what)
 
-    def _settled(self, event: Event) -> None:
+    def _settled(self, event: HistoryEvent) -> None:
         number, is_stable, failure = event.data
         if failure.endswith("has stopped"):
             return  # the journal continues, or the process that forgot it is excused
@@ -325,10 +325,10 @@ class Judge:
 
     # Ends.
 
-    def _left(self, event: Event) -> None:
+    def _left(self, event: HistoryEvent) -> None:
         self._gone.add(event.name)
 
-    def _force(self, event: Event) -> None:
+    def _force(self, event: HistoryEvent) -> None:
         """An operator gave up the missing members, and with them what only they knew: views after this one.
 
         What a member that left was told to be stable was decided with the view that is without it.
@@ -343,7 +343,7 @@ class Judge:
                 self.excused.add(number)
         self._returned = []
 
-    def _excluded(self, event: Event) -> None:
+    def _excluded(self, event: HistoryEvent) -> None:
         numbers, certain, reason = event.data
         application = self.applications[event.name]
         application.must_restore = True
@@ -369,7 +369,7 @@ class Judge:
                 if name != event.name and application.log >> number & 1 and not _is_with(application.view, event.me):
                     self._complain(event, "nothing lost", f"message {number} was returned for certain; {name} has it")
 
-    def _judge_exclusion(self, event: Event, view: View) -> None:
+    def _judge_exclusion(self, event: HistoryEvent, view: View) -> None:
         """Who says that a member is out has installed a view without it.
 
         Where founders forgot everything there are two groups, and one that joined both may be excluded by either.
@@ -408,7 +408,7 @@ class Judge:
         return any(self.applications[name].base is None for name in members)
 
 
-def _ignore(_event: Event) -> None:
+def _ignore(_event: HistoryEvent) -> None:
     """An event that no promise is about."""
 
 

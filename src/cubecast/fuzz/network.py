@@ -1,6 +1,6 @@
 """Byte streams between processes, as TCP gives them to a program, and what a network does to them.
 
-A connection has two pipes, one for each direction. A pipe holds what was written and not read yet, with the time at
+A connection has two streams, one for each direction. A stream holds what was written and not read yet, with the time at
 which each part arrives. Bytes arrive in order and in pieces of any size.
 
 | fault   | effect                                                                                              |
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Link = tuple[str, str]
 
 
-class Pipe:
+class Stream:
     """One direction of a connection."""
 
     __slots__ = ("arrives_ns", "is_broken", "is_ended", "is_paused", "reader", "size", "waiting", "writer")
@@ -53,7 +53,7 @@ class End:
 
     __slots__ = ("connection", "incoming", "is_gone", "number", "outgoing", "process")
 
-    def __init__(self, process: Process | Impostor, number: int, incoming: Pipe, outgoing: Pipe) -> None:
+    def __init__(self, process: Process | Impostor, number: int, incoming: Stream, outgoing: Stream) -> None:
         """Open."""
         self.process = process
         self.number = number
@@ -67,11 +67,11 @@ class End:
 
 
 class Connection:
-    """Two processes and the two pipes between them."""
+    """Two processes and the two streams between them."""
 
     def __init__(self, dialler: Process, acceptor: Process | Impostor, numbers: tuple[int, int]) -> None:
         """Both ends are to be told."""
-        there, back = Pipe(), Pipe()
+        there, back = Stream(), Stream()
         self.dialler = End(dialler, numbers[0], back, there)
         self.acceptor = End(acceptor, numbers[1], there, back)
         self.dialler.connection = self.acceptor.connection = self
@@ -88,7 +88,7 @@ class Connection:
         return self.dialler.process.name, self.acceptor.process.name
 
 
-class Network:
+class FuzzNetwork:
     """All connections of a history."""
 
     def __init__(self, draw: random.Random, agenda: Agenda, find: Callable[[str], Process | Impostor | None]) -> None:
@@ -106,8 +106,8 @@ class Network:
         self.silent: set[str] = set()
         """Machines that are down: they do not even refuse."""
         self.slow: dict[Link, float] = {}
-        self.on_write: Callable[[Pipe, bytes], bytes] | None = None
-        self.on_read: Callable[[Pipe, bytes], bytes] | None = None
+        self.on_write: Callable[[Stream, bytes], bytes] | None = None
+        self.on_read: Callable[[Stream, bytes], bytes] | None = None
         """Called with bytes that are written or arrive; give those that are not lost. For `fault_points`."""
         self._find = find
         self._numbers = 0
@@ -141,53 +141,53 @@ class Network:
 
     def write(self, end: End, data: bytes) -> bool:
         """Send bytes; gives whether the writer must pause."""
-        pipe = end.outgoing
+        stream = end.outgoing
         if self.on_write is not None:
-            data = self.on_write(pipe, data)
-        if pipe.is_broken or not data:
+            data = self.on_write(stream, data)
+        if stream.is_broken or not data:
             return False
-        source, to = end.process.name, pipe.reader.process.name
-        pipe.arrives_ns = max(pipe.arrives_ns, self.agenda.now_ns + self._latency_ns(source, to))
-        pipe.waiting.append((pipe.arrives_ns, data))
-        pipe.size += len(data)
-        self.agenda.at(pipe.arrives_ns, self._flow, pipe)
-        if pipe.size > self.buffer_bytes and not pipe.is_paused:
-            pipe.is_paused = True
+        source, to = end.process.name, stream.reader.process.name
+        stream.arrives_ns = max(stream.arrives_ns, self.agenda.now_ns + self._latency_ns(source, to))
+        stream.waiting.append((stream.arrives_ns, data))
+        stream.size += len(data)
+        self.agenda.at(stream.arrives_ns, self._flow, stream)
+        if stream.size > self.buffer_bytes and not stream.is_paused:
+            stream.is_paused = True
             return True
         return False
 
-    def _flow(self, pipe: Pipe) -> None:
+    def _flow(self, stream: Stream) -> None:
         """What has arrived goes to the reader."""
-        source, to = pipe.writer.process.name, pipe.reader.process.name
-        if (self.cuts and (source, to) in self.cuts) or not pipe.waiting or pipe.reader.is_gone:
+        source, to = stream.writer.process.name, stream.reader.process.name
+        if (self.cuts and (source, to) in self.cuts) or not stream.waiting or stream.reader.is_gone:
             return
         now_ns = self.agenda.now_ns
         parts = []
-        while pipe.waiting and pipe.waiting[0][0] <= now_ns:
-            parts.append(pipe.waiting.popleft()[1])
+        while stream.waiting and stream.waiting[0][0] <= now_ns:
+            parts.append(stream.waiting.popleft()[1])
         if not parts:
             return
         data = b"".join(parts) if len(parts) > 1 else parts[0]
         if self.rechunk and self.draw.random() < self.rechunk and len(data) > 1:
             place = self.draw.randrange(1, len(data))
             rest_ns = now_ns + self.draw.randrange(MS)
-            pipe.waiting.appendleft((rest_ns, data[place:]))
-            self.agenda.at(rest_ns, self._flow, pipe)
+            stream.waiting.appendleft((rest_ns, data[place:]))
+            self.agenda.at(rest_ns, self._flow, stream)
             data = data[:place]
-        pipe.reader.process.post(self._hand_over, pipe, data)
+        stream.reader.process.post(self._hand_over, stream, data)
 
-    def _hand_over(self, pipe: Pipe, data: bytes) -> None:
+    def _hand_over(self, stream: Stream, data: bytes) -> None:
         """The process reads it."""
-        pipe.size -= len(data)
-        reader = pipe.reader
-        if pipe.is_paused and pipe.size <= self.buffer_bytes // 4:
-            pipe.is_paused = False
-            if not pipe.writer.is_gone:
-                self.agenda.at(self.agenda.now_ns, pipe.writer.process.resume_writing, pipe.writer)
+        stream.size -= len(data)
+        reader = stream.reader
+        if stream.is_paused and stream.size <= self.buffer_bytes // 4:
+            stream.is_paused = False
+            if not stream.writer.is_gone:
+                self.agenda.at(self.agenda.now_ns, stream.writer.process.resume_writing, stream.writer)
         if reader.is_gone:
             return
         if self.on_read is not None:
-            data = self.on_read(pipe, data)
+            data = self.on_read(stream, data)
         if data and reader.process.is_alive and not reader.is_gone:
             reader.process.data_received(reader, data)
 
@@ -195,14 +195,14 @@ class Network:
 
     def close(self, end: End, at_once: bool) -> None:
         """A process ends a connection: after what it wrote, or at once."""
-        pipe = end.outgoing
+        stream = end.outgoing
         is_clean = not at_once and (not end.incoming.size or self.draw.random() < 0.5)
         if not is_clean:  # bytes that nobody reads any more make TCP reset the connection
-            self._cut_off(pipe)
+            self._cut_off(stream)
         end.incoming.is_broken = True
         end.incoming.waiting.clear()
-        pipe.is_broken = True
-        self._tell_after(pipe, is_late=False)
+        stream.is_broken = True
+        self._tell_after(stream, is_late=False)
         self._tell_writer(end)
 
     def _tell_writer(self, end: End) -> None:
@@ -214,46 +214,46 @@ class Network:
             return
         connection.is_reset = True
         for end in connection.ends:
-            pipe = end.incoming
-            pipe.is_broken = True
-            self._cut_off(pipe)
-            self._tell_after(pipe, self.draw.random() < self.late if is_late is None else is_late)
+            stream = end.incoming
+            stream.is_broken = True
+            self._cut_off(stream)
+            self._tell_after(stream, self.draw.random() < self.late if is_late is None else is_late)
 
-    def _cut_off(self, pipe: Pipe) -> None:
+    def _cut_off(self, stream: Stream) -> None:
         """Lose any suffix of what waits."""
-        size = sum(len(data) for _, data in pipe.waiting)
+        size = sum(len(data) for _, data in stream.waiting)
         if size == 0:
             return
         kept = self.draw.choice([0, size, self.draw.randint(0, size), self.draw.randint(0, size)])
         lost = size - kept
-        pipe.size -= lost
+        stream.size -= lost
         while lost > 0:
-            when_ns, data = pipe.waiting.pop()
+            when_ns, data = stream.waiting.pop()
             if len(data) > lost:
-                pipe.waiting.append((when_ns, data[:-lost]))
+                stream.waiting.append((when_ns, data[:-lost]))
             lost -= len(data)
 
-    def _tell_after(self, pipe: Pipe, is_late: bool) -> None:
+    def _tell_after(self, stream: Stream, is_late: bool) -> None:
         """The reader learns of the end after what it still gets."""
-        if pipe.is_ended:
+        if stream.is_ended:
             return
-        pipe.is_ended = True
+        stream.is_ended = True
         now_ns = self.agenda.now_ns
-        delay_ns = self._latency_ns(pipe.writer.process.name, pipe.reader.process.name)
+        delay_ns = self._latency_ns(stream.writer.process.name, stream.reader.process.name)
         if is_late:
             delay_ns += round(self.draw.choice([100, 1500]) * self.draw.random() * MS)
-        self.agenda.at(max(now_ns + delay_ns, pipe.arrives_ns), self._tell, pipe)
+        self.agenda.at(max(now_ns + delay_ns, stream.arrives_ns), self._tell, stream)
 
-    def _tell(self, pipe: Pipe) -> None:
+    def _tell(self, stream: Stream) -> None:
         """Only when everything before it was read, and not across a cut."""
-        end = pipe.reader
+        end = stream.reader
         if end.is_gone:
             return
-        if (pipe.writer.process.name, end.process.name) in self.cuts:
-            self.agenda.after(round((20 + 200 * self.draw.random()) * MS), self._tell, pipe)
-        elif pipe.waiting:
-            self.agenda.at(max(self.agenda.now_ns + MS, pipe.waiting[-1][0]), self._tell, pipe)
-            self._flow(pipe)
+        if (stream.writer.process.name, end.process.name) in self.cuts:
+            self.agenda.after(round((20 + 200 * self.draw.random()) * MS), self._tell, stream)
+        elif stream.waiting:
+            self.agenda.at(max(self.agenda.now_ns + MS, stream.waiting[-1][0]), self._tell, stream)
+            self._flow(stream)
         else:
             end.process.connection_lost(end, "connection reset")
 
@@ -270,15 +270,15 @@ class Network:
         for connection in list(self.connections):
             for end in connection.ends:
                 if end.process is process and not end.is_gone:
-                    pipe = end.outgoing
+                    stream = end.outgoing
                     self.forget(end)
-                    self._cut_off(pipe)
+                    self._cut_off(stream)
                     if not is_power:
-                        self._tell_after(pipe, is_late=False)
-                    elif not pipe.is_ended:
-                        pipe.is_ended = True
+                        self._tell_after(stream, is_late=False)
+                    elif not stream.is_ended:
+                        stream.is_ended = True
                         delay_ns = round(self.draw.choice([50, 500, 1500]) * self.draw.random() * MS)
-                        self.agenda.at(max(self.agenda.now_ns + delay_ns, pipe.arrives_ns), self._tell, pipe)
+                        self.agenda.at(max(self.agenda.now_ns + delay_ns, stream.arrives_ns), self._tell, stream)
 
     # Faults.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from cubecast.fuzz.agenda import MS, SECOND
 from cubecast.fuzz.process import Process
-from cubecast.fuzz.world import World
+from cubecast.fuzz.world import FuzzWorld
 from cubecast.protocols.membership.views import View, has_quorum
 
 PATIENCE_NS = 600 * MS
@@ -28,7 +28,7 @@ STEPS_MAX = 6
 class Operator:
     """Watches one history."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FuzzWorld) -> None:
         """Nothing is wrong yet."""
         self._world = world
         self._began_ns = world.agenda.now_ns
@@ -114,7 +114,7 @@ class Operator:
                     process.machine.disk.erase()
 
 
-def _placed(world: World) -> list[Process]:
+def _placed(world: FuzzWorld) -> list[Process]:
     """Those that are in a view."""
     return [
         process
@@ -128,7 +128,7 @@ def _in_last_view(placed: list[Process]) -> list[Process]:
     return [process for process in placed if process.member.view.number == last]
 
 
-def is_lost(world: World) -> bool:
+def is_lost(world: FuzzWorld) -> bool:
     """Can the group not continue: are too few left of its last view, or nobody who has the state?"""
     members = [process.member for process in world.living()]
     if not members:

@@ -26,7 +26,7 @@ from cubecast.member.history import decode_history
 from cubecast.protocols.membership.views import MemberId
 
 if TYPE_CHECKING:
-    from cubecast.fuzz.world import Machine, World
+    from cubecast.fuzz.world import FuzzWorld, Machine
 
 HEADER_BYTES = 4
 """A payload begins with the number of the message."""
@@ -83,7 +83,7 @@ class MemoryTrace:
 class Process:
     """One start of one member."""
 
-    def __init__(self, world: World, machine: Machine) -> None:
+    def __init__(self, world: FuzzWorld, machine: Machine) -> None:
         """Not running: `begin` makes the member."""
         self.world = world
         self.machine = machine

@@ -29,7 +29,7 @@ MESSAGES = {
     "CONTROL": 1,
     "ACK": 1,
     "Join": 1,
-    "Report": 1,
+    "SuspicionReport": 1,
     "Prepare": 2,
     "Promise": 3,
     "Refusal": 1,

@@ -11,7 +11,7 @@ from cubecast.errors import JournalError
 from cubecast.fuzz.agenda import MS, SECOND, Agenda
 from cubecast.fuzz.disk import Disk
 from cubecast.fuzz.impostor import Impostor
-from cubecast.fuzz.network import Network
+from cubecast.fuzz.network import FuzzNetwork
 from cubecast.fuzz.process import HEADER_BYTES, Note, Process, Replayed
 from cubecast.member.effects import Delivery, Excluded, Outgoing
 from cubecast.member.settings import Settings
@@ -21,7 +21,7 @@ MACHINES_MAX = 10
 FIRST_INCARNATION = 1_700_000_000 * SECOND
 
 
-class Event(NamedTuple):
+class HistoryEvent(NamedTuple):
     """Something that happened in or to a process."""
 
     time_ns: int
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class HistoryPlan:
     """What is drawn for a history besides the settings of the members."""
 
     is_durable: bool = False
@@ -48,7 +48,7 @@ class Plan:
 class Machine:
     """A name, a disk, and what an operator knows of it."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: FuzzWorld, name: str) -> None:
         """Nothing runs."""
         self.name = name
         self.disk = Disk(world.draw, world.group, name)
@@ -64,10 +64,10 @@ class Machine:
         self.sync_fails = False
 
 
-class World:
+class FuzzWorld:
     """One history."""
 
-    def __init__(self, seed: int, settings: Settings, plan: Plan, make_member: Callable[..., Any]) -> None:
+    def __init__(self, seed: int, settings: Settings, plan: HistoryPlan, make_member: Callable[..., Any]) -> None:
         """Nothing runs yet."""
         self.draw = random.Random(seed ^ 0x5EED)
         self.agenda = Agenda()
@@ -75,9 +75,9 @@ class World:
         self.plan = plan
         self.make_member = make_member
         self.group = "fuzz"
-        self.network = Network(self.draw, self.agenda, self.find)
+        self.network = FuzzNetwork(self.draw, self.agenda, self.find)
         self.machines: dict[str, Machine] = {}
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self.violations: list[str] = []
         self.tracebacks: list[str] = []
         self.messages: list[str] = []
@@ -132,7 +132,9 @@ class World:
                 batches = machine.disk.read()
             except JournalError as error:
                 self.events.append(
-                    Event(self.agenda.now_ns, machine.name, MemberId(machine.name, 0), "journal refused", str(error))
+                    HistoryEvent(
+                        self.agenda.now_ns, machine.name, MemberId(machine.name, 0), "journal refused", str(error)
+                    )
                 )
                 machine.disk.erase()
                 batches = machine.disk.read()
@@ -211,11 +213,11 @@ class World:
     def note(self, process: Process, what: str, data: Any) -> None:
         """Record an event."""
         me = process.member.me if process.member is not None else MemberId(process.name, 0)
-        self.events.append(Event(self.agenda.now_ns, process.name, me, what, data))
+        self.events.append(HistoryEvent(self.agenda.now_ns, process.name, me, what, data))
 
     def note_of_member(self, process: Process, note: Note) -> None:
         """Record what a member told its trace."""
-        self.events.append(Event(self.agenda.now_ns, process.name, note.me, f"member {note.event}", note.data))
+        self.events.append(HistoryEvent(self.agenda.now_ns, process.name, note.me, f"member {note.event}", note.data))
 
     def delivered(self, process: Process, delivery: Delivery, number: int) -> None:
         """An application took a message."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cubecast.member.message_log import MessageLog
 from cubecast.member.settings import Settings
-from cubecast.member.stack import Host
+from cubecast.member.stack import StackHost
 from cubecast.protocol.mail import PAYLOAD
 from cubecast.protocols.membership.views import View
 from cubecast.wire import data
@@ -18,7 +18,7 @@ class Alone:
     rounds = 0
     round_s = 0.01
 
-    def __init__(self, host: Host, view: View, settings: Settings) -> None:
+    def __init__(self, host: StackHost, view: View, settings: Settings) -> None:
         """Nothing sent."""
         self.view = view
         self.log = MessageLog(1)

@@ -16,7 +16,7 @@ core over many messages and leave behind only what Python must do, sorted:
 START … END−1 is where the record stands in the batch. What was kept and is delivered now has START = −1; what this
 member publishes has the row of the numbers it carries there, or −1.
 
-All take a `Driver` by its handle (`hold`). Its core is given as `bind` makes it, alone and with its one member in
+All take a `BoundCore` by its handle (`hold`). Its core is given as `bind` makes it, alone and with its one member in
 row 0. `stamp_numbers` says how many numbers a message of the application carries (a vector stamp; they stand in the
 first draft of a publication), and `changes_numbers` whether they change when it is forwarded. The message being
 received stands in the slot `INCOMING` of the pool, which is never handed out.
@@ -56,7 +56,7 @@ class Sorted(NamedTuple):
     counts: np.ndarray
 
 
-class Driver(NamedTuple):
+class BoundCore(NamedTuple):
     """What a call works on: one core as it is bound, its mail, and its actions sorted (empty for a control core)."""
 
     cores: np.ndarray
@@ -88,21 +88,21 @@ def new_sorted(*, width: int, room: int) -> Sorted:
 @entry_point
 def call(handle, now_ns, what, a, b):
     """Call a core for one thing; its actions are then in the outbox, those of the last call are gone."""
-    driver = held_at(handle, Driver)
-    clear_outbox(driver.mail)
-    call_bound(driver.cores, 0, 0, now_ns, what, a, b)
+    bound = held_at(handle, BoundCore)
+    clear_outbox(bound.mail)
+    call_bound(bound.cores, 0, 0, now_ns, what, a, b)
 
 
 @entry_point
 def receive_batch(handle, now_ns, source, body, table, first, last):
     """Receive the records first … last−1 of a batch; returns one past the last that was taken."""
-    driver = held_at(handle, Driver)
-    _reset(driver.sorted_actions)
+    bound = held_at(handle, BoundCore)
+    _reset(bound.sorted_actions)
     k = first
-    while k < last and _has_room(driver):
-        _put_incoming(driver.mail, body, table, source, k)
-        call_bound(driver.cores, 0, 0, now_ns, RECEIVE, INCOMING, 0)
-        _sort_actions(driver, table[k, START], table[k, END])
+    while k < last and _has_room(bound):
+        _put_incoming(bound.mail, body, table, source, k)
+        call_bound(bound.cores, 0, 0, now_ns, RECEIVE, INCOMING, 0)
+        _sort_actions(bound, table[k, START], table[k, END])
         k += 1
     return k
 
@@ -110,16 +110,16 @@ def receive_batch(handle, now_ns, source, body, table, first, last):
 @entry_point
 def publish_batch(handle, now_ns, count):
     """Publish up to `count` messages of this member; returns how many were taken."""
-    driver = held_at(handle, Driver)
-    _reset(driver.sorted_actions)
+    bound = held_at(handle, BoundCore)
+    _reset(bound.sorted_actions)
     k = 0
-    while k < count and _has_room(driver):
-        call_bound(driver.cores, 0, 0, now_ns, PUBLISH, 0, 0)
+    while k < count and _has_room(bound):
+        call_bound(bound.cores, 0, 0, now_ns, PUBLISH, 0, 0)
         row = NO_RECORD
-        if driver.stamp_numbers > 0:
-            row = _copy_numbers(driver, driver.mail.drafts[0])
-        driver.mail.heads[INCOMING].sequence = 0  # nothing is being received
-        _sort_actions(driver, row, NO_RECORD)
+        if bound.stamp_numbers > 0:
+            row = _copy_numbers(bound, bound.mail.drafts[0])
+        bound.mail.heads[INCOMING].sequence = 0  # nothing is being received
+        _sort_actions(bound, row, NO_RECORD)
         k += 1
     return k
 
@@ -127,18 +127,18 @@ def publish_batch(handle, now_ns, count):
 @entry_point
 def tell_data(handle, now_ns, what, a, b):
     """Call a data core for something else than a message: it begins, a timer is due, a rank left the membership."""
-    driver = held_at(handle, Driver)
-    _reset(driver.sorted_actions)
-    call_bound(driver.cores, 0, 0, now_ns, what, a, b)
-    driver.mail.heads[INCOMING].sequence = 0
-    _sort_actions(driver, NO_RECORD, NO_RECORD)
+    bound = held_at(handle, BoundCore)
+    _reset(bound.sorted_actions)
+    call_bound(bound.cores, 0, 0, now_ns, what, a, b)
+    bound.mail.heads[INCOMING].sequence = 0
+    _sort_actions(bound, NO_RECORD, NO_RECORD)
 
 
 @linked
-def _has_room(driver):
+def _has_room(bound):
     """Is there room for the actions of one more message?"""
-    counts = driver.sorted_actions.counts
-    room = driver.sorted_actions.deliveries.shape[0] - driver.mail.actions.shape[0]
+    counts = bound.sorted_actions.counts
+    room = bound.sorted_actions.deliveries.shape[0] - bound.mail.actions.shape[0]
     return max(counts[DELIVERIES], counts[KEPT], counts[SENDS], counts[TIMERS], counts[ROWS]) < room
 
 
@@ -170,19 +170,19 @@ def _put_incoming(mail, body, table, source, k):
 
 
 @linked
-def _sort_actions(driver, start, end):
+def _sort_actions(bound, start, end):
     """Take the actions out of the outbox, in order. The record of the message being handled stands at start … end−1."""
-    mail_ = driver.mail
-    sorted_actions = driver.sorted_actions
+    mail_ = bound.mail
+    sorted_actions = bound.sorted_actions
     counts = sorted_actions.counts
     for place in range(mail_.counts[mail.WAITING]):
         action = mail_.actions[place]
         if action.what == mail.DELIVER:
             _sort_delivery(mail_, sorted_actions, action.a, action.b, start, end)
         elif action.what == mail.SEND:
-            _sort_send(driver, action.slot, action.a)
+            _sort_send(bound, action.slot, action.a)
         elif action.what == mail.MULTICAST:
-            _sort_send(driver, action.slot, EVERYONE)
+            _sort_send(bound, action.slot, EVERYONE)
         elif action.what == mail.TIMER:
             _put(sorted_actions.timers, counts, TIMERS, action.a, action.b, action.delay_ns)
         elif action.what == mail.HELD_BACK:
@@ -216,9 +216,9 @@ def _sort_delivery(mail_, sorted_actions, sender, sequence, start, end):
 
 
 @linked
-def _sort_send(driver, slot, rank):
-    mail_ = driver.mail
-    sorted_actions = driver.sorted_actions
+def _sort_send(bound, slot, rank):
+    mail_ = bound.mail
+    sorted_actions = bound.sorted_actions
     counts = sorted_actions.counts
     send = counts[SENDS]
     sorted_actions.sends[send, 0] = rank
@@ -228,16 +228,16 @@ def _sort_send(driver, slot, rank):
     counts[SENDS] += 1
     # A message of the application already has its bytes; only a message of the core's own is written from its numbers,
     # or one whose numbers change on the way.
-    if mail_.heads[slot].sequence == 0 or driver.changes_numbers != 0:
-        sorted_actions.sends[send, 3] = _copy_numbers(driver, slot)
+    if mail_.heads[slot].sequence == 0 or bound.changes_numbers != 0:
+        sorted_actions.sends[send, 3] = _copy_numbers(bound, slot)
 
 
 @linked
-def _copy_numbers(driver, slot):
+def _copy_numbers(bound, slot):
     """Put the numbers of a message aside; gives their row."""
-    sorted_actions = driver.sorted_actions
+    sorted_actions = bound.sorted_actions
     row = sorted_actions.counts[ROWS]
     for j in range(sorted_actions.numbers.shape[1]):
-        sorted_actions.numbers[row, j] = driver.mail.numbers[slot, j]
+        sorted_actions.numbers[row, j] = bound.mail.numbers[slot, j]
     sorted_actions.counts[ROWS] += 1
     return row

@@ -31,7 +31,7 @@ class ControlCore:
         self._heads = self._mail.heads.view(np.ndarray)
         self._actions = self._mail.actions.view(np.ndarray)
         self._bound = bind((state,), self._mail)
-        self._held = hold(calls.Driver(self._bound.cores, self._mail, calls.new_sorted(width=1, room=1)))
+        self._held = hold(calls.BoundCore(self._bound.cores, self._mail, calls.new_sorted(width=1, room=1)))
 
     def start(self, now_ns: int) -> list[Any]:
         """The view begins."""

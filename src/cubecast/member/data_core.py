@@ -11,7 +11,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.bound import bind
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import LiveData, Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.handlers import LEAVE, START, TIMER
 from cubecast.protocol.mail import Mail
 from cubecast.wire.data import Form, decode_some, new_table
@@ -78,7 +78,7 @@ class DataCore:
         self._sorted = calls.new_sorted(width=self.own_numbers, room=room + BATCH_ROOM)
         self._bound = bind((state,), self._mail)
         self._held = hold(
-            calls.Driver(
+            calls.BoundCore(
                 cores=self._bound.cores,
                 mail=self._mail,
                 sorted_actions=self._sorted,
@@ -148,7 +148,7 @@ class DataCore:
         return self._live.linked(self.state)
 
 
-def data_core(settings: Settings, group: Group, members: int, window: int) -> DataCore:
+def data_core(settings: Settings, group: GroupState, members: int, window: int) -> DataCore:
     """The data protocol of a view of this size, before its first message."""
     entry = settings.data_for(members)
     context = Context(members=members, senders=members, room=members * window, window=window, is_live=True)

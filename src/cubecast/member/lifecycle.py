@@ -50,8 +50,8 @@ from cubecast.protocols.membership.messages import (
     Proposal,
     Pull,
     Ready,
-    Report,
     State,
+    SuspicionReport,
 )
 from cubecast.protocols.membership.views import (
     ANY,
@@ -296,7 +296,7 @@ class Lifecycle(InView):
         if is_member and members.last_decision is not None and members.last_decision.view == said:
             self.send(link.peer, members.last_decision)
         elif said.number > members.view.number:
-            self.send(link.peer, Report(members.view.id, 0, 0, (), leaves=False, renews=False))
+            self.send(link.peer, SuspicionReport(members.view.id, 0, 0, (), leaves=False, renews=False))
         elif not is_member and self.settings.quorum == ANY and said.number and not members.view.is_past(link.peer):
             self._settle_branches(link, said)
         elif not is_member:
@@ -307,7 +307,7 @@ class Lifecycle(InView):
         if said < self._members.view.id:
             self.send(link.peer, Gone(self._members.view.id))
         else:
-            self.send(link.peer, Report(self._members.view.id, 0, 0, (), leaves=False, renews=False))
+            self.send(link.peer, SuspicionReport(self._members.view.id, 0, 0, (), leaves=False, renews=False))
 
     def _answer_past(self, link: Link) -> None:
         """A process that is no longer in the group must learn of it."""

@@ -32,7 +32,7 @@ from cubecast.models.reliability import Heartbeats
 from cubecast.protocol import mail, rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol as Entry
-from cubecast.protocol.group import Group, new_group
+from cubecast.protocol.group import GroupState, new_group
 from cubecast.protocol.overlays import hypercube, hypercube_dimension, of_ranks
 from cubecast.protocols.catalogue import chosen
 from cubecast.protocols.membership.views import MemberId, View
@@ -44,7 +44,7 @@ REPEAT_STEPS = 2
 nothing, but a member whose view began later has not received them."""
 
 
-class Host(Protocol):
+class StackHost(Protocol):
     """What a stack needs of its member."""
 
     def now(self) -> int:
@@ -75,7 +75,7 @@ class Host(Protocol):
 class Stack:
     """The protocols that serve one member in one view."""
 
-    def __init__(self, host: Host, view: View, rank: int, settings: Settings, round_s: float) -> None:
+    def __init__(self, host: StackHost, view: View, rank: int, settings: Settings, round_s: float) -> None:
         """Nothing sent, nothing received."""
         members = len(view.members)
         self.view = view
@@ -89,7 +89,7 @@ class Stack:
         self._host = host
         self._published = 0
         self._own_bytes = 0
-        self._group: Group = new_group(members=members, senders=members, ranks=np.array([rank]))
+        self._group: GroupState = new_group(members=members, senders=members, ranks=np.array([rank]))
         self._data = data_core(settings, self._group, members, self.window)
         self._stability = _stability_core(settings, self._group, members)
         self._failure = _failure_core(settings, self._group, members)
@@ -354,7 +354,7 @@ class Stack:
         return set(self._data.linked())
 
 
-def _stability_core(settings: Settings, group: Group, members: int) -> ControlCore:
+def _stability_core(settings: Settings, group: GroupState, members: int) -> ControlCore:
     entry = settings.stability_entry
     context = Context(
         members=members,
@@ -366,7 +366,7 @@ def _stability_core(settings: Settings, group: Group, members: int) -> ControlCo
     return _control_core(entry, entry.make_parameters(dict(settings.stability_parameters)), group, context)
 
 
-def _failure_core(settings: Settings, group: Group, members: int) -> ControlCore:
+def _failure_core(settings: Settings, group: GroupState, members: int) -> ControlCore:
     entry = chosen("failure", members)
     context = Context(members=members, senders=members, is_live=True)
     steps = int(settings.suspect_after_s / settings.heartbeat_s) + hypercube_dimension(members)
@@ -374,7 +374,7 @@ def _failure_core(settings: Settings, group: Group, members: int) -> ControlCore
     return _control_core(entry, entry.make_parameters(given), group, context)
 
 
-def _control_core(entry: Entry, given: Any, group: Group, context: Context) -> ControlCore:
+def _control_core(entry: Entry, given: Any, group: GroupState, context: Context) -> ControlCore:
     parameters = entry.resolve(given, context)
     return ControlCore(
         entry.build(group, context, parameters),

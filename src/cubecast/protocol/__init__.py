@@ -10,7 +10,7 @@ from cubecast.protocol.definition import LiveData, Protocol, Steps
 from cubecast.protocol.group import (
     ERRORS,
     STABILITY,
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     is_lowest,
@@ -31,7 +31,7 @@ from cubecast.protocol.mail import (
     suspect,
 )
 from cubecast.protocol.messages import (
-    Message,
+    MessageType,
     bit_set,
     member_set,
     message,
@@ -48,10 +48,10 @@ __all__ = [
     "ERRORS",
     "STABILITY",
     "Context",
-    "Group",
+    "GroupState",
     "LiveData",
     "Mail",
-    "Message",
+    "MessageType",
     "NetworkFacts",
     "NoParameters",
     "Protocol",

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from cubecast.errors import LocalProtocolError
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.handlers import SIGNATURES
-from cubecast.protocol.messages import Message, kinds_of
+from cubecast.protocol.messages import MessageType, kinds_of
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.parameters import NoParameters, describe, make_parameters
 
@@ -69,9 +69,9 @@ class Protocol:
     summary: str
     state: type
     """The NamedTuple of its arrays."""
-    build: Callable[[Group, Context, Any], Any]
+    build: Callable[[GroupState, Context, Any], Any]
     """Its state before the first event, from the group, its surroundings and the parameters."""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[MessageType, ...] = ()
     """Its kinds of messages with their fields."""
     parameters: type = NoParameters
     handlers: Any = None

@@ -25,7 +25,7 @@ from cubecast.protocol import rank_sets
 STABILITY, ERRORS = range(2)
 
 
-class Group(NamedTuple):
+class GroupState(NamedTuple):
     """The group as its local members see it."""
 
     rank: np.ndarray
@@ -35,10 +35,10 @@ class Group(NamedTuple):
     goal: int = STABILITY
 
 
-def new_group(*, members: int, senders: int, ranks: np.ndarray, goal: int = STABILITY) -> Group:
+def new_group(*, members: int, senders: int, ranks: np.ndarray, goal: int = STABILITY) -> GroupState:
     """A group of `members`, seen by the local members `ranks`; nothing received, nothing stable."""
     rows = len(ranks)
-    return Group(
+    return GroupState(
         rank=np.asarray(ranks, np.int64),
         members=rank_sets.full(rows, members),
         received=np.zeros((rows, senders), np.int32),

@@ -36,7 +36,7 @@ class Size(NamedTuple):
     """From the surroundings and the parameters of the protocol."""
 
 
-class Message(NamedTuple):
+class MessageType(NamedTuple):
     """One kind of message."""
 
     name: str
@@ -49,10 +49,10 @@ class Message(NamedTuple):
         return HEADER_BYTES + sum(size.of(context, parameters) for size in self.fields.values())
 
 
-def message(name: str, kind: int | None = None, /, **fields: int | Size) -> Message:
+def message(name: str, kind: int | None = None, /, **fields: int | Size) -> MessageType:
     """A kind of message with these fields; a number is a size in bytes."""
     sized = {field: _constant(size) if isinstance(size, int) else size for field, size in fields.items()}
-    return Message(name, kind, sized)
+    return MessageType(name, kind, sized)
 
 
 def _constant(size_bytes: int) -> Size:
@@ -90,12 +90,12 @@ def payload() -> Size:
     return Size("of the application", lambda context, _parameters: context.payload_bytes)
 
 
-def kinds_of(messages: Sequence[Message]) -> list[int]:
+def kinds_of(messages: Sequence[MessageType]) -> list[int]:
     """The number of every message."""
     return [place if one.kind is None else one.kind for place, one in enumerate(messages)]
 
 
-def message_sizes(messages: Sequence[Message], context: Context, parameters: Any = None) -> NDArray[np.int64]:
+def message_sizes(messages: Sequence[MessageType], context: Context, parameters: Any = None) -> NDArray[np.int64]:
     """The size of every message, by its number; 0 for a number without a message."""
     kinds = kinds_of(messages)
     sizes = np.zeros(max(kinds, default=-1) + 1, np.int64)

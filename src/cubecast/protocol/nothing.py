@@ -3,13 +3,13 @@
 from typing import NamedTuple
 
 from cubecast.protocol import handlers
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 
 
 class Nothing(NamedTuple):
     """Nothing but the group."""
 
-    group: Group
+    group: GroupState
 
 
 handlers.register(Nothing, None)

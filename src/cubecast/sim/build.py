@@ -17,7 +17,7 @@ from cubecast.protocol.definition import Protocol, Steps
 from cubecast.protocol.group import (
     ERRORS,
     STABILITY,
-    Group,
+    GroupState,
     new_group,
 )
 from cubecast.protocol.mail import Mail, new_mail
@@ -61,7 +61,7 @@ class Simulation(NamedTuple):
     world: World
     metrics: Metrics
     mail: Mail
-    group: Group
+    group: GroupState
     control: Any
     data: Any
     failure: Any
@@ -119,7 +119,7 @@ def _context(scenario: Scenario, network: Network) -> Context:
     )
 
 
-def _build(scenario: Scenario, role: str, group: Group, context: Context) -> Any:
+def _build(scenario: Scenario, role: str, group: GroupState, context: Context) -> Any:
     return scenario.entry(role).build(group, context, getattr(scenario, role))
 
 
@@ -171,7 +171,7 @@ def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
     return simulation._replace(world=world)
 
 
-def _first_group(scenario: Scenario) -> Group:
+def _first_group(scenario: Scenario) -> GroupState:
     """The group at time 0: newcomers are in no membership and hold nothing."""
     newcomers = [rank for join in scenario.joins for rank in join.members]
     n = scenario.members
@@ -185,7 +185,7 @@ def _first_group(scenario: Scenario) -> Group:
     return group
 
 
-def _build_data(scenario: Scenario, group: Group, context: Context) -> Any:
+def _build_data(scenario: Scenario, group: GroupState, context: Context) -> Any:
     """The data protocol. Without data traffic it is one that has nothing to do."""
     if scenario.carries_data:
         return _build(scenario, "parameters", group, context)
@@ -232,7 +232,7 @@ def _check_order(scenario: Scenario, network: Network, protocol: Protocol) -> No
         )
 
 
-def _freeze_received(scenario: Scenario, group: Group) -> None:
+def _freeze_received(scenario: Scenario, group: GroupState) -> None:
     stream = np.random.Generator(np.random.Philox(key=[scenario.seed, 0x52]))
     group.received[:] = stream.integers(FROZEN_BASE, FROZEN_BASE + FROZEN_SPREAD, size=group.received.shape)
 

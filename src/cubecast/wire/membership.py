@@ -50,7 +50,7 @@ PROPOSED = Field(_write_proposed, lambda cursor: (_CHANGE if FLAG.read(cursor) e
 
 KINDS: dict[type, tuple[Field, ...]] = {
     m.Join: (VIEW_ID, MEMBER),
-    m.Report: (VIEW_ID, BITS, BITS, MEMBERS, FLAG, FLAG),
+    m.SuspicionReport: (VIEW_ID, BITS, BITS, MEMBERS, FLAG, FLAG),
     m.Prepare: (VIEW_ID, BALLOT),
     m.Promise: (VIEW_ID, BALLOT, VECTOR, BALLOT, perhaps(PROPOSED), MEMBER, FLAG, FLAG),
     m.Refusal: (VIEW_ID, BALLOT),
@@ -124,8 +124,8 @@ def require_fit(message: Message, members: int) -> None:
         ranks.append(message.ballot[1])
     if not all(0 <= rank < members for rank in ranks):
         raise RemoteProtocolError(f"it sent a {kind} that names rank {max(ranks)} in a view of {members} members")
-    if isinstance(message, m.Report) and (message.suspects | message.behind) >> members:
-        raise RemoteProtocolError(f"it sent a Report about a rank beyond the {members} members of the view")
+    if isinstance(message, m.SuspicionReport) and (message.suspects | message.behind) >> members:
+        raise RemoteProtocolError(f"it sent a SuspicionReport about a rank beyond the {members} members of the view")
 
 
 def _vectors(message: Message) -> tuple[tuple[Any, ...], ...]:

@@ -82,7 +82,7 @@ class LiveTraces(DataSource):
 
 class _Reader(DataSourceStreamReader):
     def __init__(self, folder: Path) -> None:
-        self.files = TraceFiles(folder)
+        self.files = LiveTraceFiles(folder)
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 (Spark's name)
         return {"places": "{}"}
@@ -100,7 +100,7 @@ class _Reader(DataSourceStreamReader):
         return read_part(partition)
 
 
-class TraceFile:
+class LiveTraceFile:
     """How far the file of a process was scanned, and the names that were found there."""
 
     def __init__(self, path: Path) -> None:
@@ -133,12 +133,12 @@ class TraceFile:
         return Names(members=self.names.members, sessions=ids)
 
 
-class TraceFiles:
+class LiveTraceFiles:
     """The traces of live processes in a folder; other files there are left alone."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: dict[str, TraceFile] = {}
+        self._files: dict[str, LiveTraceFile] = {}
 
     def look(self, before: Places) -> Places:
         """How far each file reaches now; `before` is how far they were read."""
@@ -164,8 +164,8 @@ class TraceFiles:
                     file.scan()  # the first batch after a restart was planned before it
                 yield Part(str(file.path), start, end, file.names_after(start))
 
-    def _file(self, name: str) -> TraceFile:
-        return self._files.setdefault(name, TraceFile(self.folder / name))
+    def _file(self, name: str) -> LiveTraceFile:
+        return self._files.setdefault(name, LiveTraceFile(self.folder / name))
 
 
 def read_part(part: Part) -> Iterator[pa.RecordBatch]:

@@ -34,7 +34,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked
 from cubecast.models.quota import share_quota
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     BUFFER_FULL,
     OVERFLOW,
@@ -76,7 +76,7 @@ def with_spare_links(overlay: Overlay, links: int) -> Overlay:
 
 
 def new_peers(
-    group: Group,
+    group: GroupState,
     overlay: Overlay,
     failure: np.ndarray,
     *,
@@ -231,7 +231,7 @@ def send_counted(peers, mail, slot, rank, kind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeParameters:
+class MulticastTreeParameters:
     """What a multicast tree leaves open."""
 
     quota: bool = parameter(

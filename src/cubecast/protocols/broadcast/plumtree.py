@@ -24,7 +24,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.group import GroupState, copy_numbers
 from cubecast.protocol.mail import (
     draft,
     set_timer,
@@ -35,8 +35,8 @@ from cubecast.protocols.broadcast.peers import (
     AGAIN,
     NEW,
     WINDOW,
+    MulticastTreeParameters,
     Peers,
-    TreeParameters,
     is_reliable,
     is_wanted,
     link_to,
@@ -67,7 +67,7 @@ GRAFT_NS = 10_000_000  # ten rounds of 1 ms, longer than any path of the rasm st
 class PlumtreeState(NamedTuple):
     """Plumtree, one row per local member."""
 
-    group: Group
+    group: GroupState
     sizes: np.ndarray
     carried: int
     graft_ns: int
@@ -77,7 +77,7 @@ class PlumtreeState(NamedTuple):
 
 
 def new_state(
-    group: Group,
+    group: GroupState,
     overlay: Overlay,
     failure: np.ndarray,
     *,
@@ -260,7 +260,7 @@ def _tell(state, mail, kind, sender, sequence, rank):
     send_counted(state.peers, mail, _draft(state, mail, kind, sender, sequence), rank, kind)
 
 
-def build(group: Group, context: Context, parameters: TreeParameters) -> PlumtreeState:
+def build(group: GroupState, context: Context, parameters: MulticastTreeParameters) -> PlumtreeState:
     """No tree yet."""
     return new_state(
         group,
@@ -279,7 +279,7 @@ PROTOCOL = Protocol(
     summary="a tree of the fastest paths by eager push and PRUNE, mended by IHAVE and GRAFT",
     state=PlumtreeState,
     messages=MESSAGES,
-    parameters=TreeParameters,
+    parameters=MulticastTreeParameters,
     build=build,
     sends_per_member=lambda _members, _parameters: 1.0,
     colour="#0072B2",

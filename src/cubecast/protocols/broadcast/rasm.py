@@ -28,7 +28,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.group import GroupState, copy_numbers
 from cubecast.protocol.mail import draft
 from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.overlays import Overlay
@@ -36,8 +36,8 @@ from cubecast.protocols.broadcast.peers import (
     AGAIN,
     NEW,
     WINDOW,
+    MulticastTreeParameters,
     Peers,
-    TreeParameters,
     is_reliable,
     is_wanted,
     link_to,
@@ -63,7 +63,7 @@ COST_MAX = 1 << 28  # eight links that never get anything across still fit a 32-
 class RasmState(NamedTuple):
     """RASM, one row per local member."""
 
-    group: Group
+    group: GroupState
     sizes: np.ndarray
     carried: int
     peers: Peers
@@ -80,7 +80,7 @@ def link_costs(failure: np.ndarray) -> np.ndarray:
 
 
 def new_state(
-    group: Group,
+    group: GroupState,
     overlay: Overlay,
     failure: np.ndarray,
     *,
@@ -272,7 +272,7 @@ def _tell(state, row, mail, kind, sender, rank):
     send_counted(state.peers, mail, slot, rank, kind)
 
 
-def build(group: Group, context: Context, parameters: TreeParameters) -> RasmState:
+def build(group: GroupState, context: Context, parameters: MulticastTreeParameters) -> RasmState:
     """No tree yet."""
     sizes = message_sizes(MESSAGES, context)
     return new_state(group, *network_links(context), sizes=sizes, quota=parameters.quota)
@@ -286,7 +286,7 @@ PROTOCOL = Protocol(
     summary="a tree of the most reliable paths by eager push, PRUNE and REPAIR",
     state=RasmState,
     messages=MESSAGES,
-    parameters=TreeParameters,
+    parameters=MulticastTreeParameters,
     build=build,
     sends_per_member=lambda _members, _parameters: 1.0,
     colour="#D55E00",

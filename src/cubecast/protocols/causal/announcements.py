@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.jit.decorators import linked
-from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.group import GroupState, copy_numbers
 from cubecast.protocol.mail import send, set_timer
 from cubecast.protocols.broadcast.peers import link_to, want
 from cubecast.protocols.causal.hold_back import NOTHING_MORE, draft_have
@@ -54,7 +54,7 @@ class Announcements(NamedTuple):
     asked: np.ndarray
 
 
-def new_announcements(group: Group, *, announce_ns: int) -> Announcements:
+def new_announcements(group: GroupState, *, announce_ns: int) -> Announcements:
     """Nobody said anything."""
     rows = len(group.rank)
     return Announcements(

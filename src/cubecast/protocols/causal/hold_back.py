@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.jit.decorators import linked
-from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.group import GroupState, copy_numbers
 from cubecast.protocol.mail import (
     BUFFER_FULL,
     OVERFLOW,
@@ -59,7 +59,7 @@ class HoldBack(NamedTuple):
     sent: np.ndarray
 
 
-def new_hold_back(group: Group, *, sizes: np.ndarray, room: int, window: int, keeps_stamps: bool) -> HoldBack:
+def new_hold_back(group: GroupState, *, sizes: np.ndarray, room: int, window: int, keeps_stamps: bool) -> HoldBack:
     """Nothing arrived; a member lets up to `room` messages wait. `sizes` are those of the protocol's messages."""
     rows, senders = group.received.shape
     places = rows * room

@@ -42,7 +42,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import LiveData, Protocol
-from cubecast.protocol.group import Group, copy_numbers, raise_numbers
+from cubecast.protocol.group import GroupState, copy_numbers, raise_numbers
 from cubecast.protocol.mail import (
     BUFFER_FULL,
     OVERFLOW,
@@ -63,7 +63,7 @@ LINKS_MAX = 256  # of one member; a cube has log2 n, and every neighbour's death
 class OverlayState(NamedTuple):
     """Constrained flooding, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     dimension: int
     eager_tree: int
@@ -75,7 +75,7 @@ class OverlayState(NamedTuple):
     logged: np.ndarray
 
 
-def _build(group: Group, context: Context, links: Overlay, eager_tree: int) -> OverlayState:
+def _build(group: GroupState, context: Context, links: Overlay, eager_tree: int) -> OverlayState:
     """Nothing sent; `links` are the first neighbours of all ranks."""
     rows, members = len(group.rank), context.members
     overlay = of_ranks(links, group.rank)
@@ -217,16 +217,16 @@ def _send_log_beyond(state, row, mail, slot, source):
         mail.counts[OVERFLOW] = BUFFER_FULL
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> OverlayState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> OverlayState:
     """Nothing sent; messages flood the hypercube."""
     return _build(group, context, hypercube(context.members), NO_TREE)
 
 
-def _build_tree(group: Group, context: Context, parameters: NoParameters) -> OverlayState:
+def _build_tree(group: GroupState, context: Context, parameters: NoParameters) -> OverlayState:
     return _build(group, context, tree_overlay(context.members, BINOMIAL), BINOMIAL)
 
 
-def _build_star(group: Group, context: Context, parameters: NoParameters) -> OverlayState:
+def _build_star(group: GroupState, context: Context, parameters: NoParameters) -> OverlayState:
     return _build(group, context, tree_overlay(context.members, STAR), STAR)
 
 

@@ -43,7 +43,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.group import GroupState, copy_numbers
 from cubecast.protocol.mail import (
     adopt,
     deliver,
@@ -85,7 +85,7 @@ MESSAGES = (
 class PcOverlayState(NamedTuple):
     """PC-broadcast, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     dimension: int
     sizes: np.ndarray
@@ -103,7 +103,7 @@ class PcOverlayState(NamedTuple):
     host: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> PcOverlayState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> PcOverlayState:
     """The members that each row sees in the group are linked already; a row that is not among them has yet to join."""
     rows, members = len(group.rank), context.members
     # Pings are logged too: one for each link that is opened, and there are few of those for each join and leave.

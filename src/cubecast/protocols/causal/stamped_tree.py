@@ -35,7 +35,7 @@ from cubecast.jit.decorators import chosen_by_state, linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import LiveData, Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     deliver,
     draft,
@@ -127,7 +127,7 @@ class StampedTreeParameters:
 class CausalPlumtreeState(NamedTuple):
     """Stamped messages along Plumtree's trees, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     dimension: int
     order: HoldBack
@@ -138,7 +138,7 @@ class CausalPlumtreeState(NamedTuple):
 class CausalRasmState(NamedTuple):
     """Stamped messages along RASM's trees, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     dimension: int
     order: HoldBack
@@ -149,7 +149,7 @@ class CausalRasmState(NamedTuple):
 def _new_state(
     kind: Callable[..., Any],
     new_tree: Callable[..., Any],
-    group: Group,
+    group: GroupState,
     *,
     members: int,
     sizes: np.ndarray,
@@ -176,7 +176,7 @@ def _new_state(
     )
 
 
-def _links(group: Group, members: int) -> Overlay:
+def _links(group: GroupState, members: int) -> Overlay:
     links = members - 1 if len(group.rank) == 1 else min(members - 1, LINKS_MAX)
     return with_spare_links(of_ranks(hypercube(members), group.rank), links)
 
@@ -350,13 +350,13 @@ def _settings(context: Context, parameters: StampedTreeParameters) -> dict[str, 
     }
 
 
-def _build_plumtree(group: Group, context: Context, parameters: StampedTreeParameters) -> CausalPlumtreeState:
+def _build_plumtree(group: GroupState, context: Context, parameters: StampedTreeParameters) -> CausalPlumtreeState:
     sizes = message_sizes(PLUMTREE_MESSAGES, context)
     made: CausalPlumtreeState = new_plumtree(group, sizes=sizes, **_settings(context, parameters))
     return made
 
 
-def _build_rasm(group: Group, context: Context, parameters: StampedTreeParameters) -> CausalRasmState:
+def _build_rasm(group: GroupState, context: Context, parameters: StampedTreeParameters) -> CausalRasmState:
     sizes = message_sizes(RASM_MESSAGES, context)
     made: CausalRasmState = new_rasm(group, sizes=sizes, **_settings(context, parameters))
     return made

@@ -27,7 +27,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import LiveData, Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     deliver,
     draft,
@@ -61,13 +61,13 @@ MESSAGES = (
 class TimestampState(NamedTuple):
     """Vector-clock causal broadcast, one row per local member."""
 
-    group: Group
+    group: GroupState
     sizes: np.ndarray
     order: HoldBack
     asked: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> TimestampState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> TimestampState:
     """Nothing sent; a delivery buffer holds up to `context.room` messages."""
     sizes = message_sizes(MESSAGES, context)
     keeps = not context.is_live

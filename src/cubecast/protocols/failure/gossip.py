@@ -27,7 +27,7 @@ from cubecast.models.failure import k_fail
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.group import GroupState, copy_numbers
 from cubecast.protocol.mail import draft, send
 from cubecast.protocol.messages import Size, message, message_sizes
 from cubecast.protocol.parameters import parameter
@@ -65,7 +65,7 @@ MESSAGES = (message("GOSSIP", silent=_SILENT),)
 class GossipDetectorState(NamedTuple):
     """Gossip-style failure detection, one row per local member."""
 
-    group: Group
+    group: GroupState
     step_ns: int
     threshold: int
     sizes: np.ndarray
@@ -74,7 +74,7 @@ class GossipDetectorState(NamedTuple):
     chosen: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: GossipDetectorParameters) -> GossipDetectorState:
+def build(group: GroupState, context: Context, parameters: GossipDetectorParameters) -> GossipDetectorState:
     """Nobody was silent yet."""
     return GossipDetectorState(
         group=group,

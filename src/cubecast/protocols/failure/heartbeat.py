@@ -13,7 +13,7 @@ from cubecast.jit.decorators import linked
 from cubecast.models.failure import misses_allowed
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import draft, multicast
 from cubecast.protocol.messages import message, message_sizes
 from cubecast.protocols.failure.silence import (
@@ -32,7 +32,7 @@ MESSAGES = (message("HEARTBEAT"),)
 class HeartbeatState(NamedTuple):
     """Heartbeats, one row per local member."""
 
-    group: Group
+    group: GroupState
     step_ns: int
     threshold: int
     sizes: np.ndarray
@@ -40,7 +40,7 @@ class HeartbeatState(NamedTuple):
     random: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: DetectorParameters) -> HeartbeatState:
+def build(group: GroupState, context: Context, parameters: DetectorParameters) -> HeartbeatState:
     """Nobody was silent yet."""
     return HeartbeatState(
         group=group,

@@ -32,7 +32,7 @@ from cubecast.models.failure import misses_allowed
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, copy_numbers
+from cubecast.protocol.group import GroupState, copy_numbers
 from cubecast.protocol.mail import (
     draft,
     send,
@@ -57,7 +57,7 @@ NEWS_STEPS = 4
 class LiveArrayState(NamedTuple):
     """The live array, one row per local member."""
 
-    group: Group
+    group: GroupState
     step_ns: int
     threshold: int
     sizes: np.ndarray
@@ -67,7 +67,7 @@ class LiveArrayState(NamedTuple):
     progress: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: DetectorParameters) -> LiveArrayState:
+def build(group: GroupState, context: Context, parameters: DetectorParameters) -> LiveArrayState:
     """Nobody suspected; every other member has K_fail = `threshold` steps to appear."""
     rows, members = len(group.rank), context.members
     overlay = of_ranks(hypercube(members), group.rank)

@@ -13,7 +13,7 @@ from cubecast.jit.decorators import linked
 from cubecast.models.failure import misses_allowed
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     draft,
     multicast,
@@ -36,7 +36,7 @@ MESSAGES = (message("POLL"), message("ANSWER"))
 class PollingState(NamedTuple):
     """Polling, one row per local member."""
 
-    group: Group
+    group: GroupState
     step_ns: int
     threshold: int
     sizes: np.ndarray
@@ -44,7 +44,7 @@ class PollingState(NamedTuple):
     random: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: DetectorParameters) -> PollingState:
+def build(group: GroupState, context: Context, parameters: DetectorParameters) -> PollingState:
     """Nobody was silent yet."""
     return PollingState(
         group=group,

@@ -23,7 +23,7 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import set_timer, suspect
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_stream
@@ -31,12 +31,12 @@ from cubecast.protocol.random import below, new_stream
 STEP = 0  # the one timer of a detector
 
 
-def new_silence(group: Group, members: int) -> np.ndarray:
+def new_silence(group: GroupState, members: int) -> np.ndarray:
     """Everybody was heard just now."""
     return np.zeros((len(group.rank), members), np.int32)
 
 
-def new_streams(group: Group, seed: int) -> np.ndarray:
+def new_streams(group: GroupState, seed: int) -> np.ndarray:
     """A random stream for each local member."""
     return np.stack([new_stream(seed, "failure", int(rank)) for rank in group.rank])
 

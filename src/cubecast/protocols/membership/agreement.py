@@ -51,7 +51,7 @@ from cubecast.protocols.membership.messages import (
     Promise,
     Proposal,
     Refusal,
-    Report,
+    SuspicionReport,
 )
 from cubecast.protocols.membership.propose import FLUSH, GATHER, Proposer
 from cubecast.protocols.membership.settings import MembershipSettings
@@ -72,7 +72,7 @@ EVIDENCE_BATCHES = 8
 """How many batches a coordinator waits for more observers of a suspicion."""
 
 
-class Host(Protocol):
+class AgreementHost(Protocol):
     """What the agreement needs of the member it is part of."""
 
     renews: bool
@@ -119,7 +119,7 @@ class Agreement:
 
     view: View
 
-    def __init__(self, me: MemberId, group: str, settings: MembershipSettings, host: Host) -> None:
+    def __init__(self, me: MemberId, group: str, settings: MembershipSettings, host: AgreementHost) -> None:
         """Not in a view yet."""
         self.me = me
         self.settings = settings
@@ -135,8 +135,8 @@ class Agreement:
         self._host = host
         self._before: tuple[View, dict[MemberId, int]] | None = None
         self._joins: dict[MemberId, int] = {}
-        self._reports: dict[MemberId, tuple[Report, int]] = {}
-        self._reported: Report | None = None
+        self._reports: dict[MemberId, tuple[SuspicionReport, int]] = {}
+        self._reported: SuspicionReport | None = None
         self._reported_ns = 0
         self._attempt = 0
         self._wanted_ns = -1
@@ -355,7 +355,7 @@ class Agreement:
         """Tell the first ranks within reach, when something changed or the last report is old."""
         if self.view.number == 0:
             return
-        report = Report(
+        report = SuspicionReport(
             self.view.id,
             sum(1 << self.ranks[who] for who in self._host.suspects()),
             sum(1 << self.ranks[who] for who in self._host.behind()),
@@ -363,7 +363,7 @@ class Agreement:
             self._host.wants_to_leave,
             self._host.renews,
         )
-        nothing = Report(self.view.id, 0, 0, (), leaves=False, renews=False)
+        nothing = SuspicionReport(self.view.id, 0, 0, (), leaves=False, renews=False)
         if report == (self._reported or nothing) and (
             report == nothing or now_ns - self._reported_ns < self.settings.suspect_ns // 4
         ):
@@ -376,7 +376,7 @@ class Agreement:
             if who != self.place:
                 self._send(who, report)
 
-    def on_report(self, source: MemberId, message: Report, now_ns: int) -> None:
+    def on_report(self, source: MemberId, message: SuspicionReport, now_ns: int) -> None:
         """What another member sees."""
         self._reports[source] = (message, now_ns)
         for who in message.joins:
@@ -447,7 +447,7 @@ class Agreement:
                 self._handle(self.place, message, now_ns)
 
     def _handle(self, source: MemberId, message: Message, now_ns: int) -> None:
-        if isinstance(message, Report):
+        if isinstance(message, SuspicionReport):
             self.on_report(source, message, now_ns)
             if self.proposer is None and not self.acceptor.is_frozen:
                 self._consider(now_ns)

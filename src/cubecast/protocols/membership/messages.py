@@ -6,7 +6,7 @@ share one.
 | message                | from, to                         | meaning                                                  |
 |------------------------|----------------------------------|----------------------------------------------------------|
 | Join                   | newcomer, any member             | let me join                                              |
-| Report                 | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
+| SuspicionReport        | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
 | Probe, Present         | coordinator and member           | are you there? before anybody is asked to promise        |
 | Prepare, Promise       | coordinator and member           | Paxos, and: deliver no more; delivered so far            |
 | Flush, Flushed         | coordinator and member           | hold everything up to the cut                            |
@@ -51,7 +51,7 @@ class Join(NamedTuple):
     who: MemberId
 
 
-class Report(NamedTuple):
+class SuspicionReport(NamedTuple):
     """What a member tells those who may coordinate the next change."""
 
     view: ViewId
@@ -196,7 +196,7 @@ class Ready(NamedTuple):
 
 Message = (
     Join
-    | Report
+    | SuspicionReport
     | Prepare
     | Promise
     | Refusal

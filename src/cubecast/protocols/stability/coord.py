@@ -32,7 +32,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     is_lowest,
@@ -71,7 +71,7 @@ class CoordParameters:
 class CoordState(NamedTuple):
     """Coord, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     repeat_acks: int
@@ -84,7 +84,7 @@ class CoordState(NamedTuple):
     informed: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: CoordParameters) -> CoordState:
+def build(group: GroupState, context: Context, parameters: CoordParameters) -> CoordState:
     """Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     return CoordState(

@@ -33,7 +33,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     learn_stable,
@@ -61,7 +61,7 @@ MESSAGES = (
 class CubeFullDistState(NamedTuple):
     """CubeFullDist, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     sizes: np.ndarray
@@ -75,7 +75,7 @@ class CubeFullDistState(NamedTuple):
     heard: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> CubeFullDistState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> CubeFullDistState:
     """CubeFullDist before its first round."""
     rows = len(group.rank)
     overlay = of_ranks(hypercube(context.members), group.rank)

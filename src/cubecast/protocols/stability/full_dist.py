@@ -34,7 +34,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     is_lowest,
@@ -75,7 +75,7 @@ class FullDistParameters:
 class FullDistState(NamedTuple):
     """FullDist, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     scatter_ns: int
@@ -90,7 +90,7 @@ class FullDistState(NamedTuple):
     minimum: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: FullDistParameters) -> FullDistState:
+def build(group: GroupState, context: Context, parameters: FullDistParameters) -> FullDistState:
     """FullDist before its first round. `repeat_ns = 0` is the reliable FIFO form; `scatter_ns > 0` scatters."""
     rows, senders = group.received.shape
     return FullDistState(

@@ -39,7 +39,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol, Steps
-from cubecast.protocol.group import Group, copy_numbers, learn_stable
+from cubecast.protocol.group import GroupState, copy_numbers, learn_stable
 from cubecast.protocol.mail import (
     begin_round,
     draft,
@@ -80,7 +80,7 @@ class GossipParameters:
 class GossipState(NamedTuple):
     """Gossip, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     step_ns: int
@@ -95,7 +95,7 @@ class GossipState(NamedTuple):
     targets: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: GossipParameters) -> GossipState:
+def build(group: GroupState, context: Context, parameters: GossipParameters) -> GossipState:
     """Gossip before its first round."""
     rows = len(group.rank)
     return GossipState(

@@ -11,7 +11,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.overlays import paper_tree_degree, tree_parents
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_stream
@@ -31,7 +31,7 @@ def live_parent(parents, members, rank):
     return lowest
 
 
-def first_tree(group: Group, parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def first_tree(group: GroupState, parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Before anything happens: the live parent of every rank, and which ranks are members.
 
     Ranks that join later are left out. Rank 0 is a member and the root of every tree, so that each walk up ends.
@@ -46,7 +46,7 @@ def first_tree(group: Group, parents: np.ndarray) -> tuple[np.ndarray, np.ndarra
         above[absent] = parents[above[absent]]
 
 
-def children_of(group: Group, parents: np.ndarray) -> np.ndarray:
+def children_of(group: GroupState, parents: np.ndarray) -> np.ndarray:
     """The set of children of each local member, before anything happens."""
     above, present = first_tree(group, parents)
     row_of = np.full(len(parents), -1, np.int64)
@@ -59,7 +59,7 @@ def children_of(group: Group, parents: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeParameters:
+class LogicalTreeParameters:
     """What a protocol over a logical tree leaves open."""
 
     tree_degree: int | None = parameter(
@@ -76,7 +76,7 @@ class TreeParameters:
     )
 
 
-def resolve_tree(parameters: TreeParameters, context: Context) -> TreeParameters:
+def resolve_tree(parameters: LogicalTreeParameters, context: Context) -> LogicalTreeParameters:
     """The shape that the network suggests."""
     network = context.network
     shuffled = network.is_sparse if parameters.shuffled is None else parameters.shuffled
@@ -95,7 +95,7 @@ def logical_order(context: Context, *, shuffled: bool) -> np.ndarray:
     return order
 
 
-def logical_parents(order: np.ndarray, parameters: TreeParameters) -> np.ndarray:
+def logical_parents(order: np.ndarray, parameters: LogicalTreeParameters) -> np.ndarray:
     """The parent of every rank."""
     degree = parameters.tree_degree or paper_tree_degree(len(order))
     return tree_parents(order, degree=degree, group_size=parameters.group_size or 0)

@@ -36,7 +36,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     is_lowest,
@@ -53,7 +53,7 @@ from cubecast.protocol.mail import (
 )
 from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocols.stability.logical_tree import (
-    TreeParameters,
+    LogicalTreeParameters,
     children_of,
     first_tree,
     live_parent,
@@ -75,7 +75,7 @@ MESSAGES = (
 class SCoordState(NamedTuple):
     """S_Coord, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     sizes: np.ndarray
@@ -90,7 +90,7 @@ class SCoordState(NamedTuple):
     informed: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: TreeParameters) -> SCoordState:
+def build(group: GroupState, context: Context, parameters: LogicalTreeParameters) -> SCoordState:
     """S_Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     parents = logical_parents(logical_order(context, shuffled=bool(parameters.shuffled)), parameters)
@@ -400,7 +400,7 @@ PROTOCOL = Protocol(
     summary="minima climb a tree, the root multicasts the result",
     state=SCoordState,
     messages=MESSAGES,
-    parameters=TreeParameters,
+    parameters=LogicalTreeParameters,
     build=build,
     resolve=resolve_tree,
     colour="#009E73",

@@ -35,7 +35,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol, Steps
 from cubecast.protocol.group import (
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     learn_stable,
@@ -105,7 +105,7 @@ MESSAGES = (
 class SGossipState(NamedTuple):
     """S_Gossip, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     step_ns: int
@@ -124,7 +124,7 @@ class SGossipState(NamedTuple):
     targets: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: SGossipParameters) -> SGossipState:
+def build(group: GroupState, context: Context, parameters: SGossipParameters) -> SGossipState:
     """S_Gossip before its first round."""
     rows = len(group.rank)
     order = logical_order(context, shuffled=parameters.shuffled)

@@ -38,7 +38,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     is_lowest,
@@ -55,7 +55,7 @@ from cubecast.protocol.mail import (
 )
 from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocols.stability.logical_tree import (
-    TreeParameters,
+    LogicalTreeParameters,
     live_parent,
     logical_order,
     logical_parents,
@@ -76,7 +76,7 @@ MESSAGES = (  # the view is in the header
 class STrainState(NamedTuple):
     """S_Train, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     sizes: np.ndarray
@@ -96,7 +96,7 @@ class STrainState(NamedTuple):
     minimum: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: TreeParameters) -> STrainState:
+def build(group: GroupState, context: Context, parameters: LogicalTreeParameters) -> STrainState:
     """S_Train before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     order = logical_order(context, shuffled=bool(parameters.shuffled))
@@ -381,7 +381,7 @@ PROTOCOL = Protocol(
     summary="a train in every sub-group of a tree, the root multicasts the result",
     state=STrainState,
     messages=MESSAGES,
-    parameters=TreeParameters,
+    parameters=LogicalTreeParameters,
     build=build,
     resolve=resolve_tree,
     colour="#8C8C8C",

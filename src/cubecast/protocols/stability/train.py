@@ -29,7 +29,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
-    Group,
+    GroupState,
     copy_numbers,
     fold,
     is_lowest,
@@ -57,7 +57,7 @@ MESSAGES = (
 class TrainState(NamedTuple):
     """Train, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     sizes: np.ndarray
@@ -67,7 +67,7 @@ class TrainState(NamedTuple):
     train: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> TrainState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> TrainState:
     """Train before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     return TrainState(

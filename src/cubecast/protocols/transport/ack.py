@@ -18,7 +18,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     PAYLOAD,
     multicast,
@@ -68,7 +68,7 @@ class AckParameters:
 class AckState(NamedTuple):
     """Sender-initiated reliable multicast, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     sizes: np.ndarray
     resend_ns: int
@@ -77,7 +77,7 @@ class AckState(NamedTuple):
     acks: Acks
 
 
-def build(group: Group, context: Context, parameters: AckParameters) -> AckState:
+def build(group: GroupState, context: Context, parameters: AckParameters) -> AckState:
     """Nothing sent, nothing acknowledged."""
     return AckState(
         group=group,

@@ -19,7 +19,7 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     draft,
     multicast,
@@ -41,7 +41,7 @@ class Acks(NamedTuple):
     beyond: np.ndarray
 
 
-def new_acks(group: Group, members: int) -> Acks:
+def new_acks(group: GroupState, members: int) -> Acks:
     """Nobody has acknowledged anything."""
     rows = len(group.rank)
     return Acks(acknowledged=np.zeros((rows, members), np.int32), beyond=np.zeros((rows, members), np.uint64))

@@ -28,7 +28,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     PAYLOAD,
     draft,
@@ -85,7 +85,7 @@ class HierarchicalParameters:
 class HierarchicalState(NamedTuple):
     """Designated receivers, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     sizes: np.ndarray
     degree: int
@@ -99,7 +99,7 @@ class HierarchicalState(NamedTuple):
     random: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: HierarchicalParameters) -> HierarchicalState:
+def build(group: GroupState, context: Context, parameters: HierarchicalParameters) -> HierarchicalState:
     """Nothing sent, nothing reported. `repeat_ns = 0` is the form for links that lose nothing."""
     degree = parameters.tree_degree or paper_tree_degree(context.members)
     rows, senders = group.received.shape

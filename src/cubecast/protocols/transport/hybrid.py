@@ -16,7 +16,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import PAYLOAD, multicast
 from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import parameter
@@ -73,7 +73,7 @@ class HybridParameters:
 class HybridState(NamedTuple):
     """NAKs and ACKs, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     sizes: np.ndarray
     ack_every: int
@@ -82,7 +82,7 @@ class HybridState(NamedTuple):
     acks: Acks
 
 
-def build(group: Group, context: Context, parameters: HybridParameters) -> HybridState:
+def build(group: GroupState, context: Context, parameters: HybridParameters) -> HybridState:
     """Nothing sent, nothing missing, nothing acknowledged. `repeat_ns = 0`: links lose nothing."""
     return HybridState(
         group=group,

@@ -16,7 +16,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import PAYLOAD, multicast
 from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import parameter
@@ -60,14 +60,14 @@ class NakParameters:
 class NakState(NamedTuple):
     """Receiver-initiated reliable multicast with unicast NAKs, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     sizes: np.ndarray
     window: Window
     asks: Asks
 
 
-def build(group: Group, context: Context, parameters: NakParameters) -> NakState:
+def build(group: GroupState, context: Context, parameters: NakParameters) -> NakState:
     """Nothing sent, nothing missing. `repeat_ns = 0` is the form for links that lose nothing."""
     return NakState(
         group=group,

@@ -12,7 +12,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import PAYLOAD, multicast
 from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import NoParameters
@@ -49,14 +49,14 @@ MESSAGES = (
 class NakMulticastState(NamedTuple):
     """Receiver-initiated reliable multicast with multicast NAKs, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     sizes: np.ndarray
     window: Window
     asks: Asks
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> NakMulticastState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> NakMulticastState:
     """Nothing sent, nothing missing. `repeat_ns = 0` is the form for links that lose nothing."""
     return NakMulticastState(
         group=group,

@@ -27,7 +27,7 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     PAYLOAD,
     draft,
@@ -72,7 +72,7 @@ class Asks(NamedTuple):
 
 
 def new_asks(
-    group: Group,
+    group: GroupState,
     *,
     nak_ns: int,
     wait_ns: int,

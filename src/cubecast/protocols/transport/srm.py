@@ -16,7 +16,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import PAYLOAD, multicast
 from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import NoParameters
@@ -57,14 +57,14 @@ MESSAGES = (
 class SrmState(NamedTuple):
     """Scalable Reliable Multicast, one row per local member."""
 
-    group: Group
+    group: GroupState
     members: int
     sizes: np.ndarray
     window: Window
     asks: Asks
 
 
-def build(group: Group, context: Context, parameters: NoParameters) -> SrmState:
+def build(group: GroupState, context: Context, parameters: NoParameters) -> SrmState:
     """Nothing sent, nothing missing. `repeat_ns = 0` is the form for links that lose nothing."""
     return SrmState(
         group=group,

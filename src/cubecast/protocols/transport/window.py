@@ -20,7 +20,7 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     PAYLOAD,
     deliver,
@@ -44,7 +44,7 @@ class Window(NamedTuple):
     duplicates: np.ndarray
 
 
-def new_window(group: Group) -> Window:
+def new_window(group: GroupState) -> Window:
     """Nothing known to exist; room for `NUMBERS` beyond R."""
     rows, senders = group.received.shape
     return Window(

@@ -4,20 +4,20 @@ Every view has a stack for each of its members: data protocol, stability protoco
 arrays sized for that view. Agreement on the next view (`protocols.membership`) is plain Python; its messages are
 packets of the simulated network, and the kernel returns to Python when one arrives.
 
-| module         | one idea                                                                              |
-|----------------|---------------------------------------------------------------------------------------|
-| `tables`       | incarnations, views and packets as arrays                                             |
-| `kernel`       | the event loop: packets, timers, multicasts, until something concerns Python          |
-| `transport`    | reliable FIFO links between incarnations: sending, retransmission, order              |
-| `stacks`       | the protocols of a view, built and bound                                              |
-| `incarnation`  | one incarnation of a process: the host of an `Agreement`                              |
-| `group`        | all of them and the clock: hands messages to Python, installs views, detects failures |
-| `pauses`       | for how long members were paused                                                      |
-| `lifecycle`    | who joins, leaves, crashes and returns, and when                                      |
-| `sizes`        | how many bytes a membership message takes                                             |
-| `settings`     | what a scenario says of all this, validated                                           |
-| `simulate`     | a run from its scenario to its result                                                 |
-| `metrics`      | what came out of it                                                                   |
+| module             | one idea                                                                              |
+|--------------------|---------------------------------------------------------------------------------------|
+| `tables`           | incarnations, views and packets as arrays                                             |
+| `kernel`           | the event loop: packets, timers, multicasts, until something concerns Python          |
+| `transport`        | reliable FIFO links between incarnations: sending, retransmission, order              |
+| `stacks`           | the protocols of a view, built and bound                                              |
+| `simulated_member` | one incarnation of a process: the host of an `Agreement`                              |
+| `group`            | all of them and the clock: hands messages to Python, installs views, detects failures |
+| `pauses`           | for how long members were paused                                                      |
+| `churn_schedule`   | who joins, leaves, crashes and returns, and when                                      |
+| `sizes`            | how many bytes a membership message takes                                             |
+| `settings`         | what a scenario says of all this, validated                                           |
+| `simulate`         | a run from its scenario to its result                                                 |
+| `metrics`          | what came out of it                                                                   |
 
 **Departures from a live group.** A process has no journal: who crashes returns as a new incarnation. The transport
 knows at once which packets were lost and sends them again after `repeat_ms`; acknowledgements are not simulated. A

@@ -27,10 +27,10 @@ from cubecast.protocols.membership.views import (
     founding_view,
 )
 from cubecast.sim.views import kernel, transport
-from cubecast.sim.views.incarnation import IN_VIEW, JOINING, LINGER, OUT, Incarnation
 from cubecast.sim.views.pauses import Pauses
+from cubecast.sim.views.simulated_member import IN_VIEW, JOINING, LINGER, OUT, SimulatedMember
 from cubecast.sim.views.sizes import size_of
-from cubecast.sim.views.stacks import WINDOW, Stack, Stacks
+from cubecast.sim.views.stacks import WINDOW, Stacks, ViewStack
 from cubecast.sim.views.tables import Tables
 from cubecast.sim.world import World
 from cubecast.trace import schema as tracing
@@ -63,8 +63,8 @@ class SimulatedGroup:
         self.tables = tables
         self.stacks = stacks
         self.settings = settings
-        self.processes: list[Incarnation] = []
-        self.on_host: dict[int, Incarnation] = {}
+        self.processes: list[SimulatedMember] = []
+        self.on_host: dict[int, SimulatedMember] = {}
         self.gone: dict[int, int] = {}
         self.views = 0
         self.pauses = Pauses(int(tables.totals[0].stop_ns))
@@ -123,14 +123,14 @@ class SimulatedGroup:
             if self._scalars["trace_size"] * 2 > len(self.world.trace) or status == kernel.PAUSED:
                 self._keep()
 
-    def wake(self, one: Incarnation, delay_ns: int) -> None:
+    def wake(self, one: SimulatedMember, delay_ns: int) -> None:
         """Tick after a while, unless it does before."""
         due_ns = self.now_ns + delay_ns
         if not self.now_ns <= one.tick_ns <= due_ns:
             one.tick_ns = due_ns
             self.at(due_ns, self._tick, one, due_ns)
 
-    def _tick(self, one: Incarnation, due_ns: int) -> None:
+    def _tick(self, one: SimulatedMember, due_ns: int) -> None:
         if one.tick_ns == due_ns and one.state != OUT:
             one.tick_ns = -1
             one.tick()
@@ -182,13 +182,13 @@ class SimulatedGroup:
         """A new incarnation begins on a host, and asks to join."""
         self.wake(self._new(host), 0)
 
-    def _new(self, host: int) -> Incarnation:
+    def _new(self, host: int) -> SimulatedMember:
         number = len(self.processes)
         if number >= len(self.tables.processes):
             raise SimulationError(f"more than {number} incarnations; a shorter --churn-ms makes fewer")
         before = self.on_host.get(host)
         me = MemberId(host, 0 if before is None else before.me.incarnation + 1)
-        one = Incarnation(number, me, self.settings, self)
+        one = SimulatedMember(number, me, self.settings, self)
         self.processes.append(one)
         self.on_host[host] = one
         self._ids[me] = number
@@ -212,7 +212,7 @@ class SimulatedGroup:
             self.tables.processes[one.number].leaving = 1
             one.leave()
 
-    def _stop(self, one: Incarnation) -> None:
+    def _stop(self, one: SimulatedMember) -> None:
         if one.state == IN_VIEW:
             self._leave_stack(one)
         one.state = OUT
@@ -244,7 +244,7 @@ class SimulatedGroup:
         self.tables.side[:] = 0
         self._cut_ns = -1
 
-    def suspects(self, one: Incarnation) -> list[MemberId]:
+    def suspects(self, one: SimulatedMember) -> list[MemberId]:
         """Whom the failure detector of a member suspects."""
         if one.state != IN_VIEW:
             return []
@@ -265,29 +265,29 @@ class SimulatedGroup:
             found += [who for who in cut_off if who not in found]
         return found
 
-    def in_group(self) -> list[Incarnation]:
+    def in_group(self) -> list[SimulatedMember]:
         """Who is in a view."""
         return [one for one in self.on_host.values() if one.state == IN_VIEW]
 
     # Views.
 
-    def freeze(self, one: Incarnation) -> None:
+    def freeze(self, one: SimulatedMember) -> None:
         """Stop the stack of its view, except for failure detection."""
         self.tables.processes[one.number].frozen = 1
 
-    def set_blocked(self, one: Incarnation, is_blocked: bool) -> None:
+    def set_blocked(self, one: SimulatedMember, is_blocked: bool) -> None:
         """Too few members are within reach, or enough again."""
         self.tables.processes[one.number].blocked = is_blocked
         self._note(tracing.BLOCKED if is_blocked else tracing.UNBLOCKED, one.number)
         if not is_blocked:
             kernel.publish_soon(self.world, one.number, self.now_ns)
 
-    def has_waiting(self, one: Incarnation) -> bool:
+    def has_waiting(self, one: SimulatedMember) -> bool:
         """Has its application multicast what is not sent yet?"""
         record = self._records[one.number]
         return bool(record["published"] < record["called"])
 
-    def end_view(self, one: Incarnation, cut: Vector) -> None:
+    def end_view(self, one: SimulatedMember, cut: Vector) -> None:
         """Deliver what was recovered up to the cut, in an order that causality allows: that of sending."""
         order = one.stack.tables.order
         missing = one.recovered_up_to(cut)
@@ -295,7 +295,7 @@ class SimulatedGroup:
         senders, numbers = np.array(missing, np.int64).reshape(-1, 2).T.copy()
         kernel.end_view(self.world, self.tables, one.number, senders, numbers, len(missing), cut[one.rank], self.now_ns)
 
-    def enter(self, one: Incarnation, decision: Decide) -> None:
+    def enter(self, one: SimulatedMember, decision: Decide) -> None:
         """Begin the decided view."""
         view = decision.proposal.view
         stack = self.stacks.by_tag.get(view.tag)
@@ -311,7 +311,7 @@ class SimulatedGroup:
             self._restore(one, stack)
         self._begin(one, stack, view)
 
-    def _delivered(self, one: Incarnation, decision: Decide) -> np.ndarray:
+    def _delivered(self, one: SimulatedMember, decision: Decide) -> np.ndarray:
         """What the group has delivered before the decided view; the first to enter it comes from the view before."""
         before = one.stack
         total = before.delivered_before.copy()
@@ -319,7 +319,7 @@ class SimulatedGroup:
         total[before.tables.process] = before.tables.sent + cut
         return total
 
-    def _restore(self, one: Incarnation, stack: Stack) -> None:
+    def _restore(self, one: SimulatedMember, stack: ViewStack) -> None:
         """A newcomer gets the state of the application."""
         senders = np.flatnonzero(stack.delivered_before)
         for sender in senders.tolist():
@@ -327,7 +327,7 @@ class SimulatedGroup:
         if not len(senders):
             self._note(tracing.RESTORE, one.number, sender=one.number)
 
-    def _add_stack(self, view: View, delivered_before: np.ndarray) -> Stack:
+    def _add_stack(self, view: View, delivered_before: np.ndarray) -> ViewStack:
         self.views += 1
         stack = self.stacks.add(view, self._ids, delivered_before)
         for rank, number in enumerate(stack.tables.process.tolist()):
@@ -336,7 +336,7 @@ class SimulatedGroup:
         self.gone = {number: since_ns for number, since_ns in self.gone.items() if number in listed}
         return stack
 
-    def _begin(self, one: Incarnation, stack: Stack, view: View) -> None:
+    def _begin(self, one: SimulatedMember, stack: ViewStack, view: View) -> None:
         self._note(tracing.INSTALL, one.number, number=view.number, sequence=len(view.members), message=view.tag)
         stack.members.add(one.number)
         one.entered_ns = self.now_ns
@@ -345,19 +345,19 @@ class SimulatedGroup:
         if one.rank < stack.tables.order.shape[0] and not one.leaving:
             self._let_multicast(one)
 
-    def _let_multicast(self, one: Incarnation) -> None:
+    def _let_multicast(self, one: SimulatedMember) -> None:
         record = self.tables.processes[one.number]
         if record.first_ns < 0:
             phase = uniform(new_stream(self._seed, "phases", one.number))
             record.first_ns = self.now_ns + int(phase * int(self.tables.totals[0].interval_ns))
             kernel.multicast_from(self.world, one.number, int(record.first_ns))
 
-    def _leave_stack(self, one: Incarnation) -> None:
+    def _leave_stack(self, one: SimulatedMember) -> None:
         """A member ends its view, or the last of them."""
         self.pauses.add_stay(one.entered_ns, self.now_ns)
         self.stacks.leave(one.stack, one.number)
 
-    def go_out(self, one: Incarnation, event: int) -> None:
+    def go_out(self, one: SimulatedMember, event: int) -> None:
         """Decided without this member: it left, or it was excluded although it is up."""
         if one.agreement.is_frozen:
             self.pauses.add_pause(one.agreement.frozen_ns, self.now_ns, is_whole=False)
@@ -369,7 +369,7 @@ class SimulatedGroup:
         self.excluded_wrongly += event == tracing.EXCLUDED
         self._note(event, one.number)
 
-    def end(self, one: Incarnation) -> None:
+    def end(self, one: SimulatedMember) -> None:
         """It does nothing more; an excluded member, or one that joins too late, continues as another incarnation."""
         was_joining = one.state == JOINING
         self._stop(one)

@@ -11,23 +11,23 @@ from cubecast.networks.network import Network
 from cubecast.protocol.mail import Mail
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
+from cubecast.sim.views.churn_schedule import ChurnSchedule
 from cubecast.sim.views.group import SimulatedGroup
-from cubecast.sim.views.lifecycle import Lifecycle
 from cubecast.sim.views.tables import Tables
 from cubecast.sim.world import World
 
 
-class Run(NamedTuple):
+class ViewsRun(NamedTuple):
     """What a run consists of."""
 
     world: World
     mail: Mail
     tables: Tables
     group: SimulatedGroup
-    lifecycle: Lifecycle
+    churn: ChurnSchedule
 
 
-def collect(scenario: Scenario, network: Network, run: Run, wall_seconds: float) -> Result:
+def collect(scenario: Scenario, network: Network, run: ViewsRun, wall_seconds: float) -> Result:
     """Read the result off the tables of a run that is over."""
     scalars = run.world.scalars[0]
     hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
@@ -47,7 +47,7 @@ def collect(scenario: Scenario, network: Network, run: Run, wall_seconds: float)
     )
 
 
-def _without_rounds(run: Run) -> dict[str, Any]:
+def _without_rounds(run: ViewsRun) -> dict[str, Any]:
     """What all runs count; every view has rounds of its own, which are not timed."""
     scalars, totals = run.world.scalars[0], run.tables.totals[0]
     return {
@@ -76,7 +76,7 @@ def _without_rounds(run: Run) -> dict[str, Any]:
     }
 
 
-def _of_data(run: Run) -> dict[str, Any]:
+def _of_data(run: ViewsRun) -> dict[str, Any]:
     """What the data protocol and the failure detectors did."""
     scalars, totals = run.world.scalars[0], run.tables.totals[0]
     members = len(run.tables.occupant)
@@ -105,13 +105,13 @@ def _of_data(run: Run) -> dict[str, Any]:
     }
 
 
-def _of_views(scenario: Scenario, run: Run) -> dict[str, Any]:
+def _of_views(scenario: Scenario, run: ViewsRun) -> dict[str, Any]:
     """What changes cost."""
     totals = run.tables.totals[0]
     member_s = scenario.members * run.group.now_ns / 1e9
     stable_ns = run.tables.stable_ns[: int(totals.stable_count)]
     return {
-        "changes": run.lifecycle.changes,
+        "changes": run.churn.changes,
         "views": run.group.views,
         "paused_share": run.group.share_paused(),
         "pause_p50_ms": _quantile_ms(run.group.pauses.lengths_ns, 0.5),

@@ -24,9 +24,9 @@ from cubecast.sim.paths import routes_of
 from cubecast.sim.resolve_defaults import longest_transfer_ns, resolve_defaults
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
+from cubecast.sim.views.churn_schedule import ChurnSchedule
 from cubecast.sim.views.group import SimulatedGroup
-from cubecast.sim.views.lifecycle import Lifecycle
-from cubecast.sim.views.metrics import Run, collect
+from cubecast.sim.views.metrics import ViewsRun, collect
 from cubecast.sim.views.settings import ONLY_WITH_VIEWS
 from cubecast.sim.views.sizes import MEMBER_BYTES
 from cubecast.sim.views.stacks import WINDOW, Chosen, StackPlan, Stacks
@@ -52,7 +52,7 @@ Progress = Callable[[Result], None]
 
 def run_with_views(
     scenario: Scenario, network: Network, keep: Keep | None, explain: Failure, progress: Progress | None = None
-) -> tuple[Result, Run]:
+) -> tuple[Result, ViewsRun]:
     """Simulate a scenario with churn; `explain` tells why the kernel could not go on."""
     began = time.perf_counter()
     run = build_run(scenario, network, keep)
@@ -71,7 +71,7 @@ def run_with_views(
     return collect(scenario, network, run, time.perf_counter() - began), run
 
 
-def _settle(scenario: Scenario, run: Run) -> None:
+def _settle(scenario: Scenario, run: ViewsRun) -> None:
     """No more changes and messages: wait until everybody has everything."""
     group = run.group
     end_ns = round(scenario.until_ms * NS_PER_MS)
@@ -83,7 +83,7 @@ def _settle(scenario: Scenario, run: Run) -> None:
         group.run_until(min(end_ns, group.now_ns + SETTLE_STEP_NS))
 
 
-def build_run(scenario: Scenario, network: Network, keep: Keep | None) -> Run:
+def build_run(scenario: Scenario, network: Network, keep: Keep | None) -> ViewsRun:
     """Everything that a run needs, at time 0."""
     world = build_world(
         replace(scenario, multicast="copies"),
@@ -112,7 +112,7 @@ def build_run(scenario: Scenario, network: Network, keep: Keep | None) -> Run:
     )
     late = {host for join in scenario.joins for host in join.members}
     group.found([host for host in range(scenario.members) if host not in late])
-    return Run(world, mail, tables, group, Lifecycle(group, scenario, round(scenario.churn_ms * NS_PER_MS)))
+    return ViewsRun(world, mail, tables, group, ChurnSchedule(group, scenario, round(scenario.churn_ms * NS_PER_MS)))
 
 
 def _tables(scenario: Scenario, world: World, mail: Mail, *, ordered: bool) -> Tables:
@@ -227,7 +227,7 @@ def flush(world: World, keep: Keep | None) -> None:
     world.scalars[0].trace_size = 0
 
 
-def names(run: Run) -> dict[str, Any]:
+def names(run: ViewsRun) -> dict[str, Any]:
     """What a trace says of the members of a run."""
     return {
         "members": len(run.group.processes),

@@ -13,7 +13,7 @@ from cubecast.jit.tables import Held
 from cubecast.protocol.bound import Bound, bind
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, new_group
+from cubecast.protocol.group import GroupState, new_group
 from cubecast.protocol.mail import Mail, new_mail
 from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.rank_sets import words_for
@@ -36,7 +36,7 @@ class Chosen(NamedTuple):
     entry: Protocol
     parameters: Any
 
-    def build(self, group: Group, context: Context) -> Any:
+    def build(self, group: GroupState, context: Context) -> Any:
         """Its state in a view."""
         return self.entry.build(group, context, self.entry.resolve(self.parameters, context))
 
@@ -77,14 +77,14 @@ class StackPlan:
 
 
 @dataclass(kw_only=True)
-class Stack:
+class ViewStack:
     """The protocols of one view, of all its members."""
 
     view: View
     place: int
     stamp: int
     tables: ViewTables
-    group: Group
+    group: GroupState
     failure: Any
     members: set[int]
     """The processes that are in this view now."""
@@ -100,7 +100,7 @@ class Stacks:
     def __init__(self, plan: StackPlan, tables: Tables, mail: Mail) -> None:
         """No view yet."""
         self.plan = plan
-        self.by_tag: dict[int, Stack] = {}
+        self.by_tag: dict[int, ViewStack] = {}
         places = len(tables.views)
         self.cores: NDArray[Any] = np.zeros((LAYERS * places, 2), np.int64 if COMPILED else object)
         self._tables = tables
@@ -108,7 +108,7 @@ class Stacks:
         self._free = list(range(places - 1, -1, -1))
         self._stamps = 0
 
-    def add(self, view: View, ids: dict[MemberId, int], delivered_before: NDArray[np.int64]) -> Stack:
+    def add(self, view: View, ids: dict[MemberId, int], delivered_before: NDArray[np.int64]) -> ViewStack:
         """Build the protocols of a view."""
         plan, n = self.plan, len(view.members)
         context = plan.of(n)
@@ -123,7 +123,7 @@ class Stacks:
         tables = new_view_tables(group, processes, view.sent, WINDOW)
         bound = bind(states, self._mail)
         self.cores[LAYERS * place : LAYERS * (place + 1)] = bound.cores
-        stack = Stack(
+        stack = ViewStack(
             view=view,
             place=place,
             stamp=self._stamps,
@@ -139,7 +139,7 @@ class Stacks:
         self.by_tag[view.tag] = stack
         return stack
 
-    def leave(self, stack: Stack, process: int) -> None:
+    def leave(self, stack: ViewStack, process: int) -> None:
         """A process is no longer in a view; the last one to leave frees it."""
         stack.members.discard(process)
         if not stack.members:

@@ -33,7 +33,7 @@ import numpy as np
 
 from cubecast.jit.backend import COMPILED
 from cubecast.jit.tables import Held, hold
-from cubecast.protocol.group import Group
+from cubecast.protocol.group import GroupState
 
 NO_PROCESS = -1
 
@@ -101,7 +101,7 @@ TOTALS = np.dtype(
 class ViewTables(NamedTuple):
     """One view: `process` and `sent` by rank, what each rank has seen stable, and the order of recent messages."""
 
-    group: Group
+    group: GroupState
     process: np.ndarray
     sent: np.ndarray
     seen: np.ndarray
@@ -156,7 +156,7 @@ def new_tables(
     )
 
 
-def new_view_tables(group: Group, processes: list[int], sent: tuple[int, ...], window: int) -> ViewTables:
+def new_view_tables(group: GroupState, processes: list[int], sent: tuple[int, ...], window: int) -> ViewTables:
     """A view in which nothing was sent."""
     return ViewTables(
         group=group,

@@ -27,7 +27,7 @@ from cubecast.protocols.membership.messages import (
     Missing,
     Proposal,
     Pull,
-    Report,
+    SuspicionReport,
 )
 from cubecast.protocols.membership.settings import MembershipSettings
 from cubecast.protocols.membership.views import (
@@ -37,7 +37,7 @@ from cubecast.protocols.membership.views import (
     View,
     ViewId,
 )
-from cubecast.sim.views.stacks import Stack
+from cubecast.sim.views.stacks import ViewStack
 from cubecast.trace import schema as tracing
 
 JOINING, IN_VIEW, LINGER, OUT = range(4)
@@ -49,50 +49,50 @@ _IDLE_TICKS = 4
 
 
 class Surroundings(Protocol):
-    """What an incarnation needs of the simulated group."""
+    """What a simulated member needs of its group."""
 
     now_ns: int
 
     def send(self, source: int, to: MemberId, message: Message) -> None:
         """Put a message on the network."""
 
-    def suspects(self, one: Incarnation) -> list[MemberId]:
+    def suspects(self, one: SimulatedMember) -> list[MemberId]:
         """Whom its failure detector suspects."""
 
     def contact(self) -> MemberId | None:
         """Somebody to be asked to let it join."""
 
-    def wake(self, one: Incarnation, delay_ns: int) -> None:
+    def wake(self, one: SimulatedMember, delay_ns: int) -> None:
         """Tick after a while."""
 
-    def freeze(self, one: Incarnation) -> None:
+    def freeze(self, one: SimulatedMember) -> None:
         """Stop the stack of its view."""
 
-    def set_blocked(self, one: Incarnation, is_blocked: bool) -> None:
+    def set_blocked(self, one: SimulatedMember, is_blocked: bool) -> None:
         """Too few members are within reach, or enough again."""
 
-    def has_waiting(self, one: Incarnation) -> bool:
+    def has_waiting(self, one: SimulatedMember) -> bool:
         """Has its application multicast what is not sent yet?"""
 
-    def end_view(self, one: Incarnation, cut: Vector) -> None:
+    def end_view(self, one: SimulatedMember, cut: Vector) -> None:
         """Deliver what it recovered up to the cut."""
 
-    def enter(self, one: Incarnation, decision: Decide) -> None:
+    def enter(self, one: SimulatedMember, decision: Decide) -> None:
         """Begin the decided view."""
 
-    def go_out(self, one: Incarnation, event: int) -> None:
+    def go_out(self, one: SimulatedMember, event: int) -> None:
         """It is no longer in the group."""
 
-    def end(self, one: Incarnation) -> None:
+    def end(self, one: SimulatedMember) -> None:
         """It does nothing more."""
 
 
-class Incarnation:
-    """See the module."""
+class SimulatedMember:
+    """One incarnation of a process; see the module."""
 
     renews = False
     is_ready = True
-    stack: Stack
+    stack: ViewStack
     rank: int
 
     def __init__(self, number: int, me: MemberId, settings: MembershipSettings, group: Surroundings) -> None:
@@ -179,7 +179,7 @@ class Incarnation:
         self._group.go_out(self, tracing.LEAVE if self.wants_to_leave else tracing.EXCLUDED)
         self.state = LINGER
 
-    def begin(self, stack: Stack, view: View) -> None:
+    def begin(self, stack: ViewStack, view: View) -> None:
         """A view begins here."""
         self.stack = stack
         self.rank = view.members.index(self.me)
@@ -223,7 +223,7 @@ class Incarnation:
         elif isinstance(message, Missing):
             self._on_missing(message)
         else:
-            if isinstance(message, Report):
+            if isinstance(message, SuspicionReport):
                 self._alert_until_ns = self._group.now_ns + 2 * self._settings.suspect_ns
             self.agreement.handle(source, message, self._group.now_ns)
 
@@ -246,7 +246,7 @@ class Incarnation:
         agreement = self.agreement
         decision = agreement.last_decision
         if said.number > agreement.view.number:
-            self.send(source, Report(agreement.view.id, 0, 0, (), leaves=False, renews=False))
+            self.send(source, SuspicionReport(agreement.view.id, 0, 0, (), leaves=False, renews=False))
         elif source in agreement.ranks:
             if decision is not None and decision.view == said:
                 self.send(source, decision)

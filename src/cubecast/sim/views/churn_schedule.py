@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from cubecast.protocol.random import below, new_stream, uniform
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.views.group import SECOND_NS, SimulatedGroup
-from cubecast.sim.views.incarnation import OUT, Incarnation
 from cubecast.sim.views.settings import KINDS, read_mix
+from cubecast.sim.views.simulated_member import OUT, SimulatedMember
 
 
-class Lifecycle:
-    """Drives the changes of one run."""
+class ChurnSchedule:
+    """Schedules the changes of one run and carries them out."""
 
     def __init__(self, group: SimulatedGroup, scenario: Scenario, stop_ns: int) -> None:
         """Everything that is known beforehand is scheduled."""
@@ -35,7 +35,7 @@ class Lifecycle:
         self._stop_ns = stop_ns
         self._fewest = scenario.members - max(1, scenario.members // 10)
         self._stream = new_stream(scenario.seed, "churn")
-        self._crashed: set[Incarnation] = set()
+        self._crashed: set[SimulatedMember] = set()
         self._schedule_faults(scenario)
         self._wait()
 
