@@ -37,7 +37,8 @@ A protocol of your own is one file: functions over NumPy arrays, decorated with 
 with the functions of `cubecast.protocol`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
 examples/doubling.py is one; docs/protocols.md explains it.
 
-Every user error raises a `cubecast.CubecastError` with one line that names the value and the fix.
+Every user error raises a `cubecast.CubecastError` with one line that names the value and the fix; `cubecast.errors`
+has all kinds. Other classes, and networks to build by hand (`cubecast.networks`), are in the modules that make them.
 """
 
 from __future__ import annotations
@@ -50,8 +51,6 @@ from cubecast.errors import (
     ExcludedError,
     JournalError,
     LocalProtocolError,
-    PlanError,
-    RemoteProtocolError,
     SimulationError,
 )
 
@@ -59,23 +58,19 @@ if TYPE_CHECKING:
     from cubecast.lab.compare import Comparison, compare
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import Group, join
-    from cubecast.live.group_status import Laggard
     from cubecast.live.message import Message
-    from cubecast.live.status import StatusServer
     from cubecast.live.sync import SyncGroup, join_sync
-    from cubecast.member.effects import Delivery, Excluded, ViewChange
+    from cubecast.member.effects import Delivery, ViewChange
     from cubecast.member.settings import Settings
-    from cubecast.networks.network import Network
-    from cubecast.networks.spec import build_network
     from cubecast.protocol.definition import Protocol
     from cubecast.protocols.catalogue import add_protocol, load_protocol_file, protocols
     from cubecast.protocols.membership.views import MemberId, View
-    from cubecast.sim.faults import Fault, parse_fault
+    from cubecast.sim.faults import parse_fault
     from cubecast.sim.result import Result
     from cubecast.sim.scenario import Scenario
     from cubecast.sim.simulate import simulate
-    from cubecast.trace.checkers import Report, check_all
-    from cubecast.trace.files import Trace, read_trace
+    from cubecast.trace.checkers import check_all
+    from cubecast.trace.files import read_trace
 
 __version__ = "0.1.0"
 
@@ -84,32 +79,22 @@ __all__ = [
     "Credentials",
     "CubecastError",
     "Delivery",
-    "Excluded",
     "ExcludedError",
-    "Fault",
     "Group",
     "JournalError",
-    "Laggard",
     "LocalProtocolError",
     "MemberId",
     "Message",
-    "Network",
-    "PlanError",
     "Protocol",
-    "RemoteProtocolError",
-    "Report",
     "Result",
     "Scenario",
     "Settings",
     "SimulationError",
-    "StatusServer",
     "SyncGroup",
-    "Trace",
     "View",
     "ViewChange",
     "__version__",
     "add_protocol",
-    "build_network",
     "check_all",
     "compare",
     "join",
@@ -125,25 +110,17 @@ _HOMES = {
     "Comparison": "cubecast.lab.compare",
     "Credentials": "cubecast.live.credentials",
     "Delivery": "cubecast.member.effects",
-    "Excluded": "cubecast.member.effects",
-    "Fault": "cubecast.sim.faults",
     "Group": "cubecast.live.group",
-    "Laggard": "cubecast.live.group_status",
     "MemberId": "cubecast.protocols.membership.views",
     "Message": "cubecast.live.message",
-    "Network": "cubecast.networks.network",
     "Protocol": "cubecast.protocol.definition",
-    "Report": "cubecast.trace.checkers",
     "Result": "cubecast.sim.result",
     "Scenario": "cubecast.sim.scenario",
     "Settings": "cubecast.member.settings",
-    "StatusServer": "cubecast.live.status",
     "SyncGroup": "cubecast.live.sync",
-    "Trace": "cubecast.trace.files",
     "View": "cubecast.protocols.membership.views",
     "ViewChange": "cubecast.member.effects",
     "add_protocol": "cubecast.protocols.catalogue",
-    "build_network": "cubecast.networks.spec",
     "check_all": "cubecast.trace.checkers",
     "compare": "cubecast.lab.compare",
     "join": "cubecast.live.group",

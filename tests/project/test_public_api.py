@@ -21,6 +21,11 @@ def test_every_public_name_can_be_had(name: str) -> None:
     assert name in dir(cubecast)
 
 
+def test_the_top_level_stays_small_enough_to_read() -> None:
+    assert len(cubecast.__all__) <= 30
+    assert len(set(cubecast.__all__)) == len(cubecast.__all__)
+
+
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'simulat'"):
         _ = cubecast.simulat  # type: ignore[attr-defined, unused-ignore]
