@@ -665,6 +665,19 @@ def test_a_member_that_was_leaving_is_in_the_group_again_after_a_restart() -> No
     assert network.app(C).heard("left") == []
 
 
+def test_what_a_founder_wanted_to_send_before_it_left_is_sent_when_it_is_started_again() -> None:
+    network = Network()
+    names = NAMES[:3]
+    network.start(A, founders=names, durable=True)
+    network.multicast(A, b"early")
+    network.leave(A)
+    network.kill(A)
+    for name in names:
+        network.start(name, founders=names, durable=True)
+    network.settle(*names)
+    assert network.app(B).payloads == [b"early"]
+
+
 def test_a_founder_that_restarts_keeps_its_promise_however_often() -> None:
     """A promise that is forgotten could let two different first views be decided."""
     network = Network()

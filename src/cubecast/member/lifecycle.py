@@ -734,8 +734,8 @@ class Lifecycle(InView):
 
     def _resume_outside(self, durable: Durable, contacts: Sequence[str], founders: Sequence[str]) -> None:
         """The journal ends outside of the group, or before it: begin again, with what waits to be sent."""
-        if durable.over is not None:
-            self._take_back(durable, durable.over)
+        if durable.over is not None and not durable.over.has_left:
+            self._take_back(durable)
         else:
             self._take_back_earlier(durable)
             for payload in durable.pending:
@@ -753,10 +753,8 @@ class Lifecycle(InView):
         else:
             self._start_joining()
 
-    def _take_back(self, durable: Durable, over: r.Over) -> None:
+    def _take_back(self, durable: Durable) -> None:
         """What the last incarnation sent in vain, or did not send, is sent by the next one, or returned."""
-        if over.has_left:
-            return
         if durable.decision is not None and durable.view is not None:
             cut, rank = durable.decision.proposal.cut, durable.view.members.index(durable.me)
             for record in durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()):
