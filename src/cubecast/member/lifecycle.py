@@ -734,7 +734,8 @@ class Lifecycle(InView):
 
     def _resume_outside(self, durable: Durable, contacts: Sequence[str], founders: Sequence[str]) -> None:
         """The journal ends outside of the group, or before it: begin again, with what waits to be sent."""
-        if durable.over is not None and not durable.over.has_left:
+        was_excluded = durable.over is not None and not durable.over.has_left
+        if was_excluded:
             self._take_back(durable)
         else:
             self._take_back_earlier(durable)
@@ -742,7 +743,7 @@ class Lifecycle(InView):
                 self.own.add(payload)
         names = [who.name for who in durable.view.members] if durable.view is not None else []
         known = [*names, *sorted(durable.names), *contacts]
-        is_founder = durable.view is None and durable.over is None and (durable.founders or founders)
+        is_founder = durable.view is None and not was_excluded and (durable.founders or founders)
         if durable.over is not None:
             self.me = MemberId(self.me.name, self.me.incarnation + 1)
         self._begin_incarnation(known, (durable.founders or founders) if is_founder else ())
