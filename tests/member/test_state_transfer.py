@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cubecast.member.state_transfer import PIECES_AHEAD, STALLS_MAX, Fetch, Snapshots
-from cubecast.protocols.membership.messages import AskState, NoState, State
+from cubecast.protocols.membership.messages import AskState, NoState, Ready, State
 from cubecast.protocols.membership.views import (
     MemberId,
     View,
@@ -206,3 +206,20 @@ def test_a_newcomer_knows_that_the_member_which_gave_it_the_state_has_it() -> No
     network.settle(first, second)
     holders = network.member(second)._members.have_state
     assert holders == set(network.member(second)._members.view.members)
+
+
+def test_a_newcomer_that_got_the_state_in_an_earlier_view_is_known_to_have_it() -> None:
+    """Its message may arrive when the next view stands; else the others could not leave."""
+    network = Network(seed=1)
+    first, second, third = NAMES[:3]
+    network.start(first, snapshots=True)
+    network.start(second, contacts=[first], snapshots=True)
+    network.settle(first, second)
+    earlier = network.member(first)._members.view
+    network.start(third, contacts=[first], snapshots=True)
+    network.settle(first, second, third)
+    member = network.member(first)
+    newcomer = network.member(second).me
+    member._members.have_state.discard(newcomer)
+    member._in_view(member.links.links[second], Ready(earlier.id))
+    assert newcomer in member._members.have_state

@@ -273,6 +273,8 @@ class Lifecycle(InView):
     def _in_view(self, link: Link, message: Message | Elsewhere) -> None:
         members = self._members
         place = members.knows_source(link.peer)
+        if place is not None and isinstance(message, Ready):
+            self._is_served(place)  # true in all views after the one in which it was said
         if place is None or isinstance(message, Elsewhere) or message.view != members.view.id:
             self._catch_up(link, message.view)
             return
@@ -282,9 +284,7 @@ class Lifecycle(InView):
             self._on_pull(place, message)
         elif isinstance(message, Missing):
             self._on_missing(message)
-        elif isinstance(message, Ready):
-            self._is_served(place)
-        else:
+        elif not isinstance(message, Ready):
             members.handle(place, message, self._now_ns)
 
     def _catch_up(self, link: Link, said: ViewId) -> None:
