@@ -9,8 +9,7 @@ The sender alone repairs: what it did not get to everybody before it left stays 
 becomes stable. `resend_ns = 0` is the form for links that lose nothing: ACKs, but no timers.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from cubecast.protocol.mail import (
     set_timer,
 )
 from cubecast.protocol.messages import message, message_sizes, payload
-from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.acks import (
     Acks,
     acknowledge,
@@ -35,6 +33,7 @@ from cubecast.protocols.transport.acks import (
     note_ack,
     release_what_all_hold,
 )
+from cubecast.protocols.transport.repair import RepairParameters
 from cubecast.protocols.transport.window import (
     ACK,
     ANNOUNCE,
@@ -56,15 +55,6 @@ MESSAGES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class AckParameters:
-    """What ACK leaves open."""
-
-    repair: Literal["multicast", "unicast"] = parameter(
-        "multicast", "A lost message is multicast again (guo §2.1), or sent to those who miss it."
-    )
-
-
 class AckState(NamedTuple):
     """Sender-initiated reliable multicast, one row per local member."""
 
@@ -77,7 +67,7 @@ class AckState(NamedTuple):
     acks: Acks
 
 
-def build(group: GroupState, context: Context, parameters: AckParameters) -> AckState:
+def build(group: GroupState, context: Context, parameters: RepairParameters) -> AckState:
     """Nothing sent, nothing acknowledged."""
     return AckState(
         group=group,
@@ -148,7 +138,7 @@ PROTOCOL = Protocol(
     summary="everybody acknowledges every message; the sender repeats what is not",
     state=AckState,
     messages=MESSAGES,
-    parameters=AckParameters,
+    parameters=RepairParameters,
     build=build,
     numbers=lambda _context, _parameters: 0,
 )

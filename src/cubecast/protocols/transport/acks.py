@@ -1,8 +1,8 @@
 """Receivers acknowledge what they hold: the part that ACK-based release needs (guo §2.1.1 and §2.1.3).
 
 A sender keeps, for every receiver, what that one said it holds. Once every member holds a message it is released: the
-sender lets go of it and tells the others in the messages that follow, which carry that number (4 bytes), and in an
-announcement when none follows. This is stability detection by the sender for its own messages; rounds of a stability
+sender frees it and announces that number (4 bytes) in its next messages, or in an announcement when none
+follows. This is stability detection by the sender for its own messages; rounds of a stability
 protocol may find out the same earlier or later.
 
 | field        | shape    | meaning                                                                           |
@@ -49,7 +49,7 @@ def new_acks(group: GroupState, members: int) -> Acks:
 
 @linked
 def acknowledge(state, row, mail, sender):
-    """Tell a sender what is held of its messages."""
+    """Send a sender what this member holds of its messages."""
     if not rank_sets.contains(state.group.members[row], sender):
         return
     received = np.int64(state.group.received[row, sender])
@@ -90,7 +90,7 @@ def is_acknowledged(state, row, rank, sequence):
 
 @linked
 def release_what_all_hold(state, row, mail):
-    """As a sender, let go of what every member holds; when that is everything, say so: no message will tell it."""
+    """As a sender, free what every member holds; announce it when that is everything, since no message follows."""
     me = state.group.rank[row]
     if me >= state.group.received.shape[1]:
         return

@@ -1,8 +1,8 @@
 """Hierarchical reliable multicast: designated receivers repair and report for their subtree (guo §2.1.4, RMTP).
 
-All members form one tree (breadth first by rank, `degree` children), which each sender looks at as if it were its
-root: a member's *designated receiver* for a sender is its next live neighbour on the way to that sender, and whoever
-has members behind it is their designated receiver. Senders multicast to all. While messages of a sender are not
+All members form one tree (breadth first by rank, `degree` children), of which each sender regards itself as the root: a
+member's *designated receiver* for a sender is its next live neighbour on the way to that sender, and a member that has
+members behind it is their designated receiver. Senders multicast to all. While messages of a sender are not
 released, a member reports to its designated receiver every `report_ns`: STATUS(what it misses; what it and everyone
 behind it hold). The designated receiver sends what is missing, to that member alone, as far as it holds it, and takes
 the minimum into its own report. The sender releases the minimum of the reports it gets, and announces its last number
@@ -11,7 +11,7 @@ until all is released. Neither repairs nor acknowledgements implode.
 | field     | shape            | meaning                                                                      |
 |-----------|------------------|------------------------------------------------------------------------------|
 | reporting | rows             | is the report timer running?                                                 |
-| turns     | rows             | reports so far, to ask others in turn when there is nobody on the way        |
+| turns     | rows             | reports so far, to try others in turn when there is nobody on the way        |
 | child     | rows × places    | the members whose reports are kept, −1 for an empty place                    |
 | claimed   | rows × m × places| what each of them said that it and everyone behind it hold                   |
 
@@ -288,7 +288,7 @@ def _held_behind(state, row, sender):
 def _designated(state, row, rank, sender):
     """The next live neighbour of `rank` on the way to the sender, or to the lowest rank alive when it has left.
 
-    That lowest rank itself asks the others in turn: any of them may hold what the sender left behind.
+    That lowest rank itself requests it from the others in turn: any of them may hold what the sender left behind.
     """
     members = state.group.members[row]
     goal = sender

@@ -1,6 +1,6 @@
 """Hybrid reliable multicast: NAKs for repair, ACKs for release (guo §2.1.3).
 
-Lost messages are asked for and sent again as in the first receiver-initiated variation (`nak`). Besides, a receiver
+Lost messages are requested and sent again as in the first receiver-initiated variation (`nak`). Besides, a receiver
 acknowledges a whole partition of `ack_every` messages at a time, and the tail when the sender announces it. The sender
 releases what every member has acknowledged (`acks`), and announces until all is released.
 
@@ -9,7 +9,7 @@ partition are released by the rounds of the stability protocol only.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import GroupState
-from cubecast.protocol.mail import PAYLOAD, multicast
+from cubecast.protocol.mail import PAYLOAD
 from cubecast.protocol.messages import message, message_sizes, payload
 from cubecast.protocol.parameters import parameter
 from cubecast.protocols.transport.acks import (
@@ -28,20 +28,17 @@ from cubecast.protocols.transport.acks import (
     release_what_all_hold,
 )
 from cubecast.protocols.transport.repair import (
-    Asks,
-    announce_if_last,
-    announce_later,
+    RepairParameters,
+    Requests,
+    accept,
     answer,
-    ask_if_due,
-    new_asks,
-    settle_debt,
-    take_in,
+    new_requests,
+    on_timer,
+    publish,
 )
 from cubecast.protocols.transport.window import (
     ACK,
     ANNOUNCE,
-    ANNOUNCE_AGAIN,
-    ASK,
     MASK_BYTES,
     NAK,
     Window,
@@ -49,8 +46,9 @@ from cubecast.protocols.transport.window import (
     misses_any,
     new_window,
     released_of,
-    send_next,
 )
+
+__all__ = ["PROTOCOL", "HybridParameters", "HybridState", "build", "on_leave", "on_timer", "publish", "receive"]
 
 MESSAGES = (
     message("PAYLOAD", PAYLOAD, released=4, payload=payload()),
@@ -61,12 +59,9 @@ MESSAGES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class HybridParameters:
+class HybridParameters(RepairParameters):
     """What Hybrid leaves open."""
 
-    repair: Literal["multicast", "unicast"] = parameter(
-        "multicast", "A lost message is multicast again (guo §2.1), or sent to those who miss it."
-    )
     ack_every: int = parameter(8, "Messages after which a member acknowledges.", at_least=1)
 
 
@@ -78,7 +73,7 @@ class HybridState(NamedTuple):
     sizes: np.ndarray
     ack_every: int
     window: Window
-    asks: Asks
+    requests: Requests
     acks: Acks
 
 
@@ -90,18 +85,11 @@ def build(group: GroupState, context: Context, parameters: HybridParameters) -> 
         sizes=message_sizes(MESSAGES, context),
         ack_every=parameters.ack_every,
         window=new_window(group),
-        asks=new_asks(
+        requests=new_requests(
             group, nak_ns=context.repeat_ns, wait_ns=context.wait_ns, again_all=parameters.repair == "multicast"
         ),
         acks=new_acks(group, context.members),
     )
-
-
-@linked
-def publish(state, row, now_ns, mail):
-    """Multicast the next message of this member."""
-    multicast(mail, send_next(state, row, mail))
-    announce_later(state, row, mail)
 
 
 @linked
@@ -113,14 +101,14 @@ def receive(state, row, now_ns, mail, slot):
     elif kind == ACK:
         note_ack(state, row, mail, slot)
     else:
-        _take_in_and_acknowledge(state, row, now_ns, mail, slot)
+        _accept_and_acknowledge(state, row, now_ns, mail, slot)
 
 
 @linked
-def _take_in_and_acknowledge(state, row, now_ns, mail, slot):
+def _accept_and_acknowledge(state, row, now_ns, mail, slot):
     sender = mail.heads[slot].sender
     before = np.int64(state.group.received[row, sender])
-    take_in(state, row, now_ns, mail, slot)
+    accept(state, row, now_ns, mail, slot)
     learn_released(state, row, mail, sender, released_of(mail, slot))
     received = np.int64(state.group.received[row, sender])
     partition_complete = received // state.ack_every > before // state.ack_every
@@ -128,18 +116,6 @@ def _take_in_and_acknowledge(state, row, now_ns, mail, slot):
     tail_held = mail.heads[slot].kind == ANNOUNCE and unreleased and not misses_any(state, row, sender)
     if partition_complete or tail_held:
         acknowledge(state, row, mail, sender)
-
-
-@linked
-def on_timer(state, row, now_ns, mail, timer, tag):
-    """Ask for what is missing, announce a tail that is not released, or forget what was repaired."""
-    if timer == ASK:
-        ask_if_due(state, row, now_ns, mail, tag)
-    elif timer == ANNOUNCE_AGAIN:
-        announce_if_last(state, row, mail, tag)
-    else:
-        senders = state.group.received.shape[1]
-        settle_debt(state, row, tag % senders, tag // senders)
 
 
 @linked

@@ -1,32 +1,34 @@
-"""Receivers ask for what they miss: the part that the receiver-initiated families share (guo §2.1.2).
+"""Receivers request what they miss: the part that the receiver-initiated families share (guo §2.1.2).
 
-A receiver that notices a gap asks for it by NAK, and asks again until it has it. A NAK names the first number missed,
-a mask of the 63 after it, and the one who is to answer: the sender, or, once the sender has left the membership, the
-other members in turn, for everyone keeps what is not stable. A sender announces its last number while that is not
+A receiver that notices a gap sends a NAK, and repeats it until the gap is filled. A NAK names the first missing number,
+a mask of the 63 after it, and the member that is to answer: the sender or, once the sender has left, the other members
+in turn, since every member keeps what is not stable. A sender announces its last number while that is not
 stable, so that a lost tail is noticed too.
 
-| field     | shape            | meaning                                                                      |
-|-----------|------------------|------------------------------------------------------------------------------|
-| nak_ns    | –                | how long an answer is waited for; 0: links lose nothing, nothing is asked    |
-| wait_ns   | –                | how long a gap may last before it is asked for: links may reorder            |
-| spread_ns | –                | and up to this much more, at random, so that one NAK may speak for others    |
-| by_all    | –                | is a NAK multicast?                                                          |
-| again_all | –                | is a repair multicast, or sent to the asker alone?                           |
-| asking    | rows × m         | is a timer running for that sender?                                          |
-| due_ns    | rows × m         | when it is time to ask                                                       |
-| tries     | rows × m         | how often it was asked since the last progress; the wait doubles three times |
-| owed      | rows × m × words | which messages were multicast again, or are about to be, a moment ago        |
-| random    | rows × 2         | a stream for each row                                                        |
+| field      | shape            | meaning                                                                     |
+|------------|------------------|-----------------------------------------------------------------------------|
+| nak_ns     | –                | how long a repair may take; 0: links lose nothing, no NAK is sent           |
+| wait_ns    | –                | how long a gap may last before the first NAK: links may reorder             |
+| spread_ns  | –                | a random delay up to this is added, so that one NAK may serve several       |
+| by_all     | –                | is a NAK multicast?                                                         |
+| again_all  | –                | is a repair multicast, or sent to the requester alone?                      |
+| is_waiting | rows × m         | does the timer of that sender run?                                          |
+| due_ns     | rows × m         | when the next NAK is due                                                    |
+| tries      | rows × m         | NAKs since the last progress; the wait doubles three times                  |
+| repairing  | rows × m × words | messages whose repair is due or was sent a moment ago                       |
+| random     | rows × 2         | a random stream per row                                                     |
 
 Departure: the paper runs a timer for each missing message; here one for each sender, and a NAK that speaks of 64.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.context import Context
 from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
     PAYLOAD,
@@ -35,43 +37,64 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
+from cubecast.protocol.messages import message, message_sizes, payload
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import below, new_stream
 from cubecast.protocols.transport.window import (
+    ANNOUNCE,
     ANNOUNCE_AGAIN,
-    ASK,
     MASK_BITS,
+    MASK_BYTES,
     NAK,
     NUMBERS,
-    OWED,
+    REPAIRED,
+    REQUEST,
+    Window,
     draft_announcement,
     draft_payload,
     holds,
     keep,
     mark_missing,
     misses_any,
+    new_window,
     next_missing,
+    send_next,
 )
 
 REPAIR_BURST = 16  # messages that one NAK may bring back
 DOUBLINGS = 3
+NAK_MESSAGES = (
+    message("PAYLOAD", PAYLOAD, payload=payload()),
+    message("NAK", NAK, first=4, asked=4, missing=MASK_BYTES),
+    message("ANNOUNCE", ANNOUNCE, last=4),
+)
 
 
-class Asks(NamedTuple):
-    """Who waits for what."""
+@dataclass(frozen=True, kw_only=True)
+class RepairParameters:
+    """What the reliable transports leave open."""
+
+    repair: Literal["multicast", "unicast"] = parameter(
+        "multicast", "A lost message is multicast again (guo §2.1), or sent to those who miss it."
+    )
+
+
+class Requests(NamedTuple):
+    """The gaps of each member, and the repairs in progress."""
 
     nak_ns: int
     wait_ns: int
     spread_ns: int
     by_all: int
     again_all: int
-    asking: np.ndarray
+    is_waiting: np.ndarray
     due_ns: np.ndarray
     tries: np.ndarray
-    owed: np.ndarray
+    repairing: np.ndarray
     random: np.ndarray
 
 
-def new_asks(
+def new_requests(
     group: GroupState,
     *,
     nak_ns: int,
@@ -80,41 +103,91 @@ def new_asks(
     by_all: bool = False,
     again_all: bool = True,
     seed: int = 0,
-) -> Asks:
+) -> Requests:
     """Nothing is missed."""
     rows, senders = group.received.shape
-    return Asks(
+    return Requests(
         nak_ns=nak_ns,
         wait_ns=wait_ns,
         spread_ns=spread_ns,
         by_all=int(by_all),
         again_all=int(again_all),
-        asking=np.zeros((rows, senders), np.int8),
+        is_waiting=np.zeros((rows, senders), np.int8),
         due_ns=np.zeros((rows, senders), np.int64),
         tries=np.zeros((rows, senders), np.int64),
-        owed=np.zeros((rows, senders, rank_sets.words_for(NUMBERS)), np.uint64),
+        repairing=np.zeros((rows, senders, rank_sets.words_for(NUMBERS)), np.uint64),
         random=np.stack([new_stream(seed, "asking", int(rank)) for rank in group.rank]),
     )
+
+
+class NakFields(NamedTuple):
+    """The state of a transport that only receivers' NAKs drive, one row per local member."""
+
+    group: GroupState
+    members: int
+    sizes: np.ndarray
+    window: Window
+    requests: Requests
+
+
+def new_nak_fields(group: GroupState, context: Context, *, by_all: bool = False, again_all: bool = True) -> NakFields:
+    """Nothing sent, nothing missing. `repeat_ns = 0` is the form for links that lose nothing."""
+    return NakFields(
+        group=group,
+        members=context.members,
+        sizes=message_sizes(NAK_MESSAGES, context),
+        window=new_window(group),
+        requests=new_requests(
+            group,
+            nak_ns=context.repeat_ns,
+            wait_ns=context.wait_ns,
+            spread_ns=context.repeat_ns // 2 if by_all else 0,
+            by_all=by_all,
+            again_all=again_all,
+            seed=context.seed if by_all else 0,
+        ),
+    )
+
+
+@linked
+def publish(state, row, now_ns, mail):
+    """Multicast the next message of this member."""
+    multicast(mail, send_next(state, row, mail))
+    announce_later(state, row, mail)
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Request what is missing, announce a tail that is not stable, or end a repair."""
+    if timer == REQUEST:
+        request_if_due(state, row, now_ns, mail, tag)
+    elif timer == ANNOUNCE_AGAIN:
+        announce_if_last(state, row, mail, tag)
+    else:
+        senders = state.group.received.shape[1]
+        end_repair(state, row, tag % senders, tag // senders)
 
 
 @linked
 def spread(state, row):
     """A random part of the spread."""
-    if state.asks.spread_ns == 0:
+    if state.requests.spread_ns == 0:
         return np.int64(0)
-    return np.int64(below(state.asks.random[row], state.asks.spread_ns))
+    return np.int64(below(state.requests.random[row], state.requests.spread_ns))
 
 
 @linked
 def announce_later(state, row, mail):
-    """The message just sent may be lost, and none may follow that would show it."""
-    if state.asks.nak_ns > 0:
-        set_timer(mail, ANNOUNCE_AGAIN, np.int64(state.group.received[row, state.group.rank[row]]), state.asks.nak_ns)
+    """The message just sent may be lost, and no later one may reveal the gap."""
+    if state.requests.nak_ns > 0:
+        set_timer(
+            mail, ANNOUNCE_AGAIN, np.int64(state.group.received[row, state.group.rank[row]]), state.requests.nak_ns
+        )
 
 
 @linked
 def announce_if_last(state, row, mail, sequence):
-    """Nothing was sent since, and it is not stable yet: say that it exists."""
+    """Announce the last message if nothing was sent since and it is not stable."""
     me = state.group.rank[row]
     if state.group.received[row, me] == sequence and state.group.stable[row, me] < sequence:
         multicast(mail, draft_announcement(state, row, mail))
@@ -122,8 +195,8 @@ def announce_if_last(state, row, mail, sequence):
 
 
 @linked
-def take_in(state, row, now_ns, mail, slot):
-    """A data message, or news that one exists."""
+def accept(state, row, now_ns, mail, slot):
+    """Accept a data message, or an announcement that one exists."""
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
     known = np.int64(state.window.highest[row, sender])
@@ -133,90 +206,90 @@ def take_in(state, row, now_ns, mail, slot):
     elif sequence > known:
         state.window.highest[row, sender] = sequence
     if state.group.received[row, sender] > received:
-        state.asks.tries[row, sender] = 0
+        state.requests.tries[row, sender] = 0
     _notice_gap(state, row, now_ns, mail, sender, known + 1)
 
 
 @linked
 def _notice_gap(state, row, now_ns, mail, sender, fresh):
-    """Ask soon; about a gap from `fresh` on, which no NAK has spoken of, at once."""
-    asks = state.asks
-    if asks.nak_ns == 0 or not misses_any(state, row, sender):
+    """Schedule a NAK; send one at once for a gap from `fresh` on, which no NAK has named yet."""
+    requests = state.requests
+    if requests.nak_ns == 0 or not misses_any(state, row, sender):
         return
-    if asks.asking[row, sender] == 0:
-        wait_ns = asks.wait_ns + spread(state, row)
-        asks.asking[row, sender] = 1
-        asks.due_ns[row, sender] = now_ns + wait_ns
-        set_timer(mail, ASK, sender, wait_ns)
-    elif asks.wait_ns + asks.spread_ns == 0:
-        _ask(state, row, mail, sender, fresh)
+    if requests.is_waiting[row, sender] == 0:
+        wait_ns = requests.wait_ns + spread(state, row)
+        requests.is_waiting[row, sender] = 1
+        requests.due_ns[row, sender] = now_ns + wait_ns
+        set_timer(mail, REQUEST, sender, wait_ns)
+    elif requests.wait_ns + requests.spread_ns == 0:
+        _request(state, row, mail, sender, fresh)
 
 
 @linked
-def ask_if_due(state, row, now_ns, mail, sender):
-    """The timer of a sender: ask, or wait on, or be content."""
-    asks = state.asks
+def request_if_due(state, row, now_ns, mail, sender):
+    """The timer of a sender: send a NAK if one is due, and stop when nothing is missing."""
+    requests = state.requests
     if not misses_any(state, row, sender):
-        asks.asking[row, sender] = 0
+        requests.is_waiting[row, sender] = 0
         return
-    if now_ns >= asks.due_ns[row, sender]:
-        _ask(state, row, mail, sender, np.int64(1))
-        asks.tries[row, sender] += 1
+    if now_ns >= requests.due_ns[row, sender]:
+        _request(state, row, mail, sender, np.int64(1))
+        requests.tries[row, sender] += 1
         _back_off(state, row, now_ns, sender)
-    set_timer(mail, ASK, sender, asks.due_ns[row, sender] - now_ns)
+    set_timer(mail, REQUEST, sender, requests.due_ns[row, sender] - now_ns)
 
 
 @linked
 def _back_off(state, row, now_ns, sender):
-    doublings = min(max(state.asks.tries[row, sender] - 1, 0), DOUBLINGS)
-    state.asks.due_ns[row, sender] = now_ns + (state.asks.nak_ns << doublings) + spread(state, row)
+    doublings = min(max(state.requests.tries[row, sender] - 1, 0), DOUBLINGS)
+    state.requests.due_ns[row, sender] = now_ns + (state.requests.nak_ns << doublings) + spread(state, row)
 
 
 @linked
-def _ask(state, row, mail, sender, first):
+def _request(state, row, mail, sender, first):
     first = next_missing(state, row, sender, first)
     if first == 0:
         return
     slot = draft(mail, NAK, -1, state.sizes[NAK])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = first
-    asked = whom_to_ask(state, row, sender)
-    _set_asked(mail, slot, asked)
+    asked = next_responder(state, row, sender)
+    _set_responder(mail, slot, asked)
     mark_missing(state, row, mail, slot, sender, first)
-    if state.asks.by_all == 1:
+    if state.requests.by_all == 1:
         multicast(mail, slot)
     else:
         send(mail, slot, asked)
 
 
 @linked
-def asked_of(mail, slot):
-    """Who is to answer a NAK."""
+def responder_of(mail, slot):
+    """The rank that is to answer a NAK."""
     return mail.heads[slot].field_1
 
 
 @linked
-def _set_asked(mail, slot, rank):
+def _set_responder(mail, slot, rank):
     mail.heads[slot].field_1 = rank
 
 
 @linked
-def whom_to_ask(state, row, sender):
+def next_responder(state, row, sender):
     """The sender; when it has left, the other members in turn."""
     members = state.group.members[row]
     if rank_sets.contains(members, sender):
         return np.int64(sender)
     me = state.group.rank[row]
     for step in range(state.members):
-        rank = (me + 1 + state.asks.tries[row, sender] + step) % state.members
+        rank = (me + 1 + state.requests.tries[row, sender] + step) % state.members
         if rank != me and rank_sets.contains(members, rank):
             return np.int64(rank)
     return np.int64(sender)
 
 
 @linked
-def spare_my_nak(state, row, now_ns, mail, slot):
-    """Somebody else asked for what I miss: wait for that answer, as if I had asked."""
+def suppress_nak(state, row, now_ns, mail, slot):
+    """Another member requested what this one misses: wait for that repair instead of sending a NAK."""
     sender = mail.heads[slot].sender
     first = next_missing(state, row, sender, np.int64(1))
     asked = first - mail.heads[slot].sequence
@@ -226,7 +299,7 @@ def spare_my_nak(state, row, now_ns, mail, slot):
 
 @linked
 def answer(state, row, mail, slot):
-    """Send again what a NAK asks for, as far as it is held."""
+    """Retransmit what a NAK requests, as far as this member holds it."""
     first = mail.heads[slot].sequence
     left = REPAIR_BURST
     for k in range(MASK_BITS):
@@ -241,31 +314,31 @@ def answer(state, row, mail, slot):
 
 @linked
 def _repair(state, row, mail, slot, sequence):
-    """To the asker alone; or to everybody, and then for a while not again, for others will ask for it too."""
+    """To the requester alone, or to all; then not again for a while, since others will request it too."""
     sender = mail.heads[slot].sender
-    if state.asks.again_all == 0:
+    if state.requests.again_all == 0:
         send(mail, draft_payload(state, row, mail, sender, sequence), mail.heads[slot].source)
-    elif owe(state, row, mail, sender, sequence, state.asks.nak_ns // 2):
+    elif begin_repair(state, row, mail, sender, sequence, state.requests.nak_ns // 2):
         multicast(mail, draft_payload(state, row, mail, sender, sequence))
 
 
 @linked
-def owe(state, row, mail, sender, sequence, delay_ns):
+def begin_repair(state, row, mail, sender, sequence, delay_ns):
     """Mark a message, and unmark it after a delay; returns whether it was not marked before."""
-    owed = state.asks.owed[row, sender]
-    circle = owed.shape[0] * 64
-    if rank_sets.contains(owed, sequence % circle):
+    repairing = state.requests.repairing[row, sender]
+    circle = repairing.shape[0] * 64
+    if rank_sets.contains(repairing, sequence % circle):
         return False
-    rank_sets.add(owed, sequence % circle)
-    set_timer(mail, OWED, sequence * state.group.received.shape[1] + sender, delay_ns)
+    rank_sets.add(repairing, sequence % circle)
+    set_timer(mail, REPAIRED, sequence * state.group.received.shape[1] + sender, delay_ns)
     return True
 
 
 @linked
-def settle_debt(state, row, sender, sequence):
+def end_repair(state, row, sender, sequence):
     """Unmark a message; returns whether it was marked."""
-    owed = state.asks.owed[row, sender]
-    circle = owed.shape[0] * 64
-    was_owed = rank_sets.contains(owed, sequence % circle)
-    rank_sets.discard(owed, sequence % circle)
-    return was_owed
+    repairing = state.requests.repairing[row, sender]
+    circle = repairing.shape[0] * 64
+    was_repairing = rank_sets.contains(repairing, sequence % circle)
+    rank_sets.discard(repairing, sequence % circle)
+    return was_repairing

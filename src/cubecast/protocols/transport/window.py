@@ -29,7 +29,7 @@ from cubecast.protocol.mail import (
 )
 
 NAK, ANNOUNCE, ACK, STATUS = range(1, 5)  # kinds beside PAYLOAD
-ASK, ANNOUNCE_AGAIN, OWED, RESEND, REPORT = range(5)  # timers
+REQUEST, ANNOUNCE_AGAIN, REPAIRED, RESEND, REPORT = range(5)  # timers
 MASK_BITS = 64  # numbers beyond the first that one NAK or ACK speaks of
 MASK_BYTES = MASK_BITS // 8
 NUMBERS = 1024  # beyond R that a member can hold of one sender
