@@ -150,7 +150,7 @@ class Process:
         self.call(getattr(self.member, how), **arguments)
         if how == "resume":
             self._entries.append(Replayed(told, incarnation))
-            self._take_entries()
+            self._survives(self._take_entries)
 
     # Events of the outside.
 
@@ -272,6 +272,18 @@ class Process:
             return
         self.pump()
 
+    def _survives(self, action: Callable[..., None], *arguments: Any) -> bool:
+        """Do it; False when the process crashed meanwhile."""
+        try:
+            action(*arguments)
+        except CrashError:
+            self.die("crash", is_power=self.fuse_is_power)
+            return False
+        except Exception:
+            self._fail()
+            return False
+        return True
+
     def _fail(self) -> None:
         lines = traceback.format_exc().strip().splitlines()
         where = " < ".join(line.strip() for line in reversed(lines[-5:-1]) if line.strip().startswith("File"))
@@ -370,15 +382,8 @@ class Process:
             self.world.agenda.after(delay_ns, self.post, self._end_sync_later, size, fails)
 
     def _end_sync_later(self, size: int, fails: bool) -> None:
-        try:
-            self._end_sync(size, fails)
-        except CrashError:
-            self.die("crash", is_power=self.fuse_is_power)
-            return
-        except Exception:
-            self._fail()
-            return
-        self.pump()
+        if self._survives(self._end_sync, size, fails):
+            self.pump()
 
     def _end_sync(self, size: int, fails: bool) -> None:
         self._is_syncing = False
@@ -457,16 +462,9 @@ class Process:
 
     def _take_late(self) -> None:
         self._is_taking = False
-        try:
-            self._take(self.draw.randint(1, len(self._entries)) if self._entries else 0)
-        except CrashError:
-            self.die("crash", is_power=self.fuse_is_power)
-            return
-        except Exception:
-            self._fail()
-            return
-        self._take_entries()
-        self.pump()
+        count = self.draw.randint(1, len(self._entries)) if self._entries else 0
+        if self._survives(self._take, count) and self._survives(self._take_entries):
+            self.pump()
 
     def _take(self, count: int) -> None:
         octets = 0
