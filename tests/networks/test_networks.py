@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
+from cubecast.networks.joining import joining_edges
 from cubecast.networks.network import Network, components, generator_for
 from cubecast.networks.options import parse_delay
 from cubecast.networks.random_graph import random_graph
@@ -30,8 +32,8 @@ def test_same_seed_same_network_and_another_seed_another(spec: str) -> None:
 
 def test_draws_of_a_seed_do_not_change() -> None:
     network = build_network("random:p=0.5", members=5, seed=1)
-    assert edges_of(network) == {(0, 1), (0, 4), (2, 3), (2, 4)}
-    assert network.delay_ns[network.link_from < network.link_to].tolist() == [951_167, 892_070, 354_473, 427_443]
+    assert edges_of(network) == {(0, 4), (1, 4), (2, 3), (2, 4)}
+    assert network.delay_ns[network.link_from < network.link_to].tolist() == [427_443, 951_167, 539_040, 354_473]
 
 
 def test_random_graph_has_the_edges_its_probability_promises() -> None:
@@ -56,9 +58,28 @@ def test_repair_adds_one_edge_for_every_component_but_one() -> None:
     assert build_network("random:p=1", members=50, seed=3).added_edges == 0
 
 
-def test_repair_of_an_empty_graph_is_a_random_tree_not_a_star() -> None:
-    degrees = np.bincount(build_network("random:p=0", members=200, seed=5).link_from)
-    assert 3 <= degrees.max() < 20
+def test_repair_links_every_small_component_to_the_largest_one_and_to_no_other() -> None:
+    """Otherwise nodes of the giant component reach a chain of small ones over a single link, and it queues."""
+    generator = generator_for(1)
+    drawn = np.array([[0, 1], [1, 2], [2, 3], [4, 5], [6, 7]])  # 8 and 9 are alone
+    for _ in range(50):
+        added = joining_edges(generator, 10, drawn)
+        assert set(added[:, 0].tolist()) <= {0, 1, 2, 3}
+        assert sorted(components(10, drawn)[added[:, 1]].tolist()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_repair_of_a_sparse_graph_puts_few_nodes_behind_one_link(seed: int) -> None:
+    """A chain of small components would be up to 40 nodes here."""
+    network = build_network("random:degree=2.5", members=400, seed=seed)
+    graph: nx.Graph[int] = nx.Graph(list(edges_of(network)))
+    behind = []
+    for a, b in list(nx.bridges(graph)):
+        graph.remove_edge(a, b)
+        behind.append(len(min(nx.connected_components(graph), key=len)))
+        graph.add_edge(a, b)
+    assert network.added_edges > 20
+    assert max(behind) <= 10
 
 
 def test_random_graph_defaults_are_the_papers() -> None:

@@ -1,11 +1,11 @@
-"""Flat random graph G(n, p), the network of the cube and causal papers (cube §4, causal §4).
+"""Flat random graph G(n, p), the network of the cube and causal papers (cube §4.1, causal §5.1).
 
 Every pair of nodes is joined by a duplex edge with probability p, independently. A target average degree d stands for
 p = d / (n − 1). Delays are uniform in 0…1 ms and bandwidths 100 Mb/s (cube) by default; both directions of an edge
 share them.
 
-Departure: the papers do not say what became of a disconnected draw. Here its components are joined by random edges, as
-few as needed; `Network.added_edges` and `Network.average_degree` show the effect.
+Departure: the papers do not say what became of a disconnected draw. Here every smaller component is joined to the
+largest one (`networks.joining`); `Network.added_edges` and `Network.average_degree` show the effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import NS_PER_MS, DelayDistribution, uniform
-from cubecast.networks.network import Edges, Network, components, every_node_hosts, from_edges, generator_for
+from cubecast.networks.joining import joining_edges
+from cubecast.networks.network import Edges, Network, every_node_hosts, from_edges, generator_for
 from cubecast.networks.options import Options
 
 DELAY = uniform(0, NS_PER_MS)
@@ -46,7 +47,7 @@ def random_graph(
     """G(n, p) over the members, made connected."""
     generator = generator_for(seed)
     drawn = _draw_edges(generator, members, edge_probability)
-    added = _joining_edges(generator, components(members, drawn))
+    added = joining_edges(generator, members, drawn)
     ends = np.concatenate([drawn, added])
     edges = Edges(
         ends=ends,
@@ -84,16 +85,3 @@ def _draw_edges(generator: Generator, nodes: int, probability: float) -> NDArray
         others = node + 1 + np.flatnonzero(generator.random(nodes - 1 - node) < probability)
         rows.append(np.stack([np.full(len(others), node), others], axis=1))
     return np.concatenate(rows).astype(np.int64)
-
-
-def _joining_edges(generator: Generator, component: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Join the components one by one, in random order, to a random node among those joined before."""
-    count = int(component.max()) + 1
-    order = generator.permutation(count)
-    by_component = np.argsort(np.argsort(order)[component], kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(component, minlength=count)[order])])
-    joined = np.empty((count - 1, 2), dtype=np.int64)
-    for index in range(1, count):
-        newcomer = by_component[generator.integers(starts[index], starts[index + 1])]
-        joined[index - 1] = by_component[generator.integers(0, starts[index])], newcomer
-    return joined
