@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -74,7 +76,8 @@ def test_repair_of_a_sparse_graph_puts_few_nodes_behind_one_link(seed: int) -> N
     network = build_network("random:degree=2.5", members=400, seed=seed)
     graph: nx.Graph[int] = nx.Graph(list(edges_of(network)))
     behind = []
-    for a, b in list(nx.bridges(graph)):
+    bridges: list[Any] = list(nx.bridges(graph))
+    for a, b in bridges:
         graph.remove_edge(a, b)
         behind.append(len(min(nx.connected_components(graph), key=len)))
         graph.add_edge(a, b)

@@ -49,7 +49,8 @@ class Adversary:
             return {"group_size": self.random.choice([50, 2, 3]), "shuffled": self.random.random() < 0.5}
         if protocol in ("s_train", "s_coord"):
             size = self.random.choice([None, 2, 3])
-            return {"tree_degree": degree, "group_size": size, "shuffled": self.random.random() < 0.5}
+            own = {"relayed": self.random.random() < 0.5} if protocol == "s_coord" else {}
+            return {"tree_degree": degree, "group_size": size, "shuffled": self.random.random() < 0.5} | own
         return {}
 
     def _losses_max(self, protocol: str, members: int) -> int:

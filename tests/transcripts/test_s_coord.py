@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import pytest
 
+from cubecast.protocol.context import Context, NetworkFacts
+from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocols.stability.s_coord import SCoordParameters
 from tests.transcripts.talk import Message, Talk
 
 RECEIVED = [[5, 3], [4, 4], [6, 2], [5, 5], [7, 1]]
 
 
-def talk_of(*, lossy: bool = False, tree_degree: int = 2) -> Talk:
-    return Talk("s_coord", RECEIVED, lossy=lossy, tree_degree=tree_degree)
+def talk_of(*, lossy: bool = False, tree_degree: int = 2, relayed: bool = False) -> Talk:
+    return Talk("s_coord", RECEIVED, lossy=lossy, tree_degree=tree_degree, relayed=relayed)
 
 
 def test_a_round() -> None:
@@ -350,7 +353,7 @@ def test_an_inner_member_acknowledges_when_its_last_uninformed_child_leaves() ->
 
 
 def test_two_members_and_then_one() -> None:
-    talk = Talk("s_coord", [[2], [1]])
+    talk = Talk("s_coord", [[2], [1]], relayed=False)
     talk.start()
     talk.crash(0)
     talk.said()
@@ -375,7 +378,7 @@ def test_a_root_that_waited_for_those_who_now_report_to_a_newcomer_goes_on() -> 
 
 
 def test_an_inner_member_that_waited_for_those_who_now_report_to_a_newcomer_reports() -> None:
-    talk = Talk("s_coord", [*RECEIVED, [9, 9], [9, 9], [9, 9]], lossy=False, tree_degree=2)
+    talk = Talk("s_coord", [*RECEIVED, [9, 9], [9, 9], [9, 9]], tree_degree=2, relayed=False)
     talk.leave(1, 3)  # 7 is a child of 3, and of 1 while 3 is away
     talk.receive(Message(source=0, to=1, kind="START", round=1, numbers=()))
     for rank in (4, 3):
@@ -399,3 +402,100 @@ def test_a_newcomer_is_told_the_round_by_its_parent_which_waits_for_it() -> None
     talk.deliver(1, 4, "START")
     talk.deliver(4, 1, "ACK")
     assert "1 → 0: ACK 1 [4 1]" in talk.said()
+
+
+# Relayed down the logical tree
+
+
+def test_a_relayed_round_takes_three_messages_per_edge_of_the_tree() -> None:
+    """ "Each node sends and receives only log(n) messages" (cube §4.2.2): nobody speaks to more than its neighbours."""
+    talk = talk_of(relayed=True)
+    talk.start()
+    talk.deliver_all()
+    talk.says(
+        """
+        0 begins 1
+        0 → 1: START 1
+        0 → 2: START 1
+        1 begins 1
+        1 → 3: START 1
+        1 → 4: START 1
+        2 begins 1
+        2 → 0: ACK 1 [6 2]
+        3 begins 1
+        3 → 1: ACK 1 [5 5]
+        4 begins 1
+        4 → 1: ACK 1 [7 1]
+        1 → 0: ACK 1 [4 1]
+        0 knows 1: [4 1]
+        0 → 1: INFO 1 [4 1]
+        0 → 2: INFO 1 [4 1]
+        1 knows 1: [4 1]
+        1 → 3: INFO 1 [4 1]
+        1 → 4: INFO 1 [4 1]
+        2 knows 1: [4 1]
+        3 knows 1: [4 1]
+        4 knows 1: [4 1]
+        """
+    )
+
+
+def test_a_relay_that_crashed_kept_nothing_from_its_children() -> None:
+    """START, and in the next round INFO, are lost with 1; the root tells 3 and 4 itself."""
+    talk = talk_of(relayed=True)
+    talk.start()
+    talk.crash(1)
+    talk.deliver_all()
+    talk.said()
+    for rank in (3, 4, 2, 0):
+        talk.leave(rank, 1)
+    talk.says("0 → 3: START 1\n0 → 4: START 1")
+    talk.deliver_all()
+    assert talk.done == [1, 0, 1, 1, 1]
+
+
+def test_the_result_is_told_to_children_taken_on_after_it() -> None:
+    talk = talk_of(relayed=True)
+    talk.start()
+    talk.deliver_all_but("INFO")
+    talk.crash(1)
+    talk.deliver_all()
+    talk.said()
+    talk.leave(0, 1)
+    talk.says("0 → 3: INFO 1 [4 1]\n0 → 4: INFO 1 [4 1]")
+
+
+def test_one_that_knows_the_result_answers_a_new_root_that_does_not() -> None:
+    """The old root and the relay to 1 ... 4 are gone; 2 knew S, and reports again for those that did not."""
+    talk = talk_of(relayed=True)
+    talk.start()
+    talk.deliver_all_but("INFO")
+    talk.deliver(0, 2, "INFO")
+    talk.under_way.clear()
+    talk.crash(0)
+    for rank in (1, 2, 3, 4):
+        talk.leave(rank, 0)
+    talk.deliver_all()
+    assert talk.done[1:] == [1, 1, 1, 1]
+
+
+def test_a_relayed_start_that_is_lost_is_repeated_by_the_parent() -> None:
+    talk = talk_of(relayed=True, lossy=True)
+    talk.start()
+    talk.lose(0, 1, "START")
+    talk.deliver_all()
+    talk.said()
+    talk.wake(0, "REPEAT")
+    talk.deliver(0, 1, "START")
+    talk.says("0 → 1: START 1\n1 begins 1\n1 → 3: START 1\n1 → 4: START 1")
+
+
+def test_the_default_is_relayed_where_the_network_has_no_multicast() -> None:
+    without, with_multicast = (
+        protocol_named("s_coord").resolve(
+            SCoordParameters(), Context(members=9, senders=1, network=NetworkFacts(has_multicast=has))
+        )
+        for has in (False, True)
+    )
+    assert without.relayed
+    assert not with_multicast.relayed

@@ -31,6 +31,8 @@ class NetworkFacts:
     """The network is a tree of this degree; 0: it is none."""
     is_sparse: bool = False
     """It is a tree with nodes that are no members."""
+    has_multicast: bool = False
+    """Does it carry a multicast with one copy per link? Otherwise a multicast is a message to each member."""
     loss: float = 0.0
     """How likely a link loses a message."""
     arrival: float = 1.0

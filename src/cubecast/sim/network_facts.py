@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
@@ -23,9 +24,15 @@ def network_facts(scenario: Scenario, network: Network) -> NetworkFacts:
         one_hop_ns=float(one_hop.low_ns + one_hop.spread_ns) if one_hop is not None else None,
         tree_children=network.tree_children,
         is_sparse=network.tree_children > 0 and network.nodes > network.members,
+        has_multicast=multicast_of(scenario, network) == "tree",
         loss=scenario.loss,
         arrival=mean_arrival(scenario, network) if scenario.detects else 1.0,
     )
+
+
+def multicast_of(scenario: Scenario, network: Network) -> Literal["copies", "tree"]:
+    """How a multicast travels: as the scenario says, by default as the papers have it on this kind of network."""
+    return scenario.multicast or ("tree" if network.tree_children > 0 else "copies")
 
 
 def mean_arrival(scenario: Scenario, network: Network) -> float:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from cubecast.networks.network import Network
 from cubecast.protocol.context import Context, NetworkFacts
 from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES, ROUND_BYTES
-from cubecast.sim.network_facts import network_facts
+from cubecast.sim.network_facts import multicast_of, network_facts
 from cubecast.sim.scenario import NS_PER_MS, REPEAT_NS, Scenario
 
 DELTA_MS = 10.0
@@ -31,7 +31,7 @@ def resolve_defaults(scenario: Scenario, network: Network) -> Scenario:
     }
     return replace(
         scenario,
-        multicast=scenario.multicast or ("tree" if wan else "copies"),
+        multicast=multicast_of(scenario, network),
         delta_ms=_given(scenario.delta_ms, round_ns / NS_PER_MS if wan else DELTA_MS),
         repeat_ms=_given(scenario.repeat_ms, repeat_ns / NS_PER_MS),
         **parameters,

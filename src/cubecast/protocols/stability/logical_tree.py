@@ -5,6 +5,7 @@ the nearest live one or, without any, to the lowest live rank, which is then the
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -76,7 +77,10 @@ class LogicalTreeParameters:
     )
 
 
-def resolve_tree(parameters: LogicalTreeParameters, context: Context) -> LogicalTreeParameters:
+Parameters = TypeVar("Parameters", bound=LogicalTreeParameters)
+
+
+def resolve_tree(parameters: Parameters, context: Context) -> Parameters:
     """The shape that the network suggests."""
     network = context.network
     shuffled = network.is_sparse if parameters.shuffled is None else parameters.shuffled

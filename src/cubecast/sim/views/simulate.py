@@ -204,7 +204,7 @@ def stack_plan(scenario: Scenario, network: Network) -> StackPlan:
         repeat_ns=REPEAT_FACTOR * alone.repeat_ns,
         seed=scenario.seed,
         payload_bytes=scenario.payload_bytes,
-        network=network_facts(scenario, network),
+        network=network_facts(replace(scenario, multicast="copies"), network),
     )
     return StackPlan(
         data=_data(scenario),
