@@ -156,6 +156,17 @@ class SCoord(Reference):
         return self.to_all(0, ("INFO", number, 0, self.stable[0], ()))
 
 
+class RelayedSCoord(SCoord):
+    """The same with START and INFO relayed from parent to child; nobody speaks to anybody else."""
+
+    def to_all(self, rank: int, message: Wire) -> Sent:
+        return [(child, message) for child in sorted(self.children[rank])]
+
+    def receive(self, rank: int, source: int, message: Wire) -> Sent:
+        relayed = self.to_all(rank, message) if message[0] != "ACK" else []
+        return relayed + super().receive(rank, source, message)
+
+
 class CubeFullDist(Reference):
     """Fig 5, with the neighbours given; messages of one iteration ahead wait for their iteration."""
 

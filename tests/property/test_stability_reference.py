@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from cubecast.protocol.overlays import hypercube
 from tests.oracles import stability as oracle
 from tests.transcripts.talk import Talk
 
-PROTOCOLS = ["coord", "full_dist", "s_coord", "cube_full_dist"]
+PROTOCOLS = ["coord", "full_dist", "s_coord", "s_coord relayed", "cube_full_dist"]
 
 
 def reference(protocol: str, received: dict[int, oracle.Numbers]) -> oracle.Reference:
@@ -20,7 +21,12 @@ def reference(protocol: str, received: dict[int, oracle.Numbers]) -> oracle.Refe
         offsets, near = hypercube(len(received))
         neighbours = {rank: near[offsets[rank] : offsets[rank + 1]].tolist() for rank in received}
         return oracle.CubeFullDist(received, neighbours)
-    kinds = {"coord": oracle.Coord, "full_dist": oracle.FullDist, "s_coord": oracle.SCoord}
+    kinds: dict[str, Callable[[dict[int, oracle.Numbers]], oracle.Reference]] = {
+        "coord": oracle.Coord,
+        "full_dist": oracle.FullDist,
+        "s_coord": oracle.SCoord,
+        "s_coord relayed": oracle.RelayedSCoord,
+    }
     return kinds[protocol](received)
 
 
@@ -29,7 +35,8 @@ class Pair:
 
     def __init__(self, protocol: str, received: list[list[int]], seed: int) -> None:
         self.random = random.Random(seed)
-        self.talk = Talk(protocol, received)
+        name = protocol.removesuffix(" relayed")
+        self.talk = Talk(name, received, **({"relayed": name != protocol} if name == "s_coord" else {}))
         self.reference = reference(protocol, {rank: tuple(row) for rank, row in enumerate(received)})
 
     def agree(self, source: int, sent: oracle.Sent, before: int) -> None:

@@ -160,8 +160,8 @@ def everybody(module: Any) -> SimpleNamespace:
 
 
 def fixed_controller(state: Any, row: int, which: int, turn: int) -> int:
-    place = which * state.group_size + turn
-    return int(state.order[place]) if place < s_gossip._end_of(state, which) else -1
+    place = state.first[which] + turn
+    return int(state.order[place]) if place < state.first[which + 1] else -1
 
 
 def all_groups(state: Any, row: int) -> bool:

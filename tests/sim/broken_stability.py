@@ -105,7 +105,8 @@ def never_ending() -> Iterator[tuple[str, list[str]]]:
                 honest(mail, slot)
 
         with broken(module, "multicast", multicast):
-            yield f"never ending {name}", noticed(Scenario(protocol=name, **SMALL))
+            parameters = {"relayed": False} if module is s_coord else None
+            yield f"never ending {name}", noticed(Scenario(protocol=name, parameters=parameters, **SMALL))
     with broken(full_dist, "multicast", lambda mail, slot: None):
         yield "never ending full_dist", noticed(Scenario(protocol="full_dist", **SMALL))
     send: Any = vars(cube_full_dist)["send"]

@@ -74,6 +74,6 @@ class Context:
     """Neighbours, for protocols that follow the network's own links; None: not every node is a member."""
     link_failure: NDArray[np.float64] | None = None
     """How likely a message does not get across each link of `overlay`, as far as its members know."""
-    near: Callable[[], tuple[int, ...]] | None = None
-    """The ranks listed so that neighbours in the network are neighbours in the list; None: unknown."""
+    local_groups: Callable[[int], tuple[tuple[int, ...], ...]] | None = None
+    """The ranks in groups of at most so many that are close in the network; None: unknown."""
     network: NetworkFacts = NetworkFacts()

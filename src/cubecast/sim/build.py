@@ -29,10 +29,11 @@ from cubecast.sim import events
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
 from cubecast.sim.events import schedule
 from cubecast.sim.faults import Faults, new_faults
+from cubecast.sim.local_groups import local_groups
 from cubecast.sim.metrics import Metrics, new_metrics
 from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.network_facts import network_facts
-from cubecast.sim.paths import near_order, routes_of, tree_cover
+from cubecast.sim.paths import routes_of, tree_cover
 from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.world import (
@@ -114,7 +115,7 @@ def _context(scenario: Scenario, network: Network) -> Context:
         window=max(1, scenario.messages),
         overlay=_neighbours(network),
         link_failure=_known_link_failure(scenario, network),
-        near=partial(near_order, network, by=scenario.routing),
+        local_groups=partial(local_groups, network, by=scenario.routing),
         network=network_facts(scenario, network),
     )
 

@@ -42,29 +42,6 @@ def tree_cover(network: Network, *, by: Literal["hops", "delay"]) -> NDArray[np.
     return found[by]
 
 
-def near_order(network: Network, *, by: Literal["hops", "delay"]) -> tuple[int, ...]:
-    """The ranks such that those close to each other in the network are close in the list.
-
-    Depth first through the tree of shortest paths to member 0: a slice of the list fills a few whole branches.
-    """
-    if network.one_hop is not None:
-        return tuple(range(network.members))
-    routes = routes_of(network, by=by)
-    root = int(network.hosts[0])
-    children: list[list[int]] = [[] for _ in range(network.nodes)]
-    for node in range(network.nodes - 1, -1, -1):
-        if node != root:
-            children[int(network.link_to[routes.first_link[node] + routes.port[root, node]])].append(node)
-    rank_at = {int(host): rank for rank, host in enumerate(network.hosts)}
-    found, waiting = [], [root]
-    while waiting:
-        node = waiting.pop()
-        waiting += children[node]
-        if node in rank_at:
-            found.append(rank_at[node])
-    return tuple(found)
-
-
 def _no_routes(network: Network) -> Routes:
     empty = np.zeros(network.nodes + 1, np.int32)
     return Routes(first_link=empty, reverse=np.zeros(0, np.int32), port=np.zeros((1, 1), np.uint16))

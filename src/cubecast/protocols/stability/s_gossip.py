@@ -1,13 +1,18 @@
 """S_Gossip: gossip in local groups, then among their controllers (guo §4.3.3, Fig 4.13).
 
-The group is cut into local groups of `group_size` members. In the first phase every member gossips (M, W, r) inside
-its local group. A stability controller (the first G live members of each local group are its controllers) that has
-heard from its whole local group begins the second phase: it gossips the local minima it has gathered, and from which
-local groups they are, to controllers of all groups. The first to hold all of them multicasts INFO(S).
+The group is cut into local groups of at most `group_size` members, "according to their location on the network": each
+fills branches of the network's tree (`Context.local_groups`). Without a network, or `shuffled`, they are equal slices
+of a list. In the first phase every member gossips (M, W, r) inside its local group. A stability controller (the first
+G live members of each local group are its controllers) that has heard from its whole local group begins the second
+phase: it gossips the local minima it has gathered, and from which local groups they are, to controllers of all groups.
+The first to hold all of them multicasts INFO(S).
 
 | field         | shape        | meaning                                                                       |
 |---------------|--------------|-------------------------------------------------------------------------------|
-| order, place  | n            | the members in logical order, and where each stands; groups are slices of it  |
+| order         | n            | the members, local group by local group                                       |
+| first         | groups + 1   | the local group g is order[first[g] : first[g + 1]]                           |
+| local_group   | n            | the local group of every member                                               |
+| local_bytes   | groups       | the size of a LOCAL message in each local group                               |
 | round, done   | rows         | r, and the newest round whose S this member knows                             |
 | minimum       | rows × m     | M: the minimum of R over the members in `heard`                               |
 | heard         | rows × words | W: whom of the local group it has heard from                                  |
@@ -62,7 +67,7 @@ from cubecast.protocols.stability.gossiping import (
 )
 from cubecast.protocols.stability.logical_tree import logical_order
 
-LOCAL, AMONG_CONTROLLERS, INFO, LOCAL_IN_LAST_GROUP = range(4)
+LOCAL, AMONG_CONTROLLERS, INFO = range(3)
 STEP, NEXT_ROUND = range(2)
 
 
@@ -73,7 +78,7 @@ LOCAL_GROUP = 50  # members of a local group (guo §5.4)
 class SGossipParameters:
     """What S_Gossip leaves open."""
 
-    group_size: int = parameter(LOCAL_GROUP, "Members of a local group (guo §5.4).", at_least=2)
+    group_size: int = parameter(LOCAL_GROUP, "Members of a local group, at most (guo §5.4).", at_least=2)
     controllers: int = parameter(2, "Stability controllers of a local group.", at_least=1)
     subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
     step_s: float | None = parameter(
@@ -82,23 +87,21 @@ class SGossipParameters:
     shuffled: bool = parameter(False, "Local groups ignore where members are.")
 
 
-def _count_groups(members: int, group_size: int) -> int:
-    return -(-members // group_size)
+def _divide(context: Context, parameters: SGossipParameters) -> list[np.ndarray]:
+    """The ranks of every local group."""
+    size = parameters.group_size
+    if context.local_groups is not None and not parameters.shuffled:
+        return [np.array(group) for group in context.local_groups(size)]
+    order = logical_order(context, shuffled=parameters.shuffled)
+    return [order[first : first + size] for first in range(0, len(order), size)]
 
 
-def _in_last_group(members: int, group_size: int) -> int:
-    return members - (_count_groups(members, group_size) - 1) * group_size
-
-
-_GROUP = bit_set("local group", lambda _context, parameters: parameters.group_size)
-_LAST_GROUP = bit_set("last group", lambda context, parameters: _in_last_group(context.members, parameters.group_size))
-_GROUPS = bit_set("local groups", lambda context, parameters: _count_groups(context.members, parameters.group_size))
+_GROUP = bit_set("local group", lambda context, parameters: max(map(len, _divide(context, parameters))))
+_GROUPS = bit_set("local groups", lambda context, parameters: len(_divide(context, parameters)))
 MESSAGES = (
     message("LOCAL", round=4, minimum=per_sender(4), heard=_GROUP),
     message("AMONG_CONTROLLERS", round=4, gathered=per_sender(4), groups=_GROUPS),
     message("INFO", round=4, stable=per_sender(4)),
-    # The size of LOCAL in the last local group, which may be smaller than the others; it is of the same kind.
-    message("LOCAL_IN_LAST_GROUP", round=4, minimum=per_sender(4), heard=_LAST_GROUP),
 )
 
 
@@ -109,11 +112,12 @@ class SGossipState(NamedTuple):
     delta_ns: int
     repeat_ns: int
     step_ns: int
-    group_size: int
     controllers: int
     sizes: np.ndarray
     order: np.ndarray
-    place: np.ndarray
+    first: np.ndarray
+    local_group: np.ndarray
+    local_bytes: np.ndarray
     round: np.ndarray
     done: np.ndarray
     minimum: np.ndarray
@@ -127,25 +131,30 @@ class SGossipState(NamedTuple):
 def build(group: GroupState, context: Context, parameters: SGossipParameters) -> SGossipState:
     """S_Gossip before its first round."""
     rows = len(group.rank)
-    order = logical_order(context, shuffled=parameters.shuffled)
-    if context.near is not None and not parameters.shuffled:
-        order = np.array(context.near())
+    divided = _divide(context, parameters)
+    lengths = np.array([len(one) for one in divided])
+    order = np.concatenate(divided)
+    local_group = np.empty_like(order)
+    local_group[order] = np.repeat(np.arange(len(divided)), lengths)
+    sizes = message_sizes(MESSAGES, context, parameters)
     return SGossipState(
         group=group,
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns,
         step_ns=round((parameters.step_s or 0) * 1e9),
-        group_size=parameters.group_size,
         controllers=parameters.controllers,
-        sizes=message_sizes(MESSAGES, context, parameters),
+        sizes=sizes,
         order=order,
-        place=np.argsort(order),
+        first=np.concatenate([[0], np.cumsum(lengths)]),
+        local_group=local_group,
+        # The bitmap of a smaller local group is shorter.
+        local_bytes=sizes[LOCAL] - (lengths.max() + 7) // 8 + (lengths + 7) // 8,
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
         heard=np.zeros_like(group.members),
         gathered=np.zeros_like(group.received),
-        groups=np.zeros((rows, rank_sets.words_for(_count_groups(len(order), parameters.group_size))), np.uint64),
+        groups=np.zeros((rows, rank_sets.words_for(len(divided))), np.uint64),
         stream=new_streams(context.seed, "s_gossip", group.rank),
         targets=np.zeros(parameters.subset, np.int64),
     )
@@ -212,7 +221,7 @@ def _enter_round(state, row, mail, number):
 @linked
 def _go_on(state, row, mail):
     """Hand the local result to the second phase, and end the round when that has all of them."""
-    mine = state.place[state.group.rank[row]] // state.group_size
+    mine = state.local_group[state.group.rank[row]]
     if not rank_sets.contains(state.groups[row], mine):
         if not _is_controller(state, row) or not _has_heard_group(state, row, mine):
             return
@@ -235,15 +244,9 @@ def _gather(state, row, mine):
 
 
 @linked
-def _end_of(state, which):
-    """One past the last place of a local group."""
-    return min((which + 1) * state.group_size, state.order.shape[0])
-
-
-@linked
 def _has_heard_group(state, row, which):
     members = state.group.members[row]
-    for place in range(which * state.group_size, _end_of(state, which)):
+    for place in range(state.first[which], state.first[which + 1]):
         rank = state.order[place]
         if rank_sets.contains(members, rank) and not rank_sets.contains(state.heard[row], rank):
             return False
@@ -260,14 +263,14 @@ def _has_all_groups(state, row):
 
 @linked
 def _group_count(state):
-    return (state.order.shape[0] + state.group_size - 1) // state.group_size
+    return state.local_bytes.shape[0]
 
 
 @linked
 def _controller(state, row, which, turn):
     """The `turn`-th controller of a local group, −1 when it has not so many live members."""
     members = state.group.members[row]
-    for place in range(which * state.group_size, _end_of(state, which)):
+    for place in range(state.first[which], state.first[which + 1]):
         if rank_sets.contains(members, state.order[place]):
             if turn == 0:
                 return state.order[place]
@@ -278,7 +281,7 @@ def _controller(state, row, which, turn):
 @linked
 def _is_controller(state, row):
     me = state.group.rank[row]
-    mine = state.place[me] // state.group_size
+    mine = state.local_group[me]
     for turn in range(state.controllers):
         if _controller(state, row, mine, turn) == me:
             return True
@@ -300,15 +303,14 @@ def _end_rounds(state, row, mail, number):
 @linked
 def _gossip(state, row, mail):
     me = state.group.rank[row]
-    mine = state.place[me] // state.group_size
+    mine = state.local_group[me]
     if rank_sets.contains(state.groups[row], mine) and _is_controller(state, row):
         _tell_controllers(state, row, mail)
         return
-    first = mine * state.group_size
-    size = _end_of(state, mine) - first
+    first = state.first[mine]
+    size = state.first[mine + 1] - first
     slot = _draft_array(state, mail, LOCAL, state.round[row], state.minimum[row])
-    if mine == _group_count(state) - 1:
-        mail.heads[slot].size_bytes = state.sizes[LOCAL_IN_LAST_GROUP]
+    mail.heads[slot].size_bytes = state.local_bytes[mine]
     rank_sets.copy(mail.bits[slot], state.heard[row])
     chosen = choose_subset(state.stream[row], state.order, first, size, state.group.members[row], me, state.targets)
     for k in range(chosen):
@@ -360,10 +362,9 @@ def _draft_array(state, mail, kind, number, numbers):
 
 
 def _resolve(parameters: SGossipParameters, context: Context) -> SGossipParameters:
-    """Local groups are apart; a link at the edge carries the gossip of about two."""
+    """Local groups that follow the network are apart: a link carries the gossip of one of them."""
     subset = others_at_most(parameters.subset, context.members)
-    near = min(context.members, 2 * parameters.group_size)
-    gossiping = context.members if parameters.shuffled else near
+    gossiping = context.members if parameters.shuffled else min(context.members, parameters.group_size)
     step_s = step_ns(context, gossiping, subset) / 1e9 if parameters.step_s is None else parameters.step_s
     return replace(parameters, subset=subset, step_s=step_s)
 
