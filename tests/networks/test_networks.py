@@ -146,6 +146,17 @@ def test_sparse_wan_tree_puts_members_on_random_nodes() -> None:
     assert tree.nodes == 1000
     assert tree.members == 50
     assert np.all(np.diff(tree.hosts) > 0)
+    assert tree.hosts[1:].min() > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rank_0_is_at_the_root_of_a_sparse_wan_tree(seed: int) -> None:
+    """ "The coordinator in CoordP is located at the root of the network tree" (guo §5.4)."""
+    assert build_network("wan-tree:nodes=1000", members=50, seed=seed).hosts[0] == 0
+
+
+def test_bandwidth_of_a_sparse_wan_tree() -> None:
+    tree = build_network("wan-tree:nodes=1000,bandwidth=300e3", members=50, seed=9)
     assert tree.hosts.max() > 500
     assert set(tree.bandwidth_bps.tolist()) == {300e3}
 

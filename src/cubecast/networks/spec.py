@@ -50,7 +50,7 @@ _KINDS: dict[str, _Kind] = {
         wan_tree.from_options,
         ("nodes", "delay", "bandwidth"),
         "wan-tree[:nodes=1000][,delay=5ms][,bandwidth=30e3]",
-        "slow tree with three children a node and node costs; with nodes= the members are random nodes",
+        "slow tree with three children a node and node costs; with nodes= rank 0 is the root, other members are random",
     ),
     "regular": _Kind(
         rounds.from_options,

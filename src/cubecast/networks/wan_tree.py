@@ -4,8 +4,9 @@ A balanced tree, nodes numbered breadth first, three children an inner node: the
 text says "interior nodes all have degree four", which fits every inner node but the root; only a root with three gives
 the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s per direction with 5 ms of delay.
 
-*Dense* groups have a member at every node. *Sparse* groups (`nodes=1000`) have n members at random nodes; the others
-only route. Ranks follow the node numbers, so they are breadth first in both.
+*Dense* groups have a member at every node. *Sparse* groups (`nodes=1000`) have rank 0 at the root ("the coordinator is
+located at the root of the network tree", guo §5.4) and n−1 members at random other nodes; the rest only route. Ranks
+follow the node numbers, so they are breadth first in both.
 """
 
 from __future__ import annotations
@@ -56,5 +57,5 @@ def from_options(options: Options) -> Network:
 def _hosts(options: Options, nodes: int) -> np.typing.NDArray[np.int32]:
     if nodes == options.members:
         return every_node_hosts(nodes)
-    chosen = generator_for(options.seed).choice(nodes, size=options.members, replace=False)
-    return np.sort(chosen).astype(np.int32)
+    others = 1 + generator_for(options.seed).choice(nodes - 1, size=options.members - 1, replace=False)
+    return np.concatenate([[0], np.sort(others)]).astype(np.int32)
