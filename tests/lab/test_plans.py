@@ -12,6 +12,7 @@ from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.runs import run_id, runs_of
 from cubecast.lab.select import matches
 from cubecast.lab.toml_lines import key_lines, line_of
+from cubecast.protocols.stability.gossiping import TABLE_5_1
 
 PLANS = Path(__file__).parents[2] / "plans"
 
@@ -165,6 +166,22 @@ def test_all_plans_of_the_project_can_be_run() -> None:
     for plan in plans:
         if not plan.missing:
             assert len(runs_of(plan, "quick")) < len(runs_of(plan, "full"))
+
+
+@pytest.mark.parametrize("name", ["guo-fig5-12-dense", "guo-fig5-22-sparse"])
+def test_the_plans_of_guo_s_figures_step_as_its_table_says(name: str) -> None:
+    """guo Table 5.1 for Gossip, and its row for the local groups; automatic steps are variants of their own."""
+    plan = load_plan(PLANS / f"{name}.toml")
+    rules = {
+        run.point["variant"]: run.settings.get("step_rule", "automatic")
+        for run in runs_of(plan, "full")
+        if "gossip" in run.settings["protocol"]
+    }
+    by_table = {variant for variant, rule in rules.items() if rule == "table"}
+    assert {variant.split()[0] for variant in by_table} == {"Gossip", "S_Gossip"}
+    assert {variant for variant in rules if "automatic" in variant or "random" in variant} == set(rules) - by_table
+    sizes = {run.point["members"] for run in runs_of(plan, "full") if run.point["variant"] == "Gossip"}
+    assert sizes == set(TABLE_5_1[50])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from cubecast.errors import LocalProtocolError
+from cubecast.protocol.context import Context
+from cubecast.protocols.catalogue import protocol_named
 from tests.transcripts.talk import STEP_NS, Message, Talk
 
 RECEIVED = [[5, 3], [4, 4], [6, 2], [5, 5]]
@@ -168,3 +171,25 @@ def test_a_member_that_is_gone_is_not_waited_for() -> None:
     assert talk.done[0] == 0
     talk.leave(0, 3)
     assert (talk.done[0], talk.stable(0)) == (1, [4, 2])
+
+
+@pytest.mark.parametrize(
+    ("members", "senders", "step_s"), [(50, 50, 0.7), (200, 50, 3.0), (500, 50, 5.0), (300, 1, 0.6)]
+)
+def test_the_step_intervals_of_the_table(members: int, senders: int, step_s: float) -> None:
+    """guo Table 5.1; local groups of 50 step as its first row says, whatever the size of the whole group."""
+    context = Context(members=members, senders=senders)
+    for name, wanted in (("gossip", step_s), ("s_gossip", 0.7 if senders == 50 else 0.1)):
+        entry = protocol_named(name)
+        assert entry.resolve(entry.make_parameters({"step_rule": "table"}), context).step_s == wanted
+        given = entry.make_parameters({"step_rule": "table", "step_s": 9.0})
+        assert entry.resolve(given, context).step_s == 9.0
+
+
+@pytest.mark.parametrize(("members", "senders"), [(150, 50), (200, 20)])
+def test_a_group_that_is_not_in_the_table_is_refused(members: int, senders: int) -> None:
+    entry = protocol_named("gossip")
+    with pytest.raises(
+        LocalProtocolError, match=f"{members} gossiping members and {senders} senders: guo Table 5.1 has"
+    ):
+        entry.resolve(entry.make_parameters({"step_rule": "table"}), Context(members=members, senders=senders))

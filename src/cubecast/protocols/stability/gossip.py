@@ -52,7 +52,7 @@ from cubecast.protocol.mail import (
 from cubecast.protocol.messages import member_set, message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import new_streams, uniform
-from cubecast.protocols.stability.gossiping import choose_subset, merge_news, others_at_most, step_ns
+from cubecast.protocols.stability.gossiping import choose_subset, merge_news, others_at_most, resolve_step_s
 
 GOSSIP, INFO, GOSSIP_AND_RESULT = range(3)
 STEP, NEXT_ROUND = range(2)
@@ -70,7 +70,11 @@ class GossipParameters:
 
     subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
     step_s: float | None = parameter(
-        None, "The step interval, in seconds.", at_least=1e-9, otherwise="what the busiest link needs for a step"
+        None, "The step interval, in seconds.", at_least=1e-9, otherwise="as step_rule says"
+    )
+    step_rule: Literal["automatic", "table"] = parameter(
+        "automatic",
+        "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (50 to 500 members).",
     )
     ending: Literal["optimised", "piggyback"] = parameter(
         "optimised", "The result is multicast, or piggybacked on later gossip."
@@ -237,7 +241,7 @@ def _draft_array(state, mail, number, numbers):
 
 def _resolve(parameters: GossipParameters, context: Context) -> GossipParameters:
     subset = others_at_most(parameters.subset, context.members)
-    step_s = step_ns(context, context.members, subset) / 1e9 if parameters.step_s is None else parameters.step_s
+    step_s = resolve_step_s(parameters.step_s, parameters.step_rule, context, context.members, subset)
     return replace(parameters, subset=subset, step_s=step_s)
 
 

@@ -1,5 +1,6 @@
 """What the gossip protocols share: choosing whom to tell, and merging what was told (guo §4.2.4, Figs 4.5–4.6)."""
 
+from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
@@ -11,6 +12,12 @@ from cubecast.protocol.random import below
 TRIES = 32  # draws before the next eligible rank is taken instead: only in groups that have mostly crashed
 
 LIVE_STEP_NS_MIN = 1_000_000
+
+TABLE_5_1: dict[int, dict[int, float]] = {
+    1: {50: 0.1, 100: 0.2, 200: 0.5, 300: 0.6, 400: 0.9, 500: 1.0},
+    50: {50: 0.7, 100: 0.7, 200: 3.0, 300: 3.0, 400: 4.0, 500: 5.0},
+}
+"""guo Table 5.1, the near-optimal step interval of Gossip: senders → members → seconds."""
 
 _LONGEST = message("GOSSIP", round=4, minimum=per_sender(4), heard=member_set())
 """What a member sends in a step, at most: the bitmap of a local group is shorter."""
@@ -84,3 +91,24 @@ def step_ns(context: Context, gossiping: int, subset: int) -> int:
     size = _LONGEST.size_bytes(context)
     messages = BUSIEST_LINK_SHARE * gossiping * subset
     return round(max(messages * context.network.service_ns(size), context.network.crossing_ns(size), 1))
+
+
+def table_step_s(members: int, senders: int) -> float:
+    """The step interval of guo Table 5.1 for so many that gossip with each other."""
+    if members not in TABLE_5_1.get(senders, {}):
+        sizes = ", ".join(map(str, TABLE_5_1[50]))
+        raise LocalProtocolError(
+            f"step_rule = table with {members} gossiping members and {senders} senders: guo Table 5.1 has {sizes} "
+            "members and 1 or 50 senders; give step_s, or leave step_rule automatic",
+            setting="step_rule",
+        )
+    return TABLE_5_1[senders][members]
+
+
+def resolve_step_s(given: float | None, rule: str, context: Context, gossiping: int, subset: int) -> float:
+    """The step interval that was given, that of the table, or the automatic one."""
+    if given is not None:
+        return given
+    if rule == "table":
+        return table_step_s(gossiping, context.senders)
+    return step_ns(context, gossiping, subset) / 1e9

@@ -31,7 +31,7 @@ along, so it knows what the others know. A local group of which nobody is left i
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,7 @@ from cubecast.protocols.stability.gossiping import (
     is_among,
     merge_news,
     others_at_most,
-    step_ns,
+    resolve_step_s,
 )
 from cubecast.protocols.stability.logical_tree import logical_order
 
@@ -82,7 +82,11 @@ class SGossipParameters:
     controllers: int = parameter(2, "Stability controllers of a local group.", at_least=1)
     subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
     step_s: float | None = parameter(
-        None, "The step interval, in seconds.", at_least=1e-9, otherwise="what the busiest link needs for a step"
+        None, "The step interval, in seconds.", at_least=1e-9, otherwise="as step_rule says"
+    )
+    step_rule: Literal["automatic", "table"] = parameter(
+        "automatic",
+        "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (its row for a local group).",
     )
     shuffled: bool = parameter(False, "Local groups ignore where members are.")
 
@@ -365,7 +369,7 @@ def _resolve(parameters: SGossipParameters, context: Context) -> SGossipParamete
     """Local groups that follow the network are apart: a link carries the gossip of one of them."""
     subset = others_at_most(parameters.subset, context.members)
     gossiping = context.members if parameters.shuffled else min(context.members, parameters.group_size)
-    step_s = step_ns(context, gossiping, subset) / 1e9 if parameters.step_s is None else parameters.step_s
+    step_s = resolve_step_s(parameters.step_s, parameters.step_rule, context, gossiping, subset)
     return replace(parameters, subset=subset, step_s=step_s)
 
 
