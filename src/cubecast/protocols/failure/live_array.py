@@ -1,6 +1,6 @@
 """Gossip-style failure detection of live groups: L goes to overlay neighbours, each member has its own opinion.
 
-L is aged, merged and judged as by every other detector (`silence`, guo §3.1.2 and §3.3, van Renesse et al. 1998). What
+L is aged, merged and judged as by every other detector (`silence`, guo §3.1.2, Fig 3.1, van Renesse et al. 1998). What
 differs from `gossip`:
 
 - L goes to all overlay neighbours in place of a random subset, because a live member has links to few others. News
@@ -153,7 +153,7 @@ PROTOCOL = Protocol(
     name="live_array",
     title="Live array",
     family="failure",
-    paper="guo §3.3",
+    paper="guo §3.1.2",
     summary="live arrays go to hypercube neighbours, and all drop the same members: what live groups run",
     state=LiveArrayState,
     messages=MESSAGES,
