@@ -5,6 +5,7 @@ Sizes: START 32 B, ACK and INFO 32 + 4m B. `MICRO` is a bandwidth at which a byt
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,45 @@ def queue_samples(trace: Trace, settings: dict[str, Any]) -> list[int]:
             found.append(int(((mine["entered_ns"] <= joins) & (begun > joins))[: place + 1].sum()))
             found.append(int(((mine["entered_ns"] < leaves) & (begun > leaves)).sum()))
     return found
+
+
+FREE = NodeCosts(router_ns=0, send_ns=0, send_ns_per_byte=0, receive_ns=0, receive_ns_per_byte=0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_queues_what_waits_for_all_its_links(seed: int) -> None:
+    """guo §5.2, computed again from the hop rows; the processors take no time, so that nothing waits for them."""
+    network = build_network("random:degree=3,bandwidth=2e6", members=17, seed=seed)
+    one_by_one = {"step_s": 0.0005, "ending": "piggyback"}
+    slow = replace(network, costs=FREE)
+    trace = traced(protocol="gossip", network=slow, members=17, seed=seed, rounds=2, parameters=one_by_one)
+    hops = trace.events[trace.events["event"] == HOP]
+    busy_ns = np.floor(hops["size"] * (8e9 / network.bandwidth_bps[hops["link"]]) + 0.5).astype(np.int64)
+    begun = hops["time_ns"] - network.delay_ns[hops["link"]] - busy_ns
+    samples = []
+    for node in range(network.nodes):
+        leaves = network.link_from[hops["link"]] == node
+        sends = hops["entered_ns"][leaves]
+        receives = hops["time_ns"][network.link_to[hops["link"]] == node]
+        entered, waits_until = hops["entered_ns"][leaves], begun[leaves]
+        samples += [int(((entered <= now) & (waits_until > now)).sum()) for now in sends]
+        # What is received is sent on in the same nanosecond, after the sample.
+        samples += [int(((entered < now) & (waits_until > now)).sum()) for now in receives]
+    assert trace.metrics["node_queue_max"] == max(samples)
+    assert trace.metrics["node_queue_mean"] == pytest.approx(np.mean(samples), abs=3 / len(samples))
+    assert trace.metrics["node_queue_mean"] > 1.5 * trace.metrics["queue_mean"] > 0
+
+
+def test_a_node_queues_what_waits_for_its_processor_too() -> None:
+    """0 takes 1 ms to send each START; that to 1 then takes 10 ms on its link, and that to 2 waits for it.
+
+    After 1 ms two copies wait for the processor, after 2 ms one for it and one for the link, then only that one.
+    """
+    slow = NodeCosts(router_ns=0, send_ns=1_000_000, send_ns_per_byte=0, receive_ns=0, receive_ns_per_byte=0)
+    tree = wired((0, 1, 0, 32 * 8e3 / 10), (0, 3, 0, 8e9), (1, 2, 0, 8e9), (3, 4, 0, 8e9), costs=slow)
+    metrics = traced(protocol="coord", network=tree, members=5, senders=1, rounds=1).metrics
+    assert metrics["node_queue_max"] == 2
+    assert coord(PAIR).metrics["node_queue_max"] is None
 
 
 def load_samples(trace: Trace) -> list[int]:

@@ -8,6 +8,8 @@ TITLES = {
     "load_mean": "messages on all links",
     "queue_mean": "mean queue (messages)",
     "queue_max": "largest queue (messages)",
+    "node_queue_mean": "mean queue of a node (messages)",
+    "node_queue_max": "largest queue of a node (messages)",
     "hops": "hops",
     "messages": "messages",
     "bytes": "bytes",

@@ -78,6 +78,23 @@ def sample_queue(scalars, waiting):
 
 
 @linked
+def sample_node(world, node, now_ns):
+    """guo §5.2: "the queue size at each network node is recorded whenever the node sends or receives a message".
+
+    All that waits at a node: for its processor, and for each of its links. Only where nodes have processors; elsewhere
+    a node can have very many links.
+    """
+    scalars = world.scalars
+    waiting = update_queue(world.links[world.reverse.shape[0] + node], world.packets, now_ns)
+    for link in range(world.first_link[node], world.first_link[node + 1]):
+        waiting += update_queue(world.links[link], world.packets, now_ns)
+    scalars[0].node_queue_sum += waiting
+    scalars[0].node_queue_samples += 1
+    if waiting > scalars[0].node_queue_max:
+        scalars[0].node_queue_max = waiting
+
+
+@linked
 def enter_link(world, link, packet, now_ns, busy_ns):
     """Queue the packet on a link that needs `busy_ns` to transmit it; False when the queue has no room."""
     line = world.links[np.uint64(link)]
@@ -221,6 +238,8 @@ def enter_wire(world, mail, link, packet, now_ns):
         return
     count_hop(world.scalars, mail.layers[np.uint64(entering.message)])
 
+    if world.scalars[0].processors != 0 and world.scalars[0].measure != 0:
+        sample_node(world, np.int64(world.links[world.reverse[link]].to), now_ns)
 
 @linked
 def count_hop(scalars, layer):
@@ -267,6 +286,8 @@ def enter_processor(world, mail, node, packet, now_ns):
     if not enter_link(world, link, packet, now_ns, busy_ns):
         lose(world, mail, packet, link, now_ns)
 
+    elif scalars[0].measure != 0:
+        sample_node(world, node, now_ns)
 
 @linked
 def pass_node(world, mail, node, packet, now_ns):

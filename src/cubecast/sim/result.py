@@ -55,6 +55,7 @@ class Result:
     load_mean: float
     """Messages on all links, sampled every millisecond of a round."""
     queue_mean: float
+    """Messages that wait for one link or one processor, sampled at every send and receive there."""
     queue_max: int
     data_messages: int
     data_hops: int
@@ -102,6 +103,10 @@ class Result:
     packet_hops_per_second: float
     wall_seconds: float
     per_round: tuple[Round, ...]
+    node_queue_mean: float | None = None
+    """Messages that wait at one node, for its processor and all its links, sampled whenever it sends or receives (guo
+    §5.2). None on networks whose nodes take no time."""
+    node_queue_max: int | None = None
     # Of runs with views (`sim.views`), None without.
     changes: int | None = None
     """Joins, leaves, crashes and returns."""
@@ -170,6 +175,8 @@ def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
         "load_mean": _ratio(scalars.load_sum, scalars.load_samples),
         "queue_mean": _ratio(scalars.queue_sum, scalars.queue_samples),
         "queue_max": int(scalars.queue_max),
+        "node_queue_mean": _ratio(scalars.node_queue_sum, scalars.node_queue_samples) if scalars.processors else None,
+        "node_queue_max": int(scalars.node_queue_max) if scalars.processors else None,
         "per_round": rounds,
     }
 

@@ -66,6 +66,8 @@ def _without_rounds(run: ViewsRun) -> dict[str, Any]:
         "load_mean": _ratio(scalars.load_sum, scalars.load_samples),
         "queue_mean": _ratio(scalars.queue_sum, scalars.queue_samples),
         "queue_max": int(scalars.queue_max),
+        "node_queue_mean": _ratio(scalars.node_queue_sum, scalars.node_queue_samples) if scalars.processors else None,
+        "node_queue_max": int(scalars.node_queue_max) if scalars.processors else None,
         "per_round": (),
         "buffer_mean": None,
         "buffer_max": None,
