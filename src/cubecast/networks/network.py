@@ -82,6 +82,8 @@ class Network:
     tree_children: int = 0
     """Children of an inner node, where the network is a balanced tree with the nodes numbered breadth first."""
     unreliability: Unreliability | None = None
+    random_ties: bool = False
+    """Do packets that arrive at one instant arrive in a random order? Otherwise by the number of their link."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -136,6 +138,7 @@ def from_edges(
     added_edges: int = 0,
     tree_children: int = 0,
     unreliability: Unreliability | None = None,
+    random_ties: bool = False,
 ) -> Network:
     """The network with two links, one per direction, for every edge."""
     link_from = np.concatenate([edges.ends[:, 0], edges.ends[:, 1]])
@@ -153,6 +156,7 @@ def from_edges(
         added_edges=added_edges,
         tree_children=tree_children,
         unreliability=unreliability and replace(unreliability, loss=np.tile(unreliability.loss, 2)[order]),
+        random_ties=random_ties,
     )
 
 

@@ -9,6 +9,10 @@ A message crosses a link if neither its two ends crash in that step nor the link
 (1 − P_i)(1 − L_ij)(1 − P_j). With `sampled=0` the protocols know the probabilities but no failure happens,
 which is how the reliability of a tree is judged by formula.
 
+Copies of a message that reach a node in the same round come in an order that is random for each link. By the number of
+the link, which begins with that of its source, all nodes would have the same favourites, and Plumtree, which keeps the
+first, would grow a tree of few inner nodes with many children, among which they have to divide their quotas.
+
 How the graph is drawn: the nodes in random order form a ring lattice of that degree, then ten random swaps per edge
 (a–b, c–d → a–d, c–b) that keep it simple; if it came apart it is drawn again.
 """
@@ -52,6 +56,7 @@ def from_options(options: Options) -> Network:
         nodes=members,
         hosts=every_node_hosts(members),
         unreliability=_unreliability(options, generator, ends),
+        random_ties=True,
     )
 
 

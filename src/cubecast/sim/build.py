@@ -53,6 +53,8 @@ from cubecast.trace.schema import EVENT_DTYPE
 
 ROUNDS_ROOM = 1 << 16
 FLOODED_MAX = 1 << 22  # messages in the pool beyond the usual, for protocols that forward every message at every member
+TIE_BITS = 8  # of randomness in the order of packets that arrive at one instant; more would shorten the longest run
+TIE_STREAM = 0x746965
 FROZEN_BASE, FROZEN_SPREAD = 90, 11  # without data traffic R_i[j] is drawn from 90 … 100
 
 
@@ -275,7 +277,8 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
     if network.one_hop is not None and scenario.multicast == "tree":
         raise LocalProtocolError(f"multicast = tree on network {network.name}: it has no links, choose copies")
     lines = network.links + (network.nodes if network.costs is not None else 0)
-    packets = _packets(scenario, lines)
+    shift = _shift(network, lines)
+    packets = _packets(scenario, shift)
     member_at = np.full(network.nodes, -1, np.int32)
     member_at[network.hosts] = np.arange(network.members)
     return World(
@@ -300,17 +303,31 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
     )
 
 
-def _packets(scenario: Scenario, lines: int) -> np.recarray[Any, Any]:
+def _packets(scenario: Scenario, shift: int) -> np.recarray[Any, Any]:
     packets = aligned(1 + scenario.packets_max, PACKET).view(np.recarray)
     packets[NO_PACKET] = 0
     packets[NO_PACKET].start_ns = IDLE
-    packets[NO_PACKET].arrive_ns = IDLE >> _shift(lines)
+    packets[NO_PACKET].arrive_ns = IDLE >> shift
     return packets
 
 
-def _shift(lines: int) -> int:
+def _link_bits(lines: int) -> int:
     """Room in a key for the number of any link."""
     return max(lines, 1).bit_length()
+
+
+def _shift(network: Network, lines: int) -> int:
+    """Room in a key for all that follows the time."""
+    return _link_bits(lines) + (TIE_BITS if network.random_ties else 0)
+
+
+def _keys(scenario: Scenario, network: Network, lines: int) -> NDArray[np.int64]:
+    """What the keys of each link end in; packets that arrive at one instant arrive in the order of these."""
+    keys = np.arange(lines, dtype=np.int64)
+    if network.random_ties:
+        stream = np.random.Generator(np.random.Philox(key=[scenario.seed, TIE_STREAM]))
+        keys |= stream.integers(0, 1 << TIE_BITS, lines) << _link_bits(lines)
+    return keys
 
 
 def _links(scenario: Scenario, network: Network) -> np.recarray[Any, Any]:
@@ -325,6 +342,7 @@ def _links(scenario: Scenario, network: Network) -> np.recarray[Any, Any]:
     wires["loss"] = link_loss(scenario, network)
     links[network.links :]["to"] = np.arange(processors)
     links[network.links :]["kind"] = LINK_PROCESSOR
+    links["key"] = _keys(scenario, network, len(links))
     return links
 
 
@@ -354,7 +372,8 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
     scalars = np.zeros(1, SCALARS).view(np.recarray)
     steps = _steps(scenario)
     values: dict[str, Any] = {
-        "shift": _shift(lines),
+        "shift": _shift(network, lines),
+        "link_mask": (1 << _link_bits(lines)) - 1,
         "leaves": leaves_for(lines),
         "part_shift": part_shift_for(lines),
         "queue_limit": scenario.queue_limit,

@@ -1,9 +1,9 @@
 """The queue of due links: a tournament of all links.
 
-A link that carries packets plays with the key `arrival << shift | link` of its first packet, an idle link with a key
+A link that carries packets plays with the key `arrival << shift | its own` of its first packet, an idle link with a key
 from `IDLE` up. Eight places that stand together in a cache line play each other, and the smallest key goes one place
 up: the eight below place i are 8i … 8i + 7, the winner of all stands in place `WINNER`, and link l begins in place
-`leaves + l`. Ties fall to the lower link.
+`leaves + l`. What a link's keys end in, the link in its last bits, breaks ties: by default the lower link wins.
 
 A heap would move fewer keys, but each of its comparisons is an unpredictable branch. Here every step is the
 minimum of eight numbers, without a branch, and the number of steps is the same for all links.

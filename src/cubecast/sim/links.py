@@ -121,7 +121,7 @@ def enter_link(world, link, packet, now_ns, busy_ns):
         scalars[0].error = TIME_FULL
     if line.head == NO_PACKET:
         line.head = packet
-        challenge(world.due, scalars[0].leaves, link, arrive_ns << scalars[0].shift | link)
+        challenge(world.due, scalars[0].leaves, link, arrive_ns << scalars[0].shift | line.key)
     else:
         packets[line.tail].next = packet
     line.tail = packet
@@ -140,8 +140,9 @@ def leave_link(world, link, packet):
     """Take the first packet off a link; the next one on it, if any, is due instead."""
     scalars = world.scalars
     following = world.packets[np.uint64(packet)].next
-    world.links[np.uint64(link)].head = following
-    key = world.packets[following].arrive_ns << scalars[0].shift | link  # of NO_PACKET: idle
+    line = world.links[np.uint64(link)]
+    line.head = following
+    key = world.packets[following].arrive_ns << scalars[0].shift | line.key  # of NO_PACKET: idle
     play_again(world.due, scalars[0].leaves, link, key)
     if scalars[0].part_shift >= 0:
         fetch_ahead(world, link)
@@ -158,7 +159,7 @@ def fetch_ahead(world, link):
     scalars = world.scalars
     links = world.links
     packets = world.packets
-    mask = (np.int64(1) << scalars[0].shift) - 1
+    mask = scalars[0].link_mask
     part = np.uint64((scalars[0].leaves + link) >> scalars[0].part_shift)
     fetch(links, world.due[part] & mask)
     line = links[np.uint64(world.due[part >> np.uint64(3)] & mask)]
@@ -237,9 +238,9 @@ def enter_wire(world, mail, link, packet, now_ns):
         lose(world, mail, packet, link, now_ns)
         return
     count_hop(world.scalars, mail.layers[np.uint64(entering.message)])
-
     if world.scalars[0].processors != 0 and world.scalars[0].measure != 0:
         sample_node(world, np.int64(world.links[world.reverse[link]].to), now_ns)
+
 
 @linked
 def count_hop(scalars, layer):
@@ -285,9 +286,9 @@ def enter_processor(world, mail, node, packet, now_ns):
     link = world.reverse.shape[0] + node
     if not enter_link(world, link, packet, now_ns, busy_ns):
         lose(world, mail, packet, link, now_ns)
-
     elif scalars[0].measure != 0:
         sample_node(world, node, now_ns)
+
 
 @linked
 def pass_node(world, mail, node, packet, now_ns):
@@ -332,7 +333,7 @@ def advance(world, mail, limit_ns, budget):
     packets = world.packets
     due = world.due
     shift = scalars[0].shift
-    mask = (1 << shift) - 1
+    mask = scalars[0].link_mask
     measured = scalars[0].measure != 0
     limited = scalars[0].queue_limit > 0
     traced = scalars[0].tracing != 0

@@ -44,7 +44,7 @@ LINK = np.dtype(
         ("to", np.int32),  # the node at the far end
         ("kind", np.int32),  # LINK_WIRE or LINK_PROCESSOR
         ("loss", np.float64),  # probability that a packet does not get across
-        ("padding", np.int64),  # a cache line
+        ("key", np.int64),  # what the keys of `due` end in: the link, and before it what breaks ties at random
     ],
     align=True,
 )
@@ -71,7 +71,8 @@ SCALARS = np.dtype(
     [
         ("now_ns", np.int64),
         # fixed for the run
-        ("shift", np.int64),  # a key of `due` is arrival << shift | link
+        ("shift", np.int64),  # a key of `due` is arrival << shift | key of the link
+        ("link_mask", np.int64),  # the link in a key
         ("leaves", np.int64),  # the place of the first link in `due`
         ("part_shift", np.int64),  # from a link's place in `due` to its part of 512; −1 in a small network
         ("queue_limit", np.int64),  # packets that may wait on a link, 0 = any number
@@ -115,10 +116,10 @@ SCALARS = np.dtype(
         ("queue_sum", np.int64),
         ("queue_samples", np.int64),
         ("queue_max", np.int64),
-        ("hops", np.int64),
         ("node_queue_sum", np.int64),
         ("node_queue_samples", np.int64),
         ("node_queue_max", np.int64),
+        ("hops", np.int64),
         ("data_hops", np.int64),
         ("failure_hops", np.int64),
         ("drops", np.int64),
