@@ -110,6 +110,17 @@ def declared(entry: Protocol, context: Context, **parameters: Any) -> dict[str, 
     return sizes
 
 
+@pytest.mark.parametrize(("members", "bitmap_bytes"), [(100, 249), (1900, 474)])
+def test_the_two_formats_of_a_stability_message(members: int, bitmap_bytes: int) -> None:
+    """ "The size of the array of stability information carried by stability, ack, and info messages is at most 200
+    bytes. Also, the message header size is set to 32 bytes" (cube §4.1). Fig 5 sends a bitmap and a round besides."""
+    context = Context(members=members, senders=50)
+    entry = protocol_named("cube_full_dist")
+    assert declared(entry, context, format="stated") == {"STABILITY": {232}, "RESULT": {232}}
+    assert declared(entry, context, format="bitmap") == {"STABILITY": {bitmap_bytes}, "RESULT": {bitmap_bytes}}
+    assert declared(entry, context) == declared(entry, context, format="bitmap")
+
+
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize(
     ("name", "parameters"),
@@ -118,6 +129,7 @@ def declared(entry: Protocol, context: Context, **parameters: Any) -> dict[str, 
         ("s_coord", {}),
         ("full_dist", {}),
         ("cube_full_dist", {}),
+        ("cube_full_dist", {"format": "stated"}),
         ("train", {}),
         ("s_train", {}),
         ("gossip", {}),

@@ -51,11 +51,12 @@ class MessageType(NamedTuple):
 
 def message(name: str, kind: int | None = None, /, **fields: int | Size) -> MessageType:
     """A kind of message with these fields; a number is a size in bytes."""
-    sized = {field: _constant(size) if isinstance(size, int) else size for field, size in fields.items()}
+    sized = {field: constant(size) if isinstance(size, int) else size for field, size in fields.items()}
     return MessageType(name, kind, sized)
 
 
-def _constant(size_bytes: int) -> Size:
+def constant(size_bytes: int) -> Size:
+    """A field of so many bytes."""
     return Size(str(size_bytes), lambda _context, _parameters: size_bytes)
 
 
