@@ -184,6 +184,14 @@ def test_the_plans_of_guo_s_figures_step_as_its_table_says(name: str) -> None:
     assert sizes == set(TABLE_5_1[50])
 
 
+def test_a_phase_diagram_of_a_claim_draws_what_the_claim_tests() -> None:
+    for plan in load_plans(PLANS):
+        diagrams = {figure.id: figure for figure in plan.figures if figure.kind != "lines"}
+        for claim in plan.claims:
+            for name in diagrams.keys() & set(claim.figures):
+                assert {test.metric for test in claim.tests} <= set(diagrams[name].y), (plan.id, claim.id, name)
+
+
 @pytest.mark.parametrize(
     ("selection", "point", "expected"),
     [
