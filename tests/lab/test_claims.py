@@ -162,6 +162,36 @@ def test_each_value_is_judged_apart() -> None:
     ]
 
 
+def test_each_does_not_override_where() -> None:
+    large = Test(kind="value", metric="rtt", where={"members": ">64"}, high=100.0)
+    found = judge(_plan(large, each="members"), _values(lambda p, n, s: n + 0.001 * s))
+    assert [one.at for one in found] == ["members = 128", "members = 256"]
+    one_side = replace(RATIO, where={"protocol": "a"})
+    assert judge(_plan(one_side), _values(lambda p, n, s: 1.0))[0].ours == "no data", "bottom overrode where"
+
+
+def test_a_test_that_leaves_a_value_of_each_out_does_not_count_there() -> None:
+    tests = (Test(kind="value", metric="rtt", where={"members": 256}, high=1.0), replace(RATIO, where={"members": 64}))
+    found = judge(_plan(*tests, each="members"), _values(lambda p, n, s: 2.0 if p == "a" else 1.0 + 0.001 * s))
+    assert [(one.at, one.verdict) for one in found] == [("members = 64", CONFIRMED), ("members = 256", REFUTED)]
+
+
+def test_the_evidence_shown_is_the_point_that_decides() -> None:
+    """At 256 the ratio is furthest below the bound but open; at 128 it is closer and refuted."""
+
+    def model(protocol: str, members: int, seed: int) -> float:
+        if protocol == "b":
+            return 1.0
+        return {64: 2.0, 128: 0.9, 256: 5.0 if seed % 2 else 0.02}[members] * (1 + 1e-4 * seed)
+
+    [found] = judge(_plan(RATIO), _values(model))
+    assert found.verdict == REFUTED
+    assert "refuted by 0.9" in found.ours
+    assert "members 128 (kept at 1 of 3 points)" in found.ours
+    [kept] = judge(_plan(RATIO), _values(lambda p, n, s: 1.0 if p == "b" else n / 10 + 1e-3 * s))
+    assert "closest to the bound 6.4" in kept.ours
+
+
 def test_intervals_agree_with_scipy() -> None:
     values = np.random.default_rng(1).normal(5, 2, 12)
     ours = mean_estimate(values)

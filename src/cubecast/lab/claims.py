@@ -23,6 +23,7 @@ import pyarrow as pa
 from cubecast.lab.metric_titles import title_of
 from cubecast.lab.plan import FORMULAS, Claim, Plan, Test
 from cubecast.lab.quantities import Measured, Point, measure, name_of
+from cubecast.lab.select import matches
 from cubecast.lab.stats import Estimate
 from cubecast.lab.tables import sortable
 
@@ -67,17 +68,23 @@ def judge(plan: Plan, values: pa.Table) -> list[Judgement]:
 
 
 def _each(claim: Claim, measured: Measured) -> Iterable[dict[str, Any]]:
+    """The values of `each` that a test of the claim asks about."""
     if claim.each is None:
         return [{}]
     values = {point[claim.each] for point in measured.points.values() if claim.each in point}
-    ordered = sorted(values, key=sortable)
-    return [{claim.each: value} for value in ordered] or [{}]
+    ordered = [{claim.each: value} for value in sorted(values, key=sortable)]
+    return [where for where in ordered if any(_applies(test, where) for test in claim.tests)] or [{}]
+
+
+def _applies(test: Test, where: dict[str, Any]) -> bool:
+    """Does the test ask about this value of `each`, or does its `where` leave it out?"""
+    return matches({name: wanted for name, wanted in test.where.items() if name in where}, where)
 
 
 def _judge(plan: Plan, claim: Claim, measured: Measured, where: dict[str, Any], exact: bool) -> Judgement:
     findings: list[Finding] = []
     complete = True
-    for test in claim.tests:
+    for test in (one for one in claim.tests if _applies(one, where)):
         found = [
             Finding(test=test, point=point, estimate=estimate, outcome=outcome_of(estimate, test))
             for point, estimate in measure(test, measured, where, exact=exact)
@@ -111,28 +118,33 @@ def outcome_of(estimate: Estimate, test: Test) -> str:
 
 
 def _ours(findings: list[Finding], where: dict[str, Any]) -> str:
-    """Our figure: the range of each quantity, and where the claim fails worst."""
+    """Our figure: the range of each quantity, and the point that decides the outcome of its test."""
     if not findings:
         return "no data"
     parts = []
     for test in dict.fromkeys(id(finding.test) for finding in findings):
         own = [finding for finding in findings if id(finding.test) == test]
         kept = sum(finding.outcome == CONFIRMED for finding in own)
-        worst = max(own, key=lambda finding: _distance(finding.estimate, finding.test))
+        worst = max(own, key=_against)
         point = ", ".join(f"{name} {value}" for name, value in worst.point.items() if name not in where)
         shown = _shown(worst.estimate) + (f" at {point}" if point else "")
         if len(own) > 1:
             values = [finding.estimate.value for finding in own]
-            shown = f"{min(values):.3g} … {max(values):.3g}; least in favour {shown}"
+            shown = f"{min(values):.3g} … {max(values):.3g}; {_DECIDING[worst.outcome]} {shown}"
         parts.append(f"{name_of(worst.test)}: {shown} (kept at {kept} of {len(own)} points)")
     return "; ".join(parts)
 
 
-def _distance(estimate: Estimate, test: Test) -> float:
-    """How far an estimate lies on the wrong side of its bound; negative on the right side."""
+_DECIDING = {CONFIRMED: "closest to the bound", OPEN: "open with", REFUTED: "refuted by"}
+"""How the point that decides a test is introduced, from the mildest outcome to the gravest."""
+
+
+def _against(finding: Finding) -> tuple[int, float]:
+    """How much a finding speaks against its claim: by its outcome, then by the distance beyond the bound."""
+    test, estimate = finding.test, finding.estimate
     below = -math.inf if test.low is None else test.low - estimate.value
     above = -math.inf if test.high is None else estimate.value - test.high
-    return max(below, above)
+    return list(_DECIDING).index(finding.outcome), max(below, above)
 
 
 def _shown(estimate: Estimate) -> str:

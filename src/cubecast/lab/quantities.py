@@ -27,6 +27,8 @@ Point = dict[str, Any]
 Seeds = dict[int, float]
 Key = tuple[tuple[str, Any], ...]
 Found = list[tuple[Point, Estimate]]
+Where = tuple[Selection, ...]
+"""Selections that must all match."""
 
 
 class Measured:
@@ -40,15 +42,19 @@ class Measured:
                 self.points[row["point"]] = json.loads(row["point"])
             self._values[row["metric"]].setdefault(row["point"], {})[row["seed"]] = row["value"]
 
-    def of(self, metric: str, selection: Selection) -> list[tuple[Point, Seeds]]:
-        """The points that the selection leaves, with the values of the metric by seed."""
+    def of(self, metric: str, *selections: Selection) -> list[tuple[Point, Seeds]]:
+        """The points that all selections leave, with the values of the metric by seed."""
         found = self._values.get(metric, {})
-        return [(point, found[key]) for key, point in self.points.items() if key in found and matches(selection, point)]
+        return [
+            (point, found[key])
+            for key, point in self.points.items()
+            if key in found and all(matches(selection, point) for selection in selections)
+        ]
 
 
 def measure(test: Test, measured: Measured, where: Selection, *, exact: bool) -> Found:
     """The quantity of a test at every point that its selections and `where` leave."""
-    return _QUANTITIES[test.kind](test, measured, {**test.where, **where}, exact)
+    return _QUANTITIES[test.kind](test, measured, (test.where, where), exact)
 
 
 def describe_test(test: Test) -> str:
@@ -94,24 +100,24 @@ def _bound(test: Test) -> str:
     return f"exactly {test.low:g}" if test.low == test.high else f"from {test.low:g} to {test.high:g}"
 
 
-def _values(test: Test, measured: Measured, where: Selection, exact: bool) -> Found:
-    found = measured.of(test.metric, where)
+def _values(test: Test, measured: Measured, where: Where, exact: bool) -> Found:
+    found = measured.of(test.metric, *where)
     return [(point, mean_estimate(np.array([*seeds.values()]), exact=exact)) for point, seeds in found]
 
 
-def _variations(test: Test, measured: Measured, where: Selection, _: bool) -> Found:
-    found = measured.of(test.metric, where)
+def _variations(test: Test, measured: Measured, where: Where, _: bool) -> Found:
+    found = measured.of(test.metric, *where)
     return [(point, variation(np.array([*seeds.values()]))) for point, seeds in found if len(seeds) > 1]
 
 
-def _pairs(test: Test, measured: Measured, where: Selection) -> list[tuple[Point, Seeds, Seeds]]:
+def _pairs(test: Test, measured: Measured, where: Where) -> list[tuple[Point, Seeds, Seeds]]:
     """Top and bottom points that agree in every column that neither side selects."""
     chosen = {*test.top, *test.bottom, *test.along}
     bottoms: dict[Key, list[tuple[Point, Seeds]]] = defaultdict(list)
-    for point, seeds in measured.of(test.metric_bottom or test.metric, {**where, **test.bottom}):
+    for point, seeds in measured.of(test.metric_bottom or test.metric, *where, test.bottom):
         bottoms[_rest(point, chosen)].append((point, seeds))
     pairs = []
-    for point, seeds in measured.of(test.metric, {**where, **test.top}):
+    for point, seeds in measured.of(test.metric, *where, test.top):
         for other, below in bottoms[_rest(point, chosen)]:
             pairs.append((_both(point, other, chosen), seeds, below))
     return pairs
@@ -129,7 +135,7 @@ def _both(top: Point, bottom: Point, chosen: set[str]) -> Point:
     }
 
 
-def _gaps(test: Test, measured: Measured, where: Selection) -> list[tuple[Point, Seeds]]:
+def _gaps(test: Test, measured: Measured, where: Where) -> list[tuple[Point, Seeds]]:
     """Top against bottom, seed by seed: a difference, or the logarithm of a ratio."""
     gaps = []
     for point, top, bottom in _pairs(test, measured, where):
@@ -143,14 +149,14 @@ def _gaps(test: Test, measured: Measured, where: Selection) -> list[tuple[Point,
     return gaps
 
 
-def _changes(test: Test, measured: Measured, where: Selection) -> list[tuple[Point, Seeds]]:
+def _changes(test: Test, measured: Measured, where: Where) -> list[tuple[Point, Seeds]]:
     """How the gap at `at` differs from that at `versus`, seed by seed."""
     chosen = {*test.at, *test.versus, *test.along}
     before: dict[Key, list[tuple[Point, Seeds]]] = defaultdict(list)
-    for point, gaps in _gaps(test, measured, {**where, **test.versus}):
+    for point, gaps in _gaps(test, measured, (*where, test.versus)):
         before[_rest(point, chosen)].append((point, gaps))
     changes = []
-    for point, gaps in _gaps(test, measured, {**where, **test.at}):
+    for point, gaps in _gaps(test, measured, (*where, test.at)):
         for other, old in before[_rest(point, chosen)]:
             own = {seed: gaps[seed] - old[seed] for seed in gaps if seed in old}
             if own:
@@ -158,7 +164,7 @@ def _changes(test: Test, measured: Measured, where: Selection) -> list[tuple[Poi
     return changes
 
 
-def _compared(test: Test, measured: Measured, where: Selection, exact: bool) -> Found:
+def _compared(test: Test, measured: Measured, where: Where, exact: bool) -> Found:
     gaps = (_changes if test.at else _gaps)(test, measured, where)
     found = [(point, mean_estimate(np.array([*seeds.values()]), exact=exact)) for point, seeds in gaps]
     if test.kind == "difference":
@@ -179,10 +185,10 @@ _SHAPES: dict[str, Callable[[float], float]] = {
 }
 
 
-def _growths(test: Test, measured: Measured, where: Selection, exact: bool) -> Found:
+def _growths(test: Test, measured: Measured, where: Where, exact: bool) -> Found:
     """Slope of log metric over log shape(x), by least squares, seed by seed."""
     curves: dict[Key, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for point, seeds in measured.of(test.metric, where):
+    for point, seeds in measured.of(test.metric, *where):
         for seed, value in seeds.items():
             if value > 0:
                 shaped = math.log(_SHAPES[test.shape](float(point[test.x])))
@@ -201,7 +207,7 @@ def _slope(curve: npt.NDArray[np.float64]) -> float:
     return float((x * y).sum() / (x * x).sum())
 
 
-def _spreads(test: Test, measured: Measured, where: Selection, _: bool) -> Found:
+def _spreads(test: Test, measured: Measured, where: Where, _: bool) -> Found:
     """Standard deviation over the seeds, pooled over x, of top over bottom."""
     groups: dict[Key, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for point, top, bottom in _pairs(test, measured, where):
@@ -211,7 +217,7 @@ def _spreads(test: Test, measured: Measured, where: Selection, _: bool) -> Found
     return [(dict(rest), spread_ratio(tops, bottoms)) for rest, (tops, bottoms) in groups.items()]
 
 
-Quantity = Callable[[Test, Measured, Selection, bool], Found]
+Quantity = Callable[[Test, Measured, Where, bool], Found]
 _QUANTITIES: dict[str, Quantity] = {
     "value": _values,
     "variation": _variations,
