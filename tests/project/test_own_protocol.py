@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shlex
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,18 @@ def test_it_is_simulated_and_checked_with_its_parameter(own: Path, capsys: pytes
 def test_a_parameter_before_the_protocol_is_known_from_the_file(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--copies", "2", "pledge", "--protocol-file", str(own), "-n", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["messages"] == round_messages(5, 2)
+
+
+def test_the_command_that_replays_a_run_names_its_file(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "pledge", "--protocol-file", str(own), "-n", "5", "--copies", "2"]
+    with restored_catalogue():
+        assert run([*words, "--packets-max", "1"]) == 1
+    replay = shlex.split(capsys.readouterr().err.partition("replay: ")[2])
+    assert run(replay[1:]) == 1, "the file makes the protocol known again"
+    assert shlex.split(capsys.readouterr().err.partition("replay: ")[2]) == replay
+    assert replay.count("--protocol-file") == 1
+    assert run(["simulate", "coord", "-n", "5", "--packets-max", "1"]) == 1
+    assert "--protocol-file" not in capsys.readouterr().err
 
 
 def test_its_parameter_is_held_to_its_range(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

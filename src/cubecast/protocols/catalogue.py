@@ -54,6 +54,11 @@ def protocol_files() -> list[Path]:
     return list(_FILES)
 
 
+def file_of(protocol: Protocol) -> Path | None:
+    """The file that a protocol was loaded from; None for one of the package, or one that a program added."""
+    return next((path for path, found in _FILES.items() if any(one is protocol for one in found)), None)
+
+
 def _load_file(path: Path) -> list[Protocol]:
     place = path.expanduser().resolve()
     if place not in _FILES:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from cubecast.errors import LocalProtocolError, blame
 from cubecast.protocol.definition import Protocol
-from cubecast.protocols.catalogue import AUTO, protocol_named
+from cubecast.protocols.catalogue import AUTO, file_of, protocol_named
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members, parse_fault
 from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, Role, roles_of, split_settings
 from cubecast.sim.views.settings import check_churn
@@ -238,6 +238,8 @@ class Scenario:
                 continue
             if value != field.default or field.name in ("members", "seed"):
                 words += _option(_OPTION_NAMES.get(field.name, field.name), value)
+        files = dict.fromkeys(file_of(role.entry) for role in self.roles.values())
+        words += [word for file in files if file is not None for word in ("--protocol-file", str(file))]
         for role in self.roles.values():
             usual = vars(role.entry.parameters())
             for name, value in vars(getattr(self, role.field)).items():
