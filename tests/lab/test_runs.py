@@ -104,6 +104,37 @@ def test_protocols_have_hashes_of_their_own() -> None:
     assert len(set(hashes.values())) == 3
 
 
+def test_a_network_file_counts_by_its_content(tmp_path: Path) -> None:
+    """Also where the file is a swept parameter; settings, and so the name of the run, hold its path only."""
+
+    def key(text: str, name: str = "net.edges") -> tuple[str, str]:
+        (tmp_path / name).write_text(text)
+        run = Run(
+            study="x",
+            experiment="simulate",
+            settings={**SETTINGS, "network": f"file:{tmp_path}/{{which}}", "which": name},
+            point={},
+        )
+        return run.id, run.code
+
+    first = key("0 1\n1 2\n")
+    assert key("0 1\n1 2\n") == first
+    edited = key("0 1\n1 2\n0 2\n")
+    assert edited[0] == first[0]
+    assert edited[1] != first[1]
+    assert key("0 1\n1 2\n", "copy.edges")[1] == first[1]
+
+
+def test_a_network_file_that_was_edited_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "net.edges"
+    settings = {**SETTINGS, "members": 3, "network": f"file:{path}"}
+    hops = []
+    for text in ("0 1\n1 2\n", "0 1\n1 2\n0 2\n"):
+        path.write_text(text)
+        hops.append(dict(run_row(_row(settings))["metrics"])["hops"])
+    assert hops[0] > hops[1]
+
+
 def test_a_damaged_file_is_set_aside_and_the_others_stay(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.make()

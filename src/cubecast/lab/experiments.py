@@ -12,12 +12,14 @@ Words in braces in `network` stand for parameters of the plan: "random:degree={d
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -99,6 +101,21 @@ def scenario_of(settings: Settings) -> Scenario:
     return Scenario(**values)
 
 
+def network_content(settings: Settings) -> str | None:
+    """A hash of the file that describes the network of a run, by what it says now; None where no file does."""
+    return _file_content(str(_with_network(dict(settings)).get("network", "")))
+
+
+def _file_content(network: str) -> str | None:
+    kind, _, path = network.partition(":")
+    if kind != "file":
+        return None
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return "unreadable"  # the run says so
+
+
 def _with_network(values: dict[str, Any]) -> dict[str, Any]:
     """Put the values of parameters into the braces of the network and drop them from the settings."""
     network = values.get("network")
@@ -163,12 +180,12 @@ def _check_simulation(settings: Settings, seen: set[str]) -> None:
     seen.add(spec)
 
 
-_networks: OrderedDict[tuple[str, int, int], Network] = OrderedDict()
+_networks: OrderedDict[tuple[str, int, int, str | None], Network] = OrderedDict()
 
 
 def _network(scenario: Scenario) -> Network:
     """The network of a scenario; protocols that follow each other on one topology share it."""
-    key = (scenario.network, scenario.members, scenario.seed)
+    key = (scenario.network, scenario.members, scenario.seed, _file_content(scenario.network))
     if key not in _networks:
         _networks[key] = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
         while len(_networks) > _NETWORKS_KEPT:

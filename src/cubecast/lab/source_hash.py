@@ -2,7 +2,8 @@
 
 Comments, docstrings and layout are left out of it: only a change of the program changes the hash. A simulation depends
 on what all simulations share and on the files of its protocols, with the files that those import; so editing one
-protocol leaves the results of the others valid. A protocol of the user's own counts like one of the package.
+protocol leaves the results of the others valid. A protocol of the user's own counts like one of the package, and a
+network that a file describes by the content of the file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cubecast.jit.sources import sources_of
+from cubecast.lab.experiments import network_content
 from cubecast.protocol.definition import Protocol
 from cubecast.sim.roles import roles_of
 
@@ -37,7 +39,7 @@ def source_hash(settings: Mapping[str, Any]) -> str:
     files = {path for role in roles_of(settings).values() for path in _sources(role.entry)}
     if settings.get("churn_per_s") is not None:
         files |= {path for pattern in _VIEWS for path in _PACKAGE.glob(pattern)}
-    return _hash(frozenset(files))
+    return _hash(frozenset(files), network_content(settings))
 
 
 def _sources(entry: Protocol) -> frozenset[Path]:
@@ -47,13 +49,15 @@ def _sources(entry: Protocol) -> frozenset[Path]:
 
 
 @cache
-def _hash(protocol_files: frozenset[Path]) -> str:
+def _hash(protocol_files: frozenset[Path], network: str | None = None) -> str:
     shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in _TOOLS}
     digest = hashlib.sha256()
     # By name and content, so that it does not matter where the user's own files are.
     for path in sorted(shared | protocol_files, key=lambda path: (path.name, _program(path))):
         digest.update(path.name.encode())
         digest.update(_program(path).encode())
+    if network is not None:
+        digest.update(network.encode())
     return digest.hexdigest()[:16]
 
 
