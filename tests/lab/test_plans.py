@@ -120,6 +120,32 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
         ('kind = "ratio"', 'kind = "feeling"', 38, "kind = 'feeling'"),
         ("above = 1.0", "", 37, "needs a bound"),
         ('top = { protocol = "coord" }', 'top = { colour = "red" }', 40, "selects by 'colour'"),
+        ("above = 1.0", 'between = ["a", "b"]', 37, "bound 'a': write a number"),
+        ("above = 1.0", "above = nan", 37, "bound nan: write a number"),
+        ('bottom = { protocol = "s_coord" }', 'bottom = { protocol = "coord" }', 37, "of a thing to itself"),
+        ("above = 1.0", "between = [2, 1]", 42, "the smaller bound first"),
+        ("above = 1.0", "above = 1.0\nat = { members = 8 }", 37, "at and versus go together"),
+        ("above = 1.0", "above = 1.0\nversus = { members = 8 }", 37, "at and versus go together"),
+        ("above = 1.0", "above = 1.0\nwhere = { members = 9 }", 43, "members = 9, which no run has: choose from 8, 16"),
+        ("above = 1.0", 'above = 1.0\nwhere = { members = "=>9" }', 43, "members = '=>9', which no run has"),
+        ("above = 1.0", 'above = 1.0\nwhere = { members = ">99" }', 43, "members = '>99', which no run has"),
+        ("above = 1.0", "above = 1.0\nwhere = { members = [8, 9] }", 43, "members = 9, which no run has"),
+        (
+            'bottom = { protocol = "s_coord" }',
+            'bottom = { protocol = "scoord" }',
+            41,
+            "protocol = 'scoord', which no run",
+        ),
+        ('members = ">8"', 'members = "> 8 "', 16, "skip selects members = '> 8 ', which no run has"),
+        ('source = "§1"', 'source = "§1"\neach = "protocol"', 37, "compares its values with each other"),
+        ('x = "members"', 'x = "protocol"', 30, "lines are drawn over numbers"),
+        ('y = "rtt_first_ms"', 'y = "rtt_first_ms"\nonly = { loss = 0.3 }', 32, "loss = 0.3, which no run has"),
+        ("members = [8, 16]\n\n", "members = [8, 16]\nseed = [1, 2]\n\n", 11, "a run's seed is its repeat"),
+        ('network = "random:degree=3"', 'network = "random:degree=3"\nseed = 3', 8, "a run's seed is its repeat"),
+        ('id = "x"', 'id = "../../evil"', 1, "it names files"),
+        ('id = "x"', 'id = "a/b"', 1, "it names files"),
+        ('kind = "ratio"', 'kind = "growth"\nx = "protocol"', 39, "growth over n needs numbers above 0"),
+        ('kind = "ratio"', 'kind = "growth"\nx = "loss"', 39, "has the value 0.0: growth over n needs numbers above 0"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_its_line(write: Write, old: str, new: str, line: int, told: str) -> None:
@@ -132,13 +158,27 @@ def test_what_cannot_be_run_is_refused_with_its_line(write: Write, old: str, new
     assert "\n" not in str(caught.value)
 
 
+def test_two_figures_with_one_file_are_refused(write: Write) -> None:
+    second = GOOD[GOOD.index("[[figure]]") : GOOD.index("[[claim]]")].replace('id = "1"', 'id = "1-"')
+    with pytest.raises(PlanError, match="has files of that name"):
+        load_plan(write(GOOD.replace("[[claim]]", second + "[[claim]]", 1)))
+
+
+def test_an_order_of_unknown_series_is_refused(write: Write) -> None:
+    text = GOOD.replace(
+        'x = "members"', 'x = "members"\nkind = "order"\nrows = "loss"\nfirst = "coord"\nsecond = "scoord"'
+    )
+    with pytest.raises(PlanError, match="second = 'scoord': choose from 'coord', 's_coord'"):
+        load_plan(write(text))
+
+
 def test_broken_toml_is_refused_with_its_line(write: Write) -> None:
     with pytest.raises(PlanError, match="at line 2"):
         load_plan(write('id = "x"\npaper = = "own"\n'))
 
 
 def test_a_protocol_that_is_not_there_yet_makes_the_plan_unavailable_not_wrong(write: Write) -> None:
-    text = GOOD.replace('["coord", "s_coord"]', '["coord", "carrier_pigeon"]').replace("s_coord", "coord")
+    text = GOOD.replace("s_coord", "carrier_pigeon")
     assert load_plan(write(text)).missing == ("carrier_pigeon",)
 
 

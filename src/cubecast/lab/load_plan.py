@@ -11,8 +11,8 @@ from typing import Any
 from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.experiments import check_run, experiment_named
 from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, PlanSize, Test
+from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
-from cubecast.lab.select import check_selection
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.catalogue import protocols as registered
 
@@ -138,7 +138,7 @@ class _Reader:
             path=self.path,
             missing=tuple(dict.fromkeys(name for name in used if name not in known)),
         )
-        self.check_names(plan)
+        self.check_meaning(plan)
         return plan
 
     def variants(self, data: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -228,35 +228,10 @@ class _Reader:
         values = {key: value for key, value in table.items() if key in known}
         return Test(**values, along=along, low=low, high=high)
 
-    def check_names(self, plan: Plan) -> None:
-        """Figures and claims may use only columns that the plan varies."""
-        columns = plan.parameters
-        for place, figure in enumerate(plan.figures):
-            for role in ("x", "series", "panel", "rows"):
-                name = getattr(figure, role)
-                if name is not None and name not in columns:
-                    raise self.fail(f"{role} = {name!r}: choose one of {', '.join(columns)}", "figure", place, role)
-        ids = {figure.id for figure in plan.figures}
-        for place, claim in enumerate(plan.claims):
-            for name in claim.figures:
-                if name not in ids:
-                    raise self.fail(f"figure {name!r} is not one of {', '.join(ids)}", "claim", place, "figures")
-            if claim.each is not None and claim.each not in columns:
-                raise self.fail(f"each = {claim.each!r}: choose one of {', '.join(columns)}", "claim", place, "each")
-        for selection, path in self.selections(plan):
-            try:
-                check_selection(selection, columns, str(path[-1]))
-            except PlanError as error:
-                raise self.fail(str(error), *path) from None
-
-    def selections(self, plan: Plan) -> Iterator[tuple[dict[str, Any], tuple[str | int, ...]]]:
-        yield from ((selection, ("skip", place)) for place, selection in enumerate(plan.skip))
-        yield from ((figure.only, ("figure", place, "only")) for place, figure in enumerate(plan.figures))
-        for place, claim in enumerate(plan.claims):
-            for at, test in enumerate(claim.tests):
-                for role in ("top", "bottom", "where", "at", "versus"):
-                    yield getattr(test, role), ("claim", place, "test", at, role)
-                yield dict.fromkeys(test.along), ("claim", place, "test", at, "along")
+    def check_meaning(self, plan: Plan) -> None:
+        """Names, values and bounds must fit the runs of the plan."""
+        for message, path in mistakes(plan):
+            raise self.fail(message, *path)
 
     def check_runs(self, plan: Plan) -> None:
         """Construct every run of both sizes, so that nothing impossible is found out when it runs."""

@@ -1,0 +1,166 @@
+"""What a plan that is well written can still get wrong: names, values and bounds that fit none of its runs.
+
+Each mistake is found before anything runs, and comes with the place of its key in the file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cubecast.lab.plan import Figure, Plan, Selection, Test
+from cubecast.lab.select import accepts
+from cubecast.lab.tables import file_name
+
+Place = tuple[str | int, ...]
+Mistakes = Iterator[tuple[str, Place]]
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+_SIDES = ("top", "bottom", "at", "versus")
+_COMPARED = ("ratio", "difference")
+_SHOWN = 12
+
+
+def mistakes(plan: Plan) -> Mistakes:
+    """Every mistake, and where it stands."""
+    values = values_of(plan)
+    if not _ID.fullmatch(plan.id):
+        yield f"id = {plan.id!r}: letters, digits, '.', '_' and '-', it names files", ("id",)
+    yield from _seeds(plan)
+    for place, selection in enumerate(plan.skip):
+        yield from _selection(selection, values, "skip", ("skip", place))
+    for place, figure in enumerate(plan.figures):
+        yield from _figure(plan, figure, values, ("figure", place))
+    yield from _claims(plan, values)
+
+
+def values_of(plan: Plan) -> dict[str, list[Any]]:
+    """The columns that identify a point, each with all its values in any size."""
+    values: dict[str, list[Any]] = {name: [] for name in plan.parameters}
+    values |= {"protocol": [*plan.protocols]} if plan.protocols else {}
+    values |= {"variant": [variant["label"] for variant in plan.variants]} if plan.variants else {}
+    for size in plan.sizes.values():
+        for table in (size.sweep, *size.zips):
+            for name, own in table.items():
+                values[name] += own
+    return values
+
+
+def _seeds(plan: Plan) -> Mistakes:
+    """Seeds are 0 … repeats − 1, whatever else a plan says of them."""
+    told = "seed: a run's seed is its repeat, 0 … repeats − 1; drop it and set repeats"
+    for size, own in plan.sizes.items():
+        for table, path in ((own.fixed, "fixed"), (own.sweep, "sweep"), *((one, "zip") for one in own.zips)):
+            if "seed" in table:
+                yield told, (path, "seed") if path != "zip" else (size, "zip")
+    for place, variant in enumerate(plan.variants):
+        if "seed" in variant:
+            yield told, ("variant", place, "seed")
+
+
+def _figure(plan: Plan, figure: Figure, values: dict[str, list[Any]], path: Place) -> Mistakes:
+    for role in ("x", "series", "panel", "rows"):
+        name = getattr(figure, role)
+        if name is not None and name not in values:
+            yield f"{role} = {name!r}: choose one of {', '.join(values)}", (*path, role)
+            return
+    if figure.kind == "lines" and (odd := _not_number(values[figure.x])) is not None:
+        yield (
+            f"x = {figure.x!r} has the value {odd!r}: lines are drawn over numbers, use it as series or panel",
+            (
+                *path,
+                "x",
+            ),
+        )
+    for role in ("first", "second"):
+        name = getattr(figure, role)
+        if name is not None and name not in values[figure.series]:
+            yield f"{role} = {name!r}: {_choose(values[figure.series])}", (*path, role)
+    for other in plan.figures[: path[1] if isinstance(path[1], int) else 0]:
+        if file_name(plan, other) == file_name(plan, figure):
+            yield f"id = {figure.id!r}: figure {other.id!r} has files of that name, rename one", (*path, "id")
+    yield from _selection(figure.only, values, "only", (*path, "only"))
+
+
+def _claims(plan: Plan, values: dict[str, list[Any]]) -> Mistakes:
+    ids = {figure.id for figure in plan.figures}
+    for place, claim in enumerate(plan.claims):
+        for name in claim.figures:
+            if name not in ids:
+                yield f"figure {name!r} is not one of {', '.join(ids)}", ("claim", place, "figures")
+        if claim.each is not None and claim.each not in values:
+            yield f"each = {claim.each!r}: choose one of {', '.join(values)}", ("claim", place, "each")
+        for at, test in enumerate(claim.tests):
+            yield from _test(test, values, ("claim", place, "test", at))
+            if claim.each is not None and any(claim.each in getattr(test, role) for role in _SIDES):
+                yield f"each = {claim.each!r}: a test compares its values with each other", ("claim", place, "each")
+
+
+def _test(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
+    for role in (*_SIDES, "where"):
+        yield from _selection(getattr(test, role), values, role, (*path, role))
+    for name in test.along:
+        if name not in values:
+            yield f"along selects by {name!r}: choose one of {', '.join(values)}", (*path, "along")
+    yield from _bounds(test, path)
+    if test.at or test.versus:
+        if not (test.at and test.versus):
+            yield "at and versus go together: name both ends of the change", path
+        elif test.kind not in _COMPARED:
+            yield f"at and versus with kind = {test.kind!r}: only {' and '.join(_COMPARED)} change", path
+    if test.kind in (*_COMPARED, "spread") and test.top == test.bottom and test.metric_bottom is None:
+        yield f"kind = {test.kind!r} of a thing to itself: let top and bottom differ, or name metric_bottom", path
+    if test.kind == "growth":
+        yield from _growth(test, values, path)
+
+
+def _bounds(test: Test, path: Place) -> Mistakes:
+    for bound in (test.low, test.high):
+        if bound is not None and (_not_number([bound]) is not None or math.isnan(bound)):
+            yield f"bound {bound!r}: write a number", path
+            return
+    if test.low is not None and test.high is not None and test.low > test.high:
+        yield f"between = [{test.low!r}, {test.high!r}]: write the smaller bound first", (*path, "between")
+
+
+def _growth(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
+    """The logarithm of shape(x) must exist at every x."""
+    if test.x not in values:
+        yield f"x = {test.x!r}: choose one of {', '.join(values)}", (*path, "x")
+        return
+    above = 1 if "log" in test.shape else 0
+    odd = _not_number(values[test.x])
+    if odd is None:
+        odd = next((value for value in values[test.x] if value <= above), None)
+    if odd is not None:
+        yield (
+            f"x = {test.x!r} has the value {odd!r}: growth over {test.shape} needs numbers above {above}",
+            (
+                *path,
+                "x" if test.x != "members" else "kind",
+            ),
+        )
+
+
+def _selection(selection: Selection, values: dict[str, list[Any]], what: str, path: Place) -> Mistakes:
+    """A selection by a column that the plan does not vary, or by a value that no run has, leaves nothing."""
+    for name, wanted in selection.items():
+        if name not in values:
+            yield f"{what} selects by {name!r}: choose one of {', '.join(values)}", path
+            continue
+        for one in wanted if isinstance(wanted, list) else [wanted]:
+            if not any(accepts(one, value) for value in values[name]):
+                yield f"{what} selects {name} = {one!r}, which no run has: {_choose(values[name])}", path
+
+
+def _choose(values: list[Any]) -> str:
+    """What there is; of numbers also comparisons."""
+    known = list(dict.fromkeys(values))
+    shown = ", ".join(repr(value) for value in known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
+    return f"choose from {shown}" + (', or compare: ">=N", "<=N", ">N", "<N", "!=N"' if not _not_number(known) else "")
+
+
+def _not_number(values: list[Any]) -> Any:
+    """A value that is no number; None where all are."""
+    return next((value for value in values if isinstance(value, bool) or not isinstance(value, int | float)), None)
