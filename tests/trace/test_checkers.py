@@ -450,3 +450,20 @@ def test_checkers_run_as_ordinary_python_too(broken_events: Events) -> None:
 def broken_events() -> Events:
     rows = [*initial(5, 5, 4), begin(0, 1), stable(1, 0, 5), stable(1, 0, 4), deliver(1, 0, 9), hop(3, 10), hop(3, 9)]
     return trace_of(*rows).events
+
+
+# Parts of a trace
+
+
+def test_a_part_of_a_trace_names_the_rows_of_the_whole() -> None:
+    hop = row(Event.HOP, link=0)
+    whole = trace_of(*initial(1, 1, 0), hop, deliver(0, 0, 3), hop, stable(0, 0, 3), hop, hop, stable(0, 0, 2))
+    rows = np.flatnonzero(whole.events["event"] != Event.HOP)
+    part = Trace(events=whole.events[rows], scenario=whole.scenario, metrics={}, rows=rows)
+    for checker in (premature_stability, stable_never_decreases, in_order_delivery):
+        found = checker.check(part)
+        assert found
+        assert found == checker.check(whole)
+    part.events["sender"][-1] = 7
+    with pytest.raises(LocalProtocolError, match="row 9 of the trace"):
+        in_order_delivery.check(part)

@@ -92,6 +92,12 @@ class Trace:
     events: Events
     scenario: dict[str, Any]
     metrics: dict[str, Any]
+    rows: npt.NDArray[np.int64] | None = None
+    """Of a part of a trace: the numbers of its rows in the whole. None: these are all rows."""
+
+    def row_number(self, row: int) -> int:
+        """Give the number of a row in the whole trace."""
+        return row if self.rows is None else int(self.rows[row])
 
     def arrays(self) -> Events:
         """Give the events as one structured array of `EVENT_DTYPE`."""

@@ -12,8 +12,8 @@ trace. An offending event is named by its trace and its row in it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,6 @@ _OF_A_SENDER = (DELIVER, STABLE, RESTORE, HOLD)
 _OF_ALL = (CRASH, RECOVER, INSTALL, VIEW, RESTART, RESTARTED)
 PACKED = np.dtype([(name, EVENT_DTYPE[name]) for name in ("event", *_COLUMNS)])
 """What these checkers look at, without the gaps that make the rows of a trace quick to walk through."""
-_ROW = re.compile(r"\brow (\d+)")
 
 
 def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
@@ -146,8 +145,8 @@ def _judge_sender(table: pa.Table, scenario: dict[str, Any]) -> pa.Table:
     events = blank_events(len(packed))
     for name in PACKED.names or ():
         events[name] = packed[name]
-    trace = Trace(events=events, scenario=scenario, metrics={})
-    return _violations(trace, table.column("trace")[0].as_py(), BY_SENDER, rows)
+    trace = Trace(events=events, scenario=scenario, metrics={}, rows=rows)
+    return _violations(trace, table.column("trace")[0].as_py(), BY_SENDER)
 
 
 def _events(table: pa.Table) -> np.ndarray[Any, np.dtype[np.void]]:
@@ -165,23 +164,13 @@ def _events(table: pa.Table) -> np.ndarray[Any, np.dtype[np.void]]:
     return events
 
 
-def _violations(trace: Trace, name: str, checkers: Iterable[Checker], rows: Any = None) -> pa.Table:
-    found = []
-    for checker in checkers:
-        if checker.not_promised(trace) is not None:
-            continue
-        for one in checker.check(trace):
-            named = [int(row if rows is None else rows[row]) for row in one.rows]
-            message = one.message if rows is None else _ROW.sub(lambda at: f"row {rows[int(at[1])]}", one.message)
-            found.append(
-                {
-                    "trace": name,
-                    "checker": one.checker,
-                    "message": message,
-                    "rows": named,
-                    "time_ns": one.time_ns,
-                }
-            )
+def _violations(trace: Trace, name: str, checkers: Iterable[Checker]) -> pa.Table:
+    found = [
+        {"trace": name, **asdict(violation)}
+        for checker in checkers
+        if checker.not_promised(trace) is None
+        for violation in checker.check(trace)
+    ]
     return pa.Table.from_pylist(found, schema=VIOLATIONS)
 
 

@@ -22,7 +22,7 @@ from cubecast.trace.checkers.rows import (
     well_formed,
 )
 from cubecast.trace.files import Trace
-from cubecast.trace.schema import CRASH, DELIVER, RESTART, RESTARTED, RESTORE, Events
+from cubecast.trace.schema import CRASH, DELIVER, RESTART, RESTARTED, RESTORE
 
 NAME = "in-order delivery"
 PROMISE = "each member delivers each sender's messages in sequence, without a gap and without a duplicate"
@@ -40,19 +40,20 @@ def check(trace: Trace) -> list[Violation]:
     events, members = well_formed(trace)
     found = new_findings(2)
     total = int(_scan(events, members, found))
-    return listed(NAME, total, [_describe(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(trace, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
 
 
-def _describe(events: Events, row: int, old: int) -> Violation:
+def _describe(trace: Trace, row: int, old: int) -> Violation:
+    events = trace.events
     delivered = events[row]
+    rows = tuple(trace.row_number(one) for one in (row, old) if one >= 0)
     held = 0 if old < 0 else int(events["sequence"][old])
-    before = "nothing" if old < 0 else f"{held} ({at(events, old)})"
+    before = "nothing" if old < 0 else f"{held} ({at(events, old, rows[-1])})"
     fault = "again" if delivered["sequence"] <= held else "too early"
     message = (
         f"member {delivered['member']} delivers message {delivered['sequence']} of sender {delivered['sender']} "
-        f"{fault} ({at(events, row)}): the last one it delivered was {before}"
+        f"{fault} ({at(events, row, rows[0])}): the last one it delivered was {before}"
     )
-    rows = (row,) if old < 0 else (row, old)
     return Violation(checker=NAME, message=message, rows=rows, time_ns=int(delivered["time_ns"]))
 
 

@@ -30,7 +30,7 @@ from cubecast.trace.checkers.rows import (
 )
 from cubecast.trace.checkers.views import has_views, read_views
 from cubecast.trace.files import Trace
-from cubecast.trace.schema import CRASH, DELIVER, HOLD, INSTALL, NOBODY, RECOVER, RESTORE, STABLE, Events
+from cubecast.trace.schema import CRASH, DELIVER, HOLD, INSTALL, NOBODY, RECOVER, RESTORE, STABLE
 
 NAME = "no premature stability"
 PROMISE = "when a member calls a message stable, every member of its view (without views, that is up) holds it"
@@ -51,25 +51,24 @@ def check(trace: Trace) -> list[Violation]:
         total = int(_scan_views(events, members, senders_in(events), read_views(events, members), found))
     else:
         total = int(_scan(events, members, senders_in(events), found))
-    return listed(
-        NAME, total, [_describe(events, int(row), int(slow)) for row, slow in found[: min(total, LISTED_MAX)]]
-    )
+    return listed(NAME, total, [_describe(trace, int(row), int(slow)) for row, slow in found[: min(total, LISTED_MAX)]])
 
 
-def _describe(events: Events, row: int, slow: int) -> Violation:
+def _describe(trace: Trace, row: int, slow: int) -> Violation:
+    events = trace.events
     stable = events[row]
     sender = int(stable["sender"])
     holding = int(_row_of_holding(events, row, slow, sender))
     if holding < 0:
         held = "holds none"
-        rows: tuple[int, ...] = (row,)
+        rows: tuple[int, ...] = (trace.row_number(row),)
     else:
-        held = f"holds only up to {events['sequence'][holding]} ({at(events, holding)})"
-        rows = (row, holding)
+        held = f"holds only up to {events['sequence'][holding]} ({at(events, holding, trace.row_number(holding))})"
+        rows = (trace.row_number(row), trace.row_number(holding))
     by = f" in round {stable['round']}" if stable["round"] >= 0 else ""
     message = (
         f"member {stable['member']} calls sender {sender} stable up to {stable['sequence']}{by} "
-        f"({at(events, row)}), but member {slow} {held}"
+        f"({at(events, row, trace.row_number(row))}), but member {slow} {held}"
     )
     return Violation(checker=NAME, message=message, rows=rows, time_ns=int(stable["time_ns"]))
 

@@ -55,7 +55,7 @@ def well_formed(trace: Trace) -> tuple[Events, int]:
         code = int(events["event"][row])
         kind = EVENT_NAMES[code] if 0 <= code < len(EVENT_NAMES) else "unknown"
         raise LocalProtocolError(
-            f"row {row} of the trace ({kind}) has {name} = {events[name][row]}, which is impossible"
+            f"row {trace.row_number(row)} of the trace ({kind}) has {name} = {events[name][row]}, which is impossible"
         )
     return events, members
 
@@ -79,9 +79,9 @@ def listed(checker: str, total: int, violations: list[Violation]) -> list[Violat
     return [*violations, Violation(checker=checker, message=more, rows=(), time_ns=last.time_ns)]
 
 
-def at(events: Events, row: int) -> str:
-    """Name a row and its time for a reader."""
-    return f"row {row}, {int(events['time_ns'][row]) / 1e6:.6f} ms"
+def at(events: Events, row: int, number: int | None = None) -> str:
+    """Name a row and its time for a reader; `number` is its number in the whole trace, where the events are a part."""
+    return f"row {row if number is None else number}, {int(events['time_ns'][row]) / 1e6:.6f} ms"
 
 
 @allocating

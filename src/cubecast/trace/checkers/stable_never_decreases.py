@@ -19,7 +19,7 @@ from cubecast.trace.checkers.rows import (
     well_formed,
 )
 from cubecast.trace.files import Trace
-from cubecast.trace.schema import RESTART, STABLE, Events
+from cubecast.trace.schema import RESTART, STABLE
 
 NAME = "stability never decreases"
 PROMISE = "a member never calls less of a sender stable than it did before"
@@ -35,16 +35,19 @@ def check(trace: Trace) -> list[Violation]:
     events, members = well_formed(trace)
     found = new_findings(2)
     total = int(_scan(events, members, found))
-    return listed(NAME, total, [_describe(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
+    return listed(NAME, total, [_describe(trace, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
 
 
-def _describe(events: Events, row: int, old: int) -> Violation:
+def _describe(trace: Trace, row: int, old: int) -> Violation:
+    events = trace.events
     stable = events[row]
+    rows = (trace.row_number(row), trace.row_number(old))
     message = (
         f"member {stable['member']} calls sender {stable['sender']} stable up to {stable['sequence']} "
-        f"({at(events, row)}), after it called it stable up to {events['sequence'][old]} ({at(events, old)})"
+        f"({at(events, row, rows[0])}), after it called it stable up to {events['sequence'][old]} "
+        f"({at(events, old, rows[1])})"
     )
-    return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(stable["time_ns"]))
+    return Violation(checker=NAME, message=message, rows=rows, time_ns=int(stable["time_ns"]))
 
 
 @allocating
