@@ -21,7 +21,7 @@ def _start_java(*options: str) -> subprocess.CompletedProcess[str]:
 
 def test_java_starts_from_the_archive(spark: Any) -> None:
     from cubecast.lab.spark.archive import archive_path, use_archive
-    from cubecast.lab.spark.session import QUICK_START
+    from cubecast.lab.spark.settings import QUICK_START
 
     path = archive_path()
     if path is None or not path.is_file():

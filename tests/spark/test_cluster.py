@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cubecast.lab.spark.archive import use_archive
-from cubecast.lab.spark.session import QUICK_START
+from cubecast.lab.spark.settings import QUICK_START
 from tests.spark.conftest import LONG_RUNS, committed, long_plans, start_study
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

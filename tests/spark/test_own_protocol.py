@@ -20,7 +20,7 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.java import require_java
 from cubecast.lab.spark.archive import use_archive
-from cubecast.lab.spark.session import QUICK_START
+from cubecast.lab.spark.settings import QUICK_START
 from cubecast.lab.store import Store
 from tests.support.pledge import round_messages, write_pledge
 

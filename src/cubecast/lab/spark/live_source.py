@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.spark.failures import reported
 from cubecast.trace.blocks import (
     ID_COLUMNS,
     NAMES,
@@ -89,7 +90,8 @@ class _Reader(DataSourceStreamReader):
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 (Spark's name)
         del limit
-        after = self.files.look(json.loads(start["places"]) if start else {})
+        with reported():
+            after = self.files.look(json.loads(start["places"]) if start else {})
         return {"places": json.dumps(after, sort_keys=True)}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
@@ -97,7 +99,8 @@ class _Reader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
-        return read_part(partition)
+        with reported():
+            yield from read_part(partition)
 
 
 class LiveTraceFile:

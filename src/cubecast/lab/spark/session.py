@@ -4,44 +4,48 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cubecast.errors import LocalProtocolError
+from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.lab.java import require_java
 from cubecast.lab.spark.archive import use_archive
+from cubecast.lab.spark.failures import explain, first_line
+from cubecast.lab.spark.settings import session_settings, spark_defaults
 
-DRIVER_MEMORY = "2g"
-_LOG4J = Path(__file__).parents[1] / "log4j2.properties"
-_LOGGING = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
-# The heavy work is in Python: a quick start matters more than Java at its fastest.
-QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-# The work is in Python and the tables are small: compiling SQL to Java costs more than it saves.
-_NO_CODE_GENERATION = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+LOCAL = "local[*]"
+JAVA_EXIT_SECONDS = 2.0
+"""How long an error may be ahead of the end of the Java that made it."""
+STOP_SECONDS = 10.0
+"""How long Spark may take to stop before Java is killed."""
 
 
 @contextmanager
 def session(
-    master: str,
+    master: str | None,
     *,
     heavy: bool = False,
+    conf: dict[str, str] | None = None,
     meanwhile: Callable[[], None] = lambda: None,
     archive: str | None = None,
 ) -> Iterator[SparkSession]:
     """A Spark session on `master`, stopped at the end; `heavy` when Spark itself has much data to go through.
 
-    While Java starts, `meanwhile` is done here. `archive` is what Java is told of the archive of Spark's classes, by
-    default to use it. Inside another session it is that other one, whatever the master: a process has one Spark at a
-    time.
+    Without a master it is the one of Spark's own configuration, else all cores of this machine. `conf` are settings of
+    Spark that come before all others. While Java starts, `meanwhile` is done here. `archive` is what Java is told of
+    the archive of Spark's classes, by default to use it. Inside another session it is that other one, whatever the
+    master: a process has one Spark at a time.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_news)
@@ -53,19 +57,68 @@ def session(
     require_java()
     beside = threading.Thread(target=meanwhile, name="cubecast-meanwhile", daemon=True)
     beside.start()
-    spark = _start(master, heavy=heavy, archive=use_archive() if archive is None else archive)
+    theirs = spark_defaults() | (conf or {})
+    chosen = master or theirs.get("spark.master", LOCAL)
+    settings = session_settings(
+        theirs, master=chosen, heavy=heavy, archive=use_archive() if archive is None else archive
+    )
+    spark = _start(chosen, settings)
     try:
         beside.join()
         yield spark
     finally:
-        spark.stop()
+        _stop(spark)
 
 
-def _start(master: str, *, heavy: bool, archive: str) -> SparkSession:
+def _stop(spark: SparkSession) -> None:
+    """End Spark; a Java that does not answer any more is killed, so that this process ends too."""
+
+    def stop() -> None:
+        with suppress(Exception):  # of a Java that has ended already
+            spark.stop()
+
+    ending = threading.Thread(target=stop, name="cubecast-stop", daemon=True)
+    ending.start()
+    ending.join(STOP_SECONDS)
+    java = _java()
+    if ending.is_alive() and java is not None:
+        java.kill()
+
+
+def _java() -> subprocess.Popen[bytes] | None:
+    """The Java that this process started, if it did."""
+    return getattr(SparkContext._gateway, "proc", None)
+
+
+def java_exit() -> int | None:
+    """How Java ended; None while it runs, or where it was not started from here."""
+    java = _java()
+    with suppress(subprocess.TimeoutExpired):
+        return None if java is None else java.wait(JAVA_EXIT_SECONDS)
+    return None
+
+
+@contextmanager
+def one_line(what: str, *, kept: Path | None = None) -> Iterator[None]:
+    """Whatever Spark has to say of a failure, at length, as one line; `kept` is the folder of what was done so far."""
+    try:
+        yield
+    except CubecastError:
+        raise
+    except Exception as error:
+        ended = java_exit()
+        if ended is None and not isinstance(error, PySparkException | Py4JError):
+            raise
+        why = explain(error, java_exit=ended, folders=() if kept is None else (kept,))
+        told = "" if kept is None else f"; what was done is kept in {kept}"
+        raise LocalProtocolError(f"{what} stopped: {why}{told}") from error
+
+
+def _start(master: str, settings: dict[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("cubecast").master(_with_retries(master))
-    for key, value in _settings(heavy, archive if heavy else f"{QUICK_START} {archive}").items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     with _stderr_in_file() as said:
         try:
@@ -105,32 +158,3 @@ def _told(said: IO[bytes], error: Exception) -> str:
 def _with_retries(master: str) -> str:
     """A local master gives up at the first failure of a task; let it try three times, as a cluster does."""
     return master.replace("]", ",3]") if master.startswith("local[") and "," not in master else master
-
-
-def _settings(heavy: bool, java_options: str) -> dict[str, str]:
-    settings = {
-        "spark.driver.memory": os.environ.get("CUBECAST_SPARK_MEMORY", DRIVER_MEMORY),
-        "spark.driver.extraJavaOptions": f"{_LOGGING} {java_options}",
-        "spark.executor.extraJavaOptions": java_options,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.autoBroadcastJoinThreshold": "256m",
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
-            [str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        ),
-    }
-    if not heavy:
-        settings |= _NO_CODE_GENERATION
-    cache = os.environ.get("CUBECAST_CACHE_DIR")
-    return settings | ({"spark.executorEnv.CUBECAST_CACHE_DIR": cache} if cache else {})
-
-
-def first_line(error: Exception) -> str:
-    text = error.getMessage() if isinstance(error, PySparkException) else None
-    return next((line.strip() for line in (text or str(error)).splitlines() if line.strip()), type(error).__name__)
