@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+import pytest
+
+from cubecast.errors import LocalProtocolError
 from cubecast.lab.windows import OPEN_WINDOWS, Windows
 
 Row = dict[str, Any]
@@ -145,20 +149,46 @@ def test_only_so_many_windows_are_shown() -> None:
 
 
 def test_windows_go_on_from_the_state_of_an_earlier_time() -> None:
-    early = [*_install(0, 1, "ab"), *(_row(0, who, 4, 2, sender="a", view=1) for who in "ab")]
-    late = [_row(1, "a", 6, 3, sender="a"), *_install(2, 2, "a"), *_install(3, 1, "ab", by="b")]
-    whole = Windows(1.0)
-    whole.merge(early)
-    later = Windows(1.0, state=json.loads(json.dumps(whole.state())))
-    assert later.table() == []
-    for windows in (whole, later):
-        windows.merge(late)
-    assert [dict(row, lag_s=0) for row in later.table()] == [dict(row, lag_s=0) for row in whole.table()[1:]]
-    assert [(row["view"], row["behind"], row["buffer_max"]) for row in later.table()] == [
-        (1, 2, 3),
-        (2, 0, 0),
-        (2, 0, 0),
-    ]
-    again = Windows(1.0, state=later.state())
-    again.merge(late)
-    assert again.state() == whole.state(), "a batch that is done again after a kill changes nothing"
+    """Restored after every batch they show what undisturbed ones show: slowest member, age of messages, all windows."""
+    random = np.random.default_rng(5)
+    undisturbed, restored = Windows(1.0, keep=300), Windows(1.0, keep=300)
+    members, number = "abcd", 1
+    batch = _install(0, 1, members)
+    for window in range(4 * OPEN_WINDOWS):
+        for who in random.choice(list(members), 2):
+            held = int(random.integers(window, window + 5))
+            batch.append(_row(window, str(who), held, int(held * random.random()), sender=members[0], view=number))
+        if random.random() < 0.05:
+            number += 1
+            members = "".join(random.choice(list("abcdefgh"), 4, replace=False))
+            batch += _install(window, number, members)
+        if random.random() < 0.3:
+            undisturbed.merge(batch)
+            restored.merge(batch)
+            batch = []
+            restored = Windows(1.0, keep=300, state=json.loads(json.dumps(restored.state())))
+            assert restored.table() == undisturbed.table()
+    assert len(restored.table()) == 300
+    assert len({row["slowest"] for row in restored.table()}) > 2
+
+
+def test_windows_of_another_length_are_refused() -> None:
+    with pytest.raises(LocalProtocolError, match=r"the checkpoint has windows of 1 s"):
+        Windows(2.0, state=Windows(1.0).state())
+
+
+def test_the_state_of_a_group_that_changes_forever_is_bounded() -> None:
+    """Every member of it is replaced again and again, by incarnations that never come back, and nothing is stable."""
+    windows, sizes = Windows(1.0, keep=10), []
+    for window in range(12 * OPEN_WINDOWS):
+        group = [f"{place} ({window // 5})" for place in range(3)]
+        windows.merge(_changed(window, group))
+        sizes.append(len(json.dumps(windows.state())))
+    late = sizes[3 * OPEN_WINDOWS :]
+    assert max(late) < 1.2 * late[0]
+
+
+def _changed(window: int, group: list[str]) -> list[Row]:
+    view = {"window": window, "number": window + 2, "tag": 0, "time_ns": window}
+    rows = [NOTHING | view | {"peer": peer} for peer in group]
+    return [*rows, *(_row(window, who, window, 0, sender=group[0], view=window + 2) for who in group)]

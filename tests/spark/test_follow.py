@@ -202,9 +202,25 @@ def test_a_stream_goes_on_from_its_checkpoint(tmp_path: Path, folder: Path, spar
     with (folder / "b.trace").open("ab") as file:
         file.write(b"CUBETRC2 half a block")
     _write_late(folder)
-    (again,) = follow(spark, folder, **how)
-    assert again["window_s"] == 3.0, "only what is new is read"
-    assert (again["members"], again["behind"], again["lag_messages"]) == (3, 0, 1), "what was before is known"
+    restarted = follow(spark, folder, **how)
+    undisturbed = follow(spark, folder, **how | {"checkpoint": tmp_path / "another place"})
+    assert restarted == undisturbed
+    assert [row["window_s"] for row in restarted] == [1.0, 2.0, 3.0]
+    assert (restarted[-1]["members"], restarted[-1]["behind"], restarted[-1]["lag_s"]) == (3, 0, 3.0)
+
+
+def test_a_batch_that_is_done_again_after_a_kill_is_counted_once(tmp_path: Path, folder: Path, spark: Any) -> None:
+    """Killed after the windows were written and before Spark noted that the batch was done."""
+    from cubecast.lab.spark.follow import follow
+
+    _write_early(folder)
+    how: dict[str, Any] = {"window_s": 1.0, "seconds": 0.5, "show": lambda _: None, "checkpoint": tmp_path / "place"}
+    first = follow(spark, folder, **how)
+    noted = [one for one in (tmp_path / "place" / "commits").iterdir() if one.name.lstrip(".").startswith("0")]
+    assert noted
+    for one in noted:
+        one.unlink()
+    assert follow(spark, folder, **how) == first
 
 
 def test_the_command_shows_names(tmp_path: Path, folder: Path, spark: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,9 @@ was founded later; members and senders that are not in it do not count. In a tra
 member that wrote an event and did not crash. A member that installs a view knows that all it received before is stable:
 views are synchronous, so every member of the new view has it.
 
-A window is open for a minute and a hundred windows. What comes later than that counts in the oldest open one; so the
-state is bounded, however long the group runs.
+**Watermark.** A window is open for a minute and a hundred windows. What comes later than that counts in the oldest open
+one. When windows are closed, views and members that nothing refers to any more are forgotten; so the state is bounded,
+however long the group runs. `state` is all of it: windows made from it go on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cubecast.errors import LocalProtocolError
+
 Row = dict[str, Any]
 Vector = dict[str, int]
 """By sender, a sequence number."""
@@ -38,10 +41,10 @@ ViewId = tuple[int, int]
 FOUNDING = 1
 """Number of the first view of a group."""
 NO_VIEW = -1
-LONG_AGO = -1
-"""The window of what happened before all others."""
 OPEN_WINDOWS = 100
 OPEN_S = 60.0
+FRONTS_MAX = 10_000
+"""Beyond that every second one is forgotten: the age of what is not stable becomes less exact, and stays bounded."""
 
 
 @dataclass(kw_only=True)
@@ -53,6 +56,17 @@ class _Window:
     gone: set[str] = field(default_factory=set)
     views: set[ViewId] = field(default_factory=set)
     """Views that were installed here for the first time."""
+
+    def to_json(self) -> Row:
+        """As plain JSON data."""
+        cells = [[member, view, senders] for (member, view), senders in self.cells.items()]
+        return {"cells": cells, "gone": sorted(self.gone), "views": sorted(self.views)}
+
+    @classmethod
+    def from_json(cls, state: Row) -> _Window:
+        """What `to_json` gave."""
+        cells = {(member, view): senders for member, view, senders in state["cells"]}
+        return cls(cells=cells, gone=set(state["gone"]), views={(number, tag) for number, tag in state["views"]})
 
 
 @dataclass(kw_only=True)
@@ -88,6 +102,28 @@ class _Group:
             fronts=self.fronts.copy(),
         )
 
+    def to_json(self) -> Row:
+        """As plain JSON data."""
+        tables = {"received": self.received, "stable": self.stable, "view_of": self.view_of}
+        return tables | {"view": self.view, "fronts": list(self.fronts)}
+
+    @classmethod
+    def from_json(cls, state: Row) -> _Group:
+        """What `to_json` gave."""
+        view = None if state["view"] is None else (state["view"][0], state["view"][1])
+        tables = {name: state[name] for name in ("received", "stable", "view_of")}
+        return cls(**tables, view=view, fronts=deque((window, front) for window, front in state["fronts"]))
+
+    def forget(self, wanted: set[str]) -> None:
+        """Keep only members, and senders, that somebody may still ask for."""
+        for table in (self.received, self.stable):
+            for member in table.keys() - wanted:
+                del table[member]
+            for row in table.values():
+                for sender in row.keys() - wanted:
+                    del row[sender]
+        self.view_of = {member: view for member, view in self.view_of.items() if member in wanted}
+
     def take(self, happened: _Window, views: Views) -> None:
         """Go on to the end of the next window."""
         for (member, view), cells in sorted(happened.cells.items(), key=lambda one: one[0][1]):
@@ -117,7 +153,10 @@ class _Group:
         totals = {member: sum(row.get(sender, 0) for sender in senders) for member, row in received.items()}
         slowest = min(totals, key=lambda member: (totals[member], member))
         held = [totals[who] - sum(self.stable[who].get(sender, 0) for sender in senders) for who in received]
-        self.fronts.append((window, front))
+        if not self.fronts or self.fronts[-1][1] != front:  # an equal front is as old as the first of its kind
+            self.fronts.append((window, front))
+        if len(self.fronts) > FRONTS_MAX:
+            self.fronts = deque(one for place, one in enumerate(self.fronts) if place % 2 == 0)
         return {
             "window_s": (window + 1) * window_s,
             "view": None if self.view is None else self.view[0],
@@ -141,7 +180,7 @@ class Windows:
     """The state of the group at the end of every window so far."""
 
     def __init__(self, window_s: float, *, state: Row | None = None, keep: int = 10_000) -> None:
-        """Begin with the `state` of an earlier time; the newest `keep` windows are shown."""
+        """Go on with the `state` of an earlier time; the newest `keep` windows are shown."""
         self.window_s = window_s
         self._open = max(OPEN_WINDOWS, math.ceil(OPEN_S / window_s))
         self._windows: dict[int, _Window] = {}
@@ -156,29 +195,29 @@ class Windows:
             self._restore(state)
 
     def state(self) -> Row:
-        """The state of every member, as plain JSON data."""
-        group = self._closed.copy()
-        for window in sorted(self._windows):
-            group.take(self._windows[window], self._views)
-        needed = [view for view in self._views if view == group.view or view[0] == FOUNDING]
+        """Everything, as plain JSON data."""
         return {
-            "received": group.received,
-            "stable": group.stable,
-            "view_of": group.view_of,
-            "view": group.view,
-            "views": [(*view, sorted(self._views[view].members)) for view in needed],
+            "window_s": self.window_s,
+            "first": self._first,
+            "closed": self._closed.to_json(),
+            "rows": list(self._rows),
+            "view_of": self._view_of,
+            "windows": [[number, window.to_json()] for number, window in self._windows.items()],
+            "views": [[*one, view.time_ns, view.window, sorted(view.members)] for one, view in self._views.items()],
         }
 
     def _restore(self, state: Row) -> None:
-        self._closed = _Group(
-            received=state["received"],
-            stable=state["stable"],
-            view_of=dict(state["view_of"]),
-            view=None if state["view"] is None else (state["view"][0], state["view"][1]),
-        )
+        if state["window_s"] != self.window_s:
+            raise LocalProtocolError(
+                f"window of {self.window_s:g} s: the checkpoint has windows of {state['window_s']:g} s, use a new one"
+            )
+        self._first = state["first"]
+        self._closed = _Group.from_json(state["closed"])
+        self._rows.extend(state["rows"])
         self._view_of = dict(state["view_of"])
-        for number, tag, members in state["views"]:
-            self._views[number, tag] = _View(time_ns=0, window=LONG_AGO, members=set(members))
+        self._windows = {number: _Window.from_json(window) for number, window in state["windows"]}
+        for number, tag, time_ns, window, members in state["views"]:
+            self._views[number, tag] = _View(time_ns=time_ns, window=window, members=set(members))
 
     def merge(self, rows: Iterable[Row]) -> None:
         """Add the rows of a batch from `lab.spark.follow.furthest`."""
@@ -217,6 +256,21 @@ class Windows:
         if end > first:
             self._rows.extend(self._describe(self._closed, first, end, is_last=True))
             self._first = end
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget views that no open window installs, and who is neither in a view that is left nor in an open window.
+
+        Founding views stay: one that a member repeats later must not take the place of the group again.
+        """
+        used = {view for window in self._windows.values() for view in window.views} | {self._closed.view}
+        self._views = {one: view for one, view in self._views.items() if one in used or one[0] == FOUNDING}
+        if self._closed.view is None:
+            return  # without views everybody counts
+        wanted = {member for one, view in self._views.items() if one in used for member in view.members}
+        wanted |= {member for window in self._windows.values() for member, _ in window.cells}
+        self._closed.forget(wanted)
+        self._view_of = {member: view for member, view in self._view_of.items() if member in wanted}
 
     def table(self) -> list[Row]:
         """One row per window, from the first that had an event to the last."""

@@ -2,15 +2,15 @@
 
 Spark reads what the processes appended since the last batch, and reduces it to the furthest place of each member in
 each window; the driver joins the windows (`lab.windows`) and hands the table to the caller. The state is the driver's,
-so the stream itself needs none; a copy lies in the checkpoint. A batch that is done again after a kill leaves it as it
-is.
+so the stream itself needs none; after every batch all of it is written into the checkpoint, with the number of the
+batch. A batch that Spark does again after a kill is left out: a follower that was killed and started again shows what
+an undisturbed one shows.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -22,8 +22,9 @@ from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.spark.failures import first_line, reported_message
 from cubecast.lab.spark.live_source import LiveTraces
-from cubecast.lab.spark.session import first_line
+from cubecast.lab.whole_file import write_whole
 from cubecast.lab.windows import Row, Windows
 
 Show = Callable[[list[Row]], None]
@@ -50,19 +51,21 @@ def follow(
     """Call `show` with the table after every batch. Gives the last table.
 
     It ends after `seconds`, when somebody has had `enough`, or with Ctrl-C. With the `checkpoint` of an earlier time
-    the stream goes on where it stopped.
+    the stream goes on where it stopped, with all its windows.
     """
     if window_s < SHORTEST_WINDOW_S:
         raise LocalProtocolError(f"window of {window_s:g} s: choose at least {SHORTEST_WINDOW_S:g}")
     if not folder.is_dir():
         raise LocalProtocolError(f"{folder} is no folder: name the one that the members' traces are written to")
     kept = checkpoint / STATE_FILE
-    windows = Windows(window_s, state=_read_state(kept))
+    done, state = _read_state(kept)
+    windows = Windows(window_s, state=state)
     batches: list[int] = []
 
     def take(batch: DataFrame, number: int) -> None:
-        windows.merge(furthest(batch, window_s).toArrow().to_pylist())
-        _write_state(kept, windows.state())
+        if number > done:
+            windows.merge(furthest(batch, window_s).toArrow().to_pylist())
+            write_whole(kept, json.dumps({"batch": number, "windows": windows.state()}))
         show(windows.table())
         batches.append(number)
 
@@ -71,29 +74,19 @@ def follow(
     query = events.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(take).start()
     failure = _wait_for(query, seconds, enough or threading.Event(), batches)
     if failure is not None:
-        raise LocalProtocolError(_cause(failure) or f"{folder}: {first_line(failure)}")
+        raise LocalProtocolError(reported_message(failure) or f"{folder}: {first_line(failure)}")
     return windows.table()
 
 
-def _read_state(path: Path) -> Row | None:
+def _read_state(path: Path) -> tuple[int, Row | None]:
+    """The number of the last batch that the windows in the checkpoint know of, and the windows."""
     try:
-        return dict(json.loads(path.read_bytes()))
+        found = json.loads(path.read_bytes())
+        return int(found["batch"]), dict(found["windows"])
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        return -1, None
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise LocalProtocolError(f"{path} cannot be read ({error}): use a new checkpoint") from error
-
-
-def _write_state(path: Path, state: Row) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(state))
-    part.replace(path)
-
-
-def _cause(failure: Exception) -> str | None:
-    """What our own source complained of, from the traceback of its process."""
-    said = re.findall(rf"\b{LocalProtocolError.__name__}: (.+)", str(failure))
-    return said[-1].strip() if said else None
 
 
 def _wait_for(
