@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cubecast.cli.app import run
 from cubecast.errors import LocalProtocolError
 from cubecast.sim.faults import parse_fault
 from cubecast.sim.simulate import simulate
@@ -117,9 +119,75 @@ def test_metrics_counted_again_agree_with_the_simulator(tmp_path: Path, spark: A
     assert "load_mean" not in counted["wan"]
 
 
-def test_a_file_that_is_no_trace_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     from cubecast.lab.spark.tracefiles import find_traces
 
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 no trace at all PAR1")
-    with pytest.raises(LocalProtocolError, match="is not a trace of cubecast"):
+    with pytest.raises(LocalProtocolError, match="there is no such trace"):
+        find_traces(tmp_path / "x.parquet")
+    with pytest.raises(LocalProtocolError, match="no traces there"):
         find_traces(tmp_path)
+
+
+def test_damaged_traces_are_rows_and_the_others_are_judged(
+    tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One is no Parquet file, one was cut short, one has a flipped bit in its pages, one names no members."""
+    assert spark is not None
+    good = tmp_path / "good.parquet"
+    simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=good)
+    content = good.read_bytes()
+    (tmp_path / "noise.parquet").write_bytes(b"PAR1 no trace at all PAR1")
+    (tmp_path / "cut.parquet").write_bytes(content[: len(content) // 2])
+    (tmp_path / "flipped.parquet").write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
+    _write(tmp_path / "nobody.parquet", Trace(events=blank_events(1), scenario={"members": None}, metrics={}))
+    _break(good, STABLE, 3)
+    assert run(["study", "check", str(tmp_path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    found = {(Path(one["trace"]).name, one["checker"]) for one in told["violations"]}
+    unreadable = {name for name, checker in found if checker == "readable trace"}
+    assert unreadable == {"noise.parquet", "cut.parquet", "flipped.parquet", "nobody.parquet"}
+    assert (f"broken-{STABLE}-3.parquet", "no premature stability") in found
+    assert {Path(one["trace"]).name for one in told["metrics"]} == {"good.parquet"}
+
+
+def test_long_traces_are_divided_by_sender(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", 500)
+    good = tmp_path / "good.parquet"
+    simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=good)
+    _break(good, STABLE, 3)
+    _break(good, DELIVER, 1)
+    found = _checked(spark, tmp_path)
+    assert found
+    assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
+
+
+def test_later_incarnations_are_judged_too(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a run with views there are more senders than hosts."""
+    monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", 1000)
+    good = _churn(tmp_path)
+    trace = read_trace(good)
+    events = trace.events.copy()
+    newcomers = np.flatnonzero((events["event"] == DELIVER) & (events["sender"] >= 8))
+    events["sequence"][newcomers[len(newcomers) // 2]] += 1
+    _write(tmp_path / "broken.parquet", replace(trace, events=events, metrics={}))
+    found = _checked(spark, tmp_path)
+    assert "in-order delivery" in {one["checker"] for one in found}
+    assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
+
+
+def test_metrics_of_a_run_with_views_agree(tmp_path: Path, spark: Any) -> None:
+    from cubecast.lab.spark.metrics import recompute
+    from cubecast.lab.spark.tracefiles import find_traces
+
+    _churn(tmp_path)
+    found = recompute(spark, find_traces(tmp_path))
+    assert [(row["metric"], row["said"], row["found"]) for row in found if not row["agree"]] == []
+    assert {row["metric"] for row in found} >= {"queue_mean", "queue_max", "delay_mean_ms", "delay_max_ms"}
+
+
+def _churn(folder: Path) -> Path:
+    path = folder / "churn.parquet"
+    simulate(
+        "tree", members=8, network="random:degree=3", churn_per_s=4.0, churn_ms=1500.0, rate=20, seed=1, trace=path
+    )
+    return path

@@ -15,14 +15,26 @@ from cubecast.errors import LocalProtocolError
 if TYPE_CHECKING:
     from rich.table import Table
 
-MasterOption = Annotated[str, typer.Option("--master", help="Spark master: local[2], spark://HOST:PORT, k8s://…")]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        help="Spark master: local[2], spark://HOST:PORT, k8s://…",
+        show_default="spark.master of Spark's configuration, else local[*]",
+    ),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark. Repeatable.", show_default=False),
+]
 SHOWN = 20
 _COLUMNS = ("window_s", "view", "members", "lag_messages", "lag_s", "slowest", "behind", "buffer_mean", "buffer_max")
 
 
 def check(
     traces: Annotated[Path, typer.Argument(metavar="TRACES", help="A trace, or a folder of them.")],
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
+    conf: ConfOption = None,
     metrics: Annotated[bool, typer.Option(help="Count the metrics again too.")] = True,
     json: JsonOption = False,
 ) -> None:
@@ -36,16 +48,19 @@ def check(
     """
     _require_spark()
     from cubecast.lab.spark.metrics import recompute
-    from cubecast.lab.spark.session import session
+    from cubecast.lab.spark.session import one_line, session
+    from cubecast.lab.spark.settings import parse_conf
     from cubecast.lab.spark.tracefiles import find_traces
-    from cubecast.lab.spark.traces import check_traces
+    from cubecast.lab.spark.traces import READABLE, check_traces
 
     found = find_traces(traces)
-    with waiting("starting Spark") as step, session(master, heavy=True) as spark:
+    how = parse_conf(conf or ())
+    with waiting("starting Spark") as step, session(master, heavy=True, conf=how) as spark, one_line("the check"):
         step(0, 2, f"judging {sum(trace.events for trace in found):,} events")
         violations = check_traces(spark, found)
         step(1, 2, "counting the metrics again")
-        counted = recompute(spark, found) if metrics else []
+        unreadable = {row["trace"] for row in violations if row["checker"] == READABLE}
+        counted = recompute(spark, [one for one in found if one.name not in unreadable]) if metrics else []
     wrong = [row for row in counted if not row["agree"]]
     if json:
         events = {trace.name: trace.events for trace in found}
@@ -77,7 +92,8 @@ def follow(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder in which the stream remembers its place.", show_default="none is kept")
     ] = None,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
+    conf: ConfOption = None,
     json: JsonOption = False,
 ) -> None:
     """Follow the traces of a live group as they grow: stability lag, slowest member and buffers, window by window.
@@ -96,9 +112,11 @@ def follow(
 
     from cubecast.lab.spark.follow import follow as follow_traces
     from cubecast.lab.spark.session import session
+    from cubecast.lab.spark.settings import parse_conf
 
     console = Console(stderr=True, markup=False, highlight=False)
-    with tempfile.TemporaryDirectory() as kept, session(master) as spark, Live(console=console) as live:
+    how = parse_conf(conf or ())
+    with tempfile.TemporaryDirectory() as kept, session(master, conf=how) as spark, Live(console=console) as live:
         rows = follow_traces(
             spark,
             folder,

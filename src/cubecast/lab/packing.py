@@ -1,4 +1,4 @@
-"""Which runs one task does, and in which order tasks start.
+"""Which runs one task does, or which traces it checks, and in which order tasks start.
 
 A task is committed as a whole, so it should be short enough to lose little and to show progress, and long enough to pay
 for its start. Long runs get a task each and start first; short ones share a task, next to the runs on the same network,
@@ -8,10 +8,13 @@ at the end although costs are only estimated.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from cubecast.lab.experiments import experiment_named
 from cubecast.lab.runs import Run, canonical
+
+Item = TypeVar("Item")
 
 TASK_SECONDS_MIN = 0.5
 """A task costs Spark about 0.1 s: to start it, and to write and commit its file."""
@@ -23,18 +26,29 @@ TASKS_LEFT = 3
 
 def pack(runs: list[Run], cores: int) -> list[list[Run]]:
     """Split the runs into tasks, the longest first."""
-    costs = {run.id: experiment_named(run.experiment).cost(run.settings) for run in runs}
-    tasks: list[list[Run]] = []
-    left = sum(costs.values())
-    room = 0.0
-    for run in sorted(runs, key=lambda run: (_network_of(run), run.id)):
-        if not tasks or costs[run.id] > room:
+    ordered = sorted(runs, key=lambda run: (_network_of(run), run.id))
+    return split(ordered, [experiment_named(run.experiment).cost(run.settings) for run in ordered], cores)
+
+
+def split(items: Sequence[Item], seconds: Sequence[float], cores: int) -> list[list[Item]]:
+    """Split items, each of which takes about so many seconds, into tasks; neighbours stay together, the longest first.
+
+    >>> split("abcd", [9.0, 0.1, 0.1, 0.1], cores=2)
+    [['a'], ['b', 'c', 'd']]
+    """
+    tasks: list[list[Item]] = []
+    totals: list[float] = []
+    left, room = sum(seconds), 0.0
+    for item, cost in zip(items, seconds, strict=True):
+        if not tasks or cost > room:
             tasks.append([])
+            totals.append(0.0)
             room = min(max(left / (max(cores, 1) * TASKS_LEFT), TASK_SECONDS_MIN), TASK_SECONDS_MAX)
-        tasks[-1].append(run)
-        room -= costs[run.id]
-        left -= costs[run.id]
-    return sorted(tasks, key=lambda task: -sum(costs[run.id] for run in task))
+        tasks[-1].append(item)
+        totals[-1] += cost
+        room -= cost
+        left -= cost
+    return [tasks[place] for place in sorted(range(len(tasks)), key=lambda place: -totals[place])]
 
 
 def _network_of(run: Run) -> str:

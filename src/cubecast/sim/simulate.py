@@ -101,7 +101,7 @@ def trace_scenario(scenario: Scenario, network: Network) -> Trace:
 def _described(scenario: Scenario, network: Network) -> dict[str, Any]:
     """The scenario of a trace; without links a message makes one hop, with a delay of its own."""
     members = incarnations_max(scenario) if scenario.has_views else scenario.members
-    return scenario.to_dict() | {"links": network.links, "members": members}
+    return scenario.to_dict() | {"links": network.links, "members": members, "hosts": scenario.members}
 
 
 def run_to_end(scenario: Scenario, network: Network) -> tuple[Result, Simulation]:

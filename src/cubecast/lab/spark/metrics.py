@@ -4,7 +4,7 @@
 |---|---|
 | `messages`, `bytes`, `hops` and those of the other layers, `drops`, `data_fragments` | sends, hops and drops |
 | `rtt_first_ms`, `rtt_last_ms` | the first begin of a round and the first and last member that was done with it |
-| `delay_mean_ms`, `delay_max_ms` | deliveries against the sender's own delivery of the message |
+| `delay_mean_ms`, `delay_max_ms` | deliveries against the multicast, or without a row of it the sender's own delivery |
 | `tts_first_ms`, `tts_last_ms` | the first stable row that covers a message, member by member |
 | `buffer_max`, `buffer_mean` | deliveries less what became stable, at their peak and at every millisecond |
 | `load_mean` | sends less arrivals and drops, at every millisecond of a round |
@@ -18,6 +18,7 @@ multicast, duplication), the queue where nodes take time or a network has no lin
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,10 @@ TOLERANCE = 1e-9
 
 def recompute(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
     """One row a trace and metric: `found` in the rows, `said` by the run that wrote it, and whether they agree."""
-    networks = {trace.name: _network_of(trace) for trace in traces}
-    broadcast(spark.createDataFrame(_heads(traces, networks))).createOrReplaceTempView("heads")
-    _links(spark, networks).createOrReplaceTempView("links")
+    if not traces:
+        return []
+    broadcast(spark.createDataFrame(_heads(traces))).createOrReplaceTempView("heads")
+    _links(spark, traces).createOrReplaceTempView("links")
     kept = [read_events(spark, traces).cache()]
     kept[0].createOrReplaceTempView("events")
     for name, query in _STEPS.items():
@@ -60,21 +62,10 @@ def _agree(found: float, said: Any) -> bool:
     return math.isclose(found, float(said), rel_tol=TOLERANCE, abs_tol=1e-6)
 
 
-def _network_of(trace: TraceFile) -> Network | None:
-    """The network of a simulated run, made again; none for a live one."""
-    scenario = trace.scenario
-    if "network" not in scenario or str(scenario["network"]).startswith("file:"):
-        return None
-    try:
-        return build_network(scenario["network"], members=int(scenario["members"]), seed=int(scenario["seed"]))
-    except CubecastError:
-        return None
-
-
-def _heads(traces: list[TraceFile], networks: dict[str, Network | None]) -> pa.Table:
+def _heads(traces: list[TraceFile]) -> pa.Table:
     rows = []
     for trace in traces:
-        scenario, network = trace.scenario, networks[trace.name]
+        scenario = trace.scenario
         stability = scenario.get("family") == "stability"
         rows.append(
             {
@@ -85,20 +76,45 @@ def _heads(traces: list[TraceFile], networks: dict[str, Network | None]) -> pa.T
                 "stability": stability,
                 "frees": stability and bool(scenario.get("messages")),
                 "measures": bool(scenario.get("measure")),
-                "queues": network is not None and network.links > 0 and network.costs is None,
             }
         )
     return pa.Table.from_pylist(rows)
 
 
-def _links(spark: SparkSession, networks: dict[str, Network | None]) -> DataFrame:
-    """The delay of every link: a copy left the queue's head that long before it arrived, less its transmission."""
-    known = {name: one for name, one in networks.items() if one is not None and one.links > 0 and one.costs is None}
-    tables = [
-        pa.table([[name] * one.links, np.arange(one.links, dtype=np.int32), one.delay_ns], schema=_LINKS)
-        for name, one in known.items()
-    ]
-    return broadcast(spark.createDataFrame(pa.concat_tables([_LINKS.empty_table(), *tables])))
+def _links(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
+    """The delay of every link: a copy left the queue's head that long before it arrived, less its transmission.
+
+    Workers make the networks again, one scenario after another.
+    """
+    names = [trace.name for trace in traces]
+    scenarios = spark.sparkContext.broadcast([trace.scenario for trace in traces])
+    tasks = min(len(traces), 4 * spark.sparkContext.defaultParallelism)
+
+    def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                network = _network_of(scenarios.value[number])
+                if network is not None:
+                    columns = [[names[number]] * network.links, np.arange(network.links, dtype=np.int32)]
+                    yield from pa.table([*columns, network.delay_ns], schema=_LINKS).to_batches()
+
+    return spark.range(0, len(traces), 1, tasks).mapInArrow(build, "trace string, link int, delay_ns bigint")
+
+
+def _network_of(scenario: dict[str, Any]) -> Network | None:
+    """The network of a simulated run, made again; none for a live one, or one without links or with slow nodes.
+
+    Where members come and go, a trace numbers incarnations, and the network has a place for every host.
+    """
+    if "network" not in scenario or str(scenario["network"]).startswith("file:"):
+        return None
+    hosts = int(scenario.get("hosts", scenario["members"]))
+    try:
+        network = build_network(scenario["network"], members=hosts, seed=int(scenario["seed"]))
+    except CubecastError:
+        return None
+    is_it = network.links == scenario.get("links", network.links)
+    return network if is_it and network.links > 0 and network.costs is None else None
 
 
 _LINKS = pa.schema([("trace", pa.string()), ("link", pa.int32()), ("delay_ns", pa.int64())])
@@ -106,6 +122,13 @@ _SHARED = {"done", "rounds", "known", "published"}
 """Steps that several metrics begin with: done once."""
 _STEPS = {
     "finished": "SELECT trace, max(time_ns) AS end_ns FROM events WHERE event IN ('stable', 'done') GROUP BY trace",
+    # When the application asked for each message: in a run with views it may be sent later.
+    "asked": """
+        SELECT trace, member AS sender, sequence, min(asked_ns) AS asked_ns FROM
+            (SELECT trace, member, sequence, message FROM events WHERE event = 'sent')
+        JOIN (SELECT trace, member, message, time_ns AS asked_ns FROM events WHERE event = 'multicast')
+            USING (trace, member, message)
+        GROUP BY trace, member, sequence""",
     # The members that are up at the end.
     "up": """
         SELECT trace, members - count(last) AS up FROM heads LEFT JOIN (
@@ -142,8 +165,10 @@ _STEPS = {
                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0, 1) AS apart FROM open_rounds))
         GROUP BY trace, island""",
     "published": """
-        SELECT trace, sender, sequence, min(time_ns) AS sent_ns FROM events
-        WHERE event = 'deliver' AND member = sender AND peer < 0 GROUP BY trace, sender, sequence""",
+        SELECT trace, sender, sequence, coalesce(asked_ns, own_ns) AS sent_ns FROM (
+            SELECT trace, sender, sequence, min(time_ns) AS own_ns FROM events
+            WHERE event = 'deliver' AND member = sender AND peer < 0 GROUP BY trace, sender, sequence)
+        FULL JOIN asked USING (trace, sender, sequence)""",
     "known": """
         SELECT trace, member, sender, row, time_ns, sequence - before AS more,
                explode(sequence(before + 1, sequence)) AS sequence FROM (
@@ -227,7 +252,7 @@ _QUEUES = """
                greatest(entered_ns, coalesce(lag(time_ns) OVER (
                    PARTITION BY trace, link ORDER BY time_ns, row) - delay_ns, entered_ns)) AS start_ns
         FROM places JOIN links USING (trace, link) JOIN heads USING (trace)
-        WHERE event = 'hop' AND queues AND measures),
+        WHERE event = 'hop' AND measures),
     changes AS (
         SELECT trace, link, start_ns AS time_ns, 0 AS place, row, -1 AS change, 0 AS looks FROM copies
             WHERE start_ns > entered_ns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.store import require_folder
 from cubecast.trace.files import METADATA_KEY
 
 
@@ -21,9 +22,12 @@ class TraceFile:
     """A trace on disk and what its head says."""
 
     path: Path
-    scenario: dict[str, Any]
-    metrics: dict[str, Any]
-    events: int
+    scenario: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    events: int = 0
+    row_groups: int = 0
+    error: str | None = None
+    """Why it cannot be read; nothing else is known of it then."""
 
     @property
     def name(self) -> str:
@@ -31,7 +35,8 @@ class TraceFile:
 
 
 def find_traces(folder: Path) -> list[TraceFile]:
-    """The trace of a file, or those of a folder, by the scenario in the metadata of each."""
+    """The trace of a file, or those of a folder, by the scenario in the metadata of each; a damaged one says so."""
+    require_folder(folder, "TRACES")
     paths = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
     if not paths:
         raise LocalProtocolError(f"{folder}: no traces there; name a folder of .parquet files")
@@ -42,11 +47,20 @@ def _head(path: Path) -> TraceFile:
     try:
         metadata = pq.read_metadata(path)
         found = json.loads((metadata.metadata or {})[METADATA_KEY])
-        return TraceFile(
-            path=path, scenario=dict(found["scenario"]), metrics=dict(found["metrics"]), events=metadata.num_rows
-        )
+        scenario, metrics = dict(found["scenario"]), dict(found["metrics"])
+        int(scenario["members"])
+    except FileNotFoundError as error:
+        raise LocalProtocolError(f"{path}: there is no such trace") from error
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
-        raise LocalProtocolError(f"{path} is not a trace of cubecast that can be read: {error}") from error
+        told = next(iter(str(error).splitlines()), type(error).__name__)
+        return TraceFile(path=path, error=f"it is not a trace of cubecast that can be read: {told}")
+    return TraceFile(
+        path=path,
+        scenario=scenario,
+        metrics=metrics,
+        events=metadata.num_rows,
+        row_groups=metadata.num_row_groups,
+    )
 
 
 def read_events(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:

@@ -1,18 +1,21 @@
 """Check traces on Spark: the promises of `trace.checkers`, on any number of traces of any length.
 
-| divided by | promises |
-|---|---|
-| trace and sender | no premature stability, stability never decreases, in-order delivery: each sender by itself |
-| trace | the others (causal order, agreement, FIFO, rounds, counts, views): they compare senders with each other |
+| traces | divided by | promises |
+|---|---|---|
+| of one row group | trace, several to a task by their size | all |
+| longer ones | trace and sender | no premature stability, stability never decreases, in-order delivery |
+| | trace | the others (causal order, agreement, FIFO, rounds, counts, views): they compare senders with each other |
 
 Each group is judged by the very checkers that judge a trace in one process, so the two agree by construction; what
 Spark adds is the division. Crashes, recoveries, restarts and views concern every sender, and go to every group of their
-trace. An offending event is named by its trace and its row in it.
+trace. An offending event is named by its trace and its row in it. A trace that cannot be read is a row of its own, and
+the others are judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.packing import split
 from cubecast.lab.spark.tracefiles import TraceFile
 from cubecast.trace.checkers import in_order_delivery, premature_stability, stable_never_decreases
 from cubecast.trace.checkers.registry import CHECKERS
@@ -46,6 +51,10 @@ from cubecast.trace.schema import (
 
 BY_SENDER: tuple[Checker, ...] = (premature_stability, stable_never_decreases, in_order_delivery)
 BY_TRACE: tuple[Checker, ...] = tuple(checker for checker in CHECKERS if checker not in BY_SENDER)
+READABLE = "readable trace"
+TRACE_SECONDS = 0.005
+EVENTS_PER_SECOND = 1e6
+"""About what it takes to open a trace, and to read and check it."""
 VIOLATIONS_DDL = "trace string, checker string, message string, rows array<bigint>, time_ns bigint"
 VIOLATIONS = pa.schema(
     [
@@ -64,32 +73,38 @@ PACKED = np.dtype([(name, EVENT_DTYPE[name]) for name in ("event", *_COLUMNS)])
 
 
 def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
-    """All violations in all traces, by trace and row."""
-    violations = by_sender(spark, traces).unionByName(by_trace(spark, traces))
-    found = violations.toArrow().to_pylist()
+    """All violations in all traces, by trace and row; a trace that cannot be read breaks the promise `READABLE`."""
+    found = [_unreadable(one.name, one.error) for one in traces if one.error is not None]
+    short = [one for one in traces if one.error is None and one.row_groups <= 1]
+    long = [one for one in traces if one.error is None and one.row_groups > 1]
+    if short:
+        found += by_trace(spark, short, CHECKERS).toArrow().to_pylist()
+    if long:
+        found += by_sender(spark, long).unionByName(by_trace(spark, long, BY_TRACE)).toArrow().to_pylist()
     return sorted(found, key=lambda one: (one["trace"], one["checker"], one["rows"], one["message"]))
+
+
+def _unreadable(trace: str, why: str) -> dict[str, Any]:
+    return {"trace": trace, "checker": READABLE, "message": why, "rows": [], "time_ns": 0}
 
 
 def by_sender(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     """Judge each sender of each trace apart."""
-    places = [{"path": one.name, "part": part} for one in traces for part in range(_parts(one))]
+    places = [{"path": one.name, "part": part} for one in traces for part in range(one.row_groups)]
     # Scenarios are long texts: they go to the workers once, not with every row.
     scenarios = spark.sparkContext.broadcast({one.name: one.scenario for one in traces})
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.to_pylist():
-                yield from sender_rows(place["path"], place["part"], scenarios.value[place["path"]]).to_batches()
+                with suppress(OSError, pa.ArrowException):  # the pass over the whole trace says that it is damaged
+                    yield from sender_rows(place["path"], place["part"], scenarios.value[place["path"]]).to_batches()
 
     def judge(table: pa.Table) -> pa.Table:
         return _judge_sender(table, scenarios.value[table.column("trace")[0].as_py()])
 
     rows = _one_a_task(spark, pa.Table.from_pylist(places)).mapInArrow(read, SENDER_ROWS_DDL)
     return rows.groupBy("trace", "sender").applyInArrow(judge, VIOLATIONS_DDL)
-
-
-def _parts(trace: TraceFile) -> int:
-    return int(pq.read_metadata(trace.path).num_row_groups)
 
 
 def _one_a_task(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -110,8 +125,9 @@ def sender_rows(path: str, part: int, scenario: dict[str, Any]) -> pa.Table:
         events = _events(file.read_row_group(part, columns=["event", *_COLUMNS]))
     own = np.flatnonzero(np.isin(events["event"], _OF_A_SENDER))
     ups = np.flatnonzero(np.isin(events["event"], _OF_ALL))
-    # In a live group every member may send.
-    senders = int(scenario.get("senders", scenario["members"]))
+    # In a live group every member may send, and so may every incarnation where members come and go.
+    fixed = "senders" in scenario and scenario.get("churn_per_s") is None
+    senders = int(scenario["senders"] if fixed else scenario["members"])
     order = own[np.argsort(events["sender"][own], kind="stable")]
     ends = np.searchsorted(events["sender"][order], np.arange(senders + 1))
     pieces = []
@@ -146,7 +162,10 @@ def _judge_sender(table: pa.Table, scenario: dict[str, Any]) -> pa.Table:
     for name in PACKED.names or ():
         events[name] = packed[name]
     trace = Trace(events=events, scenario=scenario, metrics={}, rows=rows)
-    return _violations(trace, table.column("trace")[0].as_py(), BY_SENDER)
+    try:
+        return _violations(trace, table.column("trace")[0].as_py(), BY_SENDER)
+    except LocalProtocolError:
+        return VIOLATIONS.empty_table()  # the pass over the whole trace says that it is damaged
 
 
 def _events(table: pa.Table) -> np.ndarray[Any, np.dtype[np.void]]:
@@ -174,15 +193,26 @@ def _violations(trace: Trace, name: str, checkers: Iterable[Checker]) -> pa.Tabl
     return pa.Table.from_pylist(found, schema=VIOLATIONS)
 
 
-def by_trace(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
-    """Judge each trace as a whole, one a task, the largest first."""
-    largest = sorted(traces, key=lambda one: -one.events)
-    return _one_a_task(spark, pa.table({"trace": [one.name for one in largest]})).mapInArrow(
-        _judge_traces, VIOLATIONS_DDL
-    )
+def by_trace(spark: SparkSession, traces: list[TraceFile], checkers: tuple[Checker, ...]) -> DataFrame:
+    """Judge each trace as a whole, small ones several to a task, the largest first."""
+    ordered = sorted(traces, key=lambda one: -one.events)
+    seconds = [TRACE_SECONDS + one.events / EVENTS_PER_SECOND for one in ordered]
+    tasks = split([one.name for one in ordered], seconds, spark.sparkContext.defaultParallelism)
+    names = spark.sparkContext.broadcast(tasks)
+    chosen = tuple(checker.NAME for checker in checkers)
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                for name in names.value[number]:
+                    yield from judge_file(name, chosen).to_batches()
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(judge, VIOLATIONS_DDL)
 
 
-def _judge_traces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for name in batch.column("trace").to_pylist():
-            yield from _violations(read_trace(Path(name)), name, BY_TRACE).to_batches()
+def judge_file(name: str, checkers: tuple[str, ...]) -> pa.Table:
+    """The violations in one trace, by the checkers of these names."""
+    try:
+        return _violations(read_trace(Path(name)), name, [one for one in CHECKERS if one.NAME in checkers])
+    except LocalProtocolError as error:
+        return pa.Table.from_pylist([_unreadable(name, str(error))], schema=VIOLATIONS)
