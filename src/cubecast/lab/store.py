@@ -2,9 +2,11 @@
 
 | path | what |
 |---|---|
+| `.tasks-*.parquet` | the pending runs, while a study runs |
 | `runs/*.parquet` | results, one row per run; a file is there whole or not at all |
 | `unreadable/` | result files that were found damaged |
-| `tables/` | one CSV and one Parquet file per figure, and the summary of each study |
+| `tables/{points,values,summary,findings}/study=…/` | what was measured (docs/results.md) |
+| `tables/` | one CSV and one Parquet file per figure, the verdicts |
 | `figures/` | PNG and SVG of each figure |
 | `report/index.html` | the report |
 """
@@ -12,6 +14,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +26,9 @@ import pyarrow.parquet as pq
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.schema import RUNS
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""How s3://bucket and the like begin; a path has lost the second slash."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,14 @@ class Store:
     def tables(self) -> Path:
         return self.root / "tables"
 
+    def table(self, name: str) -> Path:
+        """A table of all studies, a folder `study=…` for each."""
+        return self.tables / name
+
+    def partition(self, name: str, study: str) -> Path:
+        """The part of a table that belongs to a study."""
+        return self.table(name) / f"study={study}"
+
     @property
     def figures(self) -> Path:
         return self.root / "figures"
@@ -47,8 +61,13 @@ class Store:
     def report(self) -> Path:
         return self.root / "report"
 
+    def tasks(self, name: str) -> Path:
+        """Where the pending runs of the study of that name are while it runs."""
+        return self.root / f".tasks-{name}.parquet"
+
     def make(self) -> None:
         """Make the folders, or say why not."""
+        require_folder(self.root, "--out")
         try:
             for folder in (self.runs, self.tables, self.figures, self.report):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -69,6 +88,8 @@ class Store:
     def clear_unfinished(self) -> None:
         """Remove what a killed study had not committed."""
         shutil.rmtree(self.runs / "_temporary", ignore_errors=True)
+        for path in self.root.glob(self.tasks("*").name):
+            path.unlink(missing_ok=True)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -81,6 +102,15 @@ class Store:
                     f"{self.root}: another study is writing here; wait for it, or choose another folder (--out)"
                 ) from None
             yield
+
+
+def require_folder(path: Path, option: str) -> None:
+    """Refuse an address such as s3://bucket: as a path it would be a new folder here."""
+    if _ADDRESS.match(str(path)):
+        raise LocalProtocolError(
+            f"{option} {path}: an address is not a folder; name one that the driver and all workers share, "
+            "such as a mounted volume"
+        )
 
 
 def _is_readable(path: Path) -> bool:

@@ -1,0 +1,87 @@
+"""The pending runs of a study as a table on disk, from which each worker reads the runs of its tasks.
+
+One Parquet file in the folder of results: a row group per task, a row per run. The driver writes it before the first
+task and removes it at the end. It carries a random name of its own; a worker that does not find this file under the
+path of the driver does not share the folder, and everything it wrote there would be lost.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.runs import Run, canonical
+from cubecast.lab.source_hash import source_hash
+from cubecast.lab.store import Store
+
+NAME_KEY = b"cubecast-tasks"
+TASKS = pa.schema(
+    [pa.field(name, pa.string(), nullable=False) for name in ("run_id", "code", "experiment", "settings")]
+)
+
+Row = dict[str, Any]
+
+
+class TaskFile(NamedTuple):
+    """Where the table is, and its own name."""
+
+    path: str
+    name: str
+
+
+@contextmanager
+def task_file(store: Store, tasks: list[list[Run]]) -> Iterator[TaskFile]:
+    """The table of these tasks, as long as the block lasts."""
+    name = uuid.uuid4().hex
+    path = store.tasks(name)
+    try:
+        with pq.ParquetWriter(path, TASKS.with_metadata({NAME_KEY: name.encode()}), compression="zstd") as writer:
+            for task in tasks:
+                # A row group of its own, however large.
+                writer.write_table(pa.Table.from_pylist([pending_row(run) for run in task], schema=TASKS), len(task))
+        yield TaskFile(str(path.resolve()), name)
+    except OSError as error:
+        raise LocalProtocolError(f"cannot write into {store.root}: {error.strerror or error}") from error
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def pending_row(run: Run) -> Row:
+    """A run as a worker gets it."""
+    return {"run_id": run.id, "code": run.code, "experiment": run.experiment, "settings": canonical(run.settings)}
+
+
+def read_task(tasks: TaskFile, number: int) -> list[Row]:
+    """In a worker: the runs of a task, after a look at whether this machine can do them."""
+    host, folder = platform.node(), Path(tasks.path).parent
+    try:
+        with pq.ParquetFile(tasks.path) as file:
+            name = (file.schema_arrow.metadata or {}).get(NAME_KEY, b"").decode()
+            rows: list[Row] = file.read_row_group(number).to_pylist() if name == tasks.name else []
+    except (OSError, pa.ArrowException):
+        name, rows = "", []
+    if name != tasks.name:
+        raise LocalProtocolError(
+            f"worker {host} does not share {folder} with the driver: choose a folder (--out) that all workers see"
+        )
+    _require_same_sources(rows, host)
+    return rows
+
+
+def _require_same_sources(rows: list[Row], host: str) -> None:
+    """A result must be of the code, and of the network file, that its key names."""
+    for row in rows:
+        if source_hash(json.loads(row["settings"])) != row["code"]:
+            raise LocalProtocolError(
+                f"worker {host} has other sources than the driver for {row['settings']}: install the same cubecast "
+                "there, and give network files under the same path"
+            )

@@ -1,0 +1,79 @@
+"""The table of pending runs: workers read their tasks from it, and notice when they cannot serve this study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.runs import Run
+from cubecast.lab.store import Store
+from cubecast.lab.task_file import pending_row, read_task, task_file
+
+
+def _runs(count: int, network: str = "star") -> list[Run]:
+    return [
+        Run(
+            study="x",
+            experiment="simulate",
+            common={"protocol": "coord", "members": 3, "network": network},
+            seed=seed,
+            point={},
+        )
+        for seed in range(count)
+    ]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "out")
+    made.make()
+    return made
+
+
+def test_each_task_is_read_by_itself_and_the_table_is_gone_at_the_end(store: Store) -> None:
+    runs = _runs(7)
+    tasks = [runs[:4], runs[4:5], runs[5:]]
+    with task_file(store, tasks) as table:
+        for number, task in enumerate(tasks):
+            assert read_task(table, number) == [pending_row(run) for run in task]
+        assert Path(table.path).parent == store.root.resolve()
+    assert not Path(table.path).exists()
+
+
+def test_a_killed_study_leaves_no_table_behind(store: Store) -> None:
+    store.tasks("of-a-killed-study").write_bytes(b"half")
+    store.clear_unfinished()
+    assert list(store.root.glob(".tasks-*")) == []
+
+
+def test_a_worker_that_does_not_share_the_folder_says_so(store: Store) -> None:
+    runs = _runs(2)
+    with task_file(store, [runs]) as table:
+        Path(table.path).rename(store.root / "elsewhere")
+        with pytest.raises(LocalProtocolError, match=r"does not share .* with the driver: choose a folder"):
+            read_task(table, 0)
+        with task_file(store, [runs]) as other:
+            Path(other.path).replace(table.path)
+            with pytest.raises(LocalProtocolError, match="does not share"):
+                read_task(table, 0)
+
+
+def test_a_worker_with_another_network_file_says_so(store: Store, tmp_path: Path) -> None:
+    network = tmp_path / "net.edges"
+    network.write_text("0 1\n1 2\n")
+    with task_file(store, [_runs(1, f"file:{network}")]) as table:
+        assert json.loads(read_task(table, 0)[0]["settings"])["seed"] == 0
+        network.write_text("0 1\n0 2\n")
+        with pytest.raises(LocalProtocolError, match="has other sources than the driver"):
+            read_task(table, 0)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/x", "hdfs://host:9000/x", "s3a://b"])
+def test_an_address_is_not_made_into_a_folder(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LocalProtocolError, match="an address is not a folder"):
+        Store(Path(address)).make()
+    assert list(tmp_path.iterdir()) == []
