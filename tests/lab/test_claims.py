@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from scipy import stats
 
-from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, judge
+from cubecast.lab.claims import NOT_COMPARABLE, Judgement
+from cubecast.lab.claims import judge as judge_findings
 from cubecast.lab.plan import Claim, Plan, PlanSize, Test
 from cubecast.lab.quantities import describe_test
+from cubecast.lab.questions import CONFIRMED, REFUTED, answer, parts_of, questions_of
 from cubecast.lab.stats import mean_estimate, spread_ratio, student_table, variation
 
 Model = Callable[[str, int, int], float]
@@ -39,20 +42,22 @@ def _plan(*tests: Test, each: str | None = None) -> Plan:
     )
 
 
+POINTS = [{"protocol": protocol, "members": members} for protocol in ("a", "b") for members in (64, 128, 256)]
+
+
 def _values(model: Model) -> pa.Table:
     rows = [
-        {
-            "study": "x",
-            "point": json.dumps({"protocol": protocol, "members": members}),
-            "seed": seed,
-            "metric": "rtt",
-            "value": model(protocol, members, seed),
-        }
-        for protocol in ("a", "b")
-        for members in (64, 128, 256)
+        {"point": number, "seed": seed, "metric": "rtt", "value": model(point["protocol"], point["members"], seed)}  # type: ignore[arg-type]
+        for number, point in enumerate(POINTS)
         for seed in range(8)
     ]
     return pa.Table.from_pylist(rows)
+
+
+def judge(plan: Plan, values: pa.Table, points: list[dict[str, Any]] = POINTS) -> list[Judgement]:
+    """Judge the claims of a plan in one process, each question as a whole."""
+    findings = [row for one in questions_of(plan, points) for row in answer(one, points, values).to_pylist()]
+    return judge_findings(plan, points, set(values.column("point").to_pylist()), findings)
 
 
 def _verdict(test: Test, model: Model) -> str:
@@ -124,21 +129,61 @@ def test_variation_is_the_deviation_over_the_mean() -> None:
 
 
 def test_parameters_along_x_do_not_split_a_curve() -> None:
+    points: list[dict[str, Any]] = [{"members": n, "step": n / 10} for n in (64, 128, 256)]
     rows = [
-        {
-            "study": "x",
-            "point": json.dumps({"members": n, "step": n / 10}),
-            "seed": s,
-            "metric": "rtt",
-            "value": 2.0 * n,
-        }
-        for n in (64, 128, 256)
-        for s in range(3)
+        {"point": number, "seed": seed, "metric": "rtt", "value": 2.0 * point["members"]}
+        for number, point in enumerate(points)
+        for seed in range(3)
     ]
     values = pa.Table.from_pylist(rows)
     test = Test(kind="growth", metric="rtt", low=0.9, high=1.1)
-    assert judge(_plan(test), values)[0].ours == "no data"
-    assert judge(_plan(replace(test, along=("step",))), values)[0].verdict == CONFIRMED
+    assert judge(_plan(test), values, points)[0].ours == "no data"
+    assert judge(_plan(replace(test, along=("step",))), values, points)[0].verdict == CONFIRMED
+
+
+KINDS = (
+    RATIO,
+    replace(RATIO, kind="difference", where={"degree": [3, 5]}),
+    replace(RATIO, kind="spread"),
+    replace(RATIO, at={"degree": 5}, versus={"degree": 3}),
+    replace(RATIO, bottom={}, metric_bottom="hops"),
+    Test(kind="value", metric="rtt", where={"members": ">64"}, low=1.0),
+    Test(kind="variation", metric="hops", top={"protocol": "a"}, high=0.5),
+    Test(kind="growth", metric="rtt", low=0.5, high=2.0),
+    Test(kind="growth", metric="rtt", x="degree", along=("members",), low=0.5),
+)
+
+
+@pytest.mark.parametrize("each", [None, "degree"])
+@pytest.mark.parametrize("test", KINDS, ids=lambda test: test.kind)
+def test_the_parts_of_a_question_give_what_the_whole_gives(
+    test: Test, each: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cubecast.lab.questions.VALUES_PER_PART", 5)
+    points = [{**point, "degree": degree} for degree in (3, 5, 7) for point in POINTS]
+    random = np.random.default_rng(3)
+    values = pa.Table.from_pylist(
+        [
+            {"point": number, "seed": seed, "metric": metric, "value": float(random.uniform(1, 9))}
+            for number in range(len(points))
+            for seed in range(5)
+            for metric in ("rtt", "hops")
+        ]
+    )
+    plan = _plan(test, each=None if test.at or test.x == "degree" else each)
+    questions = questions_of(plan, points)
+    parts = pa.Table.from_pylist(list(parts_of(questions, points, seeds=5)))
+    whole, pieces = [], []
+    for question in questions:
+        whole += answer(question, points, values).to_pylist()
+        own = parts.filter(pc.equal(parts.column("question"), question.number))
+        numbers = pc.unique(own.column("part")).to_pylist()
+        for number in numbers:
+            piece = own.filter(pc.equal(own.column("part"), number)).select(["point", "metric"])
+            pieces += answer(question, points, values.join(piece, ["point", "metric"], join_type="inner")).to_pylist()
+    assert whole
+    assert len(set(parts.column("part").to_pylist())) > 1
+    assert sorted(map(repr, pieces)) == sorted(map(repr, whole))
 
 
 def test_the_rule_that_is_read_is_the_rule_that_is_applied() -> None:

@@ -20,7 +20,8 @@ RUNS_ASKED = [
     Run(
         study="x",
         experiment="trigger",
-        settings={"buffer_messages": 100, "rate_per_s": 10.0, "round_s": 1.0, "stable_fraction": 0.5, "seed": seed},
+        common={"buffer_messages": 100, "rate_per_s": 10.0, "round_s": 1.0, "stable_fraction": 0.5},
+        seed=seed,
         point={},
     )
     for seed in range(4)

@@ -70,7 +70,8 @@ def _runs(sizes: list[int]) -> list[Run]:
         Run(
             study="x",
             experiment="simulate",
-            settings={**SETTINGS, "members": size, "rounds": 20, "seed": seed},
+            common={**SETTINGS, "members": size, "rounds": 20},
+            seed=seed,
             point={},
         )
         for size in sizes
@@ -112,7 +113,8 @@ def test_a_network_file_counts_by_its_content(tmp_path: Path) -> None:
         run = Run(
             study="x",
             experiment="simulate",
-            settings={**SETTINGS, "network": f"file:{tmp_path}/{{which}}", "which": name},
+            common={**SETTINGS, "network": f"file:{tmp_path}/{{which}}", "which": name},
+            seed=0,
             point={},
         )
         return run.id, run.code

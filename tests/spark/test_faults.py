@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -109,3 +110,58 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, whole: 
     kept = committed(out)
     assert 0 < len(kept) < LONG_RUNS
     assert set(kept) <= set(whole)
+
+
+def test_other_sources_on_a_worker_are_one_line(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver has another version than its workers: no result under the wrong key."""
+    monkeypatch.setattr("cubecast.lab.runs.source_hash", lambda _settings: "0123456789abcdef")
+    with pytest.raises(LocalProtocolError, match="has other sources than the driver") as caught:
+        study("other")
+    assert "\n" not in str(caught.value)
+
+
+OUT_OF_MEMORY = """
+import sys
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.spark.session import one_line, session
+try:
+    with session("local[1]") as spark, one_line("the test"):
+        spark.range(1).selectExpr("length(concat(repeat('x', 1000000000), repeat('y', 1000000000)))").toArrow()
+except LocalProtocolError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_java_without_memory_is_one_line(spark: Any) -> None:
+    assert spark is not None
+    done = subprocess.run(
+        [sys.executable, "-c", OUT_OF_MEMORY],
+        env={**os.environ, "CUBECAST_SPARK_MEMORY": "600m", "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "the test stopped: Spark ran out of memory; set CUBECAST_SPARK_MEMORY above 600m\n"
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_polite_kill_ends_a_study_whose_java_does_not_answer(tmp_path: Path, spark: Any) -> None:
+    assert spark is not None
+    plans, out = long_plans(tmp_path), tmp_path / "out"
+    process = start_study(plans, out, "local[2]")
+    until = time.monotonic() + 240
+    while time.monotonic() < until and process.poll() is None and len(committed(out)) < 1:
+        time.sleep(0.05)
+    [java] = [one for one in _children(process.pid) if b"java" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    os.kill(java, signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{java}").exists() or "Z" in Path(f"/proc/{java}/stat").read_text().rpartition(")")[2]

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
 from cubecast.lab.batch import run_row
-from cubecast.lab.claims import CONFIRMED, judge
-from cubecast.lab.runs import canonical
+from cubecast.lab.claims import judge
+from cubecast.lab.questions import CONFIRMED, FINDINGS, FINDINGS_DDL
+from cubecast.lab.runs import canonical, points_of
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome
 from cubecast.lab.tables import write_tables
+from cubecast.lab.task_file import pending_row
 from tests.spark.conftest import Study
 
 pytestmark = [pytest.mark.spark]
@@ -26,32 +31,38 @@ pytestmark = [pytest.mark.spark]
 RUNS_IN_ALL = 2 * 3 * 4
 
 
-def _sorted(table: pa.Table | None) -> list[dict[str, object]]:
-    assert table is not None
-    return sorted(table.to_pylist(), key=lambda row: json.dumps(row, sort_keys=True))
+Rows = list[dict[str, Any]]
+
+
+def _table(out: Path, name: str) -> Rows:
+    """The rows of a table on disk, as anybody would read them."""
+    rows = pd.read_parquet(out / "tables" / name).astype({"study": str}).to_dict("records")
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))
 
 
 First = tuple[StudyOutcome, Path]
 
 
 def test_spark_gives_what_one_process_gives_bit_for_bit(first: First) -> None:
-    outcome = first[0]
-    expected = []
+    outcome, out = first
+    points = points_of(outcome.plans[0], "quick")
+    found = {(row["point"], row["seed"], row["metric"]): row["value"] for row in _table(out, "values")}
+    expected: dict[tuple[int, int, str], float] = {}
     for run in outcome.runs:
-        row = {"run_id": run.id, "code": "", "experiment": run.experiment, "settings": canonical(run.settings)}
-        for metric, value in run_row(row)["metrics"]:
-            point = canonical(run.point)
-            expected.append({"study": "small", "point": point, "seed": run.seed, "metric": metric, "value": value})
-    assert _sorted(outcome.values) == _sorted(pa.Table.from_pylist(expected))
+        metrics = dict(run_row(pending_row(run))["metrics"])
+        # Only what the plan draws or tests.
+        expected |= {(points.index(run.point), run.seed, name): metrics[name] for name in ("rtt_last_ms", "messages")}
+    assert found == expected
 
 
 def test_statistics_are_those_of_scipy(first: First) -> None:
-    outcome = first[0]
+    outcome, out = first
     assert outcome.summary is not None
+    assert outcome.summary.num_rows == 2 * 3 * 2
     for row in outcome.summary.to_pylist():
         own = [
             one["value"]
-            for one in _sorted(outcome.values)
+            for one in _table(out, "values")
             if one["point"] == row["point"] and one["metric"] == row["metric"]
         ]
         values = np.array(own, float)
@@ -63,10 +74,11 @@ def test_statistics_are_those_of_scipy(first: First) -> None:
         assert row["ci_high"] - row["mean"] == pytest.approx(reach, abs=1e-9)
 
 
-def test_the_same_plan_twice_runs_nothing(first: First, again: Study) -> None:
+def test_the_same_plan_twice_runs_nothing(first: First, again: Study, tmp_path: Path) -> None:
     second = again()
     assert (first[0].done_now, second.done_now) == (RUNS_IN_ALL, 0)
-    assert _sorted(first[0].values) == _sorted(second.values)
+    for name in ("values", "summary", "findings", "points"):
+        assert _table(first[1], name) == _table(tmp_path / "out", name) != []
     assert first[0].summary == second.summary
 
 
@@ -79,7 +91,7 @@ def test_lost_and_damaged_files_are_made_up_for(first: First, again: Study, tmp_
     second = again(said=said)
     assert second.done_now == lost
     assert any("damaged, set aside" in line for line in said)
-    assert _sorted(first[0].values) == _sorted(second.values)
+    assert _table(first[1], "values") == _table(tmp_path / "out", "values")
 
 
 def test_a_changed_plan_does_not_show_old_results(again: Study) -> None:
@@ -94,20 +106,25 @@ def _settings(outcome: object) -> list[dict[str, str]]:
     return [{"settings": canonical(run.settings)} for run in outcome.runs]  # type: ignore[attr-defined]
 
 
-def test_results_of_other_code_are_not_used(again: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubecast.lab.runs.source_hash", lambda _settings: "0123456789abcdef")
+def test_results_of_other_code_are_not_used(again: Study, tmp_path: Path) -> None:
+    for path in list((tmp_path / "out" / "runs").glob("*.parquet")):
+        table = pq.read_table(path, partitioning=None)
+        path.unlink()
+        other = table.set_column(
+            table.column_names.index("code"), RUNS.field("code"), pa.array(["0123456789abcdef"] * len(table))
+        )
+        pq.write_table(other, path.with_name(f"other-{path.name}"))  # Hadoop has a checksum of the old name
     said: list[str] = []
     assert again(said=said).done_now == RUNS_IN_ALL
     assert any("different code version" in line for line in said)
 
 
-def test_failed_runs_are_rows_and_are_reported(study: Study) -> None:
+def test_failed_runs_are_rows_and_are_reported(study: Study, tmp_path: Path) -> None:
     outcome = study(fixed="packets_max = 60")
     assert 0 < len(outcome.failures) < RUNS_IN_ALL
     assert all("packets_max = 60" in one["error"] for one in outcome.failures)
     assert all(json.loads(one["settings"])["seed"] == one["seed"] for one in outcome.failures)
-    assert outcome.values is not None
-    measured = {(row["point"], row["seed"]) for row in outcome.values.to_pylist()}
+    measured = {(row["point"], row["seed"]) for row in _table(tmp_path / "out", "values")}
     assert len(measured) == RUNS_IN_ALL - len(outcome.failures)
     assert study(fixed="packets_max = 60").done_now == 0
     assert study(fixed="packets_max = 60", retry_failed=True).done_now == len(outcome.failures)
@@ -116,15 +133,38 @@ def test_failed_runs_are_rows_and_are_reported(study: Study) -> None:
 def test_tables_and_verdicts_come_out(first: First, tmp_path: Path) -> None:
     outcome = first[0]
     Store(tmp_path / "out").make()
-    rows = write_tables(Store(tmp_path / "out"), outcome.plans[0], outcome.summary)["1"]
+    rows = write_tables(Store(tmp_path / "out"), outcome.plans[0], "quick", outcome.summary)["1"]
     assert [row["members"] for row in rows if row["protocol"] == "coord"] == [8, 16, 24]
     text = (tmp_path / "out" / "tables" / "small-fig-1.csv").read_text()
     assert len(text.splitlines()) == 1 + 6
-    assert [one.verdict for one in judge(outcome.plans[0], outcome.values)] == [CONFIRMED]
+    assert outcome.findings is not None
+    findings = outcome.findings.to_pylist()
+    [judgement] = judge(outcome.plans[0], points_of(outcome.plans[0], "quick"), set(range(6)), findings)
+    assert judgement.verdict == CONFIRMED
+    assert {(row["study"], row["claim"], row["test"], row["each"], row["n"]) for row in findings} == {
+        ("small", "more", 0, None, 4)
+    }
+    assert {dict(row["point"])["members"] for row in findings} == {"8", "16", "24"}
 
 
-def test_the_two_spellings_of_the_schema_agree() -> None:
+def test_tables_of_other_studies_stay(again: Study, tmp_path: Path) -> None:
+    for name in ("values", "summary", "findings"):
+        shutil.copytree(tmp_path / "out/tables" / name / "study=small", tmp_path / "out/tables" / name / "study=other")
+    outcome = again()
+    assert {row["study"] for row in _table(tmp_path / "out", "values")} == {"small", "other"}
+    assert outcome.summary is not None
+    assert set(outcome.summary.column("study").to_pylist()) == {"small"}
+
+
+def test_points_have_a_column_per_parameter(first: First) -> None:
+    found = [(row["point"], row["protocol"], row["members"]) for row in _table(first[1], "points")]
+    assert sorted(found)[:2] == [(0, "coord", 8), (1, "coord", 16)]
+
+
+@pytest.mark.parametrize(("schema", "ddl"), [(RUNS, RUNS_DDL), (FINDINGS, FINDINGS_DDL)])
+def test_the_two_spellings_of_a_schema_agree(schema: pa.Schema, ddl: str) -> None:
     spark = pytest.importorskip("pyspark.sql.types")
-    ddl = {field.name: field.dataType.simpleString() for field in spark._parse_datatype_string(RUNS_DDL).fields}
-    kinds = {"string": "string", "int64": "bigint", "double": "double", "map<string, double>": "map<string,double>"}
-    assert ddl == {field.name: kinds[str(field.type)] for field in RUNS}
+    spelled = {field.name: field.dataType.simpleString() for field in spark._parse_datatype_string(ddl).fields}
+    kinds = {"string": "string", "int64": "bigint", "int32": "int", "double": "double"}
+    kinds |= {"map<string, double>": "map<string,double>", "map<string, string>": "map<string,string>"}
+    assert spelled == {field.name: kinds[str(field.type)] for field in schema}

@@ -27,6 +27,7 @@ PlansOption = Annotated[Path | None, typer.Option("--plans", help="Folder of pla
 FullOption = Annotated[bool, typer.Option("--full/--quick", help="Size of the study.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of results.")]
 MasterOption = study_traces.MasterOption
+ConfOption = study_traces.ConfOption
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(help="Names of studies, or files of plans.", show_default="all")
 ]
@@ -102,7 +103,8 @@ def show(name: Annotated[str, typer.Argument(help="Name of a study.")], plans: P
 def run(
     names: NamesArgument = None,
     full: FullOption = False,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
+    conf: ConfOption = None,
     out: OutOption = Path("results"),
     plans: PlansOption = None,
     report: Annotated[bool, typer.Option(help="Write figures and the report at the end.")] = True,
@@ -121,7 +123,7 @@ def run(
     """
     if everything and names:
         raise PlanError("--all and names of studies: give one or the other")
-    _study(names, full=full, master=master, out=out, plans=plans, retry_failed=retry_failed, report=report)
+    _study(names, full=full, master=master, conf=conf, out=out, plans=plans, retry_failed=retry_failed, report=report)
 
 
 @app.command("report")
@@ -129,12 +131,13 @@ def run(
 def report_(
     names: NamesArgument = None,
     full: FullOption = False,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
+    conf: ConfOption = None,
     out: OutOption = Path("results"),
     plans: PlansOption = None,
 ) -> None:
     """Write tables, figures and the report from what is on disk; nothing is run."""
-    _study(names, full=full, master=master, out=out, plans=plans, only_read=True, report=True)
+    _study(names, full=full, master=master, conf=conf, out=out, plans=plans, only_read=True, report=True)
 
 
 @app.command()
@@ -162,20 +165,30 @@ def status(
 
 
 def _study(
-    names: list[str] | None, *, full: bool, master: str, out: Path, plans: Path | None, report: bool, **how: Any
+    names: list[str] | None,
+    *,
+    full: bool,
+    master: str | None,
+    conf: list[str] | None,
+    out: Path,
+    plans: Path | None,
+    report: bool,
+    **how: Any,
 ) -> None:
+    from cubecast.lab.spark.settings import parse_conf
     from cubecast.lab.store import Store
     from cubecast.lab.study import choose_plans, run_studies
 
     chosen = choose_plans(_folder(plans), names or [], say=_say)
     try:
         with _bar() as progress:
-            outcome = run_studies(chosen, _size(full), Store(out), master=master, progress=progress, say=_say, **how)
+            how |= {"master": master, "conf": parse_conf(conf or ()), "progress": progress, "say": _say}
+            outcome = run_studies(chosen, _size(full), Store(out), **how)
     except KeyboardInterrupt:
         _say(f"what is done is kept in {out}; the same command goes on from there")
         raise
     _tell(outcome)
-    if report and outcome.values is not None and outcome.values.num_rows:
+    if report and outcome.summary is not None and outcome.summary.num_rows:
         from cubecast.lab.report import write_report
 
         with waiting("writing the report") as step:

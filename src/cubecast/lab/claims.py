@@ -14,20 +14,19 @@ otherwise not comparable.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from cubecast.lab.metric_titles import title_of
-from cubecast.lab.plan import FORMULAS, Claim, Plan, Test
-from cubecast.lab.quantities import Measured, Point, measure, name_of
-from cubecast.lab.select import matches
+from cubecast.lab.plan import Claim, Plan, Test
+from cubecast.lab.quantities import Point, name_of
+from cubecast.lab.questions import CONFIRMED, OPEN, REFUTED, Question, each_of, questions_of
 from cubecast.lab.stats import Estimate
 from cubecast.lab.tables import sortable
 
-CONFIRMED, REFUTED, OPEN, NOT_COMPARABLE = "confirmed", "refuted", "open", "not comparable"
+NOT_COMPARABLE = "not comparable"
 RULE = (
     "A claim is split into tests; each measures a quantity at every point of the study with its 95 % interval "
     "(Student's, over the seeds; protocols meet the same networks). A point is confirmed when the whole interval keeps "
@@ -60,37 +59,29 @@ class Judgement:
     """Our figure, in words."""
 
 
-def judge(plan: Plan, values: pa.Table) -> list[Judgement]:
-    """The verdicts on all claims of a plan."""
-    measured = Measured(values, plan.id)
-    exact = plan.experiment in FORMULAS
-    return [_judge(plan, claim, measured, where, exact) for claim in plan.claims for where in _each(claim, measured)]
+def judge(
+    plan: Plan, points: Sequence[Point], with_data: set[int], findings: Iterable[dict[str, Any]]
+) -> list[Judgement]:
+    """The verdicts on all claims of a plan, from rows of `FINDINGS`; `with_data` are the points that have values."""
+    by_question: dict[int, list[Finding]] = defaultdict(list)
+    questions = questions_of(plan, points)
+    for row in sorted(findings, key=lambda row: [row["question"], *(sortable(value) for _, value in row["point"])]):
+        estimate = Estimate(row["value"], row["low"], row["high"], row["n"])
+        test = questions[row["question"]].test
+        finding = Finding(test=test, point=dict(row["point"]), estimate=estimate, outcome=row["outcome"])
+        by_question[row["question"]].append(finding)
+    return [
+        _judge(plan, claim, where, [one for one in questions if one.claim is claim and one.where == where], by_question)
+        for claim in plan.claims
+        for where in each_of(claim, [points[number] for number in sorted(with_data)]) or [{}]
+    ]
 
 
-def _each(claim: Claim, measured: Measured) -> Iterable[dict[str, Any]]:
-    """The values of `each` that a test of the claim asks about."""
-    if claim.each is None:
-        return [{}]
-    values = {point[claim.each] for point in measured.points.values() if claim.each in point}
-    ordered = [{claim.each: value} for value in sorted(values, key=sortable)]
-    return [where for where in ordered if any(_applies(test, where) for test in claim.tests)] or [{}]
-
-
-def _applies(test: Test, where: dict[str, Any]) -> bool:
-    """Does the test ask about this value of `each`, or does its `where` leave it out?"""
-    return matches({name: wanted for name, wanted in test.where.items() if name in where}, where)
-
-
-def _judge(plan: Plan, claim: Claim, measured: Measured, where: dict[str, Any], exact: bool) -> Judgement:
-    findings: list[Finding] = []
-    complete = True
-    for test in (one for one in claim.tests if _applies(one, where)):
-        found = [
-            Finding(test=test, point=point, estimate=estimate, outcome=outcome_of(estimate, test))
-            for point, estimate in measure(test, measured, where, exact=exact)
-        ]
-        complete = complete and bool(found)
-        findings += found
+def _judge(
+    plan: Plan, claim: Claim, where: dict[str, Any], asked: list[Question], answers: dict[int, list[Finding]]
+) -> Judgement:
+    findings = [finding for question in asked for finding in answers[question.number]]
+    complete = all(answers[question.number] for question in asked)
     outcomes = {finding.outcome for finding in findings}
     verdict = NOT_COMPARABLE
     if REFUTED in outcomes:
@@ -101,23 +92,10 @@ def _judge(plan: Plan, claim: Claim, measured: Measured, where: dict[str, Any], 
         f"{title_of(name)} = {value:g}" if isinstance(value, float) else f"{title_of(name)} = {value}"
         for name, value in where.items()
     )
-    return Judgement(
-        claim=claim, study=plan.id, at=at, verdict=verdict, findings=tuple(findings), ours=_ours(findings, where)
-    )
+    return Judgement(claim=claim, study=plan.id, at=at, verdict=verdict, findings=tuple(findings), ours=_ours(findings))
 
 
-def outcome_of(estimate: Estimate, test: Test) -> str:
-    """How an interval stands to the bounds of a test."""
-    low = -math.inf if test.low is None else test.low
-    high = math.inf if test.high is None else test.high
-    if math.isnan(estimate.value):
-        return OPEN
-    if low <= estimate.low and estimate.high <= high:
-        return CONFIRMED
-    return REFUTED if estimate.high < low or estimate.low > high else OPEN
-
-
-def _ours(findings: list[Finding], where: dict[str, Any]) -> str:
+def _ours(findings: list[Finding]) -> str:
     """Our figure: the range of each quantity, and the point that decides the outcome of its test."""
     if not findings:
         return "no data"
@@ -126,7 +104,7 @@ def _ours(findings: list[Finding], where: dict[str, Any]) -> str:
         own = [finding for finding in findings if id(finding.test) == test]
         kept = sum(finding.outcome == CONFIRMED for finding in own)
         worst = max(own, key=_against)
-        point = ", ".join(f"{name} {value}" for name, value in worst.point.items() if name not in where)
+        point = ", ".join(f"{name} {value}" for name, value in worst.point.items())
         shown = _shown(worst.estimate) + (f" at {point}" if point else "")
         if len(own) > 1:
             values = [finding.estimate.value for finding in own]

@@ -7,10 +7,9 @@ that is read is the rule that is applied.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from cubecast.lab.metric_titles import title_of
 from cubecast.lab.plan import Selection, Test
 from cubecast.lab.select import matches
 from cubecast.lab.stats import Estimate, mean_estimate, spread_ratio, variation
-from cubecast.lab.tables import rows_of
 
 Point = dict[str, Any]
 Seeds = dict[int, float]
@@ -32,15 +30,15 @@ Where = tuple[Selection, ...]
 
 
 class Measured:
-    """The values of one study by metric, point and seed."""
+    """Values of one study by metric, point and seed, from rows of the table `values`."""
 
-    def __init__(self, values: pa.Table, study: str) -> None:
-        self.points: dict[str, Point] = {}
-        self._values: dict[str, dict[str, Seeds]] = defaultdict(dict)
-        for row in rows_of(values, study):
-            if row["point"] not in self.points:
-                self.points[row["point"]] = json.loads(row["point"])
-            self._values[row["metric"]].setdefault(row["point"], {})[row["seed"]] = row["value"]
+    def __init__(self, points: Sequence[Point], values: pa.Table) -> None:
+        self._values: dict[str, dict[int, Seeds]] = defaultdict(dict)
+        columns = (values.column(name).to_pylist() for name in ("metric", "point", "seed", "value"))
+        for metric, point, seed, value in zip(*columns, strict=True):
+            self._values[metric].setdefault(point, {})[seed] = value
+        numbers = sorted({number for found in self._values.values() for number in found})
+        self.points = {number: points[number] for number in numbers}
 
     def of(self, metric: str, *selections: Selection) -> list[tuple[Point, Seeds]]:
         """The points that all selections leave, with the values of the metric by seed."""

@@ -21,14 +21,15 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from cubecast.lab.claims import CONFIRMED, NOT_COMPARABLE, REFUTED, RULE, Judgement, judge
+from cubecast.lab.claims import NOT_COMPARABLE, RULE, Judgement, judge
 from cubecast.lab.figures import draw
 from cubecast.lab.plan import FORMULAS, Claim, Plan
 from cubecast.lab.quantities import describe_test
-from cubecast.lab.runs import runs_of
+from cubecast.lab.questions import CONFIRMED, REFUTED
+from cubecast.lab.runs import points_of, runs_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome
-from cubecast.lab.tables import file_name, write_tables
+from cubecast.lab.tables import file_name, rows_of, write_tables
 from cubecast.lab.whole_file import write_whole
 
 PAPERS = {
@@ -50,10 +51,10 @@ def write_report(
     outcome: StudyOutcome, store: Store, *, pictures: bool = True, step: Step = lambda _done, _total, _what: None
 ) -> Path:
     """Write tables, pictures and the page; return the path of the page."""
-    assert outcome.values is not None
+    assert outcome.findings is not None
     assert outcome.summary is not None
     step(0, 1, "judging the claims")
-    judgements = {plan.id: judge(plan, outcome.values) for plan in outcome.plans}
+    judgements = {plan.id: _judge(plan, outcome) for plan in outcome.plans}
     specs = _draw_all(outcome, store, step)
     if pictures:
         for done, (name, spec) in enumerate(specs.items()):
@@ -63,12 +64,17 @@ def write_report(
     return write_whole(store.report / "index.html", _page(outcome, judgements, specs))
 
 
+def _judge(plan: Plan, outcome: StudyOutcome) -> list[Judgement]:
+    with_data = {row["point"] for row in rows_of(outcome.summary, plan.id)}
+    return judge(plan, points_of(plan, outcome.size), with_data, rows_of(outcome.findings, plan.id))
+
+
 def _draw_all(outcome: StudyOutcome, store: Store, step: Step) -> dict[str, Any]:
     """The tables of all figures on disk, and the charts of those that have data, by name."""
     specs: dict[str, Any] = {}
     for place, plan in enumerate(outcome.plans):
         step(place, len(outcome.plans), f"tables of {plan.id}")
-        tables = write_tables(store, plan, outcome.summary)
+        tables = write_tables(store, plan, outcome.size, outcome.summary)
         for figure in plan.figures:
             if tables[figure.id]:
                 specs[file_name(plan, figure)] = draw(plan, figure, tables[figure.id])

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from cubecast.lab.plan import Plan
@@ -28,14 +28,20 @@ class Run:
 
     study: str
     experiment: str
-    settings: dict[str, Any]
-    """All settings of the experiment, including the seed."""
+    common: dict[str, Any]
+    """The settings that all runs of a point share: a million runs hold it once per point."""
+    seed: int
     point: dict[str, Any]
     """The values that identify a point of the study; a point has one run per seed."""
+    number: int = 0
+    """Of the point in its study."""
+    code_of_point: Callable[[], str] | None = None
+    """The code version, where the runs of a point share it: a seed changes none of it."""
 
     @property
-    def seed(self) -> int:
-        return int(self.settings["seed"])
+    def settings(self) -> dict[str, Any]:
+        """All settings of the experiment, including the seed."""
+        return self.common | {"seed": self.seed}
 
     @cached_property
     def id(self) -> str:
@@ -44,7 +50,7 @@ class Run:
     @cached_property
     def code(self) -> str:
         """The code version, so that results of other versions are distinct."""
-        return source_hash(self.settings)
+        return source_hash(self.common) if self.code_of_point is None else self.code_of_point()
 
 
 def canonical(settings: dict[str, Any]) -> str:
@@ -59,17 +65,22 @@ def run_id(experiment: str, settings: dict[str, Any]) -> str:
 
 def runs_of(plan: Plan, size: str) -> list[Run]:
     """The runs of a plan, seed by seed inside point by point; seeds are 0 … repeats − 1."""
-    chosen = plan.sizes[size]
-    return [
-        Run(
+    return [run for number, point in enumerate(points_of(plan, size)) for run in _runs_at(plan, size, number, point)]
+
+
+def _runs_at(plan: Plan, size: str, number: int, point: dict[str, Any]) -> Iterator[Run]:
+    settings = settings_of(plan, size, point)
+    code = cache(lambda: source_hash(settings))
+    for seed in range(plan.sizes[size].repeats):
+        yield Run(
             study=plan.id,
             experiment=plan.experiment,
-            settings=settings_of(plan, size, point) | {"seed": seed},
+            common=settings,
+            seed=seed,
             point=point,
+            number=number,
+            code_of_point=code,
         )
-        for point in points_of(plan, size)
-        for seed in range(chosen.repeats)
-    ]
 
 
 def settings_of(plan: Plan, size: str, point: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The results of a study: one row per run, successful or failed; Parquet files in `runs/`.
+"""The results of a study: one row per run, successful or failed; Parquet files in `runs/`. And their summary.
 
 Metrics are a map from name to number, because experiments measure different things and a Parquet file written by an
 older version must stay readable. What differs from one machine or one day to another (seconds, host) is kept out of it,
@@ -34,3 +34,14 @@ RUNS_DDL = (
     "metrics map<string,double>, wall_seconds double, cpu_seconds double, host string, finished_unix_s double"
 )
 """`RUNS` as a Spark schema; a test compares the two."""
+
+SUMMARY = pa.schema(
+    [
+        pa.field("study", pa.string()),
+        pa.field("point", pa.int32()),
+        pa.field("metric", pa.string()),
+        pa.field("n", pa.int64()),
+        *(pa.field(name, pa.float64()) for name in ("mean", "sd", "ci_low", "ci_high", "smallest", "largest")),
+    ]
+)
+"""One row per metric and point, of which n runs have a value."""

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
+from pyarrow.dataset import dataset, partitioning
+from pyarrow.dataset import field as field_named
 
 from cubecast.errors import LocalProtocolError, PlanError
 from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.pending_runs import PendingRuns, failures, find_pending_runs
 from cubecast.lab.plan import Plan
+from cubecast.lab.questions import FINDINGS
 from cubecast.lab.runs import Run, runs_of
+from cubecast.lab.schema import SUMMARY
 from cubecast.lab.store import Store
+
+HEAVY_RUNS = 50_000
+"""With more runs than that the tables are worth Spark's full machinery."""
 
 Progress = Callable[[int, int], None]
 Say = Callable[[str], None]
@@ -26,15 +33,15 @@ Say = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class StudyOutcome:
-    """The result of a study, in tables of the driver."""
+    """The result of a study: what the report needs of it; the values themselves stay on disk."""
 
     plans: list[Plan]
     size: str
     runs: list[Run]
     done_now: int = 0
     seconds: float = 0.0
-    values: pa.Table | None = None
     summary: pa.Table | None = None
+    findings: pa.Table | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -78,9 +85,10 @@ def run_studies(
     size: str,
     store: Store,
     *,
-    master: str,
+    master: str | None,
     progress: Progress,
     say: Say,
+    conf: dict[str, str] | None = None,
     retry_failed: bool = False,
     only_read: bool = False,
 ) -> StudyOutcome:
@@ -98,14 +106,25 @@ def run_studies(
         if only_read and not found.done:
             return outcome  # there is nothing to start Spark for
         missing = [] if only_read else found.pending
-        with _session(master, meanwhile=lambda: rehearse(missing)) as session, spark.one_line(store):
+        heavy = len(outcome.runs) > HEAVY_RUNS
+        with _session(store, master, conf, heavy=heavy, meanwhile=lambda: rehearse(missing)) as session:
             outcome.versions = spark.versions(session)
             if missing:
                 spark.execute(session, store, missing, progress)
+                _require_arrived(store, missing)
             outcome.done_now = len(missing)
-            _aggregate(spark, session, store, outcome)
+            _analyse(session, store, outcome)
             outcome.seconds = time.perf_counter() - began
     return outcome
+
+
+def _require_arrived(store: Store, runs: list[Run]) -> None:
+    """Whatever Spark says: a study is done when its results are here."""
+    lost = find_pending_runs(store, runs).pending
+    if lost:
+        raise LocalProtocolError(
+            f"{len(lost)} of {len(runs)} results did not arrive in {store.runs}: do all workers write into this folder?"
+        )
 
 
 def _report_pending(found: PendingRuns, say: Say) -> None:
@@ -134,19 +153,33 @@ def rehearse(runs: list[Run]) -> None:
 _SUMMARY_ORDER = [(name, "ascending") for name in ("study", "point", "metric")]
 
 
-def _aggregate(spark: ModuleType, session: Any, store: Store, outcome: StudyOutcome) -> None:
+def _analyse(session: Any, store: Store, outcome: StudyOutcome) -> None:
+    from cubecast.lab.spark.analysis import analyse
+
     if not outcome.runs:
         return
-    values = spark.measured(session, store, outcome.runs).cache()
-    outcome.values = spark.collect(values)
-    outcome.summary = spark.collect(spark.summarise(session, values)).sort_by(_SUMMARY_ORDER)
+    analyse(session, store, outcome.plans, outcome.size, outcome.runs)
+    outcome.summary = _read_table(store, "summary", SUMMARY, outcome.plans).sort_by(_SUMMARY_ORDER)
+    outcome.findings = _read_table(store, "findings", FINDINGS, outcome.plans)
     outcome.failures = failures(store, outcome.runs)
 
 
-def _session(master: str, *, meanwhile: Callable[[], None]) -> AbstractContextManager[Any]:
-    from cubecast.lab.spark.session import session
+def _read_table(store: Store, name: str, schema: pa.Schema, plans: list[Plan]) -> pa.Table:
+    """The rows of these studies in a table on disk."""
+    studies = partitioning(pa.schema([("study", pa.string())]), flavor="hive")
+    found = dataset(store.table(name), schema=schema, format="parquet", partitioning=studies)
+    return found.to_table(filter=field_named("study").isin([plan.id for plan in plans]))
 
-    return session(master, meanwhile=meanwhile)
+
+@contextmanager
+def _session(
+    store: Store, master: str | None, conf: dict[str, str] | None, *, heavy: bool, meanwhile: Callable[[], None]
+) -> Iterator[Any]:
+    from cubecast.lab.spark.session import one_line, session
+
+    started = session(master, heavy=heavy, conf=conf, meanwhile=meanwhile)
+    with started as running, one_line("the study", kept=store.runs):
+        yield running
 
 
 def _spark() -> ModuleType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from cubecast.lab.plan import Figure, Plan
+from cubecast.lab.runs import points_of
 from cubecast.lab.select import matches
 from cubecast.lab.store import Store
 
@@ -24,13 +24,13 @@ def rows_of(table: pa.Table, study: str) -> list[Row]:
     return list(table.filter(pc.equal(table.column("study"), study)).to_pylist())
 
 
-def figure_rows(figure: Figure, summary: list[Row]) -> list[Row]:
+def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[Row]:
     """What a figure draws: its parameters, the metric, the value drawn, and the statistics behind it."""
     rows = []
     for row in summary:
         if row["metric"] not in figure.y:
             continue
-        point = json.loads(row["point"])
+        point = points[row["point"]]
         if not matches(figure.only, point):
             continue
         statistics = {name: row[name] for name in STATISTICS}
@@ -56,12 +56,12 @@ def sortable(value: Any) -> list[tuple[int, float, str]]:
     return [(0, float(part), "") if place % 2 else (1, 0.0, part) for place, part in enumerate(parts)]
 
 
-def write_tables(store: Store, plan: Plan, summary: pa.Table) -> dict[str, list[Row]]:
+def write_tables(store: Store, plan: Plan, size: str, summary: pa.Table) -> dict[str, list[Row]]:
     """Write one CSV and one Parquet file per figure; return the rows by figure."""
     tables = {}
-    own = rows_of(summary, plan.id)
+    own, points = rows_of(summary, plan.id), points_of(plan, size)
     for figure in plan.figures:
-        rows = figure_rows(figure, own)
+        rows = figure_rows(figure, points, own)
         tables[figure.id] = rows
         if not rows:
             continue

@@ -8,10 +8,12 @@ import tempfile
 from pathlib import Path
 
 from cubecast.errors import LocalProtocolError
-from cubecast.lab.runs import Run
+from cubecast.lab.plan import SIZES, Claim, Plan, PlanSize, Test
+from cubecast.lab.runs import runs_of
+from cubecast.lab.spark.analysis import analyse
 from cubecast.lab.spark.archive import archive_path, older_archives, write_archive
 from cubecast.lab.spark.session import session
-from cubecast.lab.spark.studies import execute, measured, summarise
+from cubecast.lab.spark.studies import execute
 from cubecast.lab.store import Store
 
 
@@ -42,10 +44,23 @@ def _archive_in(folder: str) -> Path:
 def load_classes(folder: str) -> None:
     """Do on Spark what a study does; Java writes the archive into the folder when this process ends."""
     # A formula: nothing of it is compiled, so that this may run beside the compiler.
-    settings = {"protocol": "overlay", "members": 16, "payload_bytes": 0, "seed": 0}
-    runs = [Run(study="warm", experiment="causal_cost", settings=settings, point={})]
+    size = PlanSize(repeats=2, fixed={"payload_bytes": 0}, sweep={"members": [16]}, zips=())
+    plan = Plan(
+        id="warm",
+        paper="own",
+        title="",
+        about="",
+        experiment="causal_cost",
+        protocols=("overlay",),
+        skip=(),
+        sizes=dict.fromkeys(SIZES, size),
+        figures=(),
+        claims=(Claim(id="c", text="", source="", figures=(), tests=(Test(kind="value", metric="copies", low=0.0),)),),
+        path=Path("warm.toml"),
+    )
+    runs = runs_of(plan, SIZES[0])
     store = Store(Path(folder))
     store.make()
     with session("local[2]", archive=write_archive(_archive_in(folder))) as spark:
         execute(spark, store, runs, lambda _done, _total: None)
-        summarise(spark, measured(spark, store, runs).cache()).toArrow()
+        analyse(spark, store, [plan], SIZES[0], runs)

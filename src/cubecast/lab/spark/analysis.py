@@ -1,0 +1,161 @@
+"""From results to findings on Spark: runs → values → summary → findings, each a table on disk.
+
+| table | a row is | columns |
+|---|---|---|
+| `values` | one measured number | study, point, seed, metric, value |
+| `summary` | a metric at a point | study, point, metric, n, mean, sd, ci_low, ci_high, smallest, largest |
+| `findings` | a test of a claim at a point | `lab.questions.FINDINGS` |
+| `points` | a point of a study | study, point, and a column per parameter |
+
+All are partitioned by study. Only the metrics that a plan draws or tests are taken out of the results. A claim is
+answered in parts (`lab.questions`), so that no worker needs the values of a whole study, and the driver none at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast, explode
+
+from cubecast.lab.plan import Plan
+from cubecast.lab.quantities import Point
+from cubecast.lab.questions import FINDINGS_DDL, PARTS, Question, answer, parts_of, questions_of
+from cubecast.lab.runs import Run, points_of
+from cubecast.lab.schema import RUNS, RUNS_DDL
+from cubecast.lab.spark.failures import reported
+from cubecast.lab.stats import student_table
+from cubecast.lab.store import Store
+
+ROWS_AT_ONCE = 100_000
+WANTED = pa.schema(
+    [
+        pa.field("study", pa.string()),
+        pa.field("run_id", pa.string()),
+        pa.field("code", pa.string()),
+        pa.field("point", pa.int32()),
+        pa.field("seed", pa.int64()),
+    ]
+)
+"""The runs of the plans: which point of which study a result belongs to, and the code it needs."""
+VALUES_DDL = "point int, seed bigint, metric string, value double, study string"
+
+
+def analyse(spark: SparkSession, store: Store, plans: Sequence[Plan], size: str, runs: Sequence[Run]) -> None:
+    """Write the tables of these studies, in place of what they had."""
+    _write_points(store, plans, size)
+    with _on_disk(store, _wanted(runs), WANTED) as path:
+        wanted = spark.read.parquet(str(path))
+        _replace(measured(spark, store, wanted, plans), store, plans, "values")
+    values = spark.read.schema(VALUES_DDL).parquet(str(store.table("values"))).where(_is_one_of(plans))
+    _replace(summarise(spark, values).repartition("study"), store, plans, "summary")
+    points = {plan.id: points_of(plan, size) for plan in plans}
+    questions = {plan.id: questions_of(plan, points[plan.id]) for plan in plans}
+    parts = (row for plan in plans for row in parts_of(questions[plan.id], points[plan.id], plan.sizes[size].repeats))
+    with _on_disk(store, parts, PARTS) as path:
+        found = _answers(spark, values, spark.read.parquet(str(path)), points, questions)
+        _replace(found.repartition("study"), store, plans, "findings")
+
+
+def measured(spark: SparkSession, store: Store, wanted: DataFrame, plans: Sequence[Plan]) -> DataFrame:
+    """One row per measured value. Results of other code or other plans stay out, and so do metrics nobody asks for."""
+    results = _read_results(spark, store).where("status = 'ok'").dropDuplicates(["run_id", "code"])
+    joined = wanted.join(results.select("run_id", "code", "metrics"), ["run_id", "code"])
+    values = joined.select("study", "point", "seed", explode("metrics").alias("metric", "value"))
+    asked = pa.table(
+        {
+            "study": [plan.id for plan in plans for _ in plan.metrics],
+            "metric": [metric for plan in plans for metric in plan.metrics],
+        },
+        schema=pa.schema([("study", pa.string()), ("metric", pa.string())]),
+    )
+    return values.join(broadcast(spark.createDataFrame(asked)), ["study", "metric"])
+
+
+def _read_results(spark: SparkSession, store: Store) -> DataFrame:
+    if not any(store.runs.glob("*.parquet")):
+        return spark.createDataFrame(RUNS.empty_table(), RUNS_DDL)
+    return spark.read.schema(RUNS_DDL).option("pathGlobFilter", "*.parquet").parquet(str(store.runs))
+
+
+def summarise(spark: SparkSession, values: DataFrame) -> DataFrame:
+    """Mean, standard deviation, 95 % interval (Student), smallest, largest and n of every metric at every point."""
+    values.createOrReplaceTempView("measured")
+    broadcast(spark.createDataFrame(student_table())).createOrReplaceTempView("student")
+    return spark.sql(
+        """
+        SELECT study, point, metric, n, mean, sd,
+               mean - t * sd / sqrt(n) AS ci_low, mean + t * sd / sqrt(n) AS ci_high, smallest, largest
+        FROM (SELECT study, point, metric, count(*) AS n, avg(value) AS mean, stddev_samp(value) AS sd,
+                     min(value) AS smallest, max(value) AS largest
+              FROM measured GROUP BY study, point, metric)
+        LEFT JOIN student USING (n)
+        """
+    )
+
+
+def _answers(
+    spark: SparkSession,
+    values: DataFrame,
+    parts: DataFrame,
+    points: dict[str, list[Point]],
+    questions: dict[str, list[Question]],
+) -> DataFrame:
+    """The findings of all questions, part by part."""
+    known = spark.sparkContext.broadcast((points, questions))
+
+    def work(table: pa.Table) -> pa.Table:
+        study, number = table.column("study")[0].as_py(), table.column("question")[0].as_py()
+        with reported():
+            return answer(known.value[1][study][number], known.value[0][study], table)
+
+    needed = values.join(parts, ["study", "point", "metric"])
+    return needed.groupBy("study", "question", "part").applyInArrow(work, FINDINGS_DDL)
+
+
+def _replace(frame: DataFrame, store: Store, plans: Sequence[Plan], name: str) -> None:
+    """Write the partitions of these studies; those of others stay as they are."""
+    for plan in plans:
+        shutil.rmtree(store.partition(name, plan.id), ignore_errors=True)
+    store.table(name).mkdir(parents=True, exist_ok=True)
+    frame.write.mode("append").partitionBy("study").parquet(str(store.table(name)))
+
+
+def _is_one_of(plans: Sequence[Plan]) -> str:
+    return f"study IN ({', '.join(repr(plan.id) for plan in plans)})"
+
+
+def _wanted(runs: Sequence[Run]) -> Iterator[dict[str, object]]:
+    for run in runs:
+        yield {"study": run.study, "run_id": run.id, "code": run.code, "point": run.number, "seed": run.seed}
+
+
+def _write_points(store: Store, plans: Sequence[Plan], size: str) -> None:
+    for plan in plans:
+        folder = store.partition("points", plan.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [{"point": number, **point} for number, point in enumerate(points_of(plan, size))]
+        pq.write_table(pa.Table.from_pylist(rows), folder / "points.parquet", compression="zstd")
+
+
+@contextmanager
+def _on_disk(store: Store, rows: Iterator[dict[str, object]], schema: pa.Schema) -> Iterator[Path]:
+    """Rows as a file that workers can read, as long as the block lasts; a few of them in memory at a time."""
+    with tempfile.TemporaryDirectory(dir=store.root, prefix=".rows-") as folder:
+        path = Path(folder) / "rows.parquet"
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            batch: list[dict[str, object]] = []
+            for row in rows:
+                batch.append(row)
+                if len(batch) == ROWS_AT_ONCE:
+                    writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+                    batch.clear()
+            if batch:
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+        yield path
