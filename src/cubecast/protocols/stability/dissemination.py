@@ -1,0 +1,210 @@
+"""Dissemination: the dissemination barrier with a minimum in place of a signal (Hensgen, Finkel and Manber 1988).
+
+A round: in step k a member sends the minimum it knows to the members r·bᵏ places ahead, r = 1 … b−1, and waits for
+those as many places behind. One that covers bᵏ places then covers bᵏ⁺¹; after ⌈log_b n⌉ steps it covers all, and the
+minimum is S. At most (b−1)·n·⌈log_b n⌉ messages for any n, each of a size that does not depend on n.
+
+| field | shape | meaning                                                                  |
+|-------|-------|--------------------------------------------------------------------------|
+| links |       | places, inputs, outputs and minima of every step (`aggregation`)         |
+| round | rows  | the newest round this member has begun                                   |
+| ended | rows  | the newest round that it ended with the present membership               |
+| done  | rows  | the newest round whose S it knows                                        |
+
+Invariants: `ended ≤ round`, `done ≤ round`.
+
+*Soundness* is that of `aggregation`: a vector heard in any round is at most the present R of all it covers, so rounds
+only say when to send. A vector of a later round counts for an earlier one too, and a member that hears of a later round
+goes over to it: nobody waits for a round that others have left.
+
+*Healing.* When a member is excluded or joins, places are re-indexed over the current members, what was heard is
+forgotten, and the round starts again from R, also for those who had ended it: others need their minima in the new
+places. Whoever restarts asks its inputs, since their messages of the new view may have come too early. Lossy form
+(`repeat_ns > 0`): a member that has not ended its round asks again, after each `repeat_ns`, for what it has not heard.
+A member that is asked joins the round, and answers once it has got so far. Between rounds nothing is sent.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cubecast.jit.decorators import linked
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
+from cubecast.protocol.group import Group, learn_stable
+from cubecast.protocol.mail import begin_round, end_round, rest, set_timer
+from cubecast.protocol.messages import message, message_sizes, per_sender
+from cubecast.protocol.parameters import parameter
+from cubecast.protocols.stability.aggregation import (
+    ASK,
+    DISSEMINATION,
+    RADIX_MAX,
+    Aggregation,
+    answer,
+    ask_missing,
+    compute_minima,
+    link,
+    new_aggregation,
+    send_ready,
+    take,
+    view_of,
+)
+
+MESSAGES = (
+    message("MINIMUM", round=4, view=4, minimum=per_sender(4)),
+    message("ASK", round=4, view=4, heard=4, minimum=per_sender(4)),
+)
+NEXT_ROUND, REPEAT = range(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What Dissemination leaves open."""
+
+    radix: int = parameter(
+        2,
+        "What a member covers grows by this factor in a step: more messages, fewer steps.",
+        at_least=2,
+        at_most=RADIX_MAX,
+    )
+
+
+class DisseminationState(NamedTuple):
+    """Dissemination, one row per local member."""
+
+    group: Group
+    delta_ns: int
+    repeat_ns: int
+    links: Aggregation
+    round: np.ndarray
+    ended: np.ndarray
+    done: np.ndarray
+
+
+def build(group: Group, context: Context, parameters: Parameters) -> DisseminationState:
+    """Dissemination before its first round. `repeat_ns = 0` is the reliable form."""
+    rows = len(group.rank)
+    sizes = message_sizes(MESSAGES, context)
+    return DisseminationState(
+        group=group,
+        delta_ns=context.delta_ns,
+        repeat_ns=context.repeat_ns,
+        links=new_aggregation(group, context, overlay=DISSEMINATION, fanout=parameters.radix, sizes=sizes),
+        round=np.zeros(rows, np.int64),
+        ended=np.zeros(rows, np.int64),
+        done=np.zeros(rows, np.int64),
+    )
+
+
+@linked
+def start(state, row, now_ns, mail):
+    """Every member opens the first round by itself; a newcomer asks for the one under way."""
+    link(state.links, state.group, row)
+    if now_ns > 0:
+        ask_missing(state.links, state.group, row, mail, 1)
+    if state.round[row] == 0:
+        _enter_round(state, row, mail, 1)
+
+
+@linked
+def receive(state, row, now_ns, mail, slot):
+    """The minimum of an input, or a question for ours."""
+    if view_of(mail, slot) != state.links.view_seen[row]:
+        return
+    take(state.links, row, mail, slot)
+    number = mail.heads[slot].round_number
+    if number > state.round[row]:
+        _enter_round(state, row, mail, number)
+    else:
+        _go_on(state, row, mail)
+        if mail.heads[slot].kind == ASK:
+            answer(state.links, state.group, row, mail, mail.heads[slot].source, number, state.round[row])
+
+
+@linked
+def on_timer(state, row, now_ns, mail, timer, tag):
+    """Δ is over, or minima of this round are overdue."""
+    if timer == NEXT_ROUND:
+        if state.round[row] == tag:
+            _enter_round(state, row, mail, tag + 1)
+    elif state.round[row] == tag and state.ended[row] < tag:
+        ask_missing(state.links, state.group, row, mail, tag)
+        set_timer(mail, REPEAT, tag, state.repeat_ns)
+
+
+@linked
+def on_leave(state, row, now_ns, mail, rank):
+    """The places change."""
+    _restart(state, row, mail)
+
+
+@linked
+def on_join(state, row, now_ns, mail, rank):
+    """The places change."""
+    _restart(state, row, mail)
+
+
+@linked
+def _restart(state, row, mail):
+    """In a new view: what was heard no longer says for whom it speaks."""
+    link(state.links, state.group, row)
+    if state.round[row] == 0:
+        return
+    had_ended = state.ended[row] == state.round[row]
+    state.ended[row] = 0
+    ask_missing(state.links, state.group, row, mail, state.round[row])
+    if had_ended and state.repeat_ns > 0:
+        set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
+    _go_on(state, row, mail)
+
+
+@linked
+def _enter_round(state, row, mail, number):
+    state.round[row] = number
+    begin_round(mail, number)
+    if state.repeat_ns > 0:
+        set_timer(mail, REPEAT, number, state.repeat_ns)
+    _go_on(state, row, mail)
+
+
+@linked
+def _go_on(state, row, mail):
+    """Take as many steps as minima have come for; once all places are covered, the minimum is S.
+
+    That can be so for a round before the newest: a member that always hears of the next one first would otherwise end
+    none.
+    """
+    ready = send_ready(state.links, state.group, row, mail, state.round[row])
+    if ready <= state.ended[row]:
+        return
+    state.ended[row] = ready
+    compute_minima(state.links, state.group, row)
+    learn_stable(state.group, row, state.links.minimum[row, state.links.top[row]])
+    if ready > state.done[row]:
+        state.done[row] = ready
+        end_round(mail, ready)
+        rest(mail, NEXT_ROUND, ready, state.delta_ns)
+
+
+def _sends(members: int, parameters: Parameters) -> float:
+    """(b−1)·⌈log_b n⌉."""
+    steps, covered = 0, 1
+    while covered < members:
+        steps, covered = steps + 1, covered * parameters.radix
+    return float((parameters.radix - 1) * steps)
+
+
+PROTOCOL = Protocol(
+    name="dissemination",
+    title="Dissemination",
+    family="stability",
+    paper="own, after Hensgen, Finkel and Manber 1988",
+    summary="minima go ahead in strides that grow by a radix",
+    state=DisseminationState,
+    messages=MESSAGES,
+    parameters=Parameters,
+    build=build,
+    sends_per_member=_sends,
+    colour="#56B4E9",
+)
