@@ -2,7 +2,7 @@
 
 `python -m tests.sim.random_scenarios --count 10000 --first-seed 0` runs that many seeds and prints, for every broken
 promise and every run that does not end, the seed and the command that replays it. `--family cube` draws the protocols
-of the cube paper alone; by default all that detect stability are drawn.
+of the cube paper alone, `--protocol cascade` those named; by default all that detect stability are drawn.
 
 What is promised bounds what is drawn: of CubeFullDist's members fewer than its overlay can lose go down for good (its
 vertex connectivity is its smallest degree, cube §3.3); the others outlive all but two.
@@ -77,6 +77,11 @@ def random_scenario(seed: int, names: Sequence[str] = PROTOCOLS) -> Scenario:
         settings["repeat_ms"] = draw.choice(
             [500, 1500] if slow else [300, 500] if crowded else [50, 150] if narrow else [3, 20]
         )
+    settings |= {
+        "overlay": draw.choice(["tree", "dissemination", "hypercube"]),
+        "radix": draw.choice([2, 3, 5]),
+        "linger": draw.random() < 0.7,
+    }
     return shared_scenario(**settings)
 
 
@@ -213,8 +218,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--family", choices=["cube", "stability"], default="stability")
+    parser.add_argument("--protocol", action="append", choices=[protocol.name for protocol in protocols("stability")])
     options = parser.parse_args()
     names = PROTOCOLS if options.family == "cube" else [protocol.name for protocol in protocols("stability")]
+    names = options.protocol or names
     began, bad = time.monotonic(), 0
     last = options.first_seed + options.count
     for start in range(options.first_seed, last, 100):

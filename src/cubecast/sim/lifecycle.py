@@ -99,6 +99,7 @@ def enter_group(world, metrics, group, faults, member, now_ns):
     if metrics.totals[0].self_joining == 1:
         record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
         return
+    metrics.members[member].joining = 1
     bring_up_to_date(world, metrics, group, member, now_ns)
     schedule(world, now_ns + faults.spread_ns, COUNTS, member, 0, 0)
 
@@ -106,6 +107,7 @@ def enter_group(world, metrics, group, faults, member, now_ns):
 @linked
 def count_newcomer(world, metrics, group, member, now_ns):
     """Every member knows the newcomer: brought up to date once more, it counts."""
+    metrics.members[member].joining = 0
     bring_up_to_date(world, metrics, group, member, now_ns)
     record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
 

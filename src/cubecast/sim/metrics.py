@@ -40,6 +40,7 @@ MEMBER = np.dtype(
         ("recover_ns", np.int64),  # when it will be up again; −1 = never
         ("up", np.int64),
         ("evicted", np.int64),
+        ("joining", np.int64),  # a newcomer that does not count yet: not every member knows it
         ("done", np.int64),  # the newest round whose result it knows
         ("complete", np.int64),  # has nothing left to do
         ("held", np.int64),

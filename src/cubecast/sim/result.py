@@ -233,10 +233,10 @@ def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 
 def _rounds(simulation: Simulation) -> tuple[Round, ...]:
-    """The rounds that are over: every member still up is done with them, or with a later one."""
+    """The rounds that are over: every member that counts and is still up is done with them, or with a later one."""
     table = simulation.metrics.rounds
     members = simulation.metrics.members
-    up = members.done[members.up == 1]
+    up = members.done[(members.up == 1) & (members.joining == 0)]
     over = int(up.min() if len(up) else members.done.max())
     return tuple(
         Round(

@@ -47,6 +47,9 @@ two memberships have the same number with a probability of 2⁻³¹.
 *Liveness.* In one view each pair of an output and its input learns of the view at different times. If the sender is
 later, it sends afresh in the new view; if the receiver is later, it asks (`ask_missing`). A member that is asked sends
 what it has for that round, and otherwise will as soon as it has it.
+
+*Quiet.* The driver wakes a member for the next round. While nothing is unstable here, that round ends without a
+message (`skipped`); should another member have something, this one joins when it hears of its round.
 """
 
 from typing import NamedTuple
@@ -62,6 +65,7 @@ from cubecast.protocol.mail import draft, send
 MINIMUM, ASK = range(2)
 TREE, DISSEMINATION, HYPERCUBE = range(3)
 RADIX_MAX = 64
+IDLE_NS = 1_000_000  # at least so long between two looks at R while nothing is unstable
 
 
 class Aggregation(NamedTuple):
@@ -346,6 +350,15 @@ def answer(links, group, row, mail, rank, number, own):
 def minimum_round_of(mail, slot):
     """The round of the minimum that a message carries; 0 for an ASK without one."""
     return mail.heads[slot].round_number if mail.heads[slot].kind == MINIMUM else mail.heads[slot].field_2
+
+
+@linked
+def is_unstable(group, row):
+    """Does this member hold a message that it does not know to be stable?"""
+    for j in range(group.received.shape[1]):
+        if group.received[row, j] > group.stable[row, j]:
+            return True
+    return False
 
 
 @linked

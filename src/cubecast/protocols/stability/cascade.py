@@ -65,6 +65,7 @@ from cubecast.protocols.stability.aggregation import (
     ASK,
     DISSEMINATION,
     HYPERCUBE,
+    IDLE_NS,
     RADIX_MAX,
     TREE,
     Aggregation,
@@ -72,6 +73,7 @@ from cubecast.protocols.stability.aggregation import (
     ask,
     ask_missing,
     compute_minima,
+    is_unstable,
     linger_of,
     link,
     new_aggregation,
@@ -87,7 +89,6 @@ MESSAGES = (
 NEXT_WAVE, OVERDUE = range(2)
 OVERLAYS = {"tree": TREE, "dissemination": DISSEMINATION, "hypercube": HYPERCUBE}
 PATIENCE_NS = 20_000_000  # with inputs that have never come, in the reliable form
-IDLE_NS = 1_000_000  # at least so long between two looks at R while nothing is unstable
 AGAIN_NS = 1_000  # at least so long between two looks at what is overdue
 LINGER_NS_MAX = (1 << 31) - 1  # what a live message carries
 DEGREE_MAX = 256  # by default: the state of every member has room for so many children
@@ -231,7 +232,7 @@ def _restart(state, row, now_ns, mail):
 @linked
 def _begin_or_skip(state, row, now_ns, mail):
     """Begin the next wave; while nothing is unstable, end the round that the driver asks for without one."""
-    if _is_unstable(state.group, row):
+    if is_unstable(state.group, row):
         _begin_wave(state, row, now_ns, mail, state.round[row] + 1)
         return
     state.skipped[row] += 1
@@ -239,14 +240,6 @@ def _begin_or_skip(state, row, now_ns, mail):
     begin_round(mail, number)
     end_round(mail, number)
     rest(mail, NEXT_WAVE, number, max(state.delta_ns, IDLE_NS))
-
-
-@linked
-def _is_unstable(group, row):
-    for j in range(group.received.shape[1]):
-        if group.received[row, j] > group.stable[row, j]:
-            return True
-    return False
 
 
 @linked
@@ -393,6 +386,7 @@ PROTOCOL = Protocol(
     parameters=Parameters,
     build=build,
     resolve=resolve,
+    state_per_member="quadratic",
     sends_per_member=_sends,
     colour="#000000",
 )

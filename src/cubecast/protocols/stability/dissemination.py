@@ -4,14 +4,15 @@ A round: in step k a member sends the minimum it knows to the members r·bᵏ pl
 those as many places behind. One that covers bᵏ places then covers bᵏ⁺¹; after ⌈log_b n⌉ steps it covers all, and the
 minimum is S. At most (b−1)·n·⌈log_b n⌉ messages for any n, each of a size that does not depend on n.
 
-| field | shape | meaning                                                                  |
-|-------|-------|--------------------------------------------------------------------------|
-| links |       | places, inputs, outputs and minima of every step (`aggregation`)         |
-| round | rows  | the newest round this member has begun                                   |
-| ended | rows  | the newest round that it ended with the present membership               |
-| done  | rows  | the newest round whose S it knows                                        |
+| field   | shape | meaning                                                                              |
+|---------|-------|--------------------------------------------------------------------------------------|
+| links   |       | places, inputs, outputs and minima of every step (`aggregation`)                     |
+| round   | rows  | the newest round this member has begun                                               |
+| ended   | rows  | the newest round that it ended with the present membership                           |
+| done    | rows  | the newest round whose S it knows                                                    |
+| skipped | rows  | rounds that the driver asked for while nothing was unstable: ended without a message |
 
-Invariants: `ended ≤ round`, `done ≤ round`.
+Invariants: `ended ≤ round`, `done ≤ round`. To the driver round w is round w + `skipped`.
 
 *Soundness* is that of `aggregation`: a vector heard in any round is at most the present R of all it covers, so rounds
 only say when to send. A vector of a later round counts for an earlier one too, and a member that hears of a later round
@@ -21,7 +22,7 @@ goes over to it: nobody waits for a round that others have left.
 forgotten, and the round starts again from R, also for those who had ended it: others need their minima in the new
 places. Whoever restarts asks its inputs, since their messages of the new view may have come too early. Lossy form
 (`repeat_ns > 0`): a member that has not ended its round asks again, after each `repeat_ns`, for what it has not heard.
-A member that is asked joins the round, and answers once it has got so far. Between rounds nothing is sent.
+A member that is asked joins the round, and answers once it has got so far. A quiet group sends nothing.
 """
 
 from dataclasses import dataclass
@@ -39,11 +40,13 @@ from cubecast.protocol.parameters import parameter
 from cubecast.protocols.stability.aggregation import (
     ASK,
     DISSEMINATION,
+    IDLE_NS,
     RADIX_MAX,
     Aggregation,
     answer,
     ask_missing,
     compute_minima,
+    is_unstable,
     link,
     new_aggregation,
     send_ready,
@@ -80,6 +83,7 @@ class DisseminationState(NamedTuple):
     round: np.ndarray
     ended: np.ndarray
     done: np.ndarray
+    skipped: np.ndarray
 
 
 def build(group: Group, context: Context, parameters: Parameters) -> DisseminationState:
@@ -94,6 +98,7 @@ def build(group: Group, context: Context, parameters: Parameters) -> Disseminati
         round=np.zeros(rows, np.int64),
         ended=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
+        skipped=np.zeros(rows, np.int64),
     )
 
 
@@ -126,8 +131,8 @@ def receive(state, row, now_ns, mail, slot):
 def on_timer(state, row, now_ns, mail, timer, tag):
     """Δ is over, or minima of this round are overdue."""
     if timer == NEXT_ROUND:
-        if state.round[row] == tag:
-            _enter_round(state, row, mail, tag + 1)
+        if tag == state.done[row] + state.skipped[row] and state.round[row] == state.done[row]:
+            _enter_or_skip(state, row, mail)
     elif state.round[row] == tag and state.ended[row] < tag:
         ask_missing(state.links, state.group, row, mail, tag)
         set_timer(mail, REPEAT, tag, state.repeat_ns)
@@ -160,9 +165,22 @@ def _restart(state, row, mail):
 
 
 @linked
+def _enter_or_skip(state, row, mail):
+    """Begin the next round; while nothing is unstable, end it without a message."""
+    if is_unstable(state.group, row):
+        _enter_round(state, row, mail, state.round[row] + 1)
+        return
+    state.skipped[row] += 1
+    number = state.round[row] + state.skipped[row]
+    begin_round(mail, number)
+    end_round(mail, number)
+    rest(mail, NEXT_ROUND, number, max(state.delta_ns, IDLE_NS))
+
+
+@linked
 def _enter_round(state, row, mail, number):
     state.round[row] = number
-    begin_round(mail, number)
+    begin_round(mail, number + state.skipped[row])
     if state.repeat_ns > 0:
         set_timer(mail, REPEAT, number, state.repeat_ns)
     _go_on(state, row, mail)
@@ -183,8 +201,8 @@ def _go_on(state, row, mail):
     learn_stable(state.group, row, state.links.minimum[row, state.links.top[row]])
     if ready > state.done[row]:
         state.done[row] = ready
-        end_round(mail, ready)
-        rest(mail, NEXT_ROUND, ready, state.delta_ns)
+        end_round(mail, ready + state.skipped[row])
+        rest(mail, NEXT_ROUND, ready + state.skipped[row], state.delta_ns)
 
 
 def _sends(members: int, parameters: Parameters) -> float:

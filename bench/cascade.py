@@ -1,0 +1,134 @@
+"""Cascade against the round-based stability protocols at equal control messages: when is a message stable everywhere?
+
+    python bench/cascade.py                                        n = 64 and 256, no loss, 1 % and 5 % on every link
+    python bench/cascade.py --members 1000 --loss 0 --seeds 1      one size, one loss
+
+Random graph of degree 5, 16 senders at 100 messages/s each, data over the default transport. Every protocol runs with
+several Δ. For each Δ of cascade the table shows what it costs (control messages per second and member), the time until
+the last member knows a message stable (p50, p99, mean over the messages), and the mean time that the best round-based
+protocol needs with as many messages: along its own Δ the period is linear in 1/messages, and so is the time. A
+protocol that sends more even with the largest Δ is left out; one that sends less with Δ = 0 counts with that.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cubecast.errors import SimulationError
+from cubecast.networks.spec import build_network
+from cubecast.sim.scenario import Scenario
+from cubecast.sim.simulate import run_to_end
+
+NETWORK = "random:degree=5"
+DELTAS_MS = (0, 5, 10, 20, 40, 80)
+ROUND_BASED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("coord", {}),
+    ("s_coord", {}),
+    ("s_coord", {"tree_degree": 32}),
+    ("s_train", {}),
+    ("cube_full_dist", {}),
+    ("dissemination", {}),
+)
+CASCADES: tuple[dict[str, Any], ...] = (
+    {"overlay": "tree"},
+    {"overlay": "tree", "linger": False},
+    {"overlay": "tree", "tree_degree": 16},
+    {"overlay": "dissemination"},
+    {"overlay": "hypercube"},
+)
+
+
+class Point(NamedTuple):
+    """A protocol with one Δ: control messages per second and member, and times to stable at the last member in ms."""
+
+    rate: float
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+
+
+def measure(protocol: str, settings: dict[str, Any], *, members: int, loss: float, seeds: int) -> Point | None:
+    """The mean over some seeds; None: a run did not end."""
+    points = []
+    for seed in range(1, seeds + 1):
+        scenario = Scenario.of(
+            protocol,
+            members=members,
+            network=NETWORK,
+            senders=16,
+            messages=100,
+            rate=100,
+            loss=loss,
+            seed=seed,
+            measure=False,
+            until_ms=60_000,
+            **settings,
+        )
+        try:
+            result, simulation = run_to_end(scenario, build_network(NETWORK, members=members, seed=seed))
+        except SimulationError:
+            return None
+        known = simulation.metrics.known_by >= members
+        times_ms = (simulation.metrics.last_ns - simulation.metrics.sent_ns)[known] / 1e6
+        rate = result.messages / result.simulated_ms * 1e3 / members
+        points.append((rate, times_ms.mean(), *np.percentile(times_ms, (50, 99))))
+    return Point(*(float(value) for value in np.mean(points, axis=0)))
+
+
+def curve(protocol: str, settings: dict[str, Any], **where: Any) -> list[Point]:
+    """The protocol with every Δ, the most messages first."""
+    found = (measure(protocol, settings | {"delta_ms": delta_ms}, **where) for delta_ms in DELTAS_MS)
+    return sorted((point for point in found if point is not None), reverse=True)
+
+
+def time_at(points: list[Point], rate: float) -> float | None:
+    """The mean time of a protocol that may send so many messages; None: it cannot send so few."""
+    if not points or rate < points[-1].rate:
+        return None
+    periods = [1 / point.rate for point in points]
+    return float(np.interp(1 / rate, periods, [point.mean_ms for point in points]))
+
+
+def named(protocol: str, settings: dict[str, Any]) -> str:
+    said = " ".join(f"{name}={value}" for name, value in settings.items() if name != "overlay")
+    return " ".join(filter(None, (settings.get("overlay", protocol), said)))
+
+
+def print_table(members: int, loss: float, seeds: int) -> None:
+    where = {"members": members, "loss": loss, "seeds": seeds}
+    rounds = {named(protocol, own): curve(protocol, own, **where) for protocol, own in ROUND_BASED}
+    print(f"\nn = {members}, loss {loss:.0%}: fastest of each, ms at messages/s/member")
+    for name, points in rounds.items():
+        said = " · ".join(f"{point.mean_ms:.1f} at {point.rate:.0f}" for point in points)
+        print(f"  {name}: {said or 'did not end'}")
+    print(f"\n{'cascade over':<24} {'msg/s':>6} {'p50':>7} {'p99':>7} {'mean':>7} {'best rounds':>11}  ratio")
+    for settings in CASCADES:
+        for point in curve("cascade", settings, **where):
+            rivals = [(time_ms, name) for name, one in rounds.items() if (time_ms := time_at(one, point.rate))]
+            said = "—"
+            if rivals:
+                time_ms, name = min(rivals)
+                said = f"{time_ms:>11.1f}  {point.mean_ms / time_ms:.2f} {name}"
+            print(
+                f"{named('cascade', settings):<24} {point.rate:>6.0f} {point.p50_ms:>7.1f} {point.p99_ms:>7.1f} "
+                f"{point.mean_ms:>7.1f} {said:>11}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--members", type=int, nargs="+", default=[64, 256])
+    parser.add_argument("--loss", type=float, nargs="+", default=[0.0, 0.01, 0.05])
+    parser.add_argument("--seeds", type=int, default=2)
+    options = parser.parse_args()
+    for members in options.members:
+        for loss in options.loss:
+            print_table(members, loss, options.seeds)
+
+
+if __name__ == "__main__":
+    main()
