@@ -20,7 +20,10 @@ from cubecast.protocol.overlays import hypercube
 from tests.oracles.stability import true_minimum
 from tests.transcripts.talk import Message, Talk
 
-PROTOCOLS = ["coord", "full_dist", "s_coord", "cube_full_dist", "train", "gossip", "s_train", "s_gossip"]
+PROTOCOLS = [
+    *("coord", "full_dist", "s_coord", "cube_full_dist", "train", "gossip", "s_train", "s_gossip"),
+    *("dissemination", "cascade"),
+]
 STEPS = 120
 CALM_STEPS = 4000
 
@@ -45,6 +48,11 @@ class Adversary:
         degree = self.random.choice([1, 2, 3])
         if protocol == "gossip":
             return {"ending": self.random.choice(["piggyback", "optimised"])}
+        if protocol == "dissemination":
+            return {"radix": self.random.choice([2, 3, 4])}
+        if protocol == "cascade":
+            overlay = self.random.choice(["tree", "dissemination", "hypercube"])
+            return {"overlay": overlay, "tree_degree": degree, "linger": self.random.random() < 0.5}
         if protocol == "s_gossip":
             return {"group_size": self.random.choice([50, 2, 3]), "shuffled": self.random.random() < 0.5}
         if protocol in ("s_train", "s_coord"):

@@ -34,12 +34,10 @@ def build_core(
 
     `where_known` are parameters for those protocols that have them; any other unknown name in `settings` is an error.
     """
-    own = {name: value for name, value in (where_known or {}).items() if name in describe(entry.parameters)}
-    context = Context(
-        members=members,
-        senders=senders,
-        **{name: value for name, value in settings.items() if name in _SURROUNDINGS},
-    )
-    given = own | {name: value for name, value in settings.items() if name not in _SURROUNDINGS}
+    known = describe(entry.parameters)
+    own = {name: value for name, value in (where_known or {}).items() if name in known}
+    around = {name: value for name, value in settings.items() if name in _SURROUNDINGS and name not in known}
+    context = Context(members=members, senders=senders, **around)
+    given = own | {name: value for name, value in settings.items() if name not in around}
     parameters = entry.resolve(entry.make_parameters(given), context)
     return Core(entry.build(group, context, parameters), entry.numbers(context, parameters))

@@ -38,8 +38,12 @@ _KINDS = {
     "gossip": ("GOSSIP", "INFO"),
     "s_train": ("START", "ACK1", "ACK2", "INFO", "ASK"),
     "s_gossip": ("LOCAL", "AMONG", "INFO"),
+    "dissemination": ("MINIMUM", "ASK"),
+    "cascade": ("MINIMUM", "ASK"),
 }
 _BARE = {"START", "ACK_INFO", "ASK"}
+_WITH_VIEWS = {"s_train", "dissemination", "cascade"}
+_WITH_REMARKS = {"dissemination", "cascade"}
 _WITH_BITMAP = {"STABILITY", "RESULT", "GOSSIP", "LOCAL", "AMONG"}
 _TIMERS = ("NEXT_ROUND", "REPEAT", "LATER")
 _STEP_TIMERS = ("STEP", "NEXT_ROUND")
@@ -59,7 +63,9 @@ class Message:
     heard: tuple[int, ...] = ()
     size: int = 0
     view: int = 0
-    """S_Train: which membership the sender sees."""
+    """S_Train and those over an aggregation overlay: which membership the sender sees."""
+    remark: int = 0
+    """Over an aggregation overlay: how long to linger; of an ASK the round of its minimum."""
 
     def __str__(self) -> str:
         step = f".{self.iteration}" if self.iteration else ""
@@ -76,6 +82,7 @@ class Timer:
     name: str
     tag: int
     delay_ns: int
+    due_ns: int
 
 
 class Talk:
@@ -107,7 +114,9 @@ class Talk:
         self.state: Any = core.state
         self.kinds = _KINDS[protocol]
         self.timer_names = _STEP_TIMERS if protocol in ("gossip", "s_gossip") else _TIMERS
-        self._has_views = protocol == "s_train"
+        self._has_views = protocol in _WITH_VIEWS
+        self._has_remarks = protocol in _WITH_REMARKS
+        self.now_ns = 0
         width = max(core.numbers, senders)
         self.mail = new_mail(slots=256, width=width, words=rank_sets.words_for(self.members), room=256)
         self.bound = bind((self.state,), self.mail)
@@ -130,6 +139,7 @@ class Talk:
         self.mail.heads[SLOT].kind = self.kinds.index(message.kind)
         self.mail.heads[SLOT].round_number = message.round
         self.mail.heads[SLOT].field_1 = message.view if self._has_views else message.iteration
+        self.mail.heads[SLOT].field_2 = message.remark
         self.mail.heads[SLOT].source = message.source
         self.mail.numbers[SLOT, : len(message.numbers)] = message.numbers
         rank_sets.clear(self.mail.bits[SLOT])
@@ -139,9 +149,10 @@ class Talk:
         self._call(message.to, RECEIVE, SLOT, 0)
 
     def wake(self, rank: int, name: str) -> Timer:
-        """The oldest timer of that name of a member is due."""
+        """The oldest timer of that name of a member is due; whatever else is late by then rings later."""
         timer = next(timer for timer in self.timers if (timer.rank, timer.name) == (rank, name))
         self.timers.remove(timer)
+        self.now_ns = max(self.now_ns, timer.due_ns)
         self._call(rank, TIMER, self.timer_names.index(timer.name), timer.tag)
         return timer
 
@@ -224,7 +235,7 @@ class Talk:
         raise AssertionError(f"nothing like {source} → {to} {kind} among {[str(one) for one in self.under_way]}")
 
     def _call(self, rank: int, what: int, a: int, b: int) -> None:
-        turn(self.bound.cores, rank, 0, what, a, b)
+        turn(self.bound.cores, rank, self.now_ns, what, a, b)
         assert self.mail.counts[mailbox.OVERFLOW] == 0
         for place in range(int(self.mail.counts[mailbox.WAITING])):
             action = self.mail.actions[place]
@@ -243,7 +254,8 @@ class Talk:
             others = [to for to in range(self.members) if to != rank and to not in self.crashed]
             self.under_way += [self._copy(slot, rank, to) for to in others]
         elif what in (mailbox.TIMER, mailbox.NEXT_ROUND):
-            self.timers.append(Timer(rank=rank, name=self.timer_names[a], tag=b, delay_ns=delay_ns))
+            due_ns = self.now_ns + delay_ns
+            self.timers.append(Timer(rank=rank, name=self.timer_names[a], tag=b, delay_ns=delay_ns, due_ns=due_ns))
         elif what == mailbox.ROUND_BEGUN:
             self.begun[rank] = max(self.begun[rank], a)
             self.lines.append(f"{rank} begins {a}")
@@ -266,10 +278,15 @@ class Talk:
             kind=kind,
             round=int(head.round_number),
             iteration=int(head.field_1) if gossip else 0,
-            numbers=() if kind in _BARE else tuple(int(number) for number in self.mail.numbers[slot]),
+            numbers=tuple(int(number) for number in self.mail.numbers[slot]) if self._has_numbers(kind, head) else (),
             heard=tuple(
                 rank for rank in range(self.members) if gossip and rank_sets.contains(self.mail.bits[slot], rank)
             ),
             size=int(head.size_bytes),
             view=int(head.field_1) if self._has_views else 0,
+            remark=int(head.field_2) if self._has_remarks else 0,
         )
+
+    def _has_numbers(self, kind: str, head: Any) -> bool:
+        """An ASK over an aggregation overlay may repeat a minimum."""
+        return kind not in _BARE or (self._has_remarks and int(head.field_2) > 0)

@@ -89,7 +89,6 @@ MESSAGES = (
 NEXT_WAVE, OVERDUE = range(2)
 OVERLAYS = {"tree": TREE, "dissemination": DISSEMINATION, "hypercube": HYPERCUBE}
 PATIENCE_NS = 20_000_000  # with inputs that have never come, in the reliable form
-AGAIN_NS = 1_000  # at least so long between two looks at what is overdue
 LINGER_NS_MAX = (1 << 31) - 1  # what a live message carries
 DEGREE_MAX = 256  # by default: the state of every member has room for so many children
 _NEVER = np.int64(1) << 62
@@ -184,10 +183,10 @@ def receive(state, row, now_ns, mail, slot):
     number = mail.heads[slot].round_number
     if number > state.round[row]:
         _begin_wave(state, row, now_ns, mail, number)
-    else:
-        _go_on(state, row, now_ns, mail)
-        if is_question:
-            answer(state.links, state.group, row, mail, mail.heads[slot].source, number, state.round[row])
+        return
+    if is_question:
+        answer(state.links, state.group, row, mail, mail.heads[slot].source, number, state.round[row])
+    _go_on(state, row, now_ns, mail)
 
 
 @linked
@@ -336,11 +335,16 @@ def _watch_inputs(state, row, now_ns, mail):
 
 @linked
 def _patience_ns(state, row, k):
-    """How long to wait for an input that does not linger. Those above wait for others' losses: their times vary."""
+    """How long to wait for an input that does not linger.
+
+    Those above wait for others' losses: their times vary. An input that takes this member into its waves seems to take
+    no time at all: there is a least time, so that nobody asks faster than an answer comes.
+    """
     if state.lag_ns[row, k] == 0:
         return np.int64(state.repeat_ns)
     spreads = 4 if state.links.input_levels[row, k] == 1 else 2
-    return state.lag_ns[row, k] + spreads * state.spread_ns[row, k] + state.lag_ns[row, k] // 8
+    usual_ns = state.lag_ns[row, k] + spreads * state.spread_ns[row, k] + state.lag_ns[row, k] // 8
+    return max(usual_ns, state.lap_ns[row] // 4, np.int64(state.repeat_ns // 16))
 
 
 @linked
@@ -357,11 +361,11 @@ def _ask_overdue(state, row, now_ns, mail):
             again_ns = _patience_ns(state, row, k)
             if state.links.input_levels[row, k] > 1:  # an answer comes sooner than a wave
                 again_ns = min(again_ns, state.repeat_ns)
-            state.due_ns[row, k] = now_ns + again_ns
+            state.due_ns[row, k] = now_ns + again_ns + state.backoff_ns[row, k]
             state.backoff_ns[row, k] = min(state.backoff_ns[row, k] + again_ns // 4, state.repeat_ns)
         first_ns = min(first_ns, state.due_ns[row, k])
     if first_ns < _NEVER:
-        set_timer(mail, OVERDUE, number, max(first_ns - now_ns, AGAIN_NS))
+        set_timer(mail, OVERDUE, number, first_ns - now_ns)
 
 
 def _sends(members: int, parameters: Parameters) -> float:

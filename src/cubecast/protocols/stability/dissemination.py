@@ -121,10 +121,10 @@ def receive(state, row, now_ns, mail, slot):
     number = mail.heads[slot].round_number
     if number > state.round[row]:
         _enter_round(state, row, mail, number)
-    else:
-        _go_on(state, row, mail)
-        if mail.heads[slot].kind == ASK:
-            answer(state.links, state.group, row, mail, mail.heads[slot].source, number, state.round[row])
+        return
+    if mail.heads[slot].kind == ASK:
+        answer(state.links, state.group, row, mail, mail.heads[slot].source, number, state.round[row])
+    _go_on(state, row, mail)
 
 
 @linked
