@@ -57,7 +57,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, learn_stable
+from cubecast.protocol.group import learn_stable
 from cubecast.protocol.mail import begin_round, end_round, rest, set_timer
 from cubecast.protocol.messages import message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
@@ -119,7 +119,7 @@ def resolve(parameters: Parameters, context: Context) -> Parameters:
 class CascadeState(NamedTuple):
     """Cascade, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     lingers: int
@@ -145,7 +145,7 @@ _BY_ROW = ("round", "ended", "done", "skipped", "began_ns", "done_ns", "lap_ns",
 _BY_INPUT = ("lag_ns", "spread_ns", "early_ns", "backoff_ns", "due_ns", "asked")
 
 
-def build(group: Group, context: Context, parameters: Parameters) -> CascadeState:
+def build(group: GroupState, context: Context, parameters: Parameters) -> CascadeState:
     """Cascade before its first wave."""
     overlay = OVERLAYS[parameters.overlay]
     fanout = (parameters.tree_degree or 1) if overlay == TREE else parameters.radix

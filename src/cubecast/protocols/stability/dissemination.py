@@ -33,7 +33,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import Group, learn_stable
+from cubecast.protocol.group import learn_stable
 from cubecast.protocol.mail import begin_round, end_round, rest, set_timer
 from cubecast.protocol.messages import message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
@@ -76,7 +76,7 @@ class Parameters:
 class DisseminationState(NamedTuple):
     """Dissemination, one row per local member."""
 
-    group: Group
+    group: GroupState
     delta_ns: int
     repeat_ns: int
     links: Aggregation
@@ -86,7 +86,7 @@ class DisseminationState(NamedTuple):
     skipped: np.ndarray
 
 
-def build(group: Group, context: Context, parameters: Parameters) -> DisseminationState:
+def build(group: GroupState, context: Context, parameters: Parameters) -> DisseminationState:
     """Dissemination before its first round. `repeat_ns = 0` is the reliable form."""
     rows = len(group.rank)
     sizes = message_sizes(MESSAGES, context)
