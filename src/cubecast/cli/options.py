@@ -65,6 +65,13 @@ OPTIONS: dict[str, ScenarioOption] = {
     "leaves": _O(list[str], ("--leave",), GROUP, "none", "Members say good-bye: 3@20ms. Repeatable."),
     "network": _O(str, ("--network",), NETWORK, "random:p=0.02", "`cubecast networks` lists the kinds."),
     "routing": _O(Literal["hops", "delay"], ("--routing",), NETWORK, "hops", "Shortest paths by links, or by delay."),
+    "placement": _O(
+        Literal["random", "bisection", "search"],
+        ("--placement",),
+        NETWORK,
+        "as the network lists them",
+        "Which member gets which rank: any, or near those it has much to say to.",
+    ),
     "multicast": _O(
         Literal["copies", "tree"],
         ("--multicast",),

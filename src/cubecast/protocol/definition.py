@@ -20,6 +20,7 @@ from cubecast.protocol.handlers import SIGNATURES
 from cubecast.protocol.messages import MessageType, kinds_of
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.parameters import NoParameters, describe, make_parameters
+from cubecast.protocol.traffic import Traffic
 
 Family = Literal["stability", "causal", "broadcast", "transport", "failure"]
 FAMILIES: dict[str, str] = {
@@ -94,6 +95,8 @@ class Protocol:
     """About how many messages of a round cross the busiest link of a tree-shaped network."""
     sends_per_member: Callable[[int, Any], float] = lambda _members, _parameters: 3.0
     """About how many messages a member sends per round, or per message it multicasts; for estimates of run time."""
+    traffic: Callable[[Context, Any], Traffic] | None = None
+    """Between which ranks its messages go, for placements; None: between all alike, or along the network's links."""
     steps: Callable[[Any, Context], Steps] | None = None
     """Its rhythm, if it goes in steps."""
     live: LiveData | None = None

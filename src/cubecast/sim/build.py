@@ -105,6 +105,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
 
 def _context(scenario: Scenario, network: Network) -> Context:
     """The context of the protocols."""
+    links = _links_by_rank(network)
     return Context(
         members=scenario.members,
         senders=scenario.sequence_count,
@@ -115,8 +116,8 @@ def _context(scenario: Scenario, network: Network) -> Context:
         payload_bytes=scenario.payload_bytes,
         room=max(1, scenario.sequence_count * scenario.messages),
         window=max(1, scenario.messages),
-        overlay=_neighbours(network),
-        link_failure=_known_link_failure(scenario, network),
+        overlay=_neighbours(network, links),
+        link_failure=_known_link_failure(scenario, network)[links],
         local_groups=partial(local_groups, network, by=scenario.routing),
         network=network_facts(scenario, network),
     )
@@ -201,12 +202,22 @@ def _samples(scenario: Scenario) -> int:
     return math.ceil(scenario.until_ms / scenario.series_ms) + 1 if scenario.series_ms > 0 else 0
 
 
-def _neighbours(network: Network) -> Overlay | None:
+def _links_by_rank(network: Network) -> NDArray[np.int64]:
+    """The links sorted by the ranks of their ends; where not every node is a member, none."""
+    if network.one_hop is not None or network.nodes > network.members:
+        return np.empty(0, np.int64)
+    rank_at = np.argsort(network.hosts)
+    order: NDArray[np.int64] = np.lexsort((rank_at[network.link_to], rank_at[network.link_from]))
+    return order
+
+
+def _neighbours(network: Network, links: NDArray[np.int64]) -> Overlay | None:
     """The network's own links as an overlay, where every node is a member."""
-    if network.one_hop is not None or not np.array_equal(network.hosts, np.arange(network.nodes)):
+    if len(links) == 0:
         return None
-    offsets = np.searchsorted(network.link_from, np.arange(network.nodes + 1)).astype(np.int32)
-    return Overlay(offsets, network.link_to)
+    rank_at = np.argsort(network.hosts)
+    offsets = np.searchsorted(rank_at[network.link_from[links]], np.arange(network.nodes + 1)).astype(np.int32)
+    return Overlay(offsets, rank_at[network.link_to[links]].astype(np.int32))
 
 
 def _known_link_failure(scenario: Scenario, network: Network) -> NDArray[np.float64]:

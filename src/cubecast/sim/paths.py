@@ -32,6 +32,12 @@ def routes_of(network: Network, *, by: Literal["hops", "delay"]) -> Routes:
     return found[by]
 
 
+def share_routes(network: Network, placed: Network) -> None:
+    """The same network with its members in another order has the same routes."""
+    routes = _FOUND.setdefault(network, _Paths({}, {})).routes
+    _FOUND[placed] = _Paths(routes, {})
+
+
 def tree_cover(network: Network, *, by: Literal["hops", "delay"]) -> NDArray[np.bool_]:
     """For each member's multicast tree: does a node have a member at or below it?"""
     found = _FOUND.setdefault(network, _Paths({}, {})).cover

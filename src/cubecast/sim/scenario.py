@@ -35,6 +35,8 @@ class Scenario:
     """Default: all members up to 50, then 50 (cube §4.1)."""
     network: str = "random:p=0.02"
     routing: Literal["hops", "delay"] = "hops"
+    placement: Literal["random", "bisection", "search"] | None = None
+    """Which member of the network gets which rank (`sim.placement`). Default: as the network lists them."""
     multicast: Literal["copies", "tree"] | None = None
     """A multicast travels as n−1 unicasts, or as one copy per link of the shortest-path tree. Default: copies; tree on
     the WAN tree."""
@@ -283,6 +285,7 @@ _OPTION_NAMES = {
 
 _CHOICES = {
     "routing": ("hops", "delay"),
+    "placement": ("random", "bisection", "search", None),
     "multicast": ("copies", "tree", None),
     "goal": ("stability", "errors"),
     "trigger": ("delta", "buffer"),

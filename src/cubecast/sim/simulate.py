@@ -14,6 +14,7 @@ from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation, build_simulation
+from cubecast.sim.placement import place
 from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.result import Result, collect, delivered_everywhere
 from cubecast.sim.runner import runner
@@ -78,6 +79,7 @@ def run_scenario(
         )
     if not scenario.has_views:
         scenario = resolve_defaults(scenario, network)
+    network = place(scenario, network)
     if trace is None:
         return _run(scenario, network, None, progress)
     with TraceWriter(Path(trace), _described(scenario, network)) as writer:
@@ -89,6 +91,7 @@ def run_scenario(
 def trace_scenario(scenario: Scenario, network: Network) -> Trace:
     """Simulate a scenario and keep its trace in memory; the metrics are in the trace."""
     chunks: list[Events] = []
+    network = place(scenario, network)
     if scenario.has_views:
         result, run = run_with_views(scenario, network, lambda chunk: chunks.append(chunk.copy()), _failure(scenario))
         described = _described(scenario, network) | names(run)
@@ -106,6 +109,7 @@ def _described(scenario: Scenario, network: Network) -> dict[str, Any]:
 
 def run_to_end(scenario: Scenario, network: Network) -> tuple[Result, Simulation]:
     """Simulate a scenario and return the arrays too, for what a result does not contain (the shape of a tree)."""
+    network = place(scenario, network)
     simulation = build_simulation(scenario, network, tracing=False)
     return _drive(scenario, network, simulation, None, None), simulation
 

@@ -53,6 +53,7 @@ from cubecast.protocol.mail import (
 from cubecast.protocol.messages import message, message_sizes, payload, per_sender
 from cubecast.protocol.overlays import Overlay, hypercube, hypercube_dimension, of_ranks
 from cubecast.protocol.parameters import NoParameters
+from cubecast.protocol.traffic import over_links
 from cubecast.protocols.causal.eager_tree import BINOMIAL, NO_TREE, STAR, first_live, live_parent, tree_overlay
 
 DATA, OPEN = range(2)
@@ -247,6 +248,7 @@ PROTOCOLS = (
         links="fifo",
         floods=True,
         sends_per_member=lambda _members, _parameters: 2.0,
+        traffic=lambda context, _parameters: over_links(hypercube(context.members)),
         live=LiveData(linked=_neighbours, overlay=hypercube),
         colour="#D55E00",
     ),
@@ -261,6 +263,7 @@ PROTOCOLS = (
         build=_build_tree,
         links="fifo",
         sends_per_member=lambda _members, _parameters: 1.0,
+        traffic=lambda context, _parameters: over_links(tree_overlay(context.members, BINOMIAL)),
         live=LiveData(linked=_neighbours, overlay=lambda members: tree_overlay(members, BINOMIAL)),
         auto_from=33,  # up to 32 a member can hold a connection to every other, and a stamp is as long as a message
         colour="#009E73",
@@ -276,6 +279,7 @@ PROTOCOLS = (
         build=_build_star,
         links="fifo",
         sends_per_member=lambda _members, _parameters: 1.0,
+        traffic=lambda context, _parameters: over_links(tree_overlay(context.members, STAR)),
         live=LiveData(linked=_neighbours, overlay=lambda members: tree_overlay(members, STAR)),
         colour="#CC79A7",
     ),

@@ -52,8 +52,9 @@ from cubecast.protocol.mail import (
     send,
 )
 from cubecast.protocol.messages import member_set, message, message_sizes, payload, per_sender
-from cubecast.protocol.overlays import hypercube_dimension
+from cubecast.protocol.overlays import hypercube, hypercube_dimension
 from cubecast.protocol.parameters import NoParameters
+from cubecast.protocol.traffic import over_links
 from cubecast.protocols.causal.pc_links import (
     LINK,
     LINKS_MAX,
@@ -337,5 +338,6 @@ PROTOCOL = Protocol(
     admits_joins=True,
     floods=True,
     sends_per_member=lambda _members, _parameters: 1.0,
+    traffic=lambda context, _parameters: over_links(hypercube(context.members)),
     colour="#8C8C8C",
 )

@@ -50,6 +50,7 @@ from cubecast.protocol.overlays import (
     of_ranks,
 )
 from cubecast.protocol.parameters import parameter
+from cubecast.protocol.traffic import over_links
 from cubecast.protocols.broadcast import plumtree, rasm
 from cubecast.protocols.broadcast.peers import (
     NEW,
@@ -384,6 +385,7 @@ PROTOCOLS = (
         resolve=_resolve,
         links="fifo",
         state_per_member="quadratic",
+        traffic=lambda context, _parameters: over_links(hypercube(context.members)),
         sends_per_member=lambda _members, _parameters: 1.0,
         live=LiveData(linked=_linked, overlay=hypercube, stamp_numbers=lambda members: members),
         colour="#56B4E9",
@@ -402,6 +404,7 @@ PROTOCOLS = (
         numbers=lambda context, _parameters: context.senders + 1,
         links="fifo",
         state_per_member="quadratic",
+        traffic=lambda context, _parameters: over_links(hypercube(context.members)),
         sends_per_member=lambda _members, _parameters: 1.0,
         live=LiveData(
             linked=_linked,

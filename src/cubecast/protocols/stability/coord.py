@@ -49,6 +49,7 @@ from cubecast.protocol.mail import (
 )
 from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocol.parameters import parameter
+from cubecast.protocol.traffic import Traffic, pairs, to_all, together
 
 START, ACK, INFO, ACK_INFO = range(4)
 NEXT_ROUND, REPEAT, REPEAT_ACK = range(3)
@@ -304,6 +305,12 @@ def _draft_array(state, mail, kind, number, numbers):
     return slot
 
 
+def _traffic(context: Context, _parameters: CoordParameters) -> Traffic:
+    """START and INFO to all, an ACK from each."""
+    calls = to_all(0, context.members, 2.0)
+    return together(calls, pairs(calls.target, calls.source))
+
+
 PROTOCOL = Protocol(
     name="coord",
     title="Coord",
@@ -314,5 +321,6 @@ PROTOCOL = Protocol(
     messages=MESSAGES,
     parameters=CoordParameters,
     build=build,
+    traffic=_traffic,
     colour="#0072B2",
 )

@@ -54,6 +54,7 @@ from cubecast.protocol.mail import (
     set_timer,
 )
 from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
+from cubecast.protocol.traffic import Traffic, pairs, to_all, together
 from cubecast.protocols.stability.logical_tree import (
     LogicalTreeParameters,
     live_parent,
@@ -373,6 +374,17 @@ def _draft_array(state, mail, kind, number, numbers):
     return slot
 
 
+def _traffic(context: Context, parameters: TreeParameters) -> Traffic:
+    """START and INFO to all; a minimum from sibling to sibling, and from the last one to the parent."""
+    order = logical_order(context, shuffled=bool(parameters.shuffled))
+    parents = logical_parents(order, parameters)
+    siblings = order[1:][np.argsort(parents[order[1:]], kind="stable")]  # elder before younger
+    is_last = np.append(parents[siblings[1:]] != parents[siblings[:-1]], True)
+    following = np.append(siblings[1:], -1)
+    train = pairs(siblings, np.where(is_last, parents[siblings], following))
+    return together(to_all(0, context.members, 2.0), train)
+
+
 PROTOCOL = Protocol(
     name="s_train",
     title="S_Train",
@@ -384,5 +396,6 @@ PROTOCOL = Protocol(
     parameters=LogicalTreeParameters,
     build=build,
     resolve=resolve_tree,
+    traffic=_traffic,
     colour="#8C8C8C",
 )

@@ -45,6 +45,7 @@ from cubecast.protocol.mail import (
 )
 from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocol.parameters import NoParameters
+from cubecast.protocol.traffic import Traffic, pairs
 
 ACK, INFO = range(2)
 NEXT_ROUND, REPEAT = range(2)
@@ -220,6 +221,12 @@ def _wait(state, row, mail):
     rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
 
 
+def _traffic(context: Context, _parameters: NoParameters) -> Traffic:
+    """Two trains round the ring of the ranks."""
+    ranks = np.arange(context.members)
+    return pairs(ranks, (ranks + 1) % context.members, 2.0)
+
+
 PROTOCOL = Protocol(
     name="train",
     title="Train",
@@ -229,5 +236,6 @@ PROTOCOL = Protocol(
     state=TrainState,
     messages=MESSAGES,
     build=build,
+    traffic=_traffic,
     colour="#E69F00",
 )

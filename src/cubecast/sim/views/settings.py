@@ -25,6 +25,7 @@ _ABSENT = {
     "sequences": "every sender has a sequence of its own",
     "changed_only": "whole arrays are sent",
     "piggyback_control": "control messages travel alone",
+    "placement": "a new view gives new ranks",
     "least_ms": "churn_ms says how long it lasts",
 }
 """Settings that a run with views does not have, and why."""
