@@ -59,7 +59,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import Group, copy_numbers, fold, raise_numbers
+from cubecast.protocol.group import GroupState, copy_numbers, fold, raise_numbers
 from cubecast.protocol.mail import draft, send
 
 MINIMUM, ASK = range(2)
@@ -90,7 +90,9 @@ class Aggregation(NamedTuple):
     minimum: np.ndarray
 
 
-def new_aggregation(group: Group, context: Context, *, overlay: int, fanout: int, sizes: np.ndarray) -> Aggregation:
+def new_aggregation(
+    group: GroupState, context: Context, *, overlay: int, fanout: int, sizes: np.ndarray
+) -> Aggregation:
     """Nothing heard. `fanout` is the degree of the tree, or the radix of the dissemination."""
     rows, senders = group.received.shape
     width, levels = _extent(context.members, overlay, fanout)

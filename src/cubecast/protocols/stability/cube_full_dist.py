@@ -21,10 +21,14 @@ unless rounds were skipped.
 an iteration is complete when every live neighbour has reached it. A message of a later round is joined at once
 (possible during Δ, or after loss). Lossy form (`repeat_ns > 0`): an unfinished member repeats its state; a finished
 one answers a neighbour that lags behind with the full G and S.
+
+Two readings of a message's size (`format`): *bitmap* counts all that Fig 5 sends, 36 + 4m + ⌈n/8⌉ bytes, 474 at
+n = 1900; *stated* is what cube §4.1 says, a 32-byte header and an array of "at most 200 bytes".
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -46,16 +50,37 @@ from cubecast.protocol.mail import (
     send,
     set_timer,
 )
-from cubecast.protocol.messages import member_set, message, message_sizes, per_sender, where_lossy
+from cubecast.protocol.messages import Size, constant, member_set, message, message_sizes, per_sender, where_lossy
 from cubecast.protocol.overlays import BUSIEST_LINK_SHARE, hypercube, of_ranks
-from cubecast.protocol.parameters import NoParameters
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.traffic import over_links
 
 STABILITY, RESULT = range(2)
 NEXT_ROUND, REPEAT = range(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CubeFullDistParameters:
+    """What CubeFullDist leaves open."""
+
+    format: Literal["bitmap", "stated"] = parameter(
+        "bitmap", "What a message counts: array, bitmap and round, or as cube §4.1 states, 4 B per sender and no more."
+    )
+
+
+def _unless_stated(size: Size) -> Size:
+    """A field that the sizes stated in cube §4.1 leave out."""
+    return Size(
+        f"{size.text}; 0 as stated",
+        lambda context, parameters: 0 if parameters.format == "stated" else size.of(context, parameters),
+    )
+
+
+_ROUND = _unless_stated(constant(4))
+_HEARD = _unless_stated(member_set())
 MESSAGES = (
-    message("STABILITY", round=4, iteration=where_lossy(4), minimum=per_sender(4), heard=member_set()),
-    message("RESULT", round=4, iteration=where_lossy(4), stable=per_sender(4), heard=member_set()),
+    message("STABILITY", round=_ROUND, iteration=where_lossy(4), minimum=per_sender(4), heard=_HEARD),
+    message("RESULT", round=_ROUND, iteration=where_lossy(4), stable=per_sender(4), heard=_HEARD),
 )
 
 
@@ -76,7 +101,7 @@ class CubeFullDistState(NamedTuple):
     heard: np.ndarray
 
 
-def build(group: GroupState, context: Context, parameters: NoParameters) -> CubeFullDistState:
+def build(group: GroupState, context: Context, parameters: CubeFullDistParameters) -> CubeFullDistState:
     """CubeFullDist before its first round."""
     rows = len(group.rank)
     overlay = of_ranks(hypercube(context.members), group.rank)
@@ -84,7 +109,7 @@ def build(group: GroupState, context: Context, parameters: NoParameters) -> Cube
         group=group,
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns,
-        sizes=message_sizes(MESSAGES, context),
+        sizes=message_sizes(MESSAGES, context, parameters),
         offsets=overlay.offsets,
         neighbours=overlay.neighbours,
         reached=np.zeros(len(overlay.neighbours), np.int32),
@@ -246,6 +271,7 @@ PROTOCOL = Protocol(
     summary="minima spread between hypercube neighbours, iteration by iteration",
     state=CubeFullDistState,
     messages=MESSAGES,
+    parameters=CubeFullDistParameters,
     build=build,
     by_neighbour=("neighbours", "reached"),
     round_messages=_round_messages,

@@ -33,7 +33,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import learn_stable
+from cubecast.protocol.group import GroupState, learn_stable
 from cubecast.protocol.mail import begin_round, end_round, rest, set_timer
 from cubecast.protocol.messages import message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter

@@ -4,6 +4,11 @@ A round: the root multicasts START; leaves ACK their parent with R; an inner mem
 minimum with its own R to its parent; the root multicasts INFO(S). Ranks fill the tree breadth first, or in the order
 and the shape that `parents` says.
 
+Two readings of *multicast*: the network carries START and INFO from the root to all members; or members relay both down
+the logical tree, each to its children (`relayed`), so that "each node sends and receives only log(n) messages" (cube
+§4.2.2). Without multicast in the network the first would be n−1 messages from the root alone, so the second is the
+default there.
+
 | field    | shape        | meaning                                                                          |
 |----------|--------------|----------------------------------------------------------------------------------|
 | parents  | n            | the tree as it was drawn: the parent of every rank                               |
@@ -24,9 +29,11 @@ membership and an ACK is sent again to a new parent. A new root runs the unfinis
 START of the round under way by its parent, and an inner member that has not reported yet waits for it. Lossy form
 (`repeat_ns > 0`), per edge: a parent repeats START to children whose ACK is missing and INFO to those whose ACK_INFO
 is missing; a child that has reported answers a repeated START with its ACK. ACK_INFO climbs the tree like ACK, so the
-root knows when all know S.
+root knows when all know S. In the relayed form a member that takes on the children of one that is gone tells them the
+round or the result that it may not have passed on, and a member that has reported answers a second START.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +59,7 @@ from cubecast.protocol.mail import (
     set_timer,
 )
 from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
+from cubecast.protocol.parameters import parameter
 from cubecast.protocol.traffic import Traffic, to_all, together, up_tree
 from cubecast.protocols.stability.logical_tree import (
     LogicalTreeParameters,
@@ -73,12 +81,24 @@ MESSAGES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SCoordParameters(LogicalTreeParameters):
+    """What S_Coord leaves open."""
+
+    relayed: bool | None = parameter(
+        None,
+        "START and INFO go down the logical tree, from parent to child (cube §4.2.2).",
+        otherwise="where the network has no multicast",
+    )
+
+
 class SCoordState(NamedTuple):
     """S_Coord, one row per local member."""
 
     group: GroupState
     delta_ns: int
     repeat_ns: int
+    relayed: int
     sizes: np.ndarray
     parents: np.ndarray
     round: np.ndarray
@@ -91,7 +111,7 @@ class SCoordState(NamedTuple):
     informed: np.ndarray
 
 
-def build(group: GroupState, context: Context, parameters: LogicalTreeParameters) -> SCoordState:
+def build(group: GroupState, context: Context, parameters: SCoordParameters) -> SCoordState:
     """S_Coord before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     parents = logical_parents(logical_order(context, shuffled=bool(parameters.shuffled)), parameters)
@@ -99,6 +119,7 @@ def build(group: GroupState, context: Context, parameters: LogicalTreeParameters
         group=group,
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns,
+        relayed=int(bool(parameters.relayed)),
         sizes=message_sizes(MESSAGES, context),
         parents=parents,
         round=np.zeros(rows, np.int64),
@@ -116,7 +137,7 @@ def build(group: GroupState, context: Context, parameters: LogicalTreeParameters
 def start(state, row, now_ns, mail):
     """The root opens the first round; a newcomer finds its place."""
     if now_ns > 0:
-        _rebuild_edges(state, row)
+        _rebuild_edges(state, row, mail)
     if is_lowest(state.group, row):
         _open_round(state, row, mail, 1)
 
@@ -150,7 +171,7 @@ def on_leave(state, row, now_ns, mail, rank):
     """Follow the new tree, report to a new parent, lead when nobody else is left to."""
     before = state.parent[row]
     was_informed = rank_sets.covers(state.informed[row], state.children[row])
-    _rebuild_edges(state, row)
+    _rebuild_edges(state, row, mail)
     unfinished = state.done[row] < state.round[row]
     if state.parent[row] == -1:
         _lead(state, row, mail, before, unfinished, was_informed)
@@ -190,12 +211,12 @@ def on_join(state, row, now_ns, mail, rank):
     """A newcomer takes its place; its parent tells it the round that is under way."""
     before = state.parent[row]
     was_informed = rank_sets.covers(state.informed[row], state.children[row])
-    _rebuild_edges(state, row)
+    _rebuild_edges(state, row, mail)
     if state.done[row] == state.round[row]:
         if not was_informed:  # it may have waited for one that reports to the newcomer from now on
             _tell_if_informed(state, row, mail)
         return
-    if rank_sets.contains(state.children[row], rank):
+    if state.relayed == 0 and rank_sets.contains(state.children[row], rank):
         send(mail, _draft_bare(state, mail, START, state.round[row]), rank)
     if state.parent[row] != before and state.reported[row] == state.round[row]:
         _report(state, row, mail)
@@ -212,22 +233,47 @@ def _tell_if_informed(state, row, mail):
 
 
 @linked
-def _rebuild_edges(state, row):
+def _rebuild_edges(state, row, mail):
+    """Follow the membership; in the relayed form tell new children what their last parent may have kept from them."""
     me = state.group.rank[row]
     members = state.group.members[row]
     state.parent[row] = live_parent(state.parents, members, me)
-    rank_sets.clear(state.children[row])
     for rank in range(state.parents.shape[0]):
-        if rank_sets.contains(members, rank) and live_parent(state.parents, members, rank) == me:
+        if not rank_sets.contains(members, rank) or live_parent(state.parents, members, rank) != me:
+            rank_sets.discard(state.children[row], rank)
+        elif not rank_sets.contains(state.children[row], rank):
             rank_sets.add(state.children[row], rank)
+            if state.relayed != 0:
+                _brief(state, row, mail, rank)
+
+
+@linked
+def _brief(state, row, mail, rank):
+    """Tell a new child the round that is under way, or the result of the last."""
+    number = state.round[row]
+    if state.done[row] < number:
+        send(mail, _draft_bare(state, mail, START, number), rank)
+    elif number > 0:
+        send(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]), rank)
 
 
 @linked
 def _open_round(state, row, mail, number):
     """At the root: tell everyone that the round began."""
     _enter_round(state, row, mail, number)
-    multicast(mail, _draft_bare(state, mail, START, number))
+    _spread(state, row, mail, _draft_bare(state, mail, START, number))
     _report_if_collected(state, row, mail)
+
+
+@linked
+def _spread(state, row, mail, slot):
+    """Send START or INFO on its way from the root: to everyone, or to the children, who relay it."""
+    if state.relayed == 0:
+        multicast(mail, slot)
+        return
+    for rank in range(state.parents.shape[0]):
+        if rank_sets.contains(state.children[row], rank):
+            send(mail, slot, rank)
 
 
 @linked
@@ -245,11 +291,11 @@ def _enter_round(state, row, mail, number):
 
 @linked
 def _catch_up(state, row, mail, number):
-    """Enter a round that others are in already; a root that was behind opens it for everyone."""
+    """Enter a round that others are in already; a root that was behind opens it for everyone, a relay passes it on."""
     if number > state.round[row]:
         _enter_round(state, row, mail, number)
-        if state.parent[row] == -1:
-            multicast(mail, _draft_bare(state, mail, START, number))
+        if state.parent[row] == -1 or state.relayed != 0:
+            _spread(state, row, mail, _draft_bare(state, mail, START, number))
 
 
 @linked
@@ -262,7 +308,7 @@ def _on_start(state, row, mail, slot):
     _catch_up(state, row, mail, number)
     if state.reported[row] < number:
         _report_if_collected(state, row, mail)
-    elif state.repeat_ns > 0:  # a repeated START; elsewhere it is one that the children's ACKs overtook
+    elif state.repeat_ns > 0 or state.relayed != 0:  # a repeated START; elsewhere the children's ACKs overtook it
         _report(state, row, mail)
 
 
@@ -302,7 +348,7 @@ def _conclude(state, row, mail):
     if number > state.done[row]:
         state.done[row] = number
         end_round(mail, number)
-    multicast(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
+    _spread(state, row, mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
     if state.repeat_ns > 0:
         _wait_if_informed(state, row, mail)
     else:
@@ -314,7 +360,7 @@ def _succeed(state, row, mail):
     """Go on after the last round of a root that left, perhaps before all knew its result."""
     if state.repeat_ns > 0 and state.done[row] > 0:
         rank_sets.clear(state.informed[row])
-        multicast(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]))
+        _spread(state, row, mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]))
         set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
         _wait_if_informed(state, row, mail)
     else:
@@ -335,6 +381,8 @@ def _on_info(state, row, mail, slot):
     if number > state.done[row]:
         state.done[row] = number
         end_round(mail, number)
+        if state.relayed != 0:
+            _spread(state, row, mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
         if state.parent[row] == -1:  # the last word of one that has left
             state.reported[row] = number
             _succeed(state, row, mail)
@@ -393,9 +441,16 @@ def _draft_array(state, mail, kind, number, numbers):
     return slot
 
 
-def _traffic(context: Context, parameters: LogicalTreeParameters) -> Traffic:
-    """START and INFO to all, ACK up the tree."""
+def _resolve(parameters: SCoordParameters, context: Context) -> SCoordParameters:
+    relayed = not context.network.has_multicast if parameters.relayed is None else parameters.relayed
+    return replace(resolve_tree(parameters, context), relayed=relayed)
+
+
+def _traffic(context: Context, parameters: SCoordParameters) -> Traffic:
+    """ACK up the tree; START and INFO down the same links, or from the root to all."""
     parents = logical_parents(logical_order(context, shuffled=bool(parameters.shuffled)), parameters)
+    if parameters.relayed:
+        return up_tree(parents, 3.0)
     return together(to_all(0, context.members, 2.0), up_tree(parents))
 
 
@@ -407,9 +462,9 @@ PROTOCOL = Protocol(
     summary="minima climb a tree, the root multicasts the result",
     state=SCoordState,
     messages=MESSAGES,
-    parameters=LogicalTreeParameters,
+    parameters=SCoordParameters,
     build=build,
-    resolve=resolve_tree,
+    resolve=_resolve,
     traffic=_traffic,
     colour="#009E73",
 )

@@ -374,7 +374,7 @@ def _draft_array(state, mail, kind, number, numbers):
     return slot
 
 
-def _traffic(context: Context, parameters: TreeParameters) -> Traffic:
+def _traffic(context: Context, parameters: LogicalTreeParameters) -> Traffic:
     """START and INFO to all; a minimum from sibling to sibling, and from the last one to the parent."""
     order = logical_order(context, shuffled=bool(parameters.shuffled))
     parents = logical_parents(order, parameters)
