@@ -1,10 +1,10 @@
-"""Doubling: a stability protocol of your own in one file, with a parameter of its own.
+"""Doubling: a custom stability protocol in one file, with its own parameter.
 
     python examples/doubling.py
     cubecast simulate doubling --protocol-file examples/doubling.py --members 33 --radix 4 --crash 3@1ms --check
 
 The idea is the dissemination barrier (Hensgen, Finkel and Manber, 1988) with a minimum in place of a signal. The live
-members stand on a ring in the order of their ranks. In step k each member sends the minimum it knows to the members
+members form a ring in the order of their ranks. In step k each member sends the minimum it knows to the members
 r·radix^k places ahead, r = 1 … radix−1, and waits for those as many places behind. A member that knows the minimum of
 the radix^k members up to itself then knows that of radix^(k+1). After ⌈log n⌉ steps it is the minimum of all: S.
 
@@ -14,23 +14,24 @@ the radix^k members up to itself then knows that of radix^(k+1). After ⌈log n�
 | round   | rows                        | the current round                                                           |
 | done    | rows                        | the newest round whose S this member knows                                  |
 | step    | rows                        | k: the step whose messages it waits for                                     |
-| minimum | rows × steps+1 × m          | what it knew before each step, kept for members that ask for it             |
+| minimum | rows × steps+1 × m          | what it knew before each step, kept for members that request it             |
 | inbox   | rows × 2 × steps × places×m | what came for each step of this round and of the next, by r−1               |
 | heard   | rows × 2 × steps × places   | the round in which it came                                                  |
 
-*Soundness.* A message carries the round, the step and the membership of its sender, and is taken only by members with
-the same membership G. Within one G all places on the ring agree, so by induction `minimum[row, k]` is at most the R of
-each of the radix^k members of G up to this one, as it was when that member began the round; R only grows. After the
-last step all of G is covered, so S is never premature. When the membership changes, whatever came is forgotten and the
-round starts again: a message of the old membership never mixes with one of the new. A result stays true: what all of G
-hold all that are left of G hold, and a newcomer begins with what is stable.
+*Soundness.* A message carries the round, the step and the membership of its sender, and is accepted only by members
+with the same membership G. Within one G all places on the ring agree, so by induction `minimum[row, k]` is at most the
+R of each of the radix^k members of G up to this one, as it was when that member began the round; R only grows. After
+the last step all of G is covered, so S is never premature. When the membership changes, all received minima are
+discarded and the round starts again: a message of the old membership never mixes with one of the new. A result stays
+true: what all of G hold, all remaining members of G hold, and a newcomer begins with what is stable.
 
-*Liveness.* A message that came before its receiver knew of a death was refused. So whoever has lost a member asks, at
-each step, those it waits for. A member that is asked sends the minimum again if it has got so far with the same
-membership, or the RESULT if the round is over there. Otherwise it sends the minimum when it gets so far. Two things
-may keep it from that: a RESULT ends the round before, or it ends the round with the old membership. So a member passes
-a RESULT on to those who would have got its minimum, and sends its own when the membership changes. Nobody ends a round
-that a member of its G has not begun, so rounds are at most one apart and two inboxes suffice.
+*Liveness.* A message that arrived before its receiver knew of a crash was discarded. So a member that has lost another
+sends ASK, at each step, to those it waits for. A member that receives ASK sends the minimum again if it has reached
+that step with the same membership, or the RESULT if the round is over there. Otherwise it sends the minimum when it
+reaches the step. Two things may prevent that: a RESULT ends the round before, or it ends the round with the old
+membership. So a member forwards a RESULT to those who would have got its minimum, and sends its own when the membership
+changes. No member ends a round that a member of its G has not begun, so rounds are at most one apart and two inboxes
+suffice.
 """
 
 import importlib
@@ -73,10 +74,10 @@ NEXT_ROUND, REPEAT = range(2)  # timers
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What Doubling leaves open."""
+    """Parameters of Doubling."""
 
     radix: int = parameter(
-        2, "What a member knows grows by this factor in a step: more messages, fewer steps.", at_least=2, at_most=16
+        2, "What a member knows grows by this factor per step: more messages, fewer steps.", at_least=2, at_most=16
     )
 
 
@@ -128,7 +129,7 @@ def start(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """A minimum for some step, a question for one, or a result."""
+    """Handle MINIMUM, ASK or RESULT."""
     number = mail.heads[slot].round_number
     kind = mail.heads[slot].kind
     if kind == ASK:
@@ -170,7 +171,7 @@ def on_join(state, row, now_ns, mail, rank):
 
 @linked
 def _restart_round(state, row, mail):
-    """What came for the old places is void, and the round starts again."""
+    """Discard the minima of the old places, and start the round again."""
     for side in range(2):
         for step in range(state.heard.shape[2]):
             for place in range(state.heard.shape[3]):
@@ -201,7 +202,7 @@ def _start_round(state, row, mail):
 
 @linked
 def _begin_step(state, row, mail):
-    """Send the minimum ahead; after a death, ask those behind for theirs."""
+    """Send the minimum ahead; after a crash, ask those behind for theirs."""
     step = state.step[row]
     for r in range(1, _partners(state, row, step) + 1):
         _send_minimum(state, row, mail, step, _ahead(state, row, r * state.strides[step]))
@@ -211,7 +212,7 @@ def _begin_step(state, row, mail):
 
 @linked
 def _go_on(state, row, mail):
-    """Take as many steps as messages have come for; once the whole ring is covered, the minimum is S."""
+    """Take as many steps as there are messages for; once the whole ring is covered, the minimum is S."""
     number = state.round[row]
     side = number & 1
     while _partners(state, row, state.step[row]) > 0:
@@ -258,7 +259,7 @@ def _take_minimum(state, row, mail, slot):
 
 @linked
 def _ask(state, row, mail):
-    """Ask for what has not come in this step."""
+    """Ask for the messages missing in this step."""
     number = state.round[row]
     step = state.step[row]
     for r in range(1, _partners(state, row, step) + 1):
@@ -269,7 +270,7 @@ def _ask(state, row, mail):
 
 @linked
 def _answer(state, row, mail, slot):
-    """Someone waits for the message of a step: send it again, or the result when that round is over here."""
+    """A member waits for the message of a step: send it again, or the result when that round is over here."""
     number = mail.heads[slot].round_number
     step = step_of(mail, slot)
     if number <= state.done[row]:
@@ -280,7 +281,7 @@ def _answer(state, row, mail, slot):
 
 @linked
 def _send_result_ahead(state, row, mail, first):
-    """Whoever waits for a minimum that this member does not send any more gets the result in its place."""
+    """Members that wait for a minimum this member will not send get the result instead."""
     for step in range(first, state.heard.shape[2]):
         for r in range(1, _partners(state, row, step) + 1):
             send(mail, _draft_result(state, row, mail), _ahead(state, row, r * state.strides[step]))
@@ -329,7 +330,7 @@ def _partners(state, row, step):
 
 @linked
 def _place(members, rank):
-    """Where a rank stands on the ring of live members."""
+    """The place of a rank on the ring of live members."""
     place = 0
     for other in range(rank):
         if rank_sets.contains(members, other):
@@ -339,7 +340,7 @@ def _place(members, rank):
 
 @linked
 def _ahead(state, row, distance):
-    """The live rank so many places ahead on the ring."""
+    """The live rank this many places ahead on the ring."""
     rank = state.group.rank[row]
     for _ in range(distance):
         rank = rank_sets.following(state.group.members[row], rank)
@@ -361,7 +362,7 @@ PROTOCOL = cubecast.Protocol(
 
 
 def main() -> None:
-    """Check that Doubling keeps its promises, then compare it with the other protocols."""
+    """Check the guarantees of Doubling, then compare it with the other protocols."""
     cubecast.add_protocol(PROTOCOL)
     trace = Path("results") / "doubling.parquet"
     trace.parent.mkdir(exist_ok=True)
@@ -375,6 +376,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Compiled code is kept under the name of its module, and `__main__` is a new module in each process: a file that
+    # Compiled code is cached under the name of its module, and `__main__` is a new module in each process: a file that
     # imports itself by name is compiled once.
     importlib.import_module(Path(__file__).stem).main()

@@ -1,4 +1,4 @@
-"""A replicated key–value store: a newcomer gets the whole state, deletions are forgotten once they are stable.
+"""A replicated key–value store: a newcomer gets the whole state, and stable deletions are freed.
 
 Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) wins, so that concurrent writes
 have the same outcome at all replicas. A deletion is a write too: it must be kept (as a *tombstone*) as long as an older
@@ -32,30 +32,30 @@ import cubecast
 class KeyValueStore:
     """One replica. `snapshot` and `restore` go to `cubecast.join`; then `attach` the group, and `run`."""
 
-    def __init__(self, *, tell_every_s: float = 0.2) -> None:
-        """An empty replica; while it has tombstones it announces its frontier every `tell_every_s`."""
-        self._tell_every_s = tell_every_s
+    def __init__(self, *, announce_every_s: float = 0.2) -> None:
+        """An empty replica; while it has tombstones it announces its frontier every `announce_every_s`."""
+        self._announce_every_s = announce_every_s
         self._group: cubecast.Group | None = None
         self._clock = 0
         self._entries: dict[str, tuple[int, str, Any]] = {}
         self._tombstones: dict[str, tuple[int, str, int]] = {}
         self._members: list[str] = []
-        self._told: dict[str, dict[str, int]] = {}
-        self._last_told: dict[str, int] = {}
+        self._frontiers: dict[str, dict[str, int]] = {}
+        self._last_announced: dict[str, int] = {}
 
     def attach(self, group: cubecast.Group) -> None:
-        """The group in which this replica is."""
+        """Set the group of this replica."""
         self._group = group
 
     # State for newcomers.
 
     def snapshot(self) -> bytes:
         """The whole replica."""
-        return json.dumps([self._clock, self._entries, self._tombstones, self._members, self._told]).encode()
+        return json.dumps([self._clock, self._entries, self._tombstones, self._members, self._frontiers]).encode()
 
     def restore(self, state: bytes) -> None:
         """Replace the content by that of another replica."""
-        self._clock, entries, tombstones, self._members, self._told = json.loads(state)
+        self._clock, entries, tombstones, self._members, self._frontiers = json.loads(state)
         self._entries = {key: tuple(entry) for key, entry in entries.items()}
         self._tombstones = {key: tuple(place) for key, place in tombstones.items()}
 
@@ -89,12 +89,12 @@ class KeyValueStore:
     async def run(self) -> None:
         """Apply all events until this member leaves."""
         assert self._group is not None
-        telling = asyncio.create_task(self._tell_often())
+        announcing = asyncio.create_task(self._announce_frontier())
         try:
             async for event in self._group.events():
                 self.apply(event)
         finally:
-            telling.cancel()
+            announcing.cancel()
 
     async def _send(self, operation: dict[str, Any]) -> cubecast.Message:
         assert self._group is not None
@@ -106,10 +106,10 @@ class KeyValueStore:
             self._begin_view(event.view)
             return
         operation = json.loads(event.payload)
-        sender = _word(event.sender)
+        sender = _key(event.sender)
         if "frontier" in operation:
             if operation["view"] == event.view:  # a message that waited for a new view has the old frontier
-                self._told[sender] = operation["frontier"]
+                self._frontiers[sender] = operation["frontier"]
                 self._collect()
         else:
             self._write(operation, sender, event)
@@ -130,32 +130,32 @@ class KeyValueStore:
         for key, (earlier, _, _) in list(self._tombstones.items()):
             if earlier < view.number:
                 del self._tombstones[key], self._entries[key]
-        self._members = [_word(who) for who in view.members]
-        self._told.clear()
+        self._members = [_key(who) for who in view.members]
+        self._frontiers.clear()
 
     def _collect(self) -> None:
         """Free the tombstones that the announced frontier of every member of the view covers.
 
         The view is that of the events so far: `group.view` may be newer than what was applied.
         """
-        told = [self._told.get(who, {}) for who in self._members]
+        frontiers = [self._frontiers.get(who, {}) for who in self._members]
         for key, (_, sender, sequence) in list(self._tombstones.items()):
-            if all(frontier.get(sender, 0) >= sequence for frontier in told):
+            if all(frontier.get(sender, 0) >= sequence for frontier in frontiers):
                 del self._tombstones[key], self._entries[key]
 
-    async def _tell_often(self) -> None:
+    async def _announce_frontier(self) -> None:
         """Announce the frontier while there are tombstones."""
         assert self._group is not None
         while True:
-            await asyncio.sleep(self._tell_every_s)
+            await asyncio.sleep(self._announce_every_s)
             if self._tombstones:
-                frontier = {_word(who): count for who, count in self._group.frontier.items() if count}
-                if frontier and frontier != self._last_told:
-                    self._last_told = frontier
+                frontier = {_key(who): count for who, count in self._group.frontier.items() if count}
+                if frontier and frontier != self._last_announced:
+                    self._last_announced = frontier
                     await self._send({"frontier": frontier, "view": self._group.view.number})
 
 
-def _word(who: cubecast.MemberId) -> str:
+def _key(who: cubecast.MemberId) -> str:
     """A member in one incarnation, as a key of JSON."""
     return f"{who.name}/{who.incarnation}"
 

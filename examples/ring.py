@@ -1,29 +1,29 @@
-"""Ring: a data protocol of your own in one file, which carries the messages of the application in causal order.
+"""Ring: a custom data protocol in one file, which carries the messages of the application in causal order.
 
     python examples/ring.py
     cubecast simulate ring --protocol-file examples/ring.py --members 12 --messages 5 --crash 3@5ms --check
 
-The live members stand on a ring in the order of their ranks. A member that receives a message for the first time
-delivers it and forwards it to its successor. With `both_ways` messages go round in both directions until they meet:
-they are everywhere in half the time. Links are FIFO and lose nothing. Each link carries whatever the member at its
+The live members form a ring in the order of their ranks. A member that receives a message for the first time
+delivers it and forwards it to its successor. With `both_ways` messages travel in both directions until they meet:
+they reach everybody in half the time. Links are FIFO and lose nothing. Each link carries whatever the member at its
 beginning delivers, in that order, so all causes of a message come before it: first receipts are in causal order, and
 nothing ever waits. No message carries any control data.
 
-A member that lost its predecessor asks the next live one before it: OPEN carries its R. The other side first sends, in
-the order of its own deliveries, all it delivered beyond that R, and forwards to it from then on. Every cause of a
-message on the new link is then in R, or before it on the link. What the dead had received and not passed on comes from
-those before them, and what only they had is lost with them.
+A member that lost its predecessor sends OPEN, with its R, to the next live member before it. The other side first
+sends, in the order of its own deliveries, everything it delivered beyond that R, and forwards to it from then on. Every
+cause of a message on the new link is then in R, or before it on the link. Messages that the crashed members had
+received and not forwarded come from the members before them; messages that only they had are lost with them.
 
 | field   | shape        | meaning                                                                               |
 |---------|--------------|---------------------------------------------------------------------------------------|
 | forward | rows × words | the ranks to which this member forwards                                               |
 | asked   | rows × words | the ranks that forward to this member, or were asked to                               |
-| log     | rows × room  | deliveries in their order, sender << 32 | sequence; a circle of `room` entries        |
+| log     | rows × room  | deliveries in order, sender << 32 | sequence; a ring buffer of `room` entries         |
 | logged  | rows         | deliveries ever logged                                                                |
 
 Invariants: every live member has asked the live member before it (with `both_ways`, also the one after it), and none
-is asked twice; whoever asked is in `forward` until its death is reported. Two members may ask one, when a death is not
-known everywhere yet: both are served, so that the order in which their questions come does not matter.
+is asked twice; a member that asked is in `forward` until its crash is reported. Two members may ask the same one, while
+a crash is not known everywhere yet: both are served, so the order of their requests does not matter.
 """
 
 import importlib
@@ -60,9 +60,9 @@ MESSAGES = (message("DATA", payload=payload()), message("OPEN", received=per_sen
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What Ring leaves open."""
+    """Parameters of Ring."""
 
-    both_ways: bool = parameter(False, "Messages go round in both directions until they meet: half the time.")
+    both_ways: bool = parameter(False, "Messages travel in both directions until they meet: half the time.")
 
 
 class RingState(NamedTuple):
@@ -112,7 +112,7 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """A message of the application, or a member that wants a link."""
+    """Handle a message of the application, or OPEN."""
     source = mail.heads[slot].source
     if mail.heads[slot].kind == OPEN:
         if rank_sets.contains(state.group.members[row], source):
@@ -127,7 +127,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Stop forwarding to the dead; whoever is the new neighbour is asked for what the dead did not pass on."""
+    """Stop forwarding to the crashed member; ask the new neighbour for what it did not forward."""
     rank_sets.discard(state.forward[row], rank)
     _ask(state, row, mail, _preceding(state, row))
     if state.both_ways != 0:
@@ -136,7 +136,7 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def _deliver_and_forward(state, row, mail, sender, sequence, source):
-    """Neither the member it came from nor its sender needs it; forwarding stands first in the outbox."""
+    """Neither the member it came from nor its sender needs it; forwarding comes first in the outbox."""
     state.group.received[row, sender] = sequence
     room = state.log.shape[1]
     state.log[row, state.logged[row] % room] = sender << 32 | sequence
@@ -170,7 +170,7 @@ def _ask(state, row, mail, rank):
 
 @linked
 def _send_log_beyond(state, row, mail, slot, source):
-    """Send what the other side lacks, in the order delivered here. What is stable it has got since it asked."""
+    """Send what the other side lacks, in the order delivered here. A stable message reached it after it asked."""
     known = mail.numbers[slot, : state.group.stable.shape[1]]
     raise_numbers(known, state.group.stable[row])
     lacking = np.int64(0)
@@ -189,7 +189,7 @@ def _send_log_beyond(state, row, mail, slot, source):
 
 @linked
 def _preceding(state, row):
-    """The live rank before this one on the ring; the own one when nobody else is left."""
+    """The live rank before this one on the ring; this rank itself when no other is left."""
     rank = state.group.rank[row]
     for _ in range(state.members):
         rank = rank - 1 if rank > 0 else state.members - 1
@@ -219,7 +219,7 @@ PROTOCOL = cubecast.Protocol(
 
 
 def main() -> None:
-    """Check that Ring keeps its promises while members crash, then compare it with the other data protocols."""
+    """Check the guarantees of Ring while members crash, then compare it with the other data protocols."""
     cubecast.add_protocol(PROTOCOL)
     trace = Path("results") / "ring.parquet"
     trace.parent.mkdir(exist_ok=True)
@@ -232,5 +232,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Compiled code is kept under the name of its module; see examples/doubling.py.
+    # Compiled code is cached under the name of its module; see examples/doubling.py.
     importlib.import_module(Path(__file__).stem).main()

@@ -2,7 +2,7 @@
 
 Each row is one group at load, one fault or attack, and the judgement of all checkers on the merged trace after it:
 causal order, nothing twice, nothing lost among those who stay, no premature stability, agreement on views. `left`
-counts the members at the end, `excluded` how often members were told that they were excluded (and rejoined).
+counts the members at the end, `excluded` how often members learned that they were excluded (and rejoined).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def end(cast: Cast, members: int) -> Row:
         "members": members,
         "left": len(reports),
         "views": max(report["view"] for report in reports),
-        "excluded": sum(report["told"]["excluded"] for report in reports),
+        "excluded": sum(report["notices"]["excluded"] for report in reports),
         "delivered": max(report["delivered"] for report in reports),
         "reconnections": sum(report["reconnections"] for report in reports),
         "welcomed": 0,

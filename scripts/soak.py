@@ -139,7 +139,7 @@ class Faults:
         if len(well) < 5 or not self._may_disturb({well[0]}):
             return ""
         place = self.chance.choice(well)
-        self.cast.tell(place, "leave")
+        self.cast.command(place, "leave")
         self._disturb([place], 2.0)
         return f"{place} leaves"
 
@@ -241,7 +241,7 @@ def one_epoch(folder: Path, chosen: argparse.Namespace, number: int, until: floa
     options: dict[str, Any] = {
         "pause_s": chosen.pause_s,
         "burst": chosen.burst,
-        "tell_every_s": 1.0,
+        "announce_every_s": 1.0,
         "is_light": chosen.light,
     }
     options |= {"durable": True, "seed": chosen.seed + number, "data": data, **SETTINGS}

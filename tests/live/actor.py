@@ -28,10 +28,10 @@ class Actor:
     def __init__(self, task: dict[str, Any]) -> None:
         """Nothing is opened yet."""
         self.task = task
-        self.store = KeyValueStore(tell_every_s=task.get("tell_every_s", 0.2))
+        self.store = KeyValueStore(announce_every_s=task.get("announce_every_s", 0.2))
         self.chance = random.Random(f"{task['seed']} {task['listen']} {os.getpid()}")
         self.is_quiet = False
-        self.told = {"blocked": 0, "excluded": 0, "returned": 0, "views": 0}
+        self.notices = {"blocked": 0, "excluded": 0, "returned": 0, "views": 0}
         credentials = cubecast.Credentials.load(task["certificate"], ca=task["ca"]) if task.get("ca") else None
         self.group = cubecast.join(
             "test",
@@ -49,7 +49,7 @@ class Actor:
         )
 
     async def live(self) -> None:
-        """Be a member until told to leave."""
+        """Run a member until a leave command."""
         group = self.group
         self.store.attach(group)
         group.on_view(lambda _: self._count(views=1))
@@ -65,7 +65,7 @@ class Actor:
 
     def _count(self, **more: int) -> None:
         for what, count in more.items():
-            self.told[what] += count
+            self.notices[what] += count
 
     async def _write(self) -> None:
         while True:
@@ -109,7 +109,7 @@ class Actor:
             "reconnections": sum(link["reconnections"] for link in stats["links"].values()),
             "mib": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20,
             "cpu_s": round(sum(os.times()[:2]), 2),
-            "told": self.told,
+            "notices": self.notices,
         }
 
 

@@ -39,7 +39,7 @@ class Cast:
         seed: int = 1,
         pause_s: float = 0.05,
         burst: int = 1,
-        tell_every_s: float = 0.2,
+        announce_every_s: float = 0.2,
         is_light: bool = True,
         **settings: Any,
     ) -> None:
@@ -56,7 +56,12 @@ class Cast:
         self._issued: dict[str, dict[str, str]] = {}
         self._is_light = is_light
         self._quorum = settings.get("quorum", "majority")
-        self._common: dict[str, Any] = {"seed": seed, "pause_s": pause_s, "burst": burst, "tell_every_s": tell_every_s}
+        self._common: dict[str, Any] = {
+            "seed": seed,
+            "pause_s": pause_s,
+            "burst": burst,
+            "announce_every_s": announce_every_s,
+        }
         self._common |= {"settings": settings}
         self._crashes: list[tuple[str, int]] = []
 
@@ -120,7 +125,7 @@ class Cast:
 
     def leave(self, place: int, *, timeout_s: float = 30.0) -> None:
         """Ask a process to leave, and wait for its end."""
-        self.tell(place, "leave")
+        self.command(place, "leave")
         assert self.processes[place].wait(timeout_s) == 0, self.said(place)
         self.reap(place)
         self._file(place, "journal").unlink(missing_ok=True)
@@ -163,7 +168,7 @@ class Cast:
         """What a process said on standard error."""
         return f"place {place}: " + self._file(place, "log").read_text()[-3000:]
 
-    def tell(self, place: int, line: str) -> None:
+    def command(self, place: int, line: str) -> None:
         """One line to a process."""
         stdin = self.processes[place].stdin
         assert stdin is not None
@@ -195,7 +200,7 @@ class Cast:
     def ask(self, place: int, timeout_s: float) -> dict[str, Any] | None:
         """The same; None when it does not answer in time: it is not in the group yet."""
         self._asked += 1
-        self.tell(place, f"report {self._asked}")
+        self.command(place, f"report {self._asked}")
         deadline = time.monotonic() + timeout_s
         while line := self.read(place, max(0.0, deadline - time.monotonic())):
             if line != "ready" and (found := json.loads(line))["answer"] == self._asked:
@@ -209,7 +214,7 @@ class Cast:
     def settle(self, timeout_s: float = 30.0) -> dict[int, dict[str, Any]]:
         """Nobody writes any more; wait until all are in one view, and nobody has anything left to say."""
         for place in filter(self.is_alive, self.processes):
-            self.tell(place, "quiet")
+            self.command(place, "quiet")
         deadline = time.monotonic() + timeout_s
         while True:
             found = self.reports()

@@ -1,4 +1,4 @@
-"""Groups of real processes: whoever is killed, stopped, cut off or started again, promises hold and replicas agree."""
+"""Groups of real processes: members are killed, stopped, cut off and restarted; promises hold and replicas agree."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_survivors_of_killed_members_agree(folder: Path, data: str, victims:
 
 
 def test_a_member_killed_and_started_again_disturbs_nobody(folder: Path) -> None:
-    """Today the healthy members end with ExcludedError, or the one that came back goes on alone."""
+    """Today the healthy members end with ExcludedError, or the one that came back continues alone."""
     with closing(Cast(folder, 3, **QUICK)) as cast:
         cast.form(0, 1, 2)
         time.sleep(0.5)
@@ -91,7 +91,7 @@ def test_a_member_killed_and_started_again_disturbs_nobody(folder: Path) -> None
             assert cast.read(2, 30) == "ready", cast.said(2)
             until(lambda: len(cast.report(0)["members"]) == len(cast.report(2)["members"]) == 3)
         reports = require_agreement(cast, {0, 1, 2})
-        assert all(report["told"]["excluded"] == 0 for report in reports.values())
+        assert all(report["notices"]["excluded"] == 0 for report in reports.values())
 
 
 def test_a_member_stopped_for_longer_than_the_others_wait_learns_that_it_was_excluded(folder: Path) -> None:
@@ -104,11 +104,11 @@ def test_a_member_stopped_for_longer_than_the_others_wait_learns_that_it_was_exc
             until(lambda: len(cast.report(0)["members"]) == 2)
             time.sleep(0.5)
             cast.thaw(2)
-            until(lambda before=before: cast.report(2)["told"]["excluded"] > before["told"]["excluded"])  # type: ignore[misc]
+            until(lambda before=before: cast.report(2)["notices"]["excluded"] > before["notices"]["excluded"])  # type: ignore[misc]
             until(lambda: len(cast.report(0)["members"]) == 3)
         reports = require_agreement(cast, {0, 1, 2})
-        assert reports[2]["told"]["excluded"] >= 2
-        assert reports[0]["told"]["excluded"] == reports[1]["told"]["excluded"] == 0
+        assert reports[2]["notices"]["excluded"] >= 2
+        assert reports[0]["notices"]["excluded"] == reports[1]["notices"]["excluded"] == 0
 
 
 def test_the_coordinator_is_killed_while_one_joins_and_another_dies_midway(folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_was_stable_is_there_after_everybody_was_killed(folder: Path, membe
             cast.form(*range(members))
         for number in range(3):
             place = number % members
-            cast.tell(place, f"set word{number} {number}")
+            cast.command(place, f"set word{number} {number}")
             assert cast.read(place, 30) == "stable"
             cast.kill(*range(members), keep_journal=True)
             for other in range(members):
@@ -170,7 +170,7 @@ def test_a_group_of_two_whose_first_is_lost_continues_when_an_operator_says_so(f
         cast.form(0, 1)
         cast.kill(0)
         until(lambda: cast.report(1)["blocked"])
-        cast.tell(1, "force")
+        cast.command(1, "force")
         until(lambda: not cast.report(1)["blocked"] and len(cast.report(1)["members"]) == 1)
         cast.start(0, 1)
         until(lambda: len(cast.report(0)["members"]) == 2)
@@ -194,8 +194,8 @@ def test_a_minority_blocks_while_it_is_cut_off_and_comes_back_in_a_new_incarnati
             link.cut = False
         until(lambda: len(cast.report(0)["members"]) == 5)
         reports = require_agreement(cast, {0, 1, 2, 3, 4})
-        assert reports[3]["told"]["blocked"] >= 1
-        assert reports[3]["told"]["excluded"] >= 1
+        assert reports[3]["notices"]["blocked"] >= 1
+        assert reports[3]["notices"]["excluded"] >= 1
         assert reports[3]["me"][1] > first["me"][1]
 
 
