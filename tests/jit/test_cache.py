@@ -99,9 +99,9 @@ def run_python(source: str, **environment: str) -> str:
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
 def test_a_second_process_compiles_nothing() -> None:
     run_python("from cubecast.sim.warm import warm; warm()")
-    told = json.loads(run_python(SIMULATE_EVERYTHING))
-    print(f"first simulation ended {told['first_run_after_seconds']:.2f} s after the import began")
-    assert told["compiled"] == []
+    result = json.loads(run_python(SIMULATE_EVERYTHING))
+    print(f"first simulation ended {result['first_run_after_seconds']:.2f} s after the import began")
+    assert result["compiled"] == []
     assert run_python(CHECK_A_LIVE_TRACE).strip() == "[]"
 
 

@@ -133,7 +133,7 @@ def test_tree_hops_of_a_small_tree_by_hand() -> None:
     assert gossip_hops_per_step(5, subset=2) == pytest.approx(10 * sum(pairs) / len(pairs))
 
 
-def test_trigger_that_lasts_two_rounds_only_is_told_apart() -> None:
+def test_trigger_that_lasts_two_rounds_only_has_its_own_verdict() -> None:
     case = TriggerCase(buffer_messages=640, rate_per_s=100.0, round_s=2.0, stable_fraction=0.2)
     answer = trigger(case)
     assert answer.verdict is Feasibility.OVERFLOWS_LATER

@@ -14,9 +14,9 @@ from cubecast.models.reliability import (
 
 def test_a_link_is_judged_after_some_steps_and_only_when_it_is_another() -> None:
     heartbeats = Heartbeats(2)
-    told = [heartbeats.note(1, heard=step % 2 == 0) for step in range(2 * STEPS_MIN)]
-    assert told.index(True) == STEPS_MIN - 1
-    assert sum(told) == 1
+    changed = [heartbeats.note(1, heard=step % 2 == 0) for step in range(2 * STEPS_MIN)]
+    assert changed.index(True) == STEPS_MIN - 1
+    assert sum(changed) == 1
     assert heartbeats.believed.tolist() == [0, pytest.approx(0.5, abs=0.05)]
 
 

@@ -1,7 +1,7 @@
-"""The only door to Numba. It compiles functions over tuples of NumPy arrays and knows nothing of what they do.
+"""The only module that uses Numba. It compiles functions over tuples of NumPy arrays, whatever they compute.
 
 - `decorators`: `entry_point`, `linked`, `inlined`, `allocating`, and the choice of a function by the class of a state
-- `sources`: which files a function is made from, and where its code is kept
+- `sources`: which files a function is compiled from, and where its code is cached
 - `tables`: tuples of arrays by their address
 - `linking`: how `linked` functions become part of their callers
 - `backend`, `self_test`: whether all this works with the Numba that is installed

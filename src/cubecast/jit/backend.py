@@ -8,7 +8,7 @@ version a self-test tries them once per compiler and keeps its verdict beside th
 |-----------|------------------------------------------------------------------------------------------|
 | `linked`  | everything works                                                                         |
 | `plain`   | linking fails: functions are compiled by Numba's own pipeline, slower to compile         |
-| `off`     | the layout of arrays is not what we know: nothing is compiled, functions run in Python   |
+| `off`     | the array layout is not the expected one: nothing is compiled, functions run in Python   |
 
 `CUBECAST_JIT=off` switches compilation off, `CUBECAST_JIT=plain` chooses the second line; neither runs the test.
 """
@@ -30,7 +30,7 @@ _SELF_TEST_SECONDS_MAX = 300
 
 
 def compiler() -> str:
-    """What makes machine code here and for which processor; another one cannot use what this one compiled."""
+    """The compiler and the processor; code compiled for one cannot be used by another."""
     if not COMPILED:
         return f"{sys.implementation.cache_tag}-python"
     from llvmlite.binding import get_host_cpu_name
@@ -63,7 +63,7 @@ def _read(place: Path) -> str:
 
 
 def _test(place: Path) -> str:
-    """Try both in processes of their own: a wrong layout may crash the one that meets it."""
+    """Try both in separate processes: a wrong layout may crash the process that uses it."""
     verdict = next((wish for wish in (LINKED, PLAIN) if _passes(wish)), OFF)
     if verdict != LINKED:
         became = "compiled by Numba's own pipeline" if verdict == PLAIN else "not compiled"

@@ -23,7 +23,7 @@ from cubecast.jit.decorators import watch_compiler
 
 
 class Piece(NamedTuple):
-    """What can be compiled by itself."""
+    """A unit that can be compiled by itself."""
 
     module: str
     name: str
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 def compile_apart(pieces: Sequence[Piece]) -> Iterator[tuple[list[Piece], list[str]]]:
-    """Compile the pieces, the first ones first; yields those that are done, and which functions had to be compiled."""
+    """Compile the pieces in order; yields those that are done, and which functions had to be compiled."""
     families = _families(pieces)
     workers: SimpleQueue[_Worker] = SimpleQueue()
     count = min(os.cpu_count() or 1, len(families))
@@ -75,7 +75,7 @@ class _Worker:
         )
 
     def compile(self, piece: Piece) -> list[str]:
-        """Have a piece compiled; gives the functions that had to be."""
+        """Compile a piece; returns the functions that had to be compiled."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps([piece.module, piece.name]), file=self._process.stdin, flush=True)
@@ -86,13 +86,13 @@ class _Worker:
         return names
 
     def stop(self) -> None:
-        """Let it end, whatever it does."""
+        """End the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
 
 
 def work() -> None:
-    """Compile what stands in the lines of the standard input, and answer each."""
+    """Compile the pieces named on the lines of standard input, and answer each."""
     gc.disable()  # the compiler makes millions of objects and few cycles; the process ends soon
     for line in sys.stdin:
         module, name = json.loads(line)
@@ -100,7 +100,7 @@ def work() -> None:
 
 
 def compile_here(module: str, name: str) -> list[str]:
-    """Compile a piece in this process; gives the functions that had to be compiled."""
+    """Compile a piece in this process; returns the functions that had to be compiled."""
     with watch_compiler() as compiled:
         import_module(module).compile_piece(name)
     return compiled

@@ -1,13 +1,13 @@
 """The decorators of compiled functions.
 
-| decorator     | called by                | what becomes of it                                                      |
+| decorator     | called by                | result                                                                  |
 |---------------|--------------------------|-------------------------------------------------------------------------|
-| `entry_point` | Python and compiled code | machine code, kept on disk                                              |
-| `allocating`  | the same                 | the same, for a function that makes arrays or dictionaries of its own   |
+| `entry_point` | Python and compiled code | machine code, cached on disk                                            |
+| `allocating`  | the same                 | the same, for a function that allocates arrays or dictionaries          |
 | `linked`      | compiled code only       | LLVM code that is linked into its callers and inlined there (`linking`) |
 | `inlined`     | compiled code only       | its statements are copied into each caller before types are inferred    |
 
-Numba compiles a function when it is first called and keeps the machine code on disk (`sources`), so that a second
+Numba compiles a function when it is first called and caches the machine code on disk (`sources`), so that a second
 process compiles nothing. With `CUBECAST_JIT=off` the decorators do nothing, Numba is never imported, and the same
 functions run as ordinary Python on NumPy arrays: a light live member, a debugger.
 """
@@ -62,12 +62,12 @@ if COMPILED:
         return _compile(function, sources_of(Path(function.__code__.co_filename)))
 
     def allocating(function: Function) -> Function:
-        """Like `entry_point`, for a function that makes arrays or dictionaries of its own: a checker, a formula."""
+        """Like `entry_point`, for a function that allocates arrays or dictionaries: a checker, a formula."""
         sources = sources_of(Path(function.__code__.co_filename))
         return _compile(function, sources, _nrt=True, pipeline_class=None)
 
     def linked(function: Function) -> Function:
-        """Like `entry_point`, for a function that only compiled code calls: it is inlined there, and kept nowhere else.
+        """Like `entry_point`, for a function that only compiled code calls: it is inlined there and not cached.
 
         A call would pass every field of every array on the stack.
         """
@@ -88,7 +88,7 @@ if COMPILED:
         return function
 
     def compiled_for(function: Function, state: type) -> Function:
-        """A twin of `function`, called by its address and kept with the code of the protocol of the state."""
+        """A copy of `function`, called by its address and cached with the code of the protocol of the state."""
         sources = sources_of_class(state) | sources_of(Path(function.__code__.co_filename))
         return _compile(function, sources, no_cpython_wrapper=True, no_cfunc_wrapper=False)
 

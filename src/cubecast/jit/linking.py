@@ -1,12 +1,12 @@
-"""How functions that only compiled code calls are compiled: typed and lowered once, never turned into machine code.
+"""How functions that only compiled code calls are compiled: typed and lowered once, without machine code of their own.
 
-By default Numba optimises every function, makes machine code of it and keeps both, although a function that is inlined
+By default Numba optimises every function, generates machine code and caches both, although a function that is inlined
 into its callers needs neither: the same code would be optimised again at every level of calls. Here a *linked*
-function ends as plain LLVM code that its callers link in, and is not kept on disk. An *entry point*, which is called
+function ends as plain LLVM code that its callers link in, and is not cached on disk. An *entry point*, which is called
 from outside, is optimised once, with all that is linked into it. docs/jit.md has measurements of what that saves.
 
 An argument of such a function is an `int64` whatever integer its caller has. Numba would compile a function once for
-every constant that somebody passes.
+every constant that a caller passes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from numba.core.compiler_machinery import LoweringPass, PassManager, register_pa
 from numba.core.typed_passes import NativeLowering
 
 _ENVIRONMENT = "_ZN08NumbaEnv"
-"""How the names of the variables begin in which Numba keeps what a function needs of Python."""
+"""Prefix of the variables in which Numba stores what a function needs of Python."""
 
 
 class EntryLibrary(JITCodeLibrary):
     """The code of a function and of all it calls, made into machine code."""
 
     def _optimize_final_module(self) -> None:
-        """Optimise in one go. Numba's first, cheap go brings reference counts together, and there are none."""
+        """Optimise in one pass. Numba's first, cheap pass combines reference counts, and there are none."""
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
 

@@ -16,7 +16,7 @@ if COMPILED:
     _TO_READ, _INTO_ALL_CACHES, _DATA = _NUMBER(0), _NUMBER(3), _NUMBER(1)
 
     def _fetch(typing: Any, array: Any, place: Any) -> Any:
-        """Ask for the cache line of `array[place]` and do not wait for it; places are not negative."""
+        """Request the cache line of `array[place]` without waiting for it; places are not negative."""
         is_tuple = isinstance(place, types.BaseTuple)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Try what goes beyond Numba's public interface, on a small scale; `backend` runs this in a process of its own.
+"""Test the uses of Numba's internals, on a small scale; `backend` runs this in a separate process.
 
 A tuple of arrays of several types and shapes is read through its table, and a function is called by its address; both
-must see what Python sees. Code that is linked must do what it says in plain Python.
+must see what Python sees. Linked code must compute what it computes in plain Python.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def new_sample() -> Sample:
 
 
 def expected(row: int) -> int:
-    """What `_weigh` gives, worked out without it."""
+    """The result of `_weigh`, computed without it."""
     sample = new_sample()
     return int(2 * (sample.numbers[row].sum() + int(sample.inner.words[row]) * sample.inner.scale))
 
 
 def main() -> None:
-    """Raise AssertionError, or crash, if anything is not as we know it."""
+    """Raise AssertionError, or crash, if anything differs from what we expect."""
     sample = new_sample()
     held = hold(sample)
     for row in range(3):

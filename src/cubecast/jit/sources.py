@@ -1,4 +1,4 @@
-"""Which sources a compiled function is made from, and where its machine code is kept.
+"""Which sources a compiled function is built from, and where its machine code is cached.
 
 Numba looks only at the file of the function it compiles, not at the files of the functions that one calls, so code
 that calls an edited function would stay in the cache and give wrong results. Compiled code is therefore kept in a
@@ -26,12 +26,12 @@ _IMPORT = re.compile(
     r"(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n#]+)|import[ \t]+(?P<modules>[^\n#]+))",
     re.MULTILINE,
 )
-"""An import at the left margin. One that is indented (for a type checker, or inside a function) is not compiled, but
-for what the decorators import where there is a compiler: it decides what becomes of every function."""
+"""An import at the left margin. An indented one (for a type checker, or inside a function) is not compiled, except what
+the decorators import where there is a compiler: it decides how every function is compiled."""
 
 
 def cache_root() -> Path:
-    """The folder of everything that cubecast keeps between processes."""
+    """The folder of everything that cubecast caches between processes."""
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cubecast"
     return Path(os.environ.get("CUBECAST_CACHE_DIR", default))
 
@@ -42,7 +42,7 @@ def code_root() -> Path:
 
 
 def code_directory(sources: Iterable[Path]) -> Path:
-    """Where code is kept that is compiled from these files."""
+    """Where code compiled from these files is cached."""
     digest = hashlib.sha256()
     for source in sorted(set(sources)):
         digest.update(source.name.encode())

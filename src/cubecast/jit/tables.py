@@ -1,19 +1,19 @@
-"""Tuples of arrays by their address: how Python calls compiled code often, and compiled code calls code it never saw.
+"""Tuples of arrays by address: how Python calls compiled code cheaply, and compiled code calls code unknown to it.
 
 A *table* is a row of 64-bit words that holds the arrays of a tuple as Numba lays them out in memory, in the order of
 the fields: for every array two null pointers, the number of elements, the size of one, the address of the first, the
 shape and the strides; for a number the number itself. `self_test` tries the layout.
 
-- `hold` makes a *handle* of a tuple, for functions that Python calls often, and `held_at` is the tuple again. Compiled,
-  the handle is the address of the table. Handing over the arrays themselves has Numba look at each, which is little
-  work in a loop, but not for a member that sleeps between two messages: every object it looks at is then out of the
-  processor's caches.
-- `address_of` gives the address of a function's code, `call_at` calls it with a table and five integers, and
-  `arrays_in` is the tuple again there. So a caller is compiled once for all functions it may call.
+- `hold` makes a *handle* of a tuple, for functions that Python calls often, and `held_at` returns the tuple. Compiled,
+  the handle is the address of the table. When the arrays themselves are passed, Numba inspects each one: little work in
+  a loop, but not for a member that sleeps between two messages, when every object it inspects has left the processor's
+  caches.
+- `address_of` returns the address of a function's code, `call_at` calls it with a table and five integers, and
+  `arrays_in` returns the tuple there. So a caller is compiled once for all functions it may call.
 
 In plain Python a tuple is its own handle and a function its own address.
 
-Invariant: arrays and table live as long as the `Held` (or whatever else) that holds them.
+Invariant: arrays and table live as long as the `Held` (or other object) that holds them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ if COMPILED:
     from numba.extending import intrinsic
 
     def _kind_of(value: Any) -> Any:
-        """All that Numba's type of a value depends on; a hundred times faster to find than the type."""
+        """Everything that Numba's type of a value depends on; a hundred times faster to compute than the type."""
         if isinstance(value, tuple):
             return type(value), *[_kind_of(field) for field in value]
         if isinstance(value, np.ndarray):
@@ -83,7 +83,7 @@ if COMPILED:
     _ADDRESSES: dict[Any, int] = {}
 
     def address_of(function: Callable[..., Any], held: tuple[Any, ...]) -> int:
-        """Where the code is of a function made by `compiled_for`, for a table of such arrays."""
+        """The address of the code of a function made by `compiled_for`, for a table of such arrays."""
         key = (function, _kind_of(held))
         if key not in _ADDRESSES:
             _ADDRESSES[key] = _find_address(function, held)
@@ -98,7 +98,7 @@ if COMPILED:
         return cast(int, made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name))
 
     def _call_at(typing: Any, address: Any, table: Any, row: Any, now_ns: Any, what: Any, a: Any, b: Any) -> Any:
-        """Call what is at an address with a table and five integers."""
+        """Call the code at an address with a table and five integers."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             function = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 6)
@@ -108,7 +108,7 @@ if COMPILED:
         return types.void(*[types.int64] * 7), generate
 
     def _arrays_in(typing: Any, table: Any) -> Any:
-        """The arrays that stand in a table."""
+        """The arrays in a table."""
         held = table.dtype
 
         def load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -120,7 +120,7 @@ if COMPILED:
     _LAID_OUT: set[Any] = set()
 
     def lay_out(sample: tuple[Any, ...]) -> None:
-        """Record for `held_at` what the fields of a class of tuples are: the same for every tuple of that class."""
+        """Record for `held_at` the fields of a class of tuples, the same for every tuple of that class."""
         kind = _kind_of(sample)
         if kind in _LAID_OUT:
             return
@@ -147,7 +147,7 @@ if COMPILED:
 else:
 
     def address_of(function: Callable[..., Any], held: tuple[Any, ...]) -> int:
-        """Nothing has an address, and nobody has a table."""
+        """Plain Python has no addresses and no tables."""
         raise NotImplementedError("plain Python has no addresses")
 
     def _call(function: Callable[..., None], *arguments: int) -> None:
@@ -157,7 +157,7 @@ else:
     arrays_in, call_at = address_of, _call
 
     def lay_out(sample: tuple[Any, ...]) -> None:
-        """Plain Python sees for itself."""
+        """Nothing to record in plain Python."""
 
     def held_at(handle: Any, kind: type) -> Any:
         """The tuple itself: it is its own handle."""

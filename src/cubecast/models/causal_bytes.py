@@ -1,4 +1,4 @@
-"""What causal broadcast costs in messages and bytes (causal §4, Table 1), exactly and as the paper estimates it.
+"""The cost of causal broadcast in messages and bytes (causal §4, Table 1), exactly and as the paper estimates it.
 
 Timestamp sends a message to each of the n − 1 others, with n numbers of 4 bytes. Overlay sends it over every link of
 the hypercube in both directions, but not back to where it first came from: 2·links − (n − 1) copies.

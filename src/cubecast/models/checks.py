@@ -33,6 +33,6 @@ def require_probability(name: str, value: float, *, zero: bool, one: bool) -> No
 
 
 def require(possible: bool, message: str) -> None:
-    """Accept what is possible; otherwise `message` names the value and the fix."""
+    """Accept a possible value; otherwise `message` names the value and the fix."""
     if not possible:
         raise LocalProtocolError(message)

@@ -1,4 +1,4 @@
-"""What one stability round costs: guo Tables 4.1, 4.2 and 5.2, cube Fig 7, as functions.
+"""The cost of one stability round: guo Tables 4.1, 4.2 and 5.2, cube Fig 7, as functions.
 
 What is counted, with no loss, no repetition and no membership change:
 

@@ -22,7 +22,7 @@ from cubecast.models.reliability import PRIOR
 def posterior_mean(
     failures: NDArray[np.int64], trials: NDArray[np.int64], prior: tuple[float, float] = PRIOR
 ) -> NDArray[np.float64]:
-    """The estimate of a failure probability after so many failures in so many trials."""
+    """The estimate of a failure probability after this many failures in this many trials."""
     _check(failures, trials, prior)
     estimate: NDArray[np.float64] = reliability.posterior_mean(failures, trials, prior)
     return estimate
@@ -31,7 +31,7 @@ def posterior_mean(
 def posterior_deviation(
     failures: NDArray[np.int64], trials: NDArray[np.int64], prior: tuple[float, float] = PRIOR
 ) -> NDArray[np.float64]:
-    """The standard deviation of the posterior: how sure the estimate is."""
+    """The standard deviation of the posterior: how certain the estimate is."""
     mean = posterior_mean(failures, trials, prior)
     deviation: NDArray[np.float64] = np.sqrt(mean * (1 - mean) / (sum(prior) + trials + 1))
     return deviation

@@ -1,4 +1,4 @@
-"""Which links get the messages that a quota leaves over (rasm §3.3, "Resource Optimization", Eq 2).
+"""Which links get the remaining messages of a quota (rasm §3.3, "Resource Optimization", Eq 2).
 
 A member may send `quota` messages for one multicast message. Every receiver gets one; the rest go, one by one, to the
 link that raises the probability to reach all receivers most. With failure probability f of a link and k copies on it
@@ -32,7 +32,7 @@ def share_quota(failure: NDArray[np.float64], copies: NDArray[np.int64], links: 
 
 @entry_point
 def next_copy_gain(failure: float, copies: int) -> float:
-    """By what factor one more copy raises the probability that at least one gets across."""
+    """By what factor one more copy raises the probability that at least one arrives."""
     missed = 1.0
     for _ in range(copies):
         missed *= failure

@@ -1,6 +1,6 @@
-"""How reliable links are, as a member judges from the heartbeats it hears and misses (rasm §3.1).
+"""The reliability of links, as a member estimates it from the heartbeats it hears and misses (rasm §3.1).
 
-What is unknown is a probability; what is observed is how often something failed in so many trials. With a Beta(a, b)
+The unknown is a probability; the observation is the number of failures in a number of trials. With a Beta(a, b)
 prior the posterior is Beta(a + failures, b + successes), and its mean is the estimate.
 """
 
@@ -11,15 +11,15 @@ import numpy as np
 PRIOR = (1.0, 1.0)
 """Uniform: before the first observation any probability is as likely as any other."""
 STEPS_MIN = 20
-"""A link is not judged by less."""
+"""Fewer trials do not count as an estimate."""
 STEPS_MAX = 256
-"""Then what is long ago counts half."""
+"""After this many trials, older ones count half."""
 CHANGE_MIN = 0.1
-"""A smaller change of an estimate is not worth another tree."""
+"""A smaller change of an estimate does not change the tree."""
 
 
 def posterior_mean(failures: Any, trials: Any, prior: tuple[float, float] = PRIOR) -> Any:
-    """The estimate of a failure probability after so many failures in so many trials; numbers or arrays."""
+    """The estimate of a failure probability after this many failures in this many trials; numbers or arrays."""
     return (prior[0] + failures) / (sum(prior) + trials)
 
 
@@ -27,15 +27,15 @@ class Heartbeats:
     """The heartbeats that one member received, and its estimates of its links."""
 
     def __init__(self, members: int) -> None:
-        """Nothing heard; all links are believed to be as good as can be."""
+        """Nothing heard; all links are assumed perfect."""
         self.believed = np.zeros(members)
         self._steps = np.zeros(members)
         self._missed = np.zeros(members)
 
     def note(self, rank: int, *, heard: bool) -> bool:
-        """Something should have come from this rank in the last step, and did or did not; is the link another now?
+        """Record whether a heartbeat of this rank arrived in the last step; returns whether its estimate changed.
 
-        A member takes its time to start: what does not come before the first sign of life says nothing.
+        A member takes time to start: a missing heartbeat before the first sign of life does not count.
         """
         if not heard and self._steps[rank] == 0:
             return False

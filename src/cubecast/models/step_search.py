@@ -4,7 +4,7 @@ f(x) is the average TPR measured with step interval x. Part I shrinks [shortest,
 near-minimum s; part II widens a window around s, in strides of p, 2p, 4p, … and back, as long as f stays within e of
 f(s).
 
-The search only asks; the caller measures, live or in a simulator:
+The search requests measurements; the caller measures, live or in a simulator:
 
     search = StepSearch(SearchPlan(shortest_s=0.0, longest_s=20.0, resolution_s=2.0, stride_s=1.0, tolerance=0.1))
     while (step_s := search.next()) is not None:
@@ -24,7 +24,7 @@ window stays inside (0, longest_s]: the printed loops could leave it on both sid
 within a hundredth of the resolution of one that was, is not measured again: one of the two golden points is always an
 old one. Noise: every point is measured `repeats` times, and when a comparison is closer than two standard errors both
 points are measured again, up to `repeats_max` times. As printed, halving stops at its first miss, so the window may
-end short of the edge; `to_the_edge` goes on. An infinite measurement (no round ended) is allowed and counts as
+end short of the edge; `to_the_edge` continues. An infinite measurement (no round ended) is allowed and counts as
 worst; should the last midpoint be one, s is the best interval measured instead.
 """
 
@@ -75,7 +75,7 @@ class SearchPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One answer of the caller."""
+    """One measurement of the caller."""
 
     step_s: float
     value: float
@@ -95,7 +95,7 @@ class StepWindow:
 
 
 class StepSearch:
-    """Asks for measurements with `next`, takes them with `report`, ends with `result`."""
+    """Requests measurements with `next`, takes them with `report`, ends with `result`."""
 
     def __init__(self, plan: SearchPlan) -> None:
         self.plan = plan
@@ -112,7 +112,7 @@ class StepSearch:
         return self._asked
 
     def report(self, step_s: float, value: float) -> None:
-        """The TPR measured with `step_s`, which must be what `next` asked for."""
+        """Report the TPR measured with `step_s`, which must be the interval that `next` requested."""
         if self._asked is None:
             raise LocalProtocolError(f"step_s={step_s!r}: the search is over; read result()")
         if step_s != self._asked:

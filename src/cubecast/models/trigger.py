@@ -22,7 +22,7 @@ NOTHING_STABLE = 1e-6
 
 
 class Feasibility(enum.Enum):
-    """What the formula says of a case."""
+    """The verdict on a case."""
 
     FEASIBLE = "feasible"
     OVERFLOWS_LATER = "overflows later"

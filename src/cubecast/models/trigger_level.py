@@ -1,4 +1,4 @@
-"""X: how full the output buffer is when it calls for a stability round (guo ch. 6, formulas 6.2 and 6.3).
+"""X: the fill level at which the output buffer requests a stability round (guo ch. 6, formulas 6.2 and 6.3).
 
 A sender with room for g messages sends r of them per second; a round takes f seconds (the TPR), and at its end the
 share α of what was there at its beginning is released. The fewest rounds come from the largest X with
