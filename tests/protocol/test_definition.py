@@ -95,7 +95,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a misspelt handler": (
         {"handlers": handlers(on_timers=start)},
-        "idle has on_timers, which nobody calls: the handlers are on_timer, on_leave, on_join, on_heard",
+        "idle has on_timers, which is never called: the handlers are on_timer, on_leave, on_join, on_heard",
     ),
     "no handler": (
         {"handlers": SimpleNamespace(publish=start)},
@@ -127,7 +127,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown array by neighbour": (
         {"by_neighbour": ("neighbours", "reached")},
-        "by_neighbour of idle names 'reached', which its state has not",
+        "by_neighbour of idle names 'reached', which is not in its state",
     ),
     "parameters that are no dataclass": (
         {"parameters": dict},

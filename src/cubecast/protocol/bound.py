@@ -1,7 +1,7 @@
-"""A core as its driver calls it, and a driver as Python calls it: by integers, whatever the protocol.
+"""A bound core, which its driver calls, and a bound driver, which Python calls: by integers, whatever the protocol.
 
-`bind(state, mail)` makes both, and `call_bound` calls the core. Compiled, the code at the address takes the arrays of
-the state and of the mail out of the table; the driver needs not know their types, so a driver is compiled once for all
+`bind(state, mail)` makes both, and `call_bound` calls the core. Compiled, the code at the address reads the arrays of
+the state and of the mail from the table; the driver need not know their types, so a driver is compiled once for all
 protocols, and a core once for all drivers. In plain Python a function that holds the state stands for the address.
 
 Invariant: arrays and tables live as long as the `Bound` that holds them.
@@ -26,7 +26,7 @@ _ACTS: dict[type, Callable[..., None]] = {}
 
 
 class Bound(NamedTuple):
-    """Cores with their states and their mail, one a row."""
+    """Cores with their states and their mail, one per row."""
 
     cores: NDArray[Any]
     tables: list[NDArray[np.int64]]
@@ -42,7 +42,7 @@ def bind(states: tuple[Any, ...], mail: Mail) -> Bound:
 
 
 def nothing_bound(count: int) -> Bound:
-    """What stands for cores that are not called."""
+    """A placeholder for cores that are not called."""
     return Bound(np.zeros((count, 2), np.int64), [], ())
 
 
@@ -53,7 +53,7 @@ def call_bound(cores, which, row, now_ns, what, a, b):
 
 
 def act(table, row, now_ns, what, a, b):
-    """Call the core whose arrays stand in the table. Plain here: it is compiled for given states."""
+    """Call the core whose arrays are in the table. Plain here: it is compiled for given states."""
     both = arrays_in(table)
     call_core(both[0], row, now_ns, both[1], what, a, b)
 

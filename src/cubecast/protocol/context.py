@@ -1,4 +1,4 @@
-"""What surrounds a protocol when a group, or a view of it, begins.
+"""The surroundings of a protocol when a group, or a view of it, begins.
 
 The driver (the simulator, a live member) fills this in; a protocol's `build` takes from it what it needs.
 """
@@ -17,18 +17,18 @@ from cubecast.protocol.overlays import Overlay
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkFacts:
-    """What a protocol may want to know of the network before it chooses its times and shapes."""
+    """What a protocol may need to know about the network before it chooses its times and shapes."""
 
     bandwidth_bps: float = math.inf
     """Of the slowest link."""
     node_ns: float = 0.0
     node_ns_per_byte: float = 0.0
-    """What a node needs to handle a message."""
+    """The time a node takes to handle a message."""
     delay_ns_max: float = 0.0
     one_hop_ns: float | None = None
-    """Every message takes one hop of at most this; None: messages follow links."""
+    """Every message takes one hop of at most this long; None: messages follow links."""
     tree_children: int = 0
-    """The network is a tree of this degree; 0: it is none."""
+    """The network is a tree of this degree; 0: it is not a tree."""
     is_sparse: bool = False
     """It is a tree with nodes that are no members."""
     has_multicast: bool = False
@@ -59,7 +59,7 @@ class Context:
     delta_ns: int = 0
     """Δ: how long after a round the next one begins."""
     repeat_ns: int = 0
-    """0 in a reliable FIFO network; otherwise how long to wait before repeating what was not answered."""
+    """0 in a reliable FIFO network; otherwise how long to wait before repeating an unanswered message."""
     wait_ns: int = 0
     """How long a gap may last before it is a loss: links may reorder."""
     payload_bytes: int = 0
@@ -67,9 +67,9 @@ class Context:
     room: int = 1 << 16
     """How many messages the buffers and logs of such a protocol hold."""
     window: int = 1 << 10
-    """How many messages of one sender are under way at a time, at most."""
+    """How many messages of one sender are in transit at a time, at most."""
     is_live: bool = False
-    """Does this member run live? Then its message log holds what messages carried, and its links lose nothing."""
+    """Does this member run live? Then its message log stores what messages carried, and its links lose nothing."""
     overlay: Overlay | None = None
     """Neighbours, for protocols that follow the network's own links; None: not every node is a member."""
     link_failure: NDArray[np.float64] | None = None

@@ -1,7 +1,7 @@
-"""A protocol as the command line, the simulator, the laboratory and live groups find it: one entry in its own file.
+"""The definition of a protocol: one entry in its own file, for command line, simulator, laboratory and live groups.
 
-Everything that anybody else needs to know of a protocol stands in its entry; nothing outside its file asks for it by
-name. A new protocol is one file with one `PROTOCOL = Protocol(...)`.
+Everything that other code needs to know of a protocol is in its entry; nothing outside its file refers to it by name. A
+new protocol is one file with one `PROTOCOL = Protocol(...)`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RESERVED = ("auto", "model")  # choices of a user that are no protocols
 
 
 class Steps(NamedTuple):
-    """The rhythm of a protocol that goes in steps."""
+    """The pace of a protocol that works in steps."""
 
     interval_ns: int
     sends: int
@@ -46,22 +46,22 @@ class LiveData:
     """How a data protocol serves live members."""
 
     linked: Callable[[Any], list[int]]
-    """The ranks to which messages go as they come, in a state."""
+    """The ranks that messages are pushed to at once, in a state."""
     overlay: Callable[[int], Overlay] | None = None
-    """The links over which messages go in a group of so many while nobody has failed; None: between all members."""
+    """The links that carry messages in a group of this size while nobody has failed; None: between all members."""
     stamp_numbers: Callable[[int], int] = lambda _members: 0
-    """How many numbers a message carries in a group of so many."""
+    """How many numbers a message carries in a group of this size."""
     changes_numbers: bool = False
     """Does the last of them change at each hop?"""
     believe: Callable[[Any, int, float], None] | None = None
-    """Change what a state holds of the failure probability of the link to a rank."""
+    """Set the failure probability of the link to a rank in a state."""
     compare_paths: tuple[int, int] = (0, 0)
-    """Timers that ask to compare paths again, after the link to the rank in the tag became better, or worse."""
+    """Timers that request a new comparison of paths, after the link to the rank in the tag became better, or worse."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """One protocol: what it is called, what it needs, how it is built."""
+    """One protocol: its name, its requirements, and how it is built."""
 
     name: str
     title: str
@@ -76,11 +76,11 @@ class Protocol:
     """Its kinds of messages with their fields."""
     parameters: type = NoParameters
     handlers: Any = None
-    """What has start, receive, on_timer, …; default: the module of the state."""
+    """The object with start, receive, on_timer, …; default: the module of the state."""
     numbers: Callable[[Context, Any], int] = lambda context, _parameters: context.senders
     """How many numbers its messages carry at most."""
     resolve: Callable[[Any, Context], Any] = lambda parameters, _context: parameters
-    """Choose what the parameters leave open; may refuse parameters that do not fit the group."""
+    """Choose open parameters; may reject parameters that do not fit the group."""
     links: Literal["lossy", "reliable", "fifo"] = "lossy"
     """The least it needs of the network: anything, no loss, or no loss and no reordering."""
     admits_joins: bool = False
@@ -98,13 +98,13 @@ class Protocol:
     traffic: Callable[[Context, Any], Traffic] | None = None
     """Between which ranks its messages go, for placements; None: between all alike, or along the network's links."""
     steps: Callable[[Any, Context], Steps] | None = None
-    """Its rhythm, if it goes in steps."""
+    """Its pace, if it works in steps."""
     live: LiveData | None = None
     """How it serves live members, for a data protocol that can."""
     auto_from: int | None = None
     """Chosen, where the user leaves the choice open, in groups of this size and more."""
     colour: str = ""
-    """In figures."""
+    """Its colour in figures."""
 
     @property
     def carries_data(self) -> bool:
@@ -120,7 +120,7 @@ class Protocol:
         return make_parameters(self.parameters, given, self.name)
 
     def check(self) -> None:
-        """Refuse an entry that cannot work, in one line that says what to change."""
+        """Reject an entry that cannot work, in one line that says what to change."""
         if not re.fullmatch("[a-z][a-z0-9_]*", self.name) or self.name in _RESERVED:
             raise LocalProtocolError(f"name {self.name!r}: use small letters, digits and _, and not auto or model")
         if self.family not in FAMILIES:
@@ -134,7 +134,7 @@ class Protocol:
         self.make_parameters({info.name: info.default for info in describe(self.parameters).values()})
         for name in self.by_neighbour:
             if name not in state._fields:
-                raise LocalProtocolError(f"by_neighbour of {self.name} names {name!r}, which its state has not")
+                raise LocalProtocolError(f"by_neighbour of {self.name} names {name!r}, which is not in its state")
         _check_messages(self)
         _check_handlers(self)
 
@@ -164,4 +164,4 @@ def _check_handlers(protocol: Protocol) -> None:
     for name in vars(source):
         if name.startswith("on_") and name not in SIGNATURES and callable(getattr(source, name)):
             known = ", ".join(one for one in SIGNATURES if one.startswith("on_"))
-            raise LocalProtocolError(f"{protocol.name} has {name}, which nobody calls: the handlers are {known}")
+            raise LocalProtocolError(f"{protocol.name} has {name}, which is never called: the handlers are {known}")

@@ -8,7 +8,7 @@
 | stable   | rows × m      | S: every current member holds every message of sender j up to `stable[row, j]`          |
 
 `goal` says what the arrays mean: the minimum of what is received (STABILITY), or the maximum of what is known to exist
-(ERRORS, guo ch. 7: the same protocols then tell every member what it has missed; R is the highest number seen, S the
+(ERRORS, guo ch. 7: the same protocols then inform every member of what it missed; R is the highest number seen, S the
 highest that anyone has seen).
 
 One row per *local* member: the simulator holds all members of a group (row = rank), a live process holds one.
@@ -68,7 +68,7 @@ def copy_numbers(target, numbers):
 
 @linked
 def fold(group, minimum, numbers):
-    """M = min(M, numbers), or max where errors are sought."""
+    """M = min(M, numbers), or max for the goal ERRORS."""
     if group.goal != STABILITY:
         raise_numbers(minimum, numbers)
         return

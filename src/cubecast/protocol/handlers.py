@@ -7,9 +7,9 @@ Duties of the driver, for each local member (row):
 
 - `call_core(…, START)` once, when the member begins;
 - `call_core(…, RECEIVE, slot)` for every message, with the message in a slot of `mail`;
-- `call_core(…, TIMER, timer, tag)` when a timer the core asked for is due;
-- `call_core(…, LEAVE, rank)` after it took a rank out of `group.members[row]`; a core that takes newcomers in by itself
-  is also called with its own rank, when it should go; it says when it has gone (`mail.depart`), and every other
+- `call_core(…, TIMER, timer, tag)` when a timer that the core set is due;
+- `call_core(…, LEAVE, rank)` after it took a rank out of `group.members[row]`; a core that admits newcomers by itself
+  is also called with its own rank, when it should leave; it reports when it has left (`mail.depart`), and every other
   such core is then called for the timer −1 with that rank;
 - `call_core(…, JOIN, rank)` after it put a newcomer, which has begun by then, into `group.members[row]`;
 - `call_core(…, PUBLISH)`, for data cores, when the application multicasts;
@@ -124,13 +124,13 @@ def _on_heard(state, row, now_ns, mail, rank):
     """A data message came from `rank`: it is alive."""
 
 
-# What a core is called for.
+# The events a core is called for.
 RECEIVE, START, TIMER, LEAVE, PUBLISH, JOIN, HEARD = range(7)
 
 
 @inlined
 def call_core(state, row, now_ns, mail, what, a, b):
-    """Call the core of `state` for one thing; see the module for `a` and `b`."""
+    """Call the core of `state` for one event; see the module for `a` and `b`."""
     if what == RECEIVE:
         _receive(state, row, now_ns, mail, a)
     elif what == TIMER:

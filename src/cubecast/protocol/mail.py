@@ -1,15 +1,15 @@
-"""What a core reads and writes: a pool of messages, and an outbox of actions.
+"""The input and output of a core: a pool of messages, and an outbox of actions.
 
 A core never touches a socket or a clock. It reads a message from a slot of the pool, drafts new messages in other
 slots, and leaves *actions* in the outbox: send this slot to that rank, multicast it, wake me in so many nanoseconds,
-I began a round, I know its result, deliver this to the application. Whoever drives the core (the simulator's kernel,
-a live member) carries the actions out after each call and then empties the outbox.
+I began a round, I know its result, deliver this to the application. The driver of the core (the simulator's kernel, a
+live member) carries the actions out after each call and then empties the outbox.
 
 `Mail` fields:
 
 | field   | shape           | meaning                                                                          |
 |---------|-----------------|----------------------------------------------------------------------------------|
-| heads   | slots           | kind, round, fields, source, size …, one record a message                        |
+| heads   | slots           | kind, round, fields, source, size …, one record per message                      |
 | layers  | slots           | CONTROL, DATA or FAILURE: whose message it is                                    |
 | numbers | slots × width   | the arrays a message carries (R, M or S), sequence numbers                       |
 | bits    | slots × words   | the heard-from bitmap a message carries                                          |
@@ -18,12 +18,12 @@ a live member) carries the actions out after each call and then empties the outb
 | free    | slots           | stack of slots given back                                                        |
 | counts  | 5               | actions waiting, drafts, free slots on the stack, slots ever used, overflow      |
 
-`field_1` and `field_2` of a head are for whatever a protocol's messages say besides: whom a NAK is for, which step a
-message belongs to. Only accessors with telling names touch them (`released_of(mail, slot)`), which stand in the file
-of the protocol, or of the part that several share; nobody else reads the columns. A draft has 0 in both. Live members
-carry values of 0 … 2^31 − 1.
+`field_1` and `field_2` of a head hold whatever else a protocol's messages say: whom a NAK is for, which step a message
+belongs to. Only named accessors (`released_of(mail, slot)`) touch them, defined in the file of the protocol or of the
+part that several protocols share; no other code reads the columns. A draft has 0 in both. Live members carry values of
+0 … 2^31 − 1.
 
-A slot stays taken while `heads[slot].copies` > 0. A draft counts as one copy until `clear_outbox`, so that it outlives
+A slot stays in use while `heads[slot].copies` > 0. A draft counts as one copy until `clear_outbox`, so that it outlives
 copies that are lost while others of it are still being sent. Slot 0 is never handed out: it takes the writes of a full
 pool, and `counts[OVERFLOW]` then ends the run with a clear error. Nothing is dropped silently.
 """
@@ -58,7 +58,7 @@ HEAD = np.dtype(
 )
 ACTION = np.dtype([(name, np.int64) for name in ("what", "slot", "a", "b", "delay_ns", "peer")])
 
-# What an action asks for.
+# Kinds of actions.
 SEND, MULTICAST, TIMER, ROUND_BEGUN, ROUND_DONE, DELIVER, NEXT_ROUND, HELD_BACK, SUSPECT, RELEASED = range(10)
 ADOPT, DEPART = range(10, 12)
 
@@ -89,7 +89,7 @@ class Mail(NamedTuple):
 
 def new_mail(*, slots: int, width: int, words: int, room: int) -> Mail:
     """An empty pool of `slots` messages of `width` numbers and `words` bitmap words; an outbox of `room` actions."""
-    # Nothing reads what it has not written: a slot comes back as its last message left it.
+    # A slot is always written before it is read: it comes back as its last message left it.
     counts = np.zeros(5, np.int64)
     counts[USED] = 1
     return Mail(
@@ -143,7 +143,7 @@ def release(mail, slot):
 
 @linked
 def clear_outbox(mail):
-    """Forget the actions, all carried out now, and give back the drafts of which no copy is left."""
+    """Drop the actions, all carried out now, and free the drafts of which no copy is left."""
     for k in range(mail.counts[DRAFTED]):
         slot = mail.drafts[k]
         mail.heads[slot].copies -= 1
@@ -155,7 +155,7 @@ def clear_outbox(mail):
 
 @linked
 def act(mail, what, slot, a, b, delay_ns, peer):
-    """Leave one action in the outbox; `peer` is another member that has to do with it, or −1."""
+    """Add an action to the outbox; `peer` is another member that it concerns, or −1."""
     place = mail.counts[WAITING]
     if place >= mail.actions.shape[0]:
         mail.counts[OVERFLOW] = POOL_FULL
@@ -183,13 +183,13 @@ def multicast(mail, slot):
 
 @linked
 def set_timer(mail, timer, tag, delay_ns):
-    """Ask to be woken with (timer, tag). A timer is never cancelled: the core ignores one whose tag is stale."""
+    """Set a timer (timer, tag). A timer is never cancelled: the core ignores one whose tag is stale."""
     act(mail, TIMER, 0, timer, tag, delay_ns, -1)
 
 
 @linked
 def rest(mail, timer, number, delay_ns):
-    """Round `number` is over here: ask to be woken with (timer, number) for the next one.
+    """Round `number` is over here: request to be woken with (timer, number) for the next one.
 
     The driver decides when: after `delay_ns` (Δ), when buffers fill up, or never.
     """
@@ -198,13 +198,13 @@ def rest(mail, timer, number, delay_ns):
 
 @linked
 def begin_round(mail, round_number):
-    """Say that this member began, or joined, a round."""
+    """Report that this member began, or joined, a round."""
     act(mail, ROUND_BEGUN, 0, round_number, 0, 0, -1)
 
 
 @linked
 def end_round(mail, round_number):
-    """Say that this member knows the result of a round; `group.stable` holds it."""
+    """Report that this member knows the result of a round; `group.stable` holds it."""
     act(mail, ROUND_DONE, 0, round_number, 0, 0, -1)
 
 
@@ -216,32 +216,32 @@ def deliver(mail, sender, sequence):
 
 @linked
 def hold_back(mail, count, waits):
-    """Say how many messages this member has received and not yet delivered, its delivery queue (MODELS §9).
+    """Report how many messages this member has received and not yet delivered, its delivery queue (MODELS §9).
 
-    Is the message just received one of them? Whoever drives the core then keeps its payload.
+    Is the message just received one of them? The driver of the core then keeps its payload.
     """
     act(mail, HELD_BACK, 0, count, 1 if waits else 0, 0, -1)
 
 
 @linked
 def suspect(mail, rank):
-    """Say that a member has failed: this member counts on it no more."""
+    """Report that a member has failed: this member no longer relies on it."""
     act(mail, SUSPECT, 0, rank, 0, 0, -1)
 
 
 @linked
 def released(mail):
-    """Say that a data layer found more messages to be stable; `group.stable` holds what is known."""
+    """Report that a data layer found more messages to be stable; `group.stable` holds what is known."""
     act(mail, RELEASED, 0, 0, 0, 0, -1)
 
 
 @linked
 def adopt(mail, sender, sequence, rank):
-    """Say that this member, which joins, holds what `rank` holds: everything of the sender up to `sequence`."""
+    """Report that this member, which joins, holds what `rank` holds: everything of the sender up to `sequence`."""
     act(mail, ADOPT, 0, sender, sequence, 0, rank)
 
 
 @linked
 def depart(mail):
-    """Say that nobody needs this member, which was told to leave, any more."""
+    """Report that this member, which is leaving, is no longer needed."""
     act(mail, DEPART, 0, 0, 0, 0, -1)

@@ -9,10 +9,10 @@
 
 `message_sizes(MESSAGES, context)` gives the size in bytes of every kind, header included, for a group of a given size.
 A state holds that array, and `draft(mail, ACK, round_number, state.sizes[ACK])` makes a message of the right size.
-Nobody counts bytes by hand. Sizes are what the papers count: live members encode the same fields a little differently.
+Sizes are never counted by hand. They follow the papers; live members encode the same fields slightly differently.
 
-The messages stand in the order of their kinds. A protocol that leaves out kinds of its family says which ones it has,
-`message("ACK", ACK, …)`. One kind that comes in two sizes is two messages, each with a number of its own.
+The messages are listed in the order of their kinds. A protocol that leaves out kinds of its family names the kinds it
+has, `message("ACK", ACK, …)`. A kind that comes in two sizes is two messages, each with its own number.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def member_set() -> Size:
 
 
 def bit_set(text: str, count: Callable[[Context, Any], int]) -> Size:
-    """A set of so many things, one bit each; `text` is the count as a reader would write it."""
+    """A set of this many things, one bit each; `text` is the count as a reader would write it."""
     return Size(f"⌈{text} / 8⌉", lambda context, parameters: (count(context, parameters) + 7) // 8)
 
 

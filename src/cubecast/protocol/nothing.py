@@ -1,4 +1,4 @@
-"""A protocol that does nothing: it stands where a run has no stability protocol, no data or no failure detector."""
+"""A protocol that does nothing, for runs without a stability protocol, without data or without a failure detector."""
 
 from typing import NamedTuple
 

@@ -27,7 +27,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import entry_point
 
 BUSIEST_LINK_SHARE = 2 / 9
-"""In a tree of three subtrees so many of the messages between random members cross each of the root's links."""
+"""In a tree of three subtrees, the fraction of messages between random members that cross each of the root's links."""
 
 
 class Overlay(NamedTuple):

@@ -1,8 +1,8 @@
-"""The parameters of a protocol: a frozen dataclass whose fields say what they mean and which values they take.
+"""The parameters of a protocol: a frozen dataclass whose fields document their meaning and their valid values.
 
     @dataclass(frozen=True, kw_only=True)
     class Parameters:
-        subset: int = parameter(1, "Members that hear of it in one step.", at_least=1)
+        subset: int = parameter(1, "Members that a member sends to in one step.", at_least=1)
 
 From this the command line, plans, `help()` and the validation are derived; nothing else lists the parameters of a
 protocol. A field takes int, float, bool, a choice (`Literal`), or None where None means that `Protocol.resolve`
@@ -23,7 +23,7 @@ from cubecast.errors import LocalProtocolError
 
 @dataclass(frozen=True, kw_only=True)
 class NoParameters:
-    """A protocol that leaves nothing open."""
+    """A protocol without parameters."""
 
 
 class ParameterInfo(NamedTuple):

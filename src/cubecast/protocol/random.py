@@ -53,7 +53,7 @@ def new_stream(seed: int, purpose: str, rank: int = 0) -> np.ndarray:
 
 
 def new_streams(seed: int, purpose: str, ranks: np.ndarray) -> np.ndarray:
-    """The streams of several members, one a row."""
+    """The streams of several members, one per row."""
     words = np.frombuffer(purpose.encode().ljust(-(-len(purpose) // 8) * 8, b"\0"), np.uint64)
     streams = np.zeros((len(ranks), 2), np.uint64)
     streams[:, 0] = seed & 0xFFFFFFFFFFFFFFFF

@@ -111,7 +111,7 @@ def count(words):
 
 @entry_point
 def place(words, rank):
-    """How many ranks of the set are below this one: where it stands, if it is in the set."""
+    """How many ranks of the set are below this one: its position, if it is in the set."""
     below = 0
     for other in range(rank):
         if contains(words, other):
@@ -121,7 +121,7 @@ def place(words, rank):
 
 @entry_point
 def at(words, place):
-    """The rank of the set with `place` others below it, or −1 when the set has not that many."""
+    """The rank of the set with `place` others below it, or −1 when the set is too small."""
     below = 0
     for rank in range(words.shape[0] * 64):
         if contains(words, rank):
@@ -133,7 +133,7 @@ def at(words, place):
 
 @entry_point
 def fingerprint(words):
-    """A number of 31 bits that stands for the set: equal sets have the same, two sets hardly ever do."""
+    """A hash of the set in 31 bits: equal sets have the same, and different sets almost always differ."""
     word = _ONE
     for k in range(words.shape[0]):
         word = mix(word ^ words[k])
