@@ -1,11 +1,11 @@
-"""What trees over a graph of neighbours share: whom a member pushes to, for each source, and what it has seen.
+"""State that trees over a neighbour graph share: the push targets for each source, and the messages seen.
 
 | field      | shape          | meaning                                                                             |
 |------------|----------------|-------------------------------------------------------------------------------------|
 | offsets    | rows + 1       | the links of a row are offsets[row] … offsets[row + 1] − 1                          |
-| neighbours | links          | the rank at the other end; −1: a spare place for a link that may come               |
+| neighbours | links          | the rank at the other end; −1: a spare place for a later link                       |
 | failure    | links          | the probability that a message does not get across (known, or estimated)            |
-| quota      | 1              | messages a member may send for one multicast; 0: one to each peer                   |
+| quota      | 1              | messages a member may send per multicast; 0: one to each peer                       |
 | eager      | links × m      | is the link in the tree of that sender (eagerPushPeers)?                            |
 | wanted     | links × m or 0 | does this member want that sender's messages over the link? See below               |
 | provider   | rows × m       | from whom this member gets that sender's messages; −1 = nobody yet                  |
@@ -14,15 +14,15 @@
 | changed_ns | 1              | when a tree changed last                                                            |
 | scratch    | degree         | room for the shares of a quota                                                      |
 
-W, the window, bounds how far messages of one sender may overtake each other; an older one is taken for a duplicate.
+W, the window, bounds how far messages of one sender may overtake each other; an older one counts as a duplicate.
 
-**Wanted.** Where links may lose a PRUNE, a member draws its conclusions from what comes. Where they lose nothing and
-keep order (`reliable`), it knows what it told each neighbour, and `eager` of that neighbour follows: what comes over a
-link that is not wanted was under way when it was pruned, and says nothing of the tree. So PRUNEs that cross cut nobody
-off.
+**Wanted.** Where links may lose a PRUNE, a member infers the tree from the messages that arrive. Where links lose
+nothing and keep order (`reliable`), it knows what it last requested from each neighbour, and the neighbour's `eager`
+follows that request: a message that arrives over an unwanted link was in transit when the link was pruned, and carries
+no information about the tree. So two PRUNEs that cross do not disconnect a member.
 
-Invariants: a spare place is eager for no sender; a provider is a neighbour, or was one when it gave; on reliable links
-a provider's messages are wanted.
+Invariants: a spare place is eager for no sender; a provider is a neighbour, or was one when it sent the message; on
+reliable links a provider's messages are wanted.
 """
 
 from dataclasses import dataclass
@@ -105,8 +105,8 @@ def new_peers(
 
 
 @linked
-def look(peers, row, sender, sequence):
-    """Is this message new here, one seen before, or too old to tell? A new one is noted."""
+def note_seen(peers, row, sender, sequence):
+    """Is this message new here, seen before, or too old to decide? A new one is recorded."""
     place = sequence % peers.seen.shape[2]
     if peers.seen[row, sender, place] == sequence:
         return AGAIN
@@ -136,7 +136,7 @@ def link_to(peers, row, rank):
 
 @linked
 def add_link(peers, row, mail, rank):
-    """A new neighbour: as at the beginning it is an eager peer for every sender. Gives the link, or −1."""
+    """Add a neighbour: as at the start it is an eager peer for every sender. Returns the link, or −1."""
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         if peers.neighbours[link] < 0:
             peers.neighbours[link] = rank
@@ -151,7 +151,7 @@ def add_link(peers, row, mail, rank):
 
 @linked
 def drop_link(peers, row, rank):
-    """A neighbour is gone: nothing is pushed to it, and it provides nothing."""
+    """Remove a neighbour: nothing is pushed to it, and it provides nothing."""
     link = link_to(peers, row, rank)
     for sender in range(peers.eager.shape[1]):
         if link >= 0:
@@ -179,14 +179,14 @@ def is_reliable(peers):
 
 @linked
 def want(peers, link, sender, wanted):
-    """Remember what a neighbour was told of a sender's messages."""
+    """Record whether this member wants the sender's messages over the link."""
     if link >= 0 and is_reliable(peers):
         peers.wanted[link, sender] = wanted
 
 
 @linked
 def is_wanted(peers, row, sender, rank):
-    """May the neighbour's messages of that sender go on to come?"""
+    """May the neighbour keep pushing that sender's messages?"""
     if not is_reliable(peers):
         return True
     link = link_to(peers, row, rank)
@@ -203,7 +203,7 @@ def set_provider(peers, row, sender, rank, now_ns):
 
 @linked
 def takes_over(state, row, sender, source, now_ns):
-    """On reliable links: the provider is gone, and a neighbour that pushes comes in its place. Says whether it does."""
+    """On reliable links: replace a provider that is gone by a neighbour that pushes. Returns whether there is one."""
     peers = state.peers
     vacant = is_reliable(peers) and peers.provider[row, sender] < 0 and sender != state.group.rank[row]
     if vacant and is_wanted(peers, row, sender, source):
@@ -214,7 +214,7 @@ def takes_over(state, row, sender, source, now_ns):
 
 @linked
 def share_out(peers, row, sender, source):
-    """How often to send to each eager peer but `source`: into `scratch`, in the order of the links."""
+    """How many copies to send to each eager peer but `source`: into `scratch`, in the order of the links."""
     count = 0
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         if peers.eager[link, sender] != 0 and peers.neighbours[link] != source:
@@ -232,7 +232,7 @@ def send_counted(peers, mail, slot, rank, kind):
 
 @dataclass(frozen=True, kw_only=True)
 class MulticastTreeParameters:
-    """What a multicast tree leaves open."""
+    """Parameters of a multicast tree."""
 
     quota: bool = parameter(
         False, "A member sends as many copies of a message as it has neighbours, where they help most (rasm Eq 2)."

@@ -1,20 +1,21 @@
 """Plumtree: epidemic broadcast trees (Leitão, Pereira and Rodrigues 2007; rasm §3.2 compares with it).
 
 A member pushes a message *eagerly* to the peers in its tree and announces it *lazily* (IHAVE) to its other neighbours.
-A duplicate is answered by PRUNE, which makes the link lazy: the first sender's link stays, so the tree follows the
-lowest latency. A member that was told of a message and does not get it in time asks one of those who announced it
-(GRAFT), which sends it and puts the link back into the tree. One tree for each sender.
+A duplicate is answered by PRUNE, which makes the link lazy: the link that delivered first stays, so the tree follows
+the lowest latency. A member that knows of an announced message and does not receive it in time sends GRAFT to one of
+the members that announced it, which sends the message and puts the link back into the tree. There is one tree per
+sender.
 
 | field     | shape         | meaning                                                                             |
 |-----------|---------------|-------------------------------------------------------------------------------------|
 | peers     | –             | neighbours, trees and what was seen: `protocols.broadcast.peers`                    |
-| carried   | –             | numbers that a message carries from hop to hop as they are                          |
+| carried   | –             | numbers that a message carries unchanged from hop to hop                            |
 | graft_ns  | 1             | how long to wait for an announced message; half of it between two GRAFTs            |
-| announced | links × m × W | the message announced over this link and not asked for yet, at place sequence mod W |
-| asking    | rows × m × W  | the message for which a timer runs                                                  |
+| announced | links × m × W | the message announced over this link and not requested yet, at sequence mod W       |
+| requested | rows × m × W  | the message for which a GRAFT timer runs                                            |
 
-Departures: announcements are sent at once, not gathered; several who announced are asked in the order of the links;
-the optional optimisation of the tree by hop counts is left out.
+Departures: announcements are sent at once, not batched; of several members that announced a message, the one on the
+first link is asked first; the optional optimisation of the tree by hop counts is left out.
 """
 
 from typing import NamedTuple
@@ -40,9 +41,9 @@ from cubecast.protocols.broadcast.peers import (
     is_reliable,
     is_wanted,
     link_to,
-    look,
     network_links,
     new_peers,
+    note_seen,
     send_counted,
     set_eager,
     set_provider,
@@ -73,7 +74,7 @@ class PlumtreeState(NamedTuple):
     graft_ns: int
     peers: Peers
     announced: np.ndarray
-    asking: np.ndarray
+    requested: np.ndarray
 
 
 def new_state(
@@ -97,7 +98,7 @@ def new_state(
         graft_ns=graft_ns,
         peers=new_peers(group, overlay, failure, quota=quota, kinds=KINDS, window=window, reliable=graft_ns == 0),
         announced=np.zeros((len(overlay.neighbours), senders, announced), np.int32),
-        asking=np.zeros((rows, senders, announced), np.int32),
+        requested=np.zeros((rows, senders, announced), np.int32),
     )
 
 
@@ -112,11 +113,11 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """A message, for the first time or again, or something about messages."""
+    """Handle a message, new or duplicate, or a control message about one."""
     if mail.heads[slot].kind != GOSSIP:
-        heed(state, row, now_ns, mail, slot)
+        receive_control(state, row, now_ns, mail, slot)
         return
-    status = look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    status = note_seen(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
     if status == NEW:
         take(state, row, mail, slot)
         push_on(state, row, now_ns, mail, slot)
@@ -126,14 +127,14 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def push_own(state, row, mail, slot):
-    """Push a new message of this member; it stands in a draft."""
-    look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    """Push a new message of this member from its draft."""
+    note_seen(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
     _push(state, row, mail, slot, np.int64(-1))
 
 
 @linked
 def push_on(state, row, now_ns, mail, slot):
-    """Push on a message that is new here: whoever sent it is in the tree."""
+    """Forward a message that is new here: the link it came over joins the tree."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
     if is_wanted(state.peers, row, sender, source):
@@ -147,7 +148,7 @@ def push_on(state, row, now_ns, mail, slot):
 
 @linked
 def refuse(state, row, now_ns, mail, slot, status):
-    """A message that was here already: whoever sent it is taken out of the tree, but for the one in it."""
+    """Handle a duplicate: its sender leaves the tree, unless it is the provider."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
     known = status == AGAIN or is_reliable(state.peers)
@@ -159,12 +160,12 @@ def refuse(state, row, now_ns, mail, slot, status):
         set_eager(state.peers, row, sender, source, 0, now_ns)
     if is_wanted(state.peers, row, sender, source):
         want(state.peers, link_to(state.peers, row, source), sender, 0)
-        _tell(state, mail, PRUNE, sender, np.int64(0), source)
+        _send_about(state, mail, PRUNE, sender, np.int64(0), source)
 
 
 @linked
-def heed(state, row, now_ns, mail, slot):
-    """The wish to have no messages of a sender, word of one, or a request for one."""
+def receive_control(state, row, now_ns, mail, slot):
+    """Handle PRUNE, IHAVE or GRAFT."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
@@ -176,17 +177,17 @@ def heed(state, row, now_ns, mail, slot):
     elif kind == GRAFT:
         set_eager(state.peers, row, sender, source, 1, now_ns)
         if state.peers.seen[row, sender, sequence % state.peers.seen.shape[2]] == sequence:
-            _tell(state, mail, GOSSIP, sender, sequence, source)
+            _send_about(state, mail, GOSSIP, sender, sequence, source)
 
 
 @linked
 def put_path(state, row, mail, slot, link):
-    """A message says nothing of the path that it takes."""
+    """Does nothing: a message carries no data about its path."""
 
 
 @linked
 def forget_link(state, link):
-    """What was announced over a link that is gone means nothing for the next at its place."""
+    """Clear the announcements of a removed link: they do not apply to the next link in its place."""
     for sender in range(state.announced.shape[1]):
         for place in range(state.announced.shape[2]):
             state.announced[link, sender, place] = 0
@@ -194,13 +195,13 @@ def forget_link(state, link):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """The message tagged sender << 32 | sequence should be here: ask the next who announced it."""
+    """The message tagged sender << 32 | sequence is overdue: request it from the next member that announced it."""
     sender = tag >> 32
     sequence = tag & 0xFFFFFFFF
-    place = sequence % state.asking.shape[2]
-    if state.asking[row, sender, place] != sequence:
+    place = sequence % state.requested.shape[2]
+    if state.requested[row, sender, place] != sequence:
         return
-    state.asking[row, sender, place] = 0
+    state.requested[row, sender, place] = 0
     if state.peers.seen[row, sender, place] >= sequence:
         return
     for link in range(state.peers.offsets[row], state.peers.offsets[row + 1]):
@@ -208,22 +209,22 @@ def on_timer(state, row, now_ns, mail, timer, tag):
             state.announced[link, sender, place] = 0
             rank = np.int64(state.peers.neighbours[link])
             set_eager(state.peers, row, sender, rank, 1, now_ns)
-            _tell(state, mail, GRAFT, sender, sequence, rank)
-            state.asking[row, sender, place] = sequence
+            _send_about(state, mail, GRAFT, sender, sequence, rank)
+            state.requested[row, sender, place] = sequence
             set_timer(mail, 0, tag, state.graft_ns // 2)
             return
 
 
 @linked
 def _note_announced(state, row, mail, sender, sequence, source):
-    place = sequence % state.asking.shape[2]
+    place = sequence % state.requested.shape[2]
     if state.peers.seen[row, sender, place] >= sequence:
         return
     link = link_to(state.peers, row, source)
     if link >= 0:
         state.announced[link, sender, place] = sequence
-    if state.asking[row, sender, place] < sequence:
-        state.asking[row, sender, place] = sequence
+    if state.requested[row, sender, place] < sequence:
+        state.requested[row, sender, place] = sequence
         set_timer(mail, 0, sender << 32 | sequence, state.graft_ns)
 
 
@@ -256,7 +257,7 @@ def _draft(state, mail, kind, sender, sequence):
 
 
 @linked
-def _tell(state, mail, kind, sender, sequence, rank):
+def _send_about(state, mail, kind, sender, sequence, rank):
     send_counted(state.peers, mail, _draft(state, mail, kind, sender, sequence), rank, kind)
 
 

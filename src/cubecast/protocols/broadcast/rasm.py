@@ -1,23 +1,23 @@
 """RASM: a multicast tree of the most reliable paths, grown by flooding and pruning (rasm §3, Algorithm 1).
 
-A GOSSIP message carries the probability that it got as far as its receiver. A member keeps as *provider* the neighbour
-whose copy had the highest; every other neighbour that sends it a copy gets PRUNE and is not pushed to any more. A
-member that is pruned by its own provider answers REPAIR. One tree for each sender.
+A GOSSIP message carries the probability that it reached its receiver. A member keeps as *provider* the neighbour whose
+copy had the highest probability; every other neighbour that sends it a copy gets PRUNE and stops pushing. A member that
+is pruned by its own provider answers REPAIR. There is one tree per sender.
 
-| field   | shape        | meaning                                                                                |
-|---------|--------------|----------------------------------------------------------------------------------------|
-| peers   | –            | neighbours, trees and what was seen: `protocols.broadcast.peers`                            |
-| carried | –            | numbers that a message carries from hop to hop as they are; its cost comes after them  |
-| costs   | links        | −ln((1 − P_i)(1 − L_ij)(1 − P_j)) of each link, as a whole number of 1e-7              |
-| best    | rows × m × W | the cost of the best copy of a message so far                                          |
-| giver   | rows × m × W | who sent that copy (oldSender)                                                         |
+| field   | shape        | meaning                                                                             |
+|---------|--------------|-------------------------------------------------------------------------------------|
+| peers   | –            | neighbours, trees and what was seen: `protocols.broadcast.peers`                    |
+| carried | –            | numbers that a message carries unchanged from hop to hop; its cost comes after them |
+| costs   | links        | −ln((1 − P_i)(1 − L_ij)(1 − P_j)) of each link, as a whole number of 1e-7           |
+| best    | rows × m × W | the cost of the best copy of a message so far                                       |
+| giver   | rows × m × W | who sent that copy (oldSender)                                                      |
 
 Probabilities multiply along a path, so their negative logarithms add; in whole numbers sums are exact and equal paths
 tie. A higher probability is a lower cost.
 
 Departures from the printed code: line 12 computes the probability afresh for each peer (as printed it would compound
-over the loop); a quota may send a peer several copies (§3.3). On reliable links PRUNE only concerns the direction from
-its receiver to its sender, so a provider never loses one it provides for, and REPAIR is not needed.
+over the loop); a quota may send a peer several copies (§3.3). On reliable links PRUNE concerns only the direction from
+its receiver to its sender, so a provider never loses a member it provides for, and REPAIR is not needed.
 """
 
 from typing import NamedTuple
@@ -41,9 +41,9 @@ from cubecast.protocols.broadcast.peers import (
     is_reliable,
     is_wanted,
     link_to,
-    look,
     network_links,
     new_peers,
+    note_seen,
     send_counted,
     set_eager,
     set_provider,
@@ -104,7 +104,7 @@ def new_state(
 
 
 def set_link_failure(state: RasmState, row: int, rank: int, failure: float) -> None:
-    """Believe something else of the link to a neighbour; a rank that is none has no link, and nothing happens."""
+    """Set the failure probability of the link to a neighbour; without such a link nothing happens."""
     peers = state.peers
     for link in range(int(peers.offsets[row]), int(peers.offsets[row + 1])):
         if peers.neighbours[link] == rank:
@@ -125,9 +125,9 @@ def publish(state, row, now_ns, mail):
 def receive(state, row, now_ns, mail, slot):
     """Algorithm 1, lines 14–39."""
     if mail.heads[slot].kind != GOSSIP:
-        heed(state, row, now_ns, mail, slot)
+        receive_control(state, row, now_ns, mail, slot)
         return
-    status = look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    status = note_seen(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
     if status == NEW:
         take(state, row, mail, slot)
         push_on(state, row, now_ns, mail, slot)
@@ -137,15 +137,15 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def push_own(state, row, mail, slot):
-    """Push a new message of this member, lines 5–9; it stands in a draft."""
-    look(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+    """Push a new message of this member from its draft, lines 5–9."""
+    note_seen(state.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
     _note_path(state, row, mail, slot, np.int64(0), np.int64(-1))
     _eager_push(state, row, mail, slot, np.int64(-1))
 
 
 @linked
 def push_on(state, row, now_ns, mail, slot):
-    """Lines 14–19: push on a message that is new here; whoever sent it is in the tree."""
+    """Lines 14–19: forward a message that is new here; the link it came over joins the tree."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
     if is_wanted(state.peers, row, sender, source):
@@ -158,7 +158,7 @@ def push_on(state, row, now_ns, mail, slot):
 
 @linked
 def refuse(state, row, now_ns, mail, slot, status):
-    """Lines 20–32: of two that sent the message, the one with the better path stays in the tree."""
+    """Lines 20–32: of two neighbours that sent the message, the one with the better path stays in the tree."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
     cost = np.int64(mail.numbers[slot, state.carried])
@@ -176,15 +176,15 @@ def refuse(state, row, now_ns, mail, slot, status):
         set_eager(state.peers, row, sender, source, 1, now_ns)
         set_eager(state.peers, row, sender, old, 0, now_ns)
         set_provider(state.peers, row, sender, source, now_ns)
-        _tell(state, row, mail, PRUNE, sender, old)
+        _send_control(state, row, mail, PRUNE, sender, old)
     else:
         set_eager(state.peers, row, sender, source, 0, now_ns)
-        _tell(state, row, mail, PRUNE, sender, source)
+        _send_control(state, row, mail, PRUNE, sender, source)
 
 
 @linked
 def _choose(state, row, now_ns, mail, slot, better):
-    """Lines 20–32 where links lose nothing: whoever's messages are wanted is told to stop, but for the provider."""
+    """Lines 20–32 where links lose nothing: PRUNE each neighbour whose messages are wanted, except the provider."""
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
     provider = state.peers.provider[row, sender]
@@ -196,12 +196,12 @@ def _choose(state, row, now_ns, mail, slot, better):
         set_provider(state.peers, row, sender, source, now_ns)
         stops = provider
     want(state.peers, link_to(state.peers, row, stops), sender, 0)
-    _tell(state, row, mail, PRUNE, sender, stops)
+    _send_control(state, row, mail, PRUNE, sender, stops)
 
 
 @linked
-def heed(state, row, now_ns, mail, slot):
-    """Lines 33–39: the wish to have no messages of a sender, or to have them after all."""
+def receive_control(state, row, now_ns, mail, slot):
+    """Lines 33–39: handle PRUNE or REPAIR for one sender."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     source = mail.heads[slot].source
@@ -209,14 +209,14 @@ def heed(state, row, now_ns, mail, slot):
         set_eager(state.peers, row, sender, source, 1, now_ns)
     elif kind == PRUNE:
         if state.peers.provider[row, sender] == source and not is_reliable(state.peers):
-            _tell(state, row, mail, REPAIR, sender, source)
+            _send_control(state, row, mail, REPAIR, sender, source)
         else:
             set_eager(state.peers, row, sender, source, 0, now_ns)
 
 
 @linked
 def put_path(state, row, mail, slot, link):
-    """Write into a draft of a message that is held here what its path will have cost beyond this link."""
+    """Write into a draft of a message held here the cost of its path including this link."""
     place = mail.heads[slot].sequence % state.best.shape[2]
     step = state.costs[link] if link >= 0 else np.int64(0)
     mail.numbers[slot, state.carried] = state.best[row, mail.heads[slot].sender, place] + step
@@ -224,7 +224,7 @@ def put_path(state, row, mail, slot, link):
 
 @linked
 def forget_link(state, link):
-    """Nothing is known yet of the next link at the place of one that is gone."""
+    """Clear what is recorded for a removed link, so that the next link in its place starts fresh."""
     state.costs[link] = 0
 
 
@@ -237,7 +237,7 @@ def _note_path(state, row, mail, slot, cost, source):
 
 @linked
 def _eager_push(state, row, mail, message, source):
-    """Lines 10–13, the probability afresh for each peer."""
+    """Lines 10–13; the probability is computed anew for each peer."""
     peers = state.peers
     sender = mail.heads[message].sender
     share_out(peers, row, sender, source)
@@ -263,10 +263,10 @@ def _draft(state, mail, sender, sequence):
 
 
 @linked
-def _tell(state, row, mail, kind, sender, rank):
-    """PRUNE or REPAIR: it concerns the tree of one sender."""
+def _send_control(state, row, mail, kind, sender, rank):
+    """Send PRUNE or REPAIR for the tree of one sender."""
     if rank < 0 or not rank_sets.contains(state.group.members[row], rank):
-        return  # the member's own copy came from nobody; and whoever gave a copy may be gone
+        return  # the member's own message has no provider, and a provider may be gone
     slot = draft(mail, kind, -1, state.sizes[kind])
     mail.heads[slot].sender = sender
     send_counted(state.peers, mail, slot, rank, kind)
