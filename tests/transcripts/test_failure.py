@@ -49,10 +49,10 @@ def test_the_sample_execution_of_the_live_array() -> None:
     talk.start(3)
     talk.under_way.clear()
     talk.pass_time(STEP_NS)
-    told = next(copy for copy in talk.under_way if copy.source == 3)
-    assert told.numbers == (2, 1, 2, 0)
+    copy = next(copy for copy in talk.under_way if copy.source == 3)
+    assert copy.numbers == (2, 1, 2, 0)
     talk.state.silent[0] = [0, 4, 3, 6]
-    talk.receive(type(told)(**vars(told) | {"to": 0}))
+    talk.receive(type(copy)(**vars(copy) | {"to": 0}))
     assert live_array(talk, 0) == [0, 1, 2, 0]
 
 
@@ -153,7 +153,7 @@ def test_a_poll_is_no_answer() -> None:
 
 
 def heard_of(talk: Exchange, kind: int) -> list[tuple[int, int]]:
-    """Who told whom by a message of that kind that is under way."""
+    """Source and destination of each message of that kind in transit."""
     return [(copy.source, copy.to) for copy in talk.under_way if copy.kind == kind]
 
 

@@ -1,8 +1,8 @@
 """Gossip-style failure detection (guo §3.1.2, Fig 3.1).
 
 Every step a member adds one to every entry of its live array L but its own, and sends L to a random subset of the
-members. Whoever gets an L' takes the element-wise minimum; a data message from j sets L[j] = 0. A member whose entry
-reaches K_fail is suspected. `cubecast.models.failure.k_fail` chooses K_fail for a probability of mistake.
+members. A member that receives an L' takes the element-wise minimum; a data message from j sets L[j] = 0. A member
+whose entry reaches K_fail is suspected. `cubecast.models.failure.k_fail` chooses K_fail for a probability of mistake.
 
 State and invariants: `silence` (L is `silent`); besides
 
@@ -10,11 +10,11 @@ State and invariants: `silence` (L is `silent`); besides
 |---------------|--------|---------------------------------------------------------------------|
 | chosen        | subset | room for the ranks drawn in one step                                |
 
-Every member's suspicion is its own and can be a mistake of its own; a live group, which must agree on whom it excludes,
+Each member suspects independently and can be wrong independently; a live group, which must agree on whom it excludes,
 runs `live_array`.
 
-Departure: entries of members that have left are not touched, and neither aged nor merged: what others still say of a
-member one has given up on changes nothing.
+Departure: entries of members that have left are neither aged nor merged: what others still report about a member that
+was given up changes nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -48,13 +48,13 @@ DRAWS = 32  # before the next eligible rank is taken instead: only in groups tha
 
 @dataclass(frozen=True, kw_only=True)
 class GossipDetectorParameters(DetectorParameters):
-    """What Gossip-style detection leaves open."""
+    """Parameters of gossip-style detection."""
 
     subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
 
 
 def _entry_bytes(parameters: GossipDetectorParameters) -> int:
-    """As wide as K_fail needs."""
+    """Bytes per entry: as many as K_fail needs."""
     return max(1, -(-(parameters.threshold or 1).bit_length() // 8))
 
 
@@ -117,7 +117,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def _choose(state, row):
-    """Draw distinct members, not oneself; returns how many there are."""
+    """Draw distinct members other than this one; returns how many there are."""
     for k in range(state.chosen.shape[0]):
         rank = _draw_one(state, row, k)
         if rank < 0:

@@ -72,7 +72,7 @@ def on_heard(state, row, now_ns, mail, rank):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step: suspect the silent, and say that I am alive."""
+    """A step: suspect silent members, and multicast a heartbeat."""
     age(state, row, mail)
     multicast(mail, draft(mail, HEARTBEAT, -1, state.sizes[HEARTBEAT]))
 

@@ -1,18 +1,18 @@
-"""Gossip-style failure detection of live groups: L goes to overlay neighbours, each member has its own opinion.
+"""Gossip-style failure detection of live groups: L goes to overlay neighbours, and each member suspects on its own.
 
 L is aged, merged and judged as by every other detector (`silence`, guo §3.1.2, Fig 3.1, van Renesse et al. 1998). What
 differs from `gossip`:
 
 - L goes to all overlay neighbours in place of a random subset, because a live member has links to few others. News
-  travels one hop per step, so a live member's entry stays at or below the diameter plus what messages are late; K_fail
+  travels one hop per step, so a live member's entry stays at or below the diameter plus the delay of messages; K_fail
   is above that.
 - A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view nobody is
-  taken out by one member's opinion.
-- The sum of R is sent along, so that every member can name those who hold stability back.
+  - A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view no
+  member is excluded by one member's suspicion.
 - Anything that arrives on a link is a sign of life of the neighbour at its other end, as a data message is for
   `gossip`: under load the gossip itself may be late.
-- When a member goes, so do the paths through it, and news of others may have to come another way. So nobody is
-  suspected within the next `NEWS_STEPS`.
+- When a member goes, so do the paths through it, and news of others may need another path. So nobody is suspected
+  within the next `NEWS_STEPS`.
 
 Besides the fields of `silence`:
 
@@ -51,7 +51,7 @@ from cubecast.protocols.failure.silence import (
 GOSSIP = 0
 MESSAGES = (message("GOSSIP", silent=per_member(4), progress=per_member(4)),)
 NEWS_STEPS = 4
-"""Steps in which a new link is made and news comes over it."""
+"""Steps until a new link is open and news arrives over it."""
 
 
 class LiveArrayState(NamedTuple):
@@ -86,20 +86,20 @@ def build(group: GroupState, context: Context, parameters: DetectorParameters) -
 @linked
 def start(state, row, now_ns, mail):
     """The first gossip, so that neighbours hear of this member at once."""
-    _tell_neighbours(state, row, mail)
+    _send_to_neighbours(state, row, mail)
     set_timer(mail, STEP, 0, state.step_ns)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """One step: all others are a step older, and may be too old."""
+    """One step: age all other entries, and suspect those that are too old."""
     age(state, row, mail)
-    _tell_neighbours(state, row, mail)
+    _send_to_neighbours(state, row, mail)
 
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Merge what a neighbour knows."""
+    """Merge the live array of a neighbour."""
     source = mail.heads[slot].source
     if not rank_sets.contains(state.group.members[row], source):
         return
@@ -111,21 +111,21 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_heard(state, row, now_ns, mail, rank):
-    """Something came from this neighbour: L[rank] = 0."""
+    """Something arrived from this neighbour: L[rank] = 0."""
     if rank_sets.contains(state.group.members[row], rank):
         hear(state, row, rank)
 
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """News of the others may have to come another way now: give it time, and tell the new neighbours."""
+    """News of the others may need another path now: allow time for it, and gossip to the new neighbours."""
     for other in range(state.silent.shape[1]):
         state.silent[row, other] = min(state.silent[row, other], state.threshold - NEWS_STEPS)
-    _tell_neighbours(state, row, mail)
+    _send_to_neighbours(state, row, mail)
 
 
 @linked
-def _tell_neighbours(state, row, mail):
+def _send_to_neighbours(state, row, mail):
     """Send L and the progress to every live neighbour."""
     me = state.group.rank[row]
     total = np.int64(0)

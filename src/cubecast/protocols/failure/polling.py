@@ -1,6 +1,6 @@
 """Failure detection by polling (guo §3.1.1, the second scheme).
 
-Every step a member multicasts POLL, and whoever gets it sends back ANSWER. A member that answered none of `threshold`
+Every step a member multicasts POLL, and each receiver sends back ANSWER. A member that answered none of `threshold`
 polls in a row, and sent no data message meanwhile, is suspected. State and invariants: `silence`.
 """
 
@@ -80,7 +80,7 @@ def on_heard(state, row, now_ns, mail, rank):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step: suspect those who do not answer, and ask again."""
+    """A step: suspect those who do not answer, and poll again."""
     age(state, row, mail)
     multicast(mail, draft(mail, POLL, -1, state.sizes[POLL]))
 
@@ -99,7 +99,7 @@ PROTOCOL = Protocol(
     title="Polling",
     family="failure",
     paper="guo §3.1.1",
-    summary="everybody asks everybody",
+    summary="everybody polls everybody",
     state=PollingState,
     messages=MESSAGES,
     parameters=DetectorParameters,

@@ -1,8 +1,8 @@
-"""What the failure detectors share: how long each member has been silent, counted in steps of one's own.
+"""State that the failure detectors share: how long each member has been silent, in steps of the observing member.
 
 Every step a member adds one to the silence of each other member of its group, and suspects those whose silence has
-reached the threshold. News of a member sets its silence back, its own or what others know of it. Steps are counted,
-not time: a member that was down itself does not wake up to suspect everybody else.
+reached the threshold. News of a member, its own or relayed, resets its silence. Steps are counted, not time: a member
+that was down itself does not suspect everybody else when it wakes up.
 
 A detector's state has these fields (and the group):
 
@@ -49,7 +49,7 @@ def begin_steps(state, row, mail):
 
 @linked
 def age(state, row, mail):
-    """One more step of silence for everybody else; suspect who has been silent too long; the next step will come."""
+    """Age everybody else by one step, suspect members that were silent too long, and set the timer of the next step."""
     me = state.group.rank[row]
     for rank in range(state.silent.shape[1]):
         if rank != me and rank_sets.contains(state.group.members[row], rank):
@@ -66,17 +66,17 @@ def hear(state, row, rank):
 
 
 @linked
-def merge(state, row, told):
-    """L = ArrayMin(L, L'): whoever had news of a member later than this one is believed (guo Fig 3.1)."""
+def merge(state, row, heard):
+    """L = ArrayMin(L, L'): the latest news of a member counts (guo Fig 3.1)."""
     for rank in range(state.silent.shape[1]):
-        newest = _newest(state.silent[row, rank], told[rank])
+        newest = _newest(state.silent[row, rank], heard[rank])
         if newest != state.silent[row, rank] and rank_sets.contains(state.group.members[row], rank):
             state.silent[row, rank] = newest
 
 
 @linked
 def _newest(mine, theirs):
-    """The shorter silence; of two members who never had news, the longer time to appear; any news before none."""
+    """The shorter silence; of two entries without news, the longer time to appear; any news before none."""
     if (mine < 0) == (theirs < 0):
         return min(mine, theirs)
     return max(mine, theirs)
@@ -84,7 +84,7 @@ def _newest(mine, theirs):
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorParameters:
-    """What every failure detector leaves open."""
+    """Parameters of every failure detector."""
 
     step_ms: float = parameter(100.0, "Time between two steps.", at_least=1e-6)
     threshold: int | None = parameter(
