@@ -43,21 +43,21 @@ def send_again_what_was_freed(state: Any, row: int, now_ns: int, mail: Any, slot
 _SEND_AGAIN: Callable[..., None] = stamped_tree._send_again
 
 SAFEGUARDS: dict[str, tuple[Any, str, Any]] = {
-    "all causes are waited for": (hold_back, "_first_missing", no_cause_is_missing),
-    "news is announced": (stamped_tree, "announce_later", nothing),
-    "what stays away is asked for": (stamped_tree, "ask_for_awaited", nothing),
-    "the dead are replaced": (stamped_tree, "first_live", nobody_lives),
-    "a death makes all tell": (stamped_tree, "tell_all", nothing),
-    "what the dead were asked for is asked again": (stamped_tree, "forget_told", nothing),
-    "what is stable is not sent again": (stamped_tree, "_send_again", send_again_what_was_freed),
+    "all causes are awaited": (hold_back, "_first_missing", no_cause_is_missing),
+    "arrivals are announced": (stamped_tree, "announce_later", nothing),
+    "missing messages are requested": (stamped_tree, "request_overdue", nothing),
+    "crashed neighbours are replaced": (stamped_tree, "first_live", nobody_lives),
+    "a crash makes all announce": (stamped_tree, "announce_to_all", nothing),
+    "requests to crashed members are repeated": (stamped_tree, "forget_announcements", nothing),
+    "stable messages are not sent again": (stamped_tree, "_send_again", send_again_what_was_freed),
 }
 
 
 def wrong() -> Iterator[str]:
-    """What the protocols break in the scenes and in the hands of the adversary."""
+    """The promises that the protocols break in the scenes and under the adversary."""
     for protocol in PROTOCOLS:
-        yield from (told for scene in SCENES if (told := broken_in(scene, protocol)))
-        yield from (told for seed in SEEDS if (told := broken_promise(protocol, seed)))
+        yield from (broken for scene in SCENES if (broken := broken_in(scene, protocol)))
+        yield from (broken for seed in SEEDS if (broken := broken_promise(protocol, seed)))
 
 
 def main() -> None:

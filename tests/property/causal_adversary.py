@@ -3,8 +3,8 @@
 The adversary has one FIFO queue for every ordered pair of members, which loses nothing; any interleaving of the queues
 is its own to choose, and timers ring at any moment after they are due. It may kill a member: of what that one had
 under way to each other member an arbitrary beginning still arrives, for that is what a killed process leaves behind.
-Each survivor is told of the death at a moment of its own, and takes nothing from the dead afterwards. A member may also
-be told what is stable: it frees that, and cannot send it any more.
+Each survivor learns of a crash at its own time, and accepts nothing from the crashed member afterwards. A member may
+also learn what is stable: it frees that, and can no longer send it.
 
 `python -m tests.property.causal_adversary overlay 1000` plays so many random schedules and prints the seed of each
 that breaks a promise.
@@ -26,7 +26,7 @@ Move = tuple[str, int]
 Message = tuple[int, int]
 """Sender and sequence number."""
 
-MOVES = ("publish",) * 8 + ("arrive",) * 16 + ("wait",) * 4 + ("tell",) * 3 + ("drain", "settle", "crash")
+MOVES = ("publish",) * 8 + ("arrive",) * 16 + ("wait",) * 4 + ("report",) * 3 + ("drain", "settle", "crash")
 """What the adversary may do next, the likely ones several times. Each takes a number, and makes of it what it can."""
 NUMBERS = 1 << 30
 WAIT_NS = 1 << 26
@@ -58,11 +58,11 @@ class Oracle:
 
     def deliver(self, rank: int, message: Message) -> None:
         before = set(self.delivered[rank])
-        told = f"{rank} delivers {message[0]}.{message[1]}"
-        require(message in self.past, f"{told}, which nobody sent")
-        require(message not in before, f"{told} twice")
-        require(message[1] == 1 or (message[0], message[1] - 1) in before, f"{told} with a gap before it")
-        require(self.past[message] <= before, f"{told} before its causes {sorted(self.past[message] - before)}")
+        delivery = f"{rank} delivers {message[0]}.{message[1]}"
+        require(message in self.past, f"{delivery}, which nobody sent")
+        require(message not in before, f"{delivery} twice")
+        require(message[1] == 1 or (message[0], message[1] - 1) in before, f"{delivery} with a gap before it")
+        require(self.past[message] <= before, f"{delivery} before its causes {sorted(self.past[message] - before)}")
         self.delivered[rank].append(message)
 
 
@@ -75,8 +75,8 @@ class Adversary(Exchange):
         self.oracle = Oracle(members)
         self.senders = senders
         self.live = list(range(members))
-        self.untold: list[tuple[int, int]] = []
-        """Survivors, and the dead they have not been told of."""
+        self.unreported: list[tuple[int, int]] = []
+        """Survivors, and the crashes not yet reported to them."""
 
     # What it may do.
 
@@ -139,12 +139,12 @@ class Adversary(Exchange):
             self._throw(queue[kept(len(queue)) :])
         self._throw([copy for copy in self.under_way if copy.to == dead])
         self.alarms = [alarm for alarm in self.alarms if alarm.rank != dead]
-        self.untold = [pair for pair in self.untold if pair[0] != dead] + [(rank, dead) for rank in self.live]
+        self.unreported = [pair for pair in self.unreported if pair[0] != dead] + [(rank, dead) for rank in self.live]
 
-    def let_tell(self, number: int) -> None:
-        """A survivor is told of a death; what the dead had under way to it never arrives, or was there but not read."""
-        if self.untold:
-            survivor, dead = self.untold.pop(number % len(self.untold))
+    def let_report(self, number: int) -> None:
+        """A survivor learns of a crash; messages in transit from the crashed member never arrive, or are not read."""
+        if self.unreported:
+            survivor, dead = self.unreported.pop(number % len(self.unreported))
             if number >> 10 & 1:
                 self._throw([copy for copy in self.under_way if (copy.source, copy.to) == (dead, survivor)])
             self.leave(survivor, dead)
@@ -158,12 +158,12 @@ class Adversary(Exchange):
         self.group.stable[rank] = self.group.received[counted].min(axis=0)
 
     def let_everything_arrive(self) -> None:
-        """Nothing is lost any more, every death is told, every timer rings: it must come to an end."""
+        """Nothing is lost any more, every crash is reported, every timer fires: it must end."""
         for _ in range(STEPS_MAX):
             if self.under_way:
                 self._drain(self.under_way[0].to)
-            elif self.untold:
-                self.let_tell(0)
+            elif self.unreported:
+                self.let_report(0)
             elif self.alarms:
                 self.pass_time(max(min(self.alarms).time_ns - self.now_ns, 0))
             else:
@@ -236,9 +236,9 @@ def main(protocol: str, runs: int, begin: int = 0, window: int = ROOM) -> int:
     began = time.perf_counter()
     broken = 0
     for seed in range(begin, begin + runs):
-        told = broken_promise(protocol, seed, window)
-        broken += bool(told)
-        print(f"seed {seed}: {told}" if told else "", end="\n" if told else "")
+        violation = broken_promise(protocol, seed, window)
+        broken += bool(violation)
+        print(f"seed {seed}: {violation}" if violation else "", end="\n" if violation else "")
     print(f"{runs} schedules of {protocol}: {broken} broke a promise ({time.perf_counter() - began:.0f} s)")
     return 1 if broken else 0
 

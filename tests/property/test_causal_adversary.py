@@ -12,7 +12,7 @@ from tests.property.causal_adversary import MOVES, NUMBERS, ROOM, Adversary, Mov
 from tests.property.tree_scenes import SCENES
 from tests.sim.broken_overlays import register_broken_overlays
 from tests.sim.broken_timestamps import register_broken_timestamps
-from tests.sim.plain_python import told_by
+from tests.sim.plain_python import output_of
 
 PROTOCOLS = ["timestamp", "overlay", "tree", "star", "causal_plumtree", "causal_rasm"]
 SCHEDULES = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, NUMBERS - 1)), max_size=80)
@@ -30,7 +30,7 @@ def test_every_schedule_keeps_every_promise(
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("window", [3, ROOM])
 def test_long_random_schedules_keep_every_promise(protocol: str, window: int) -> None:
-    assert {seed: told for seed in range(20) if (told := broken_promise(protocol, seed, window))} == {}
+    assert {seed: violation for seed in range(20) if (violation := broken_promise(protocol, seed, window))} == {}
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_broken_protocol_is_caught(protocol: str, promise: str) -> None:
 )
 def test_each_safeguard_of_timestamp_is_missed(broken: str, promise: str) -> None:
     register_broken_timestamps()
-    told = (broken_promise(f"{broken}_timestamp", seed) for seed in range(400))
-    assert any(promise in one for one in told)
+    violation = (broken_promise(f"{broken}_timestamp", seed) for seed in range(400))
+    assert any(promise in one for one in violation)
 
 
 def test_what_was_freed_since_a_link_was_asked_for_is_not_sent_over_it() -> None:
@@ -64,7 +64,7 @@ def test_what_was_freed_since_a_link_was_asked_for_is_not_sent_over_it() -> None
     talk = Adversary("overlay", members=4, senders=1)
     talk.let_crash(1)
     for _ in range(3):
-        talk.let_tell(0)
+        talk.let_report(0)
     talk.let_publish(0)
     talk.deliver(0, 2)
     talk.deliver(2, 3)
@@ -81,9 +81,9 @@ def test_a_stamped_tree_mends_itself(protocol: str, scene: Callable[[str], None]
 
 
 def test_every_safeguard_of_the_stamped_trees_is_needed(tmp_path_factory: pytest.TempPathFactory) -> None:
-    found: dict[str, str] = told_by("tests.property.broken_trees", tmp_path_factory)
+    found: dict[str, str] = output_of("tests.property.broken_trees", tmp_path_factory)
     assert found.pop("") == ""
-    assert "before its causes" in found.pop("all causes are waited for")
+    assert "before its causes" in found.pop("all causes are awaited")
     assert "freed" in found.pop("what is stable is not sent again")
     assert len(found) == 5
-    assert all("never delivers" in told for told in found.values())
+    assert all("never delivers" in violation for violation in found.values())

@@ -34,10 +34,10 @@ def the_provider_dies(protocol: str) -> None:
     """What 1 took with it 3 gets from 2, and nobody needs to know that 1 is dead."""
     talk = stays_away(protocol)
     talk.kill(1)
-    told, talk.untold = talk.untold, []
+    reports, talk.unreported = talk.unreported, []
     talk.let_everything_arrive()
     talk.judge_the_end()
-    talk.untold = told
+    talk.unreported = reports
     talk.let_publish(0)
     talk.let_everything_arrive()
     talk.judge_the_end()

@@ -232,7 +232,7 @@ REPAIRS = (
         joins("coord", detect_spread_ms=5.0),
     ),
     Repair("join: s_train gives it a place", without_on_join(s_train.STrainState), joins("s_train")),
-    Repair("leave: told to all", without(lifecycle, "_evict"), leaves("coord", 3)),
+    Repair("leave: reported to all", without(lifecycle, "_evict"), leaves("coord", 3)),
 )
 
 

@@ -27,12 +27,12 @@ _FIELDS: list[tuple[str, Any]] = list(TimestampState.__annotations__.items())
 
 @linked
 def silent_on_leave(state, row, now_ns, mail, rank):
-    """Nobody is told what has arrived here."""
+    """Announces nothing."""
 
 
 @linked
 def gullible_receive(state, row, now_ns, mail, slot):
-    """Takes from the dead what the others will never hear of."""
+    """Accepts messages of a crashed sender that the others never learn of."""
     if mail.heads[slot].kind == DATA:
         accept(state.order, state.group, row, mail, slot)
     else:
@@ -41,31 +41,33 @@ def gullible_receive(state, row, now_ns, mail, slot):
 
 @linked
 def modest_receive(state, row, now_ns, mail, slot):
-    """Never says that it has more than the one who told it what it has."""
+    """Never answers that it has more than the sender of a HAVE."""
     kind = mail.heads[slot].kind
     if kind in (DATA, ASK):
         timestamp.receive(state, row, now_ns, mail, slot)
         return
-    for sender in range(state.asked.shape[1]):
-        told = mail.numbers[slot, sender]
-        if not rank_sets.contains(state.group.members[row], sender) and timestamp._is_wanted(state, row, sender, told):
-            timestamp._ask(state, row, mail, slot, mail.heads[slot].source)
+    for sender in range(state.requested.shape[1]):
+        number = mail.numbers[slot, sender]
+        if not rank_sets.contains(state.group.members[row], sender) and timestamp._is_wanted(
+            state, row, sender, number
+        ):
+            timestamp._request(state, row, mail, slot, mail.heads[slot].source)
             return
 
 
 @linked
 def trusting_on_leave(state, row, now_ns, mail, rank):
-    """Still counts on the answer of one that has died."""
+    """Still waits for the answer of a crashed member."""
     multicast(mail, draft_have(state.order, row, mail, timestamp.HAVE))
 
 
 @linked
 def hoarding_receive(state, row, now_ns, mail, slot):
-    """Sends again what is stable, though its record was freed."""
+    """Sends stable messages again, though their records were freed."""
     if mail.heads[slot].kind != ASK:
         timestamp.receive(state, row, now_ns, mail, slot)
         return
-    for sender in range(state.asked.shape[1]):
+    for sender in range(state.requested.shape[1]):
         has = np.int64(mail.numbers[slot, sender])
         for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):
             again = draft(mail, DATA, -1, state.sizes[DATA])
@@ -75,7 +77,7 @@ def hoarding_receive(state, row, now_ns, mail, slot):
 
 @linked
 def discreet_receive(state, row, now_ns, mail, slot):
-    """Does not tell that an answer closed a gap."""
+    """Does not announce that an answer closed a gap."""
     if mail.heads[slot].kind != DATA:
         timestamp.receive(state, row, now_ns, mail, slot)
     elif rank_sets.contains(state.group.members[row], mail.heads[slot].source):

@@ -105,15 +105,15 @@ def changing_scenario(seed: int) -> tuple[Scenario, Network]:
 
 
 def broken_promises(scenario: Scenario, network: Network) -> list[str]:
-    """What a run broke, told with its replay command; nothing when it kept every promise."""
+    """The violations of a run, after its replay command; empty when it kept every promise."""
     try:
         report = check_all(trace_scenario(scenario, network))
     except SimulationError as error:
         return [str(error)]
     if report.ok:
         return []
-    told = [violation.message for violation in report.violations]
-    return [f"seed {scenario.seed}: {scenario.command()}", *told]
+    messages = [violation.message for violation in report.violations]
+    return [f"seed {scenario.seed}: {scenario.command()}", *messages]
 
 
 def main(kind: str, runs: int, protocol: str | None = None) -> int:
@@ -122,9 +122,9 @@ def main(kind: str, runs: int, protocol: str | None = None) -> int:
     broken = 0
     for seed in range(runs):
         made = changing_scenario(seed) if kind == "changes" else crashing_scenario(seed, protocol)
-        told = broken_promises(*made)
-        broken += bool(told)
-        print("\n".join(told[:8]), end="\n" if told else "")
+        messages = broken_promises(*made)
+        broken += bool(messages)
+        print("\n".join(messages[:8]), end="\n" if messages else "")
     print(f"{runs} simulations with {kind}: {broken} broke a promise ({time.perf_counter() - began:.0f} s)")
     return 1 if broken else 0
 

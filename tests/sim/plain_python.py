@@ -15,18 +15,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def told_by(module: str, folders: pytest.TempPathFactory) -> Any:
-    """What `python -m module` prints as JSON, where nothing is compiled; run once for all test processes."""
+def output_of(module: str, folders: pytest.TempPathFactory) -> Any:
+    """The JSON that `python -m module` prints with the compiler off; run once for all test processes."""
     base = folders.getbasetemp()
     answer = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"{module}.json"
     with answer.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not answer.exists():
-            answer.write_text(_output_of(module))
+            answer.write_text(_run_module(module))
     return json.loads(answer.read_text())
 
 
-def _output_of(module: str) -> str:
+def _run_module(module: str) -> str:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     ran = subprocess.run(
         [sys.executable, "-m", module],

@@ -137,7 +137,7 @@ def test_a_star_whose_centre_dies_in_mid_multicast_is_mended_and_one_that_forget
     assert agreement.NAME in accusations("star_early_link", **faults)
 
 
-def test_an_answer_that_closes_a_gap_and_is_not_told_is_caught() -> None:
+def test_an_answer_that_closes_a_gap_without_an_announcement_is_caught() -> None:
     """Links reorder, so a message of the dead may be here whose predecessor is not."""
     register_broken_timestamps()
     caught = set()

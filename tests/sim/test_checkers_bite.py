@@ -8,15 +8,15 @@ import pytest
 from cubecast.trace.checkers import check_all
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import DONE, DROP, HOP, SEND
-from tests.sim.plain_python import told_by
+from tests.sim.plain_python import output_of
 from tests.sim.random_scenarios import PROTOCOLS
 from tests.sim.runs import traced
 
 
 @pytest.fixture(scope="module")
 def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    told: dict[str, list[str]] = told_by("tests.sim.broken_stability", tmp_path_factory)
-    return told
+    found: dict[str, list[str]] = output_of("tests.sim.broken_stability", tmp_path_factory)
+    return found
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -54,5 +54,5 @@ def test_a_trace_that_was_tampered_with_disagrees_with_its_metrics(event: int, m
     assert check_all(trace).ok
     place = np.flatnonzero(trace.events["event"] == event)[-1]
     tampered = Trace(events=np.delete(trace.events, place), scenario=trace.scenario, metrics=trace.metrics)
-    told = [one.message for one in check_all(tampered).violations if one.checker == "counts agree with the metrics"]
-    assert any(message.startswith(f"the metrics say {metric} =") for message in told)
+    found = [one.message for one in check_all(tampered).violations if one.checker == "counts agree with the metrics"]
+    assert any(message.startswith(f"the metrics say {metric} =") for message in found)

@@ -90,5 +90,5 @@ def test_in_a_star_one_live_member_is_next_to_all_others(seed: int) -> None:
 @pytest.mark.parametrize("protocol", ["tree", "star"])
 @pytest.mark.parametrize("seed", range(30))
 def test_simulated_crashes_break_no_promise(seed: int, protocol: str) -> None:
-    told = broken_promises(*crashing_scenario(10_000 + seed, protocol))
-    assert not told, "\n".join(told[:5])
+    broken = broken_promises(*crashing_scenario(10_000 + seed, protocol))
+    assert not broken, "\n".join(broken[:5])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.plain_python import told_by
+from tests.sim.plain_python import output_of
 
 PREMATURE, STUCK = "no premature stability", "the run ends"
 WITHOUT = {
@@ -26,14 +26,14 @@ WITHOUT = {
     "join: the late-join handler": PREMATURE,
     "join: up to date before it counts": "newcomers are up to date when they count",
     "join: s_train gives it a place": PREMATURE,
-    "leave: told to all": STUCK,
+    "leave: reported to all": STUCK,
 }
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
-    told: dict[str, dict[str, list[str]]] = told_by("tests.sim.broken_repairs", tmp_path_factory)
-    return told
+    found: dict[str, dict[str, list[str]]] = output_of("tests.sim.broken_repairs", tmp_path_factory)
+    return found
 
 
 def test_every_repair_is_tried(found: dict[str, dict[str, list[str]]]) -> None:

@@ -23,7 +23,7 @@ from cubecast.sim.result import Result, collect
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
 from cubecast.trace.checkers import check_all
-from tests.sim.plain_python import told_by
+from tests.sim.plain_python import output_of
 from tests.sim.runs import leaks, network_of, run_to_end
 
 STABILITY = [protocol.name for protocol in protocols("stability")]
@@ -227,8 +227,8 @@ def test_a_saving_that_would_not_work_is_refused(settings: dict[str, Any], said:
 
 @pytest.fixture(scope="module")
 def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    told: dict[str, list[str]] = told_by("tests.sim.broken_savings", tmp_path_factory)
-    return told
+    found: dict[str, list[str]] = output_of("tests.sim.broken_savings", tmp_path_factory)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_what_happened_after_something_that_is_missing_waits(protocol: str) -> N
 
 
 @both
-def test_what_stays_away_is_asked_for_and_then_pushed(protocol: str) -> None:
+def test_a_missing_message_is_requested_and_then_pushed(protocol: str) -> None:
     """The copy from 1 to 3 is lost, as if 1 had died; 2 announces the message, and 3 asks for it."""
     talk = grown(protocol)
     talk.publish(0)
@@ -244,7 +244,7 @@ def require_the_next_message(talk: TreeTalk) -> None:
 
 
 @both
-def test_members_that_wait_for_each_other_are_told(protocol: str) -> None:
+def test_members_that_wait_for_each_other_recover_by_announcements(protocol: str) -> None:
     """1 and 3 have each other for a provider, and nobody else pushes to them: they hear of what comes from others."""
     talk = grown(protocol)
     peers = talk.state.tree.peers

@@ -56,7 +56,7 @@ def test_a_message_waits_until_its_cause_is_delivered() -> None:
 
 
 def test_who_lacks_a_message_of_the_dead_asks_the_one_that_has_it() -> None:
-    """0 dies when its second message has reached 1 and not 2; 2 is told of the death first."""
+    """0 crashes when its second message has reached 1 and not 2; 2 learns of the crash first."""
     talk = Talk()
     talk.publish(0)
     talk.publish(0)
@@ -81,7 +81,7 @@ def test_who_lacks_a_message_of_the_dead_asks_the_one_that_has_it() -> None:
 
 
 def test_who_has_more_lets_the_other_ask() -> None:
-    """As before, but 1 is told first: what 2 says later shows it that 2 lacks something."""
+    """As before, but 1 learns of it first: the later HAVE of 2 shows that 2 lacks something."""
     talk = Talk()
     talk.publish(0)
     talk.deliver(0, 1)
@@ -102,7 +102,7 @@ def test_who_has_more_lets_the_other_ask() -> None:
     """)
 
 
-def test_nothing_is_taken_from_the_dead_once_the_others_were_told_what_is_here() -> None:
+def test_nothing_is_accepted_from_a_crashed_member_after_have() -> None:
     talk = Talk()
     talk.publish(0)
     talk.leave(1, 0)

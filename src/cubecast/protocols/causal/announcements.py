@@ -1,29 +1,30 @@
-"""Neighbours tell each other what has arrived, and ask for what stays away: how trees that were cut grow together.
+"""Neighbours announce what has arrived and request what is missing: how trees that a crash cut are repaired.
 
-The lazy half of Plumtree (Leitão, Pereira and Rodrigues 2007, §3.3) for links that lose nothing: a message stays away
-because somebody on its path died, or because members that got messages from each other wait for each other. A member
-announces to each neighbour how much of every sender has arrived, HAVE(have), a while after something arrived and once
-for each change. One that is told of more than it has, and has got nothing more of that sender when its patience ends,
-asks whoever told it of most: ASK(have). That one sends all it has beyond, and pushes those senders' messages over the
-link from now on.
+The lazy half of Plumtree (Leitão, Pereira and Rodrigues 2007, §3.3) for links that lose nothing. A message is missing
+because a member on its path crashed, or because members that provide messages to each other wait for each other. A
+member announces to each neighbour how much of every sender has arrived, HAVE(have), some time after an arrival and once
+per change. A member that learns of newer messages and receives nothing more of that sender before its timer expires
+sends ASK(have) to the neighbour that announced most. That neighbour sends everything it has beyond `have`, and pushes
+those senders' messages over the link from then on.
 
 | field       | shape    | meaning                                                                                 |
 |-------------|----------|-----------------------------------------------------------------------------------------|
-| announce_ns | –        | how long news is gathered; patience lasts twice as long                                 |
-| announced   | rows × m | what the neighbours were told last                                                      |
-| gathering   | rows     | does the timer run that ends in an announcement?                                        |
-| told        | rows × m | the most that anybody said has arrived there                                            |
-| teller      | rows × m | who said so                                                                             |
-| awaited     | rows × m | what was told when the patience that lasts began                                        |
+| announce_ns | –        | how long announcements are batched; the wait for missing messages lasts twice as long   |
+| announced   | rows × m | what this member announced last                                                         |
+| gathering   | rows     | is the timer for the next announcement running?                                         |
+| known       | rows × m | the highest number that a neighbour announced                                           |
+| holder      | rows × m | the neighbour that announced it                                                         |
+| awaited     | rows × m | `known` when the present wait began                                                     |
 | begun       | rows × m | what had arrived then                                                                   |
-| patient     | rows     | does the timer run that ends it?                                                        |
-| asked       | rows × m | messages up to this one were asked for                                                  |
+| waiting     | rows     | is the timer of that wait running?                                                      |
+| requested   | rows × m | messages up to this one were requested                                                  |
 
-Invariants: each neighbour has been told `announced`, and the timer runs while that is not `have`. What was asked for
-comes, unless the one asked dies; then all is told anew (`protocols.causal.stamped_tree.on_leave`). So once nothing is
-under way, neighbours have the same. Timers end when there is nothing new.
+Invariants: each neighbour was sent `announced`, and the timer runs while that differs from `have`. A requested message
+arrives, unless the member that holds it crashes; then every member announces again
+(`protocols.causal.stamped_tree.on_leave`). So once nothing is in transit, neighbours have the same messages. No timer
+runs when there is nothing new.
 
-Departure: an announcement speaks of all that has arrived, not of single messages.
+Departure: an announcement covers everything that has arrived, not single messages.
 """
 
 from typing import NamedTuple
@@ -37,42 +38,42 @@ from cubecast.protocols.broadcast.peers import link_to, want
 from cubecast.protocols.causal.hold_back import NOTHING_MORE, draft_have
 
 HAVE, LINK, ASK = range(4, 7)  # kinds beside those of the trees
-ANNOUNCE, PATIENCE = range(2)  # timers
+ANNOUNCE, OVERDUE = range(2)  # timers
 
 
 class Announcements(NamedTuple):
-    """What was told and asked, one row per local member."""
+    """What was announced and requested, one row per local member."""
 
     announce_ns: int
     announced: np.ndarray
     gathering: np.ndarray
-    told: np.ndarray
-    teller: np.ndarray
+    known: np.ndarray
+    holder: np.ndarray
     awaited: np.ndarray
     begun: np.ndarray
-    patient: np.ndarray
-    asked: np.ndarray
+    waiting: np.ndarray
+    requested: np.ndarray
 
 
 def new_announcements(group: GroupState, *, announce_ns: int) -> Announcements:
-    """Nobody said anything."""
+    """Nothing announced yet."""
     rows = len(group.rank)
     return Announcements(
         announce_ns=announce_ns,
         announced=np.zeros(group.received.shape, np.int32),
         gathering=np.zeros(rows, np.int8),
-        told=np.zeros(group.received.shape, np.int32),
-        teller=np.full(group.received.shape, -1, np.int64),
+        known=np.zeros(group.received.shape, np.int32),
+        holder=np.full(group.received.shape, -1, np.int64),
         awaited=np.zeros(group.received.shape, np.int32),
         begun=np.zeros(group.received.shape, np.int32),
-        patient=np.zeros(rows, np.int8),
-        asked=np.zeros(group.received.shape, np.int32),
+        waiting=np.zeros(rows, np.int8),
+        requested=np.zeros(group.received.shape, np.int32),
     )
 
 
 @linked
 def announce_later(news, row, mail):
-    """Something arrived: the neighbours will be told."""
+    """A message arrived: announce it to the neighbours later."""
     if news.gathering[row] == 0:
         news.gathering[row] = 1
         set_timer(mail, ANNOUNCE, 0, news.announce_ns)
@@ -80,18 +81,18 @@ def announce_later(news, row, mail):
 
 @linked
 def announce(news, order, peers, row, mail):
-    """Tell every neighbour what has arrived, if it is more than they were told."""
+    """Announce what has arrived, if it is more than was announced before."""
     news.gathering[row] = 0
     changed = False
     for sender in range(news.announced.shape[1]):
         changed = changed or order.have[row, sender] != news.announced[row, sender]
     if changed:
-        tell_all(news, order, peers, row, mail, HAVE)
+        announce_to_all(news, order, peers, row, mail, HAVE)
 
 
 @linked
-def tell_all(news, order, peers, row, mail, kind):
-    """Tell every neighbour what has arrived."""
+def announce_to_all(news, order, peers, row, mail, kind):
+    """Announce to every neighbour what has arrived."""
     copy_numbers(news.announced[row], order.have[row])
     slot = draft_have(order, row, mail, kind)
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
@@ -100,70 +101,70 @@ def tell_all(news, order, peers, row, mail, kind):
 
 
 @linked
-def note_told(news, order, row, mail, slot):
-    """Another said what has arrived there: remember who has most of each sender, and wait a while for it."""
-    for sender in range(news.told.shape[1]):
+def note_announcement(news, order, row, mail, slot):
+    """A neighbour announced what has arrived there: record who has most of each sender, and wait for it."""
+    for sender in range(news.known.shape[1]):
         number = np.int64(mail.numbers[slot, sender])
-        if number > order.have[row, sender] and number > news.told[row, sender]:
-            news.told[row, sender] = number
-            news.teller[row, sender] = mail.heads[slot].source
-    wait_if_any_is_lacking(news, order, row, mail)
+        if number > order.have[row, sender] and number > news.known[row, sender]:
+            news.known[row, sender] = number
+            news.holder[row, sender] = mail.heads[slot].source
+    wait_if_any_is_missing(news, order, row, mail)
 
 
 @linked
-def wait_if_any_is_lacking(news, order, row, mail):
-    """Patience begins with what is told now."""
-    if news.patient[row] != 0:
+def wait_if_any_is_missing(news, order, row, mail):
+    """Start the wait for the messages known now."""
+    if news.waiting[row] != 0:
         return
-    for sender in range(news.told.shape[1]):
-        if _is_lacking(news.told, news, order, row, sender):
-            news.patient[row] = 1
-            copy_numbers(news.awaited[row], news.told[row])
+    for sender in range(news.known.shape[1]):
+        if _is_missing(news.known, news, order, row, sender):
+            news.waiting[row] = 1
+            copy_numbers(news.awaited[row], news.known[row])
             copy_numbers(news.begun[row], order.have[row])
-            set_timer(mail, PATIENCE, 0, 2 * news.announce_ns)
+            set_timer(mail, OVERDUE, 0, 2 * news.announce_ns)
             return
 
 
 @linked
-def ask_for_awaited(news, order, peers, row, mail):
-    """Patience is over: ask each of those who told of what still lacks, once for all senders it told of."""
-    news.patient[row] = 0
-    for sender in range(news.told.shape[1]):
-        if _stays_away(news, order, row, sender):
-            _ask(news, order, peers, row, mail, news.teller[row, sender])
-    wait_if_any_is_lacking(news, order, row, mail)
+def request_overdue(news, order, peers, row, mail):
+    """The wait is over: request the missing messages, with one ASK per neighbour that announced any of them."""
+    news.waiting[row] = 0
+    for sender in range(news.known.shape[1]):
+        if _is_overdue(news, order, row, sender):
+            _request(news, order, peers, row, mail, news.holder[row, sender])
+    wait_if_any_is_missing(news, order, row, mail)
 
 
 @linked
-def _ask(news, order, peers, row, mail, rank):
-    """ASK(v): send me what you have beyond v, and what is to come."""
-    wish = draft_have(order, row, mail, ASK)
+def _request(news, order, peers, row, mail, rank):
+    """ASK(v): send me what you have beyond v, and later messages too."""
+    request = draft_have(order, row, mail, ASK)
     link = link_to(peers, row, rank)
-    for sender in range(news.told.shape[1]):
-        if news.teller[row, sender] == rank and _stays_away(news, order, row, sender):
-            news.asked[row, sender] = news.told[row, sender]
+    for sender in range(news.known.shape[1]):
+        if news.holder[row, sender] == rank and _is_overdue(news, order, row, sender):
+            news.requested[row, sender] = news.known[row, sender]
             want(peers, link, sender, 1)
         else:
-            mail.numbers[wish, sender] = NOTHING_MORE
-    send(mail, wish, rank)
+            mail.numbers[request, sender] = NOTHING_MORE
+    send(mail, request, rank)
 
 
 @linked
-def _stays_away(news, order, row, sender):
-    """Is something lacking that was awaited, and has nothing of its sender come since?"""
-    return order.have[row, sender] == news.begun[row, sender] and _is_lacking(news.awaited, news, order, row, sender)
+def _is_overdue(news, order, row, sender):
+    """Is an awaited message missing, and has nothing of its sender arrived since?"""
+    return order.have[row, sender] == news.begun[row, sender] and _is_missing(news.awaited, news, order, row, sender)
 
 
 @linked
-def _is_lacking(numbers, news, order, row, sender):
-    """Is there more than has arrived, or was asked for?"""
-    return numbers[row, sender] > order.have[row, sender] and numbers[row, sender] > news.asked[row, sender]
+def _is_missing(numbers, news, order, row, sender):
+    """Are there messages that have neither arrived nor been requested?"""
+    return numbers[row, sender] > order.have[row, sender] and numbers[row, sender] > news.requested[row, sender]
 
 
 @linked
-def forget_told(news, row):
-    """Somebody died who may have been the one that told, or was asked."""
-    for sender in range(news.told.shape[1]):
-        news.told[row, sender] = 0
+def forget_announcements(news, row):
+    """A member crashed that may have announced messages or been asked for them: start again."""
+    for sender in range(news.known.shape[1]):
+        news.known[row, sender] = 0
         news.awaited[row, sender] = 0
-        news.asked[row, sender] = 0
+        news.requested[row, sender] = 0

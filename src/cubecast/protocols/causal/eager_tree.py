@@ -1,15 +1,15 @@
-"""Spanning trees that any set of live ranks has: along one of them messages are pushed eagerly.
+"""Spanning trees over any set of live ranks, along which messages are pushed eagerly.
 
 **Binomial.** The tree of a subcube is the tree of its lower half, and every live rank i of its upper half hangs below
 the first live rank of i ⊕ 2^s, i ⊕ 2^s ⊕ 1, … in the lower half (the cluster order of VCube: Duarte, Bona and Ruoso
-2014). When nobody lives in the lower half, it is the tree of the upper half. By induction this is a tree over exactly
-the live ranks, whoever they are. With all ranks alive the parent of i is i without its highest bit: depth and degree
-are at most ⌈log2 n⌉, so the work of forwarding is spread, and a message takes up to 2 ⌈log2 n⌉ − 1 hops.
+2014). When no rank is live in the lower half, it is the tree of the upper half. By induction this is a tree over
+exactly the live ranks, for every set of them. With all ranks alive the parent of i is i without its highest bit: depth
+and degree are at most ⌈log2 n⌉, so the work of forwarding is spread, and a message takes up to 2 ⌈log2 n⌉ − 1 hops.
 
 **Star.** Every live rank hangs below the lowest one. A message takes two hops at most, and one member forwards
 everything, n − 2 copies of each message: for small groups.
 
-A death gives a new parent only to those whose parent died (and to nobody twice for one death), so few links change.
+A crash gives a new parent only to ranks whose parent crashed, and at most one per crash, so few links change.
 """
 
 import numpy as np

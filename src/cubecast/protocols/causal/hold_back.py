@@ -1,4 +1,4 @@
-"""Causal order by vector stamps, however messages travel: what has arrived, and what must wait (causal §3.1, Fig 1).
+"""Causal order by vector stamps, for any routing: which messages have arrived and which must wait (causal §3.1, Fig 1).
 
 Every message carries a stamp T, how much of each sender its own sender had delivered when it was sent. A message is
 delivered when it is the next of its sender and everything its stamp names has been delivered; until then it waits.
@@ -7,14 +7,14 @@ delivered when it is the next of its sender and everything its stamp names has b
 |---------|----------------|-------------------------------------------------------------------------------------|
 | have    | rows × m       | every message of the sender up to this one has arrived, delivered or not            |
 | arrived | rows × m × W   | the number of the message that arrived last at place sequence mod W                 |
-| held    | places         | one record a message that waits: whose it is and what it waits for                  |
+| held    | places         | one record per waiting message: its sender and number, and what it waits for        |
 | stamps  | places × m     | the stamps of those messages                                                        |
 | chains  | rows × buckets | hash of (sender, sequence) to the messages that wait for that delivery, −1 = none   |
-| waiting | rows           | messages that wait, of each member                                                  |
+| waiting | rows           | number of waiting messages of each member                                           |
 | pool    | 2              | the first free record (−1 = none), and how many were ever used                      |
-| sent    | m × W × m      | stamps by message, for whoever sends one again; empty where the bytes are kept      |
+| sent    | m × W × m      | stamps by message, for retransmissions; empty where the records are kept as bytes   |
 
-W, the window, bounds how many messages of a sender are under way at a time. T of a member is `group.received`. A stamp
+W, the window, bounds how many messages of a sender are in transit at a time. T of a member is `group.received`. A stamp
 is a part of its message, so one table `sent` serves all rows of a simulation; a live member keeps records as bytes.
 
 Invariants: a message that waits stands in exactly one chain, that of the *first* entry of its stamp that is not yet
@@ -42,7 +42,7 @@ HELD = np.dtype([(name, np.int64) for name in ("sender", "sequence", "needs_send
 FIRST_FREE, EVER_USED = range(2)
 BUCKETS = 1024  # a power of two
 KNOWN, DELIVERED, WAITS = range(3)
-NOTHING_MORE = (1 << 31) - 1  # in a vector of what a member has: it does not want that sender's messages
+NOTHING_MORE = (1 << 31) - 1  # in a vector of what a member has: it wants no messages of that sender
 
 
 class HoldBack(NamedTuple):
@@ -60,7 +60,7 @@ class HoldBack(NamedTuple):
 
 
 def new_hold_back(group: GroupState, *, sizes: np.ndarray, room: int, window: int, keeps_stamps: bool) -> HoldBack:
-    """Nothing arrived; a member lets up to `room` messages wait. `sizes` are those of the protocol's messages."""
+    """Nothing arrived; a member holds back up to `room` messages. `sizes` are those of the protocol's messages."""
     rows, senders = group.received.shape
     places = rows * room
     return HoldBack(
@@ -94,7 +94,7 @@ def stamp_next(order, group, row, mail, slot):
 
 @linked
 def stamp_again(order, mail, slot, sender, sequence):
-    """Make a draft a message that was sent before."""
+    """Make a draft a retransmission of an earlier message."""
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = sequence
     if order.sent.shape[0] > 0:
@@ -104,7 +104,7 @@ def stamp_again(order, mail, slot, sender, sequence):
 
 @linked
 def draft_have(order, row, mail, kind):
-    """A message that says what has arrived here."""
+    """Draft a message that states what has arrived here."""
     senders = order.have.shape[1]
     slot = draft(mail, kind, -1, order.sizes[kind])
     copy_numbers(mail.numbers[slot, :senders], order.have[row])
@@ -113,7 +113,7 @@ def draft_have(order, row, mail, kind):
 
 @linked
 def accept(order, group, row, mail, slot):
-    """A message of the application arrived: deliver it and all that waited for it, or let it wait (lines 1–8)."""
+    """A message of the application arrived: deliver it and all that waited for it, or hold it back (lines 1–8)."""
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
     place = sequence % order.arrived.shape[2]
@@ -161,7 +161,7 @@ def _hand_over(group, row, mail, sender, sequence):
 
 @linked
 def _let_wait(order, row, mail, slot, missing):
-    """Line 6: put the message into the chain of the delivery it lacks."""
+    """Line 6: add the message to the chain of the delivery it waits for."""
     place = order.pool[FIRST_FREE]
     if place >= 0:
         order.pool[FIRST_FREE] = order.held[place].next

@@ -10,28 +10,28 @@ p = i ⊕ 2^s of member i is reported dead, i looks for the first live rank in i
 any subcube with live ranks in both halves, and a live k in the upper one. Its partner in the lower half is a rank that
 exists; if it is alive the two are neighbours, and if not, k opened a link into the lower half.
 
-A new link must not let a message overtake its causes, and what died with the crashed members' queues must be made up
-for. OPEN carries R of the member that asks. The other side first sends, in the order of its own deliveries, all it
-delivered beyond that R, and from then on forwards over the link whatever it delivers; it asks back in the same way.
-Every cause of a message on the link is then in R, or before it on the link. One vector for each new link, none for a
-message.
+A new link must not let a message overtake its causes, and messages lost with the crashed members' queues must be
+recovered. OPEN carries R of the member that opens the link. The other side first sends, in the order of its own
+deliveries, everything it delivered beyond that R, and from then on forwards over the link whatever it delivers; it
+sends OPEN back in the same way. Every cause of a message on the link is then in R, or before it on the link. A new link
+costs one vector, a message none.
 
-**Eager tree.** All this holds for any connected overlay, and a tree spends one copy a delivery where the cube spends
-log2 n. `eager_tree` names a spanning tree to flood (`protocols/causal/eager_tree.py`); all other links stay lazy,
-opened when a death calls for a new parent. The price is waiting: what goes through a dead member rests until its death
-is reported, while the whole cube would have brought it another way.
+**Eager tree.** All this holds for any connected overlay, and a tree needs one copy per delivery where the cube needs
+log2 n. `eager_tree` names a spanning tree to flood (`protocols/causal/eager_tree.py`); all other links stay lazy, and
+are opened when a crash requires a new parent. The price is latency: a message routed through a crashed member waits
+until the crash is reported, while the cube would have delivered it over another path.
 
 | field      | shape        | meaning                                                                            |
 |------------|--------------|------------------------------------------------------------------------------------|
 | neighbours | rows × links | to whom this member forwards; the first `degree[row]` count                        |
 | degree     | rows         | how many                                                                           |
 | asked      | rows × words | whom this member asked to forward to it (its first neighbours without a message)   |
-| log        | rows × room  | deliveries in their order, sender << 32 | sequence; a circle of `room` entries     |
+| log        | rows × room  | deliveries in order, sender << 32 | sequence; a ring buffer of `room` entries      |
 | logged     | rows         | deliveries ever logged                                                             |
 
-Invariants: on each link i → j, in order, all that i delivered and j had not told it to hold already; R of a member is
-`group.received`; a message is delivered when it is forwarded, in one step. A log too short for a newcomer ends the run
-with an error.
+Invariants: each link i → j carries, in order, everything i delivered except what j reported in OPEN; R of a member is
+`group.received`; a message is delivered and forwarded in one step. A log too short for a newcomer ends the run with an
+error.
 """
 
 from typing import NamedTuple
@@ -58,7 +58,7 @@ from cubecast.protocols.causal.eager_tree import BINOMIAL, NO_TREE, STAR, first_
 
 DATA, OPEN = range(2)
 MESSAGES = (message("DATA", payload=payload()), message("OPEN", received=per_sender(4)))
-LINKS_MAX = 256  # of one member; a cube has log2 n, and every neighbour's death may bring one more
+LINKS_MAX = 256  # of one member; a cube has log2 n, and each crash of a neighbour may add one
 
 
 class OverlayState(NamedTuple):
@@ -111,7 +111,7 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Fig 2, lines 1–8; or a member asks for a new link."""
+    """Fig 2, lines 1–8; or a member opens a new link."""
     source = mail.heads[slot].source
     if mail.heads[slot].kind == OPEN:
         _open_towards(state, row, mail, slot, source)
@@ -124,7 +124,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Stop forwarding to the dead; in every dimension whose partner is dead, link to the next best live rank."""
+    """Stop forwarding to the crashed member; in every dimension without its partner, link to the next live rank."""
     _unlink(state, row, rank)
     me = state.group.rank[row]
     if state.eager_tree != NO_TREE:
@@ -142,7 +142,7 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def _deliver_and_forward(state, row, mail, sender, sequence, source):
-    """Forwarding comes first in the outbox: whoever delivers has passed on (Fig 2 against its text, §3.2)."""
+    """Forwarding comes first in the outbox: a member that delivers has forwarded (Fig 2 against its text, §3.2)."""
     state.group.received[row, sender] = sequence
     room = state.log.shape[1]
     state.log[row, state.logged[row] % room] = sender << 32 | sequence
@@ -200,7 +200,7 @@ def _open_towards(state, row, mail, slot, source):
 
 @linked
 def _send_log_beyond(state, row, mail, slot, source):
-    """What is stable the other side has got since it asked, and nobody keeps it any more."""
+    """A stable message reached the other side after its request, and is no longer stored."""
     raise_numbers(mail.numbers[slot, : state.group.stable.shape[1]], state.group.stable[row])
     lacking = np.int64(0)
     for sender in range(state.group.received.shape[1]):

@@ -1,14 +1,14 @@
 """Links of a changing overlay that never let a message overtake its causes.
 
 PC-broadcast (Nédelec, Molli and Mostéfaoui 2018): flooding over FIFO links keeps causal order as long as links never
-change, and a *new* link is the only danger, since a message may run over it ahead of its causes that are still on their
-way over the old ones. So a link i → j is not used at once. Member i floods a *ping* for j over its old links; j answers
-it with a *pong*, directly. Whatever i delivered before the ping reaches j before the ping does; what i delivers after
-it is kept, and goes over the new link first. Then the link is *safe*.
+change. A *new* link is the only danger: a message may travel over it ahead of causes that are still in transit over the
+old links. So a link i → j is not used at once. Member i floods a *ping* for j over its old links; j answers it directly
+with a *pong*. Whatever i delivered before the ping reaches j before the ping does; what i delivers after the ping is
+buffered and sent over the new link first. Then the link is *safe*.
 
 **Whom to link to**: in every dimension s the first member of i ⊕ 2^s, i ⊕ 2^s ⊕ 1, … (VCube order, as in `overlay`),
-among those that are known to take part. A link is opened both ways. The membership service tells of joins and leaves,
-each member in its own time.
+among those that are known to take part. A link is opened both ways. The membership service reports joins and leaves to
+each member at its own time.
 """
 
 import numpy as np
@@ -23,15 +23,16 @@ from cubecast.protocol.mail import (
 )
 
 DATA, PING, PONG, READY = range(4)
-# safe: may this member use the link? ready: may the peer, by its own word?
-# heard: was a ping of the peer answered, so that what comes over the link is in order? told: was the peer told CAN_GO?
-# approved: did the peer say so?
-LINK = np.dtype([(name, np.int64) for name in ("peer", "safe", "ready", "heard", "told", "approved", "ping", "begin")])
+# safe: may this member use the link? ready: has the peer said that it may?
+# heard: was a ping of the peer answered, so that messages over the link are in order? released: was the peer sent
+# CAN_GO? approved: did the peer send CAN_GO?
+_FIELDS = ("peer", "safe", "ready", "heard", "released", "approved", "ping", "begin")
+LINK = np.dtype([(name, np.int64) for name in _FIELDS])
 LINKS_MAX = 256
 
 
 def first_peers(present: set[int], dimension: int) -> dict[int, set[int]]:
-    """The links between the first members: each with the nearest member of every dimension, both ways."""
+    """The links between the initial members: each with the nearest member of every dimension, both ways."""
     peers: dict[int, set[int]] = {rank: set() for rank in present}
     for rank in present:
         for place in range(dimension):
@@ -54,7 +55,7 @@ def find_link(state, row, rank):
 
 @linked
 def add_link(state, row, mail, rank, safe):
-    """The place of a new link to `rank`, safe both ways or not at all."""
+    """The place of a new link to `rank`, safe in both directions or in neither."""
     place = state.degree[row]
     if place >= state.links.shape[1]:
         mail.counts[OVERFLOW] = BUFFER_FULL
@@ -64,7 +65,7 @@ def add_link(state, row, mail, rank, safe):
     state.links[row, place].safe = safe
     state.links[row, place].ready = safe
     state.links[row, place].heard = safe
-    state.links[row, place].told = 0
+    state.links[row, place].released = 0
     state.links[row, place].approved = 0
     return place
 
@@ -79,7 +80,7 @@ def drop_link(state, row, rank):
 
 @linked
 def open_wanted(state, row, mail):
-    """In every dimension a link to the first member there is."""
+    """Link to the first member of every dimension."""
     if state.joined[row] == 0:
         return
     for dimension in range(state.dimension):
@@ -106,7 +107,7 @@ def _open(state, row, mail, rank):
 
 @linked
 def _ping(state, row, mail, place):
-    """Flood a ping for the peer over the safe links; what is flooded from now on is kept for it."""
+    """Flood a ping for the peer over the safe links; later floods are buffered for it."""
     me = state.group.rank[row]
     number = state.pinged[row] + 1
     state.pinged[row] = number
@@ -118,7 +119,7 @@ def _ping(state, row, mail, place):
 
 @linked
 def announce(state, row, mail):
-    """A ping for oneself: everybody learns that this member takes part."""
+    """Flood a ping for oneself: everybody learns that this member takes part."""
     me = state.group.rank[row]
     state.pinged[row] += 1
     state.pings[row, me] = state.pinged[row]
@@ -127,7 +128,7 @@ def announce(state, row, mail):
 
 @linked
 def flood(state, row, mail, a, b, source):
-    """Log it, for the links that are opening, and send it over the safe ones."""
+    """Log an entry for the links that are opening, and send it over the safe ones."""
     room = state.log.shape[1]
     state.log[row, state.logged[row] % room, 0] = a
     state.log[row, state.logged[row] % room, 1] = b
@@ -154,7 +155,7 @@ def _draft_logged(state, mail, a, b):
 
 @linked
 def target_of(mail, slot):
-    """For whom a ping is."""
+    """The member that a ping is for."""
     return mail.heads[slot].field_1
 
 
@@ -165,7 +166,7 @@ def _set_target(mail, slot, rank):
 
 @linked
 def pass_ping(state, row, mail, origin, number, target, source):
-    """Answer a ping that is for this member, and open the other direction; pass on any other, once."""
+    """Answer a ping for this member, and open the other direction; forward any other ping once."""
     if number <= state.pings[row, origin]:
         return
     state.pings[row, origin] = number
@@ -182,12 +183,12 @@ def pass_ping(state, row, mail, origin, number, target, source):
         _open(state, row, mail, origin)
         place = state.degree[row] - 1
     state.links[row, place].heard = 1
-    tell(state, mail, PONG, number, origin)
+    send_control(state, mail, PONG, number, origin)
 
 
 @linked
 def make_safe(state, row, mail, place, number):
-    """The ping has arrived: send what was kept, and from now on use the link."""
+    """The ping has arrived: send what was buffered, and use the link from now on."""
     if state.links[row, place].safe == 1 or state.links[row, place].ping != number:
         return
     room = state.log.shape[1]
@@ -199,11 +200,11 @@ def make_safe(state, row, mail, place, number):
         slot = _draft_logged(state, mail, state.log[row, entry % room, 0], state.log[row, entry % room, 1])
         send(mail, slot, state.links[row, place].peer)
     state.links[row, place].safe = 1
-    tell(state, mail, READY, 0, state.links[row, place].peer)
+    send_control(state, mail, READY, 0, state.links[row, place].peer)
 
 
 @linked
-def tell(state, mail, kind, number, rank):
+def send_control(state, mail, kind, number, rank):
     slot = draft(mail, kind, -1, state.sizes[kind])
     mail.heads[slot].sequence = number
     send(mail, slot, rank)

@@ -3,36 +3,35 @@
 Causal flooding over links that are opened and closed as the group changes (`pc_links`): nothing is flushed, nobody
 stops sending, and no message carries data that grows with the group.
 
-**Joining**: the newcomer says HELLO to a member. The answer, WELCOME, carries R of that host; the newcomer starts from
-there, and the link between the two is safe both ways at once, as neither has delivered anything that the other lacks.
-It then floods that it takes part (a ping for itself), and links are opened by pings. If the membership service says
-that its host is gone, or the host has not joined itself yet, the newcomer asks another; it asks one at a time.
+**Joining**: the newcomer sends HELLO to a member. The answer, WELCOME, carries R of that host; the newcomer starts from
+it, and the link between the two is safe both ways at once, as neither has delivered anything that the other lacks. It
+then floods that it takes part (a ping for itself), and links are opened by pings. If the membership service reports
+that the host has left, or the host has not joined itself yet, the newcomer tries another, one at a time.
 
-**Leaving**: a member that is told to go stops sending of its own, and otherwise goes on like any other. Its neighbours
-open the links that replace it. A neighbour whose links to members that stay are all safe both ways says CAN_GO. With
-the word of all its neighbours the member says GONE, which is the last over each of its links, and is gone. So nobody
-ever loses its last safe link into a half of a subcube, and in the argument of `overlay` the safe links connect all
-members at every moment; removing a link harms no order. A newcomer says CAN_GO to its host no sooner than it has links
-of its own.
+**Leaving**: a leaving member stops multicasting, and otherwise behaves like any other. Its neighbours open the links
+that replace it. A neighbour whose links to members that stay are all safe both ways sends CAN_GO. With CAN_GO from all
+its neighbours the member sends GONE, the last message over each of its links, and is gone. So no member ever loses its
+last safe link into a half of a subcube, and by the argument of `overlay` the safe links connect all members at every
+moment; removing a link does not affect order. A newcomer sends CAN_GO to its host only when it has links of its own.
 
-| field    | shape          | meaning                                                                              |
-|----------|----------------|--------------------------------------------------------------------------------------|
-| links    | rows × degree  | one record a link: peer, state of each direction, ping, where its buffer begins      |
-| degree   | rows           | links of this member                                                                 |
-| pinged   | rows           | pings this member has flooded                                                        |
-| pings    | rows × n       | the newest ping of each member that was seen                                         |
-| log      | rows × room × 2| what was flooded, in order: (sender, sequence), or (−1 − origin, ping << 32 | target) |
-| logged   | rows           | how many                                                                             |
-| joined   | rows           | does it take part?                                                                   |
-| present  | rows × words   | who is known to take part                                                            |
-| going    | rows × words   | who is known to leave                                                                |
-| leaving  | rows           | was it told to go?                                                                   |
-| unsent   | rows           | messages its application sent before it had joined                                   |
-| host     | rows           | whom a newcomer asked; −1 = nobody                                                   |
+| field   | shape           | meaning                                                                               |
+|---------|-----------------|---------------------------------------------------------------------------------------|
+| links   | rows × degree   | one record per link: peer, state of each direction, ping, where its buffer begins     |
+| degree  | rows            | links of this member                                                                  |
+| pinged  | rows            | pings this member has flooded                                                         |
+| pings   | rows × n        | the newest ping of each member that was seen                                          |
+| log     | rows × room × 2 | what was flooded, in order: (sender, sequence), or (−1 − origin, ping << 32 | target) |
+| logged  | rows            | how many                                                                              |
+| joined  | rows            | does it take part?                                                                    |
+| present | rows × words    | who is known to take part                                                             |
+| going   | rows × words    | who is known to leave                                                                 |
+| leaving | rows            | is it leaving?                                                                        |
+| unsent  | rows            | messages its application sent before it had joined                                    |
+| host    | rows            | the member a newcomer sent HELLO to; −1 = none                                        |
 
-Invariants: on a safe link i → j, in order, everything that i flooded since the link was opened, and j has all that i
-flooded before. The log is the buffer of all opening links at once; when it is too short the run ends with an error.
-Crashes are not mended here: use `overlay` for those.
+Invariants: a safe link i → j carries, in order, everything that i flooded since the link was opened, and j has all that
+i flooded before. The log is the buffer of all opening links at once; when it is too short the run ends with an error.
+Crashes are not repaired here: use `overlay` for those.
 """
 
 from typing import NamedTuple
@@ -70,8 +69,8 @@ from cubecast.protocols.causal.pc_links import (
     make_safe,
     open_wanted,
     pass_ping,
+    send_control,
     target_of,
-    tell,
 )
 
 CAN_GO, GONE, HELLO, NOT_YET, WELCOME = range(4, 9)
@@ -107,7 +106,7 @@ class PcOverlayState(NamedTuple):
 def build(group: GroupState, context: Context, parameters: NoParameters) -> PcOverlayState:
     """The members that each row sees in the group are linked already; a row that is not among them has yet to join."""
     rows, members = len(group.rank), context.members
-    # Pings are logged too: one for each link that is opened, and there are few of those for each join and leave.
+    # Pings are logged too: one per link that is opened, and a join or leave opens few.
     room = context.room + min(512 * members, 1 << 14)
     state = PcOverlayState(
         group=group,
@@ -141,14 +140,14 @@ def build(group: GroupState, context: Context, parameters: NoParameters) -> PcOv
 
 @linked
 def start(state, row, now_ns, mail):
-    """A newcomer asks to be let in."""
+    """A newcomer asks to join."""
     if state.joined[row] == 0:
         _ask_next(state, row, mail)
 
 
 @linked
 def publish(state, row, now_ns, mail):
-    """Multicast the next message of this member, once it has joined and unless it leaves."""
+    """Multicast the next message of this member, once it has joined and unless it is leaving."""
     if state.joined[row] == 0:
         state.unsent[row] += 1
     elif state.leaving[row] == 0:
@@ -157,13 +156,13 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Joining has messages of its own; all others come over a link."""
+    """Handle the messages of a join; all others come over a link."""
     kind = mail.heads[slot].kind
     source = mail.heads[slot].source
     if kind == HELLO:
         _welcome(state, row, mail, source)
     elif kind == NOT_YET:
-        if state.host[row] == source:  # otherwise the service has said that it is gone, and another was asked
+        if state.host[row] == source:  # otherwise the host was reported gone, and another was asked
             _ask_next(state, row, mail)
     elif kind == WELCOME:
         _enter(state, row, mail, slot, source)
@@ -179,7 +178,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def _receive_over(state, row, mail, slot, place):
-    """What comes over a link; floods only once a ping of the other side was answered."""
+    """Handle a message from a link; floods only after a ping of the other side was answered."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
@@ -200,7 +199,7 @@ def _receive_over(state, row, mail, slot, place):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A member, `tag`, is gone for good. If it never heard of a link to it, no GONE will come over that link."""
+    """Member `tag` is gone for good. If it never learned of a link to it, no GONE will come over that link."""
     if state.joined[row] == 0:
         if state.host[row] == tag:
             _ask_next(state, row, mail)
@@ -215,7 +214,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_join(state, row, now_ns, mail, rank):
-    """A newcomer may be nearer than a stand-in."""
+    """A newcomer may be nearer than the present neighbour of its dimension."""
     open_wanted(state, row, mail)
 
 
@@ -244,19 +243,19 @@ def _deliver(state, row, mail, sender, sequence, source):
 
 @linked
 def _let_go(state, row, mail):
-    """Tell neighbours that leave that they can go, once they can; go oneself once all neighbours have said so."""
+    """Send CAN_GO to leaving neighbours that can go; leave once all neighbours have sent it."""
     if state.joined[row] == 0:
         return
     if _is_covered(state, row):
         for place in range(state.degree[row]):
             link = state.links[row, place]
-            # Before a ping or a pong of the peer has come, it may not know of the link, and would miss the word.
-            if link.told == 0 and link.safe + link.heard > 0 and rank_sets.contains(state.going[row], link.peer):
-                link.told = 1
-                tell(state, mail, CAN_GO, 0, link.peer)
+            # Before a ping or a pong of the peer has come, it may not know of the link, and would miss CAN_GO.
+            if link.released == 0 and link.safe + link.heard > 0 and rank_sets.contains(state.going[row], link.peer):
+                link.released = 1
+                send_control(state, mail, CAN_GO, 0, link.peer)
     if state.leaving[row] == 1 and _is_released(state, row):
         for place in range(state.degree[row]):
-            tell(state, mail, GONE, 0, state.links[row, place].peer)
+            send_control(state, mail, GONE, 0, state.links[row, place].peer)
         state.degree[row] = 0
         state.joined[row] = 0
         depart(mail)
@@ -264,7 +263,7 @@ def _let_go(state, row, mail):
 
 @linked
 def _is_covered(state, row):
-    """Are all links to members that stay safe both ways? (Those that are wanted are there, if only just opened.)"""
+    """Are all links to members that stay safe both ways? (All wanted links exist, possibly just opened.)"""
     for place in range(state.degree[row]):
         link = state.links[row, place]
         if not rank_sets.contains(state.going[row], link.peer) and (link.safe == 0 or link.ready == 0):
@@ -282,22 +281,22 @@ def _is_released(state, row):
 
 @linked
 def _ask_next(state, row, mail):
-    """Say HELLO to the next member in turn."""
+    """Send HELLO to the next member in turn."""
     me = state.group.rank[row]
     last = state.host[row] if state.host[row] >= 0 else me
     for step in range(1, state.members + 1):
         rank = (last + step) % state.members
         if rank != me and rank_sets.contains(state.group.members[row], rank):
             state.host[row] = rank
-            tell(state, mail, HELLO, 0, rank)
+            send_control(state, mail, HELLO, 0, rank)
             return
 
 
 @linked
 def _welcome(state, row, mail, source):
-    """Let a newcomer in: it starts from R of this member, and neither lacks what the other has."""
+    """Admit a newcomer: it starts from R of this member, and neither lacks what the other has."""
     if state.joined[row] == 0:
-        tell(state, mail, NOT_YET, 0, source)
+        send_control(state, mail, NOT_YET, 0, source)
         return
     senders = state.group.received.shape[1]
     slot = draft(mail, WELCOME, -1, state.sizes[WELCOME])
@@ -309,7 +308,7 @@ def _welcome(state, row, mail, source):
 
 @linked
 def _enter(state, row, mail, slot, source):
-    """The newcomer takes over R of its host, says that it takes part, and sends what had to wait."""
+    """The newcomer takes over R of its host, announces that it takes part, and sends what had to wait."""
     state.joined[row] = 1
     copy_numbers(state.group.received[row], mail.numbers[slot])
     for sender in range(state.group.received.shape[1]):

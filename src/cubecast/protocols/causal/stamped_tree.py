@@ -1,26 +1,27 @@
 """Causal broadcast along the trees of Plumtree or RASM over the hypercube, crash-proof (rasm §3; causal §3.1).
 
 A message carries a vector stamp and travels along its sender's tree, which grows over the links of the hypercube by
-eager push and PRUNE (`protocols.broadcast.plumtree`, `protocols.broadcast.rasm`): one copy a delivery once it has
-grown. What arrives waits for its causes (`protocols.causal.hold_back`). A message that stays away, because somebody on
-its path died, is asked for when a neighbour announces it (`protocols.causal.announcements`), and its tree grows again
-over that link; nobody needs to know that a member died.
+eager push and PRUNE (`protocols.broadcast.plumtree`, `protocols.broadcast.rasm`): one copy per delivery once it has
+grown. A message that arrives waits for its causes (`protocols.causal.hold_back`). A message that is missing, because a
+member on its path crashed, is requested when a neighbour announces it (`protocols.causal.announcements`), and its tree
+grows again over that link; this needs no report of the crash.
 
-**Deaths.** When a neighbour in the hypercube is reported dead, a member links to the stand-in that Overlay would choose
-(`protocols.causal.overlay`), so the survivors stay connected whoever died. LINK(have) opens the link at the other side,
-if there is none, and is answered by HAVE; it goes to every neighbour, since what was asked of the dead never comes.
-Neighbours end up with the same, and the survivors are connected: what one survivor has all get.
+**Crashes.** When a neighbour in the hypercube is reported dead, a member links to the replacement that Overlay would
+choose (`protocols.causal.overlay`), so the survivors stay connected whichever members crashed. LINK(have) opens the
+link at the other side, if there is none, and is answered by HAVE; it goes to every neighbour, since a message requested
+from a crashed member never comes. Neighbours end with the same messages, and the survivors are connected: a message
+that one survivor has reaches all.
 
 | field     | shape | meaning                                                                       |
 |-----------|-------|-------------------------------------------------------------------------------|
 | members   | –     | ranks 0 … members−1                                                           |
 | dimension | –     | of the hypercube                                                              |
 | order     | –     | what arrived, and what waits: `protocols.causal.hold_back`                    |
-| news      | –     | what was told and asked: `protocols.causal.announcements`                     |
-| tree      | –     | the state of Plumtree or RASM; its neighbours have spare places for stand-ins |
+| news      | –     | announcements and requests: `protocols.causal.announcements`                  |
+| tree      | –     | the state of Plumtree or RASM; its neighbours have spare places for new links |
 
-A stamp is m numbers, which a message carries from hop to hop as they are; the cost of RASM's path stands after them. R,
-`group.received`, is what was delivered. A message of a dead sender that happened after one that nobody left has is
+A stamp is m numbers, which a message carries unchanged from hop to hop; the cost of RASM's path comes after them. R,
+`group.received`, is what was delivered. A message of a crashed sender that causally follows one that no survivor has is
 never delivered: it stays in the buffer.
 """
 
@@ -57,7 +58,7 @@ from cubecast.protocols.broadcast.peers import (
     add_link,
     drop_link,
     link_to,
-    look,
+    note_seen,
     set_eager,
     want,
     with_spare_links,
@@ -69,15 +70,15 @@ from cubecast.protocols.causal.announcements import (
     ASK,
     HAVE,
     LINK,
-    PATIENCE,
+    OVERDUE,
     Announcements,
     announce,
     announce_later,
-    ask_for_awaited,
-    forget_told,
+    announce_to_all,
+    forget_announcements,
     new_announcements,
-    note_told,
-    tell_all,
+    note_announcement,
+    request_overdue,
 )
 from cubecast.protocols.causal.eager_tree import first_live
 from cubecast.protocols.causal.hold_back import (
@@ -91,7 +92,7 @@ from cubecast.protocols.causal.hold_back import (
     stamp_next,
 )
 
-BETTER, WORSE = range(2, 4)  # timers that only a driver sets: the link to the rank in the tag has become so
+BETTER, WORSE = range(2, 4)  # timers that only a driver sets: the link to the rank in the tag got better or worse
 _NEWS = (
     message("HAVE", HAVE, have=per_sender(4)),
     message("LINK", LINK, have=per_sender(4)),
@@ -110,16 +111,16 @@ RASM_MESSAGES = (
     message("REPAIR"),
     *_NEWS,
 )
-LINKS_MAX = 64  # of one member, where there are many rows; a cube has log2 n, and deaths may bring some more
+LINKS_MAX = 64  # of one member, where there are many rows; a cube has log2 n, and crashes may add some
 
 
 @dataclass(frozen=True, kw_only=True)
 class StampedTreeParameters:
-    """What stamped trees leave open."""
+    """Parameters of stamped trees."""
 
     announce_ms: float | None = parameter(
         None,
-        "How long a member gathers what has arrived before it announces it to its neighbours.",
+        "How long a member batches arrivals before it announces them to its neighbours.",
         at_least=0.001,
         otherwise="20 ms; live 100 ms",
     )
@@ -189,32 +190,32 @@ new_rasm = partial(_new_state, CausalRasmState, partial(rasm.new_state, reliable
 
 @chosen_by_state({PlumtreeState: plumtree.push_own, RasmState: rasm.push_own})
 def _push_own(state, row, mail, slot):
-    """Push a new message of this member; it stands in a draft."""
+    """Push a new message of this member from its draft."""
 
 
 @chosen_by_state({PlumtreeState: plumtree.push_on, RasmState: rasm.push_on})
 def _push_on(state, row, now_ns, mail, slot):
-    """Push on a message that is new here."""
+    """Forward a message that is new here."""
 
 
 @chosen_by_state({PlumtreeState: plumtree.refuse, RasmState: rasm.refuse})
 def _refuse(state, row, now_ns, mail, slot, status):
-    """A message that was here already came again."""
+    """Handle a duplicate."""
 
 
-@chosen_by_state({PlumtreeState: plumtree.heed, RasmState: rasm.heed})
-def _heed(state, row, now_ns, mail, slot):
-    """A neighbour says something about the tree of a sender."""
+@chosen_by_state({PlumtreeState: plumtree.receive_control, RasmState: rasm.receive_control})
+def _receive_control(state, row, now_ns, mail, slot):
+    """Handle a control message about the tree of a sender."""
 
 
 @chosen_by_state({PlumtreeState: plumtree.put_path, RasmState: rasm.put_path})
 def _put_path(state, row, mail, slot, link):
-    """Write into a draft what it says of its path."""
+    """Write the data about its path into a draft."""
 
 
 @chosen_by_state({PlumtreeState: plumtree.forget_link, RasmState: rasm.forget_link})
 def _forget_link(state, link):
-    """A link is gone."""
+    """Clear the tree's state for a removed link."""
 
 
 @linked
@@ -229,39 +230,39 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """A message; or what another has, wants, or does not want to have."""
+    """Handle a message, an announcement, a request or a tree control message."""
     source = mail.heads[slot].source
     if not rank_sets.contains(state.group.members[row], source):
         return
     kind = mail.heads[slot].kind
     if kind == GOSSIP:
-        _take_in(state, row, now_ns, mail, slot)
+        _accept_message(state, row, now_ns, mail, slot)
     elif kind == HAVE:
-        note_told(state.news, state.order, row, mail, slot)
+        note_announcement(state.news, state.order, row, mail, slot)
     elif kind == LINK:
         _open_link(state, row, mail, source)
         send(mail, draft_have(state.order, row, mail, HAVE), source)
-        note_told(state.news, state.order, row, mail, slot)
+        note_announcement(state.news, state.order, row, mail, slot)
     elif kind == ASK:
         _send_again(state, row, now_ns, mail, slot, source)
     else:
-        _heed(state.tree, row, now_ns, mail, slot)
+        _receive_control(state.tree, row, now_ns, mail, slot)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """News was gathered, patience ended, or a link has become better or worse."""
+    """Announce, request missing messages, or react to a link that got better or worse."""
     if timer == ANNOUNCE:
         announce(state.news, state.order, state.tree.peers, row, mail)
-    elif timer == PATIENCE:
-        ask_for_awaited(state.news, state.order, state.tree.peers, row, mail)
+    elif timer == OVERDUE:
+        request_overdue(state.news, state.order, state.tree.peers, row, mail)
     else:
         _compare_again(state, row, mail, tag, timer == BETTER)
 
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Let go of the dead, link to the next best live rank where it was a neighbour, and tell all what is here."""
+    """Drop the links to the crashed member, link to the next live rank in its place, and announce to all neighbours."""
     peers = state.tree.peers
     link = link_to(peers, row, rank)
     if link >= 0:
@@ -274,13 +275,13 @@ def on_leave(state, row, now_ns, mail, rank):
             stand_in = first_live(state.group.members[row], state.members, partner, place)
             if stand_in >= 0:
                 _open_link(state, row, mail, stand_in)
-    forget_told(state.news, row)
-    tell_all(state.news, state.order, peers, row, mail, LINK)
+    forget_announcements(state.news, row)
+    announce_to_all(state.news, state.order, peers, row, mail, LINK)
 
 
 @linked
-def _take_in(state, row, now_ns, mail, slot):
-    status = look(state.tree.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
+def _accept_message(state, row, now_ns, mail, slot):
+    status = note_seen(state.tree.peers, row, mail.heads[slot].sender, mail.heads[slot].sequence)
     if status != NEW:
         _refuse(state.tree, row, now_ns, mail, slot, status)
         return
@@ -300,7 +301,7 @@ def _open_link(state, row, mail, rank):
 def _send_again(state, row, now_ns, mail, slot, source):
     """Send what the other lacks, and push those senders' messages to it from now on.
 
-    What is stable the other has got since it asked, and nobody keeps it any more.
+    A stable message reached the other side after its request, and is no longer stored.
     """
     link = link_to(state.tree.peers, row, source)
     for sender in range(state.order.have.shape[1]):
@@ -319,8 +320,8 @@ def _send_again(state, row, now_ns, mail, slot, source):
 def _compare_again(state, row, mail, rank, better):
     """Have more neighbours push than one, so that the best path wins (rasm §3.3).
 
-    Ask a neighbour whose link has become better for what others give; or, when it has become worse, the others for what
-    that neighbour gives.
+    For a link that got better, request from that neighbour what others provide; for one that got worse, request from
+    the others what that neighbour provides.
     """
     peers = state.tree.peers
     for link in range(peers.offsets[row], peers.offsets[row + 1]):

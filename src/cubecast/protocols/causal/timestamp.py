@@ -3,20 +3,21 @@
 A message goes from its sender to all others in one hop; `protocols.causal.hold_back` makes it wait for its causes.
 Links must be reliable; they may reorder and duplicate.
 
-**Crashes** (beyond the paper, in which nobody crashes). A sender that dies in the middle of a multicast has told some
-and not others. Whoever is told of a death multicasts HAVE, how much of each sender has arrived, and from then on takes
-nothing from the dead, so what it has of the dead grows no more but by this exchange. A member that hears HAVE of more
-messages of the dead than it has ASKs the one that told it; one that has more itself answers HAVE_TOO, so that the other
-can ask. Of two survivors one is told of the death last, and the other has its HAVE after that: so each pair compares,
-and what one survivor has all get. When one that was asked dies, everybody says HAVE again; so does a member in which an
-answer closes the gap before messages that had overtaken it, since nobody else counted those.
+**Crashes** (beyond the paper, in which nobody crashes). A sender that crashes during a multicast has reached only some
+members. A member to which a crash is reported multicasts HAVE, how much of each sender has arrived, and from then on
+accepts nothing from the crashed member, so its messages of that sender grow only by this exchange. A member that
+receives a HAVE with more messages of a crashed sender than it has sends ASK back; one that has more itself answers
+HAVE_TOO, so that the other can ask. Of two survivors one learns of the crash last; the other, which knows of it
+already, receives its HAVE: so each pair compares, and a message that one survivor has reaches all. When a member that
+was asked crashes, everybody multicasts HAVE again; so does a member in which an answer closes the gap before messages
+that had overtaken it, since nobody else counted those.
 
-| field | shape    | meaning                                                                      |
-|-------|----------|------------------------------------------------------------------------------|
-| order | –        | what arrived, and what waits: `protocols.causal.hold_back`                   |
-| asked | rows × m | messages of a dead sender up to this one were asked for since the last death |
+| field     | shape    | meaning                                                                         |
+|-----------|----------|---------------------------------------------------------------------------------|
+| order     | –        | what arrived, and what waits: `protocols.causal.hold_back`                      |
+| requested | rows × m | messages of a crashed sender up to this one were requested since the last crash |
 
-A message of a dead sender that happened after one that nobody left has is never delivered: it stays in the buffer.
+A message of a crashed sender that causally follows one that no survivor has is never delivered: it stays in the buffer.
 """
 
 from typing import NamedTuple
@@ -64,7 +65,7 @@ class TimestampState(NamedTuple):
     group: GroupState
     sizes: np.ndarray
     order: HoldBack
-    asked: np.ndarray
+    requested: np.ndarray
 
 
 def build(group: GroupState, context: Context, parameters: NoParameters) -> TimestampState:
@@ -75,7 +76,7 @@ def build(group: GroupState, context: Context, parameters: NoParameters) -> Time
         group=group,
         sizes=sizes,
         order=new_hold_back(group, sizes=sizes, room=context.room, window=context.window, keeps_stamps=keeps),
-        asked=np.zeros(group.received.shape, np.int32),
+        requested=np.zeros(group.received.shape, np.int32),
     )
 
 
@@ -90,13 +91,13 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """A message; or, after a death, what another has, or wants to have."""
+    """Handle a message, or, after a crash, HAVE, HAVE_TOO or ASK."""
     source = mail.heads[slot].source
     if not rank_sets.contains(state.group.members[row], source):
-        return  # the others were told already what this member has of the dead
+        return  # this member's HAVE already stated what it has of the crashed sender
     kind = mail.heads[slot].kind
     if kind == DATA:
-        _take_in(state, row, mail, slot)
+        _accept_message(state, row, mail, slot)
     elif kind == ASK:
         _send_again(state, row, mail, slot, source)
     else:
@@ -104,7 +105,7 @@ def receive(state, row, now_ns, mail, slot):
 
 
 @linked
-def _take_in(state, row, mail, slot):
+def _accept_message(state, row, mail, slot):
     status = accept(state.order, state.group, row, mail, slot)
     hold_back(mail, state.order.waiting[row], status == WAITS)
     sender = mail.heads[slot].sender
@@ -115,49 +116,49 @@ def _take_in(state, row, mail, slot):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Tell everybody what has arrived here: some may lack messages of the dead."""
-    for sender in range(state.asked.shape[1]):
-        state.asked[row, sender] = 0
+    """Multicast what has arrived here: some may lack messages of the crashed sender."""
+    for sender in range(state.requested.shape[1]):
+        state.requested[row, sender] = 0
     multicast(mail, draft_have(state.order, row, mail, HAVE))
 
 
 @linked
 def _compare(state, row, mail, slot, source):
-    """Ask for what the other has more of the dead; if it has less, let it ask."""
+    """Request the messages of crashed senders that the other has and this member lacks; if it has less, let it ask."""
     lacks = False
     has_more = False
-    for sender in range(state.asked.shape[1]):
+    for sender in range(state.requested.shape[1]):
         if not rank_sets.contains(state.group.members[row], sender):
             lacks = lacks or _is_wanted(state, row, sender, mail.numbers[slot, sender])
             has_more = has_more or state.order.have[row, sender] > mail.numbers[slot, sender]
     if lacks:
-        _ask(state, row, mail, slot, source)
+        _request(state, row, mail, slot, source)
     if has_more and mail.heads[slot].kind == HAVE:
         send(mail, draft_have(state.order, row, mail, HAVE_TOO), source)
 
 
 @linked
-def _is_wanted(state, row, sender, told):
-    return told > state.order.have[row, sender] and told > state.asked[row, sender]
+def _is_wanted(state, row, sender, number):
+    return number > state.order.have[row, sender] and number > state.requested[row, sender]
 
 
 @linked
-def _ask(state, row, mail, slot, source):
+def _request(state, row, mail, slot, source):
     """ASK(v): send me what you have beyond v."""
-    wish = draft_have(state.order, row, mail, ASK)
-    for sender in range(state.asked.shape[1]):
-        told = mail.numbers[slot, sender]
-        if not rank_sets.contains(state.group.members[row], sender) and _is_wanted(state, row, sender, told):
-            state.asked[row, sender] = told
+    request = draft_have(state.order, row, mail, ASK)
+    for sender in range(state.requested.shape[1]):
+        number = mail.numbers[slot, sender]
+        if not rank_sets.contains(state.group.members[row], sender) and _is_wanted(state, row, sender, number):
+            state.requested[row, sender] = number
         else:
-            mail.numbers[wish, sender] = NOTHING_MORE
-    send(mail, wish, source)
+            mail.numbers[request, sender] = NOTHING_MORE
+    send(mail, request, source)
 
 
 @linked
 def _send_again(state, row, mail, slot, source):
-    """What is stable the other has got since it asked, and nobody keeps it any more."""
-    for sender in range(state.asked.shape[1]):
+    """A stable message reached the other side after its request, and is no longer stored."""
+    for sender in range(state.requested.shape[1]):
         has = max(np.int64(mail.numbers[slot, sender]), np.int64(state.group.stable[row, sender]))
         for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):
             again = draft(mail, DATA, -1, state.sizes[DATA])
