@@ -39,7 +39,7 @@ _FRAME_ARRIVED = InView.frame_arrived
 _RESUME_OUTSIDE = Lifecycle._resume_outside
 _GIVE_BACK = Lifecycle._give_back
 _MAY_SEND = InView._may_send
-_TAKE_IN = Stack._take_in
+_READ_BATCH = Stack._read_batch
 
 
 def _always(*_: Any, **__: Any) -> bool:
@@ -126,10 +126,10 @@ def _accept_again(self: Link, arrived: Any) -> bool:
     return True
 
 
-def _take_in_again(self: Stack, source: int, body: bytes) -> None:
+def _read_batch_again(self: Stack, source: int, body: bytes) -> None:
     """As if the data protocols did not look for duplicates, where a message comes over one link only."""
     before = self.log.delivered()
-    _TAKE_IN(self, source, body)
+    _READ_BATCH(self, source, body)
     if self._host.settings.data not in ("timestamp", "star", "tree"):  # type: ignore[attr-defined]
         return
     for key, record in read_records(body, self._form):
@@ -184,7 +184,7 @@ def _turn_keeping_pieces(self: Fetch, now_ns: int) -> None:
 
 
 def _link_up_keeping_pieces(self: Fetch, who: Any, _session: int, _now_ns: int) -> None:
-    if self.is_asking(who):
+    if self.is_source(who):
         self._asked = len(self.pieces)
 
 
@@ -217,7 +217,7 @@ BROKEN: dict[str, list[Change]] = {
     "nothing is missing": [(MessageLog, "lacks", _never)],
     "a frame is accepted twice, and its messages": [
         (Link, "accept", _accept_again),
-        (Stack, "_take_in", _take_in_again),
+        (Stack, "_read_batch", _read_batch_again),
     ],
     "a link continues although frames were lost": [(Link, "resume", _resume_whole)],
     "a link forgets what was not acknowledged": [(Link, "resume", _resume_without_rest)],
@@ -235,8 +235,8 @@ BROKEN: dict[str, list[Change]] = {
     "a return is called certain": [(Lifecycle, "_give_back", _give_back_certainly)],
     "what is returned is lost": [(OwnMessages, "returned", _return_none)],
     "snapshots are not kept": [(Snapshots, "keep", _never)],
-    "a member of an older view is not told": [(Lifecycle, "_catch_up", _nothing)],
-    "an excluded member is not told": [
+    "a member of an older view does not get the decision": [(Lifecycle, "_catch_up", _nothing)],
+    "an excluded member is not informed": [
         (Lifecycle, "_answer_past", _nothing),
         (Lifecycle, "last_known", lambda *_: None),
         (Lifecycle, "_on_gone", _nothing),

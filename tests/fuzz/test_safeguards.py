@@ -41,8 +41,8 @@ FIRST: dict[str, int] = {
     "a return is called certain": 103,
     "what is returned is lost": 7,
     "snapshots are not kept": 2,
-    "a member of an older view is not told": 935,
-    "an excluded member is not told": 25,
+    "a member of an older view does not get the decision": 935,
+    "an excluded member is not informed": 25,
 }
 NOT_SHOWN = {"a link continues although frames were lost"}
 """No seed of the present histories shows these; 6,000 were tried."""

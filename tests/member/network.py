@@ -298,7 +298,7 @@ class Network:
         process.application.settled += effects.settled
         process.application.notices += effects.notices
         if any(notice.what == "excluded" for notice in effects.notices):
-            member.exclusion_told()
+            member.exclusion_reported()
         process.untaken.extend(effects.entries)
         for entry in effects.entries:
             if isinstance(entry, ViewChange):
@@ -422,7 +422,7 @@ def agree_on_deliveries(network: Network, names: Sequence[str]) -> None:
 
 
 def excluded(application: Application) -> list[Excluded]:
-    """How often, and with what, a member was told that it is excluded."""
+    """The exclusions that were reported to the application of a member."""
     return [value for value in application.heard("excluded") if isinstance(value, Excluded)]
 
 

@@ -137,5 +137,5 @@ def test_a_timer_may_make_the_core_say_something_of_its_own_about_a_sender() -> 
 def test_what_a_live_member_does_not_do_for_data_is_an_error() -> None:
     core = _core()
     core.on_timer(0, 9, 0)
-    with pytest.raises(AssertionError, match="could not go on"):
+    with pytest.raises(AssertionError, match="cannot continue"):
         core.results()

@@ -97,7 +97,7 @@ def test_a_hundred_thousand_messages_are_kept_in_pieces_and_read_one_by_one() ->
     reading = decode_history(pieces)
     assert list(itertools.islice(reading, 10)) == as_history(deliveries[:10])
     assert sum(1 for _ in reading) == 99_990
-    assert history.pieces() == pieces, "asking costs nothing"
+    assert history.pieces() == pieces, "reading changes nothing"
 
 
 @pytest.mark.parametrize("keep", [1, 700, 5000])

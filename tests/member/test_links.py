@@ -49,7 +49,7 @@ class Owner:
         self.arrived: list[Frame] = []
         self.ups: list[MemberId] = []
         self.broken: list[MemberId] = []
-        self.told_past: list[int] = []
+        self.past_reports: list[int] = []
         self.links = Links(group, session, self)
 
     def position(self) -> tuple[int, ViewId, int]:
@@ -75,7 +75,7 @@ class Owner:
     def refused_as_past(self, by: str, last_incarnation: int) -> None:
         """Keep it."""
         assert by == B
-        self.told_past.append(last_incarnation)
+        self.past_reports.append(last_incarnation)
 
     def take(self) -> Effects:
         """What the driver is to do."""
@@ -281,7 +281,7 @@ def test_a_certificate_of_several_names_is_enough() -> None:
     assert member.ups == [peer.me]
 
 
-def test_the_certificate_is_compared_before_a_member_that_is_past_is_told_so() -> None:
+def test_the_certificate_is_compared_before_an_exclusion_is_reported() -> None:
     peer, member = Owner(A), Owner(B)
     member.past[peer.me] = 4
     assert not refusal(greet(member, hello(peer, B), certificate=(B,))).is_past
@@ -307,7 +307,7 @@ def test_nothing_is_believed_of_a_process_whose_certificate_is_another_ones(kind
     )
     one.links.connection_made(1, B, ("10.0.0.3:7000",), B, 0)
     one.links.data_received(1, encode_frame(kind, 0, 0, body), 0)
-    assert one.told_past == []
+    assert one.past_reports == []
     assert one.ups == []
     assert "its certificate is for 10.0.0.3:7000, not for 10.0.0.2:7000" in one.links.failures[B]
 
@@ -315,11 +315,11 @@ def test_nothing_is_believed_of_a_process_whose_certificate_is_another_ones(kind
 # Incarnations.
 
 
-def test_an_incarnation_that_is_past_is_told_the_last_one_that_is_known() -> None:
+def test_a_past_incarnation_learns_the_last_one_that_is_known() -> None:
     one, two = Owner(A, incarnation=3), Owner(B)
     two.past[one.me] = 8
     Wire(one, two).pass_bytes()
-    assert one.told_past == [8]
+    assert one.past_reports == [8]
     assert two.ups == []
 
 

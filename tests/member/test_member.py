@@ -398,8 +398,8 @@ def test_what_was_pending_at_an_exclusion_is_sent_again_as_the_settings_say(rese
     network.reset(B, C)
     network.heal()
     network.settle(A, B, C)
-    (told,) = excluded(network.app(C))
-    assert told.returned == (b"sent", b"waiting")
+    (notice,) = excluded(network.app(C))
+    assert notice.returned == (b"sent", b"waiting")
     expected = {"certain": [b"waiting"], "always": [b"sent", b"waiting"], "never": []}[resend]
     assert network.app(A).payloads == network.app(B).payloads == expected
     assert waiting.is_stable == (resend != "never")
@@ -415,8 +415,8 @@ def test_what_the_decision_says_nobody_delivers_is_sent_again() -> None:
     network.run_until(lambda: network.in_one_view([A, B]))
     network.heal()
     network.settle(A, B, C)
-    (told,) = excluded(network.app(C))
-    assert told.certain
+    (notice,) = excluded(network.app(C))
+    assert notice.certain
     assert network.app(A).payloads == numbered("sent", 3)
     assert network.app(C).settled == sent, "they stay the same messages"
 
@@ -437,9 +437,9 @@ def test_what_one_branch_decides_is_not_certain_for_all(quorum: str) -> None:
     network.cut([C], [A, B])
     network.multicast(C, b"sent")
     network.call(C, _exclude)
-    (told,) = excluded(network.app(C))
-    assert told.returned == (b"sent",)
-    assert told.certain == (quorum == "majority")
+    (notice,) = excluded(network.app(C))
+    assert notice.returned == (b"sent",)
+    assert notice.certain == (quorum == "majority")
 
 
 def test_own_messages_are_not_sent_before_the_new_state_is_in_place() -> None:
@@ -828,8 +828,8 @@ def test_a_kill_between_writing_and_showing_is_like_a_kill_before_showing() -> N
 
 
 @pytest.mark.parametrize("takes_part", [True, False])
-def test_what_an_exclusion_returns_is_told_after_a_kill_that_came_first_and_only_once(takes_part: bool) -> None:
-    """Whether the member read the decision without it, or was told later that the others continued."""
+def test_an_exclusion_is_reported_once_also_after_a_kill_that_came_first(takes_part: bool) -> None:
+    """Whether the member read the decision without it, or learned later that the others continued."""
     network = Network()
     settings = replace(SETTINGS, resend="never")
     names = network.form(3, durable=True, settings=settings)
@@ -851,13 +851,13 @@ def test_what_an_exclusion_returns_is_told_after_a_kill_that_came_first_and_only
     network.on_effects = None
     network.kill(C)
     network.start(C, durable=True, settings=settings)
-    assert [told.returned for told in excluded(network.app(C))] == [(b"sent", b"waiting")]
+    assert [notice.returned for notice in excluded(network.app(C))] == [(b"sent", b"waiting")]
     network.run(1)
     network.kill(C)
     network.start(C, durable=True, settings=settings)
     network.heal()
     network.settle(*names)
-    assert not excluded(network.app(C)), "it was told"
+    assert not excluded(network.app(C)), "the exclusion was reported before"
     assert not network.app(A).payloads
 
 
@@ -888,7 +888,7 @@ def test_entries_come_in_the_order_of_the_views() -> None:
     assert kinds == [StateArrived, ViewChange, Delivery]
 
 
-def test_what_is_stable_is_told_once() -> None:
+def test_stability_is_reported_once() -> None:
     network = Network()
     names = network.form(3)
     sent = network.multicast(A, *numbered("message", 10))

@@ -1,4 +1,4 @@
-"""Calls that are due later: in order of time, then of asking, and never after their epoch."""
+"""Scheduled calls: in order of time, then of scheduling, and never after their epoch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cubecast.member.timers import Timers
 
 
-def test_calls_come_by_time_and_ties_in_the_order_of_asking() -> None:
+def test_calls_come_by_time_and_ties_in_the_order_of_scheduling() -> None:
     timers = Timers()
     called: list[str] = []
     for time_ns, what in ((20, "late"), (10, "first"), (10, "second"), (5, "early")):

@@ -23,6 +23,7 @@ from cubecast.protocol.mail import HEADER_BYTES
 from cubecast.protocols.membership.messages import (
     Accept,
     Accepted,
+    ChangeReport,
     Decide,
     Flush,
     Flushed,
@@ -37,7 +38,6 @@ from cubecast.protocols.membership.messages import (
     Proposal,
     Pull,
     Refusal,
-    SuspicionReport,
 )
 from cubecast.protocols.membership.views import MemberId, founding_view, next_view
 from cubecast.sim.faults import Fault, parse_fault
@@ -260,7 +260,7 @@ def _messages(members: int) -> list[Message]:
     here, ballot = first.id, (3, 1)
     return [
         Join(here, everybody[3]),
-        SuspicionReport(here, 1 << members - 1, 0, tuple(everybody[:2]), leaves=True, renews=False),
+        ChangeReport(here, 1 << members - 1, 0, tuple(everybody[:2]), leaves=True, renews=False),
         Prepare(here, ballot),
         Promise(here, ballot, far, ballot, proposal, everybody[2], ready=True, leaves=False),
         Promise(here, ballot, (0,) * members, ballot, None, everybody[2], ready=True, leaves=False),

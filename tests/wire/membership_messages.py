@@ -110,9 +110,9 @@ def _perhaps(chance: random.Random, draw: Callable[[random.Random], Any]) -> Any
     return draw(chance) if _flag(chance) else None
 
 
-def _draw_report(chance: random.Random) -> m.SuspicionReport:
+def _draw_report(chance: random.Random) -> m.ChangeReport:
     suspects, behind = (chance.getrandbits(chance.randrange(1100)) for _ in range(2))
-    return m.SuspicionReport(draw_view_id(chance), suspects, behind, draw_members(chance), _flag(chance), _flag(chance))
+    return m.ChangeReport(draw_view_id(chance), suspects, behind, draw_members(chance), _flag(chance), _flag(chance))
 
 
 def _draw_promise(chance: random.Random) -> m.Promise:
@@ -135,7 +135,7 @@ def draw_decide(chance: random.Random) -> m.Decide:
 
 MESSAGES: dict[type, Callable[[random.Random], Message]] = {
     m.Join: lambda c: m.Join(draw_view_id(c), draw_member(c)),
-    m.SuspicionReport: _draw_report,
+    m.ChangeReport: _draw_report,
     m.Prepare: lambda c: m.Prepare(draw_view_id(c), draw_ballot(c)),
     m.Promise: _draw_promise,
     m.Refusal: lambda c: m.Refusal(draw_view_id(c), draw_ballot(c)),
@@ -209,7 +209,7 @@ RECORDS: dict[type, Callable[[random.Random], r.Record]] = {
     r.Over: lambda c: r.Over(_perhaps(c, draw_decide), _flag(c)),
     r.Checkpoint: _draw_checkpoint,
     r.StatePiece: lambda c: r.StatePiece(c.getrandbits(62), draw_octets(c)),
-    r.Told: lambda _: r.Told(),
+    r.ExclusionReported: lambda _: r.ExclusionReported(),
 }
 
 

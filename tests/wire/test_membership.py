@@ -65,7 +65,7 @@ def test_a_proposal_comes_back_from_a_change_of_the_view_that_both_sides_are_in(
     message = draw_relative(chance, base)
     octets = encode_message(message, base)
     assert decode_message(octets, base) == message
-    assert decode_message(encode_message(message), base) == message, "who is told everything needs no view"
+    assert decode_message(encode_message(message), base) == message, "a whole proposal needs no view"
 
 
 def test_a_change_takes_as_much_as_changes() -> None:
@@ -164,7 +164,7 @@ def test_a_message_that_was_cut_or_lengthened_is_refused(seed: int, place: int) 
         (encode_message(m.Gone(HERE)) + b"\0", "1 bytes follow"),
         (encode_message(m.Join(HERE, MEMBER)).replace(b"a:1", b"a\x071"), "name"),
         (encode_message(m.Join(HERE, MEMBER)).replace(b"\x03a:1", b"\x00"), "name"),
-        (encode_message(m.SuspicionReport(HERE, 0, 0, (), False, False))[:-1] + b"\x02", "flag of value 2"),
+        (encode_message(m.ChangeReport(HERE, 0, 0, (), False, False))[:-1] + b"\x02", "flag of value 2"),
         (encode_message(m.Prepare(HERE, (1, 0)))[:-4] + struct.pack("<i", -2), "ballot of rank -2"),
         (encode_message(m.State(HERE, 0, 1, b"abc"))[:-1], "ends before its fields do"),
     ],
@@ -190,8 +190,8 @@ def test_a_bad_message_is_refused(body: bytes, reason: str) -> None:
         m.Accept(HERE, (1, 0), m.Proposal(view_of(3), ())),
         m.Accept(HERE, (1, 3), m.Proposal(view_of(3), THREE)),
         m.Decide(HERE, m.Proposal(view_of(3), (0, 0))),
-        m.SuspicionReport(HERE, 8, 0, (), leaves=False, renews=False),
-        m.SuspicionReport(HERE, 0, 1 << 900, (), leaves=False, renews=False),
+        m.ChangeReport(HERE, 8, 0, (), leaves=False, renews=False),
+        m.ChangeReport(HERE, 0, 1 << 900, (), leaves=False, renews=False),
     ],
 )
 def test_a_message_that_does_not_fit_the_view_is_refused(message: m.Message) -> None:
@@ -206,7 +206,7 @@ def test_a_message_that_does_not_fit_the_view_is_refused(message: m.Message) -> 
         m.Flush(HERE, (1, 0), THREE, (2, 1, 0)),
         m.Promise(HERE, (1, 0), THREE, (1, 0), m.Proposal(view_of(5), THREE), MEMBER, ready=True, leaves=False),
         m.Decide(HERE, m.Proposal(view_of(1), THREE)),
-        m.SuspicionReport(HERE, 7, 7, (), leaves=False, renews=False),
+        m.ChangeReport(HERE, 7, 7, (), leaves=False, renews=False),
         m.Ready(HERE),
     ],
 )

@@ -10,11 +10,11 @@ wall clock and one random generator, so a seed replays its history exactly.
 | `disk`           | the journal of one machine, synced or torn                                         |
 | `process`        | the driver of one member, and its application                                      |
 | `world`          | processes, network and disks of one history                                        |
-| `changes`        | what happens at random times: lifecycle, load, faults                              |
-| `themes`         | which moments and faults a history is about                                        |
-| `fault_points`   | faults that strike at a moment of the protocol                                     |
-| `operator`       | what is done about a group that cannot settle by itself                            |
-| `judge`          | the promises of a group, judged from the events of a history                       |
+| `changes`        | changes at random times: lifecycle, load, faults                                   |
+| `themes`         | which moments and faults a history concentrates on                                 |
+| `fault_points`   | faults injected at a step of the protocol                                          |
+| `operator`       | operator actions for a group that cannot recover by itself                         |
+| `judge`          | the guarantees of a group, checked from the events of a history                    |
 | `histories`      | draws a history from a seed, runs it and judges it                                 |
 | `impostor`       | a stranger at the address of a machine that is down                                |
 """

@@ -11,10 +11,10 @@ SECOND = 1_000 * MS
 
 
 class Agenda:
-    """What is still to happen."""
+    """Pending actions."""
 
     def __init__(self) -> None:
-        """Nothing, at a time that is not 0: a driver's clock never is."""
+        """Empty, at a time that is not 0: a driver's clock never is."""
         self.now_ns = SECOND
         self.count = 0
         self._heap: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []

@@ -1,4 +1,4 @@
-"""What happens at random times: lifecycle, load and faults. Whom it hits is drawn when it happens."""
+"""Changes at random times: lifecycle, load and faults. The target of each is drawn when it happens."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def _restart_later(world: FuzzWorld, process: Process, chance: float = 0.8) -> N
 
 
 def burst(world: FuzzWorld) -> None:
-    """Somebody multicasts a few messages."""
+    """A process multicasts a few messages."""
     process = _one(world)
     if process is not None:
         process.post(process.multicast, world.draw.choice([1, 1, 2, 5, 12]))
 
 
 def talk(world: FuzzWorld) -> None:
-    """Some multicast at the same time, so that they deliver in different orders."""
+    """Several processes multicast at the same time, so that they deliver in different orders."""
     for process in world.living():
         if world.draw.random() < 0.6:
             process.post(process.multicast, 1)
 
 
 def kill(world: FuzzWorld) -> None:
-    """A process is killed, at once or in the midst of what it does next."""
+    """A process is killed, at once or during its next step."""
     process = _one(world)
     if process is None:
         return
@@ -91,7 +91,7 @@ def end(world: FuzzWorld) -> None:
 
 
 def stop(world: FuzzWorld) -> None:
-    """SIGSTOP for a while, often longer than it takes to be suspected."""
+    """SIGSTOP for a while, often longer than the suspicion time."""
     process = _one(world)
     if process is not None:
         process.stop(round(world.draw.choice([30, 150, 400]) * world.draw.random() * MS))
@@ -105,7 +105,7 @@ def join(world: FuzzWorld) -> None:
 
 
 def leave(world: FuzzWorld) -> None:
-    """Somebody leaves."""
+    """A process leaves."""
     process = _one(world)
     if process is not None and len(world.living()) > 1:
         process.post(process.leave)
@@ -139,7 +139,7 @@ def divide(world: FuzzWorld) -> None:
 
 
 def cut(world: FuzzWorld) -> None:
-    """One direction between two machines."""
+    """Cut one direction between two machines."""
     if len(world.machines) > 1:
         one, other = world.draw.sample(sorted(world.machines), 2)
         _cut_for_a_while(world, [(one, other)])
@@ -181,7 +181,7 @@ def disk_full(world: FuzzWorld) -> None:
 
 
 def sync_hangs(world: FuzzWorld) -> None:
-    """A sync never returns, until somebody kills the process."""
+    """A sync does not return until the process is killed."""
     process = _one(world)
     if process is None:
         return
@@ -204,7 +204,7 @@ def sync_fails(world: FuzzWorld) -> None:
 
 
 def decay(world: FuzzWorld) -> None:
-    """A journal decays, and its process is killed and started again."""
+    """A journal is corrupted, and its process is killed and started again."""
     process = _one(world)
     if process is not None:
         process.die("kill", False)
@@ -213,7 +213,7 @@ def decay(world: FuzzWorld) -> None:
 
 
 def checkpoint(world: FuzzWorld) -> None:
-    """Somebody makes a checkpoint."""
+    """A process makes a checkpoint."""
     process = _one(world)
     if process is not None and process.member.view is not None and process.member.is_ready:
         process.checkpoint()
@@ -248,4 +248,4 @@ DURABLE: dict[Change, int] = {
     checkpoint: 3,
 }
 AT_FAULT_POINTS: dict[Change, int] = {join: 3, leave: 2, leave_together: 1, kill: 1, come_back: 1, reset: 1}
-"""What happens by the clock where fault points do the rest."""
+"""Changes at random times in histories with fault points."""

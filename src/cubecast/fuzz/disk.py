@@ -1,9 +1,9 @@
-"""The disk of one machine: the journal as bytes, what of it is synced, and what a crash or decay leaves of it.
+"""The disk of one machine: the journal as bytes, how much of it is synced, and what a crash or corruption leaves.
 
 | field   | meaning                                                                   |
 |---------|---------------------------------------------------------------------------|
 | content | the journal as the system shows it                                        |
-| synced  | so many bytes of it survive a crash of the machine                        |
+| synced  | this many bytes of it survive a crash of the machine                      |
 | starts  | where each batch begins                                                   |
 | room    | bytes that may still be written; None: no limit                           |
 """
@@ -46,7 +46,7 @@ class Disk:
         return not self.starts
 
     def erase(self) -> None:
-        """As an operator does with a journal that cannot be used."""
+        """Erase the journal, as an operator does with one that cannot be used."""
         self.content = bytearray()
         self.synced = 0
         self.starts = []
@@ -65,7 +65,7 @@ class Disk:
         return contents.batches
 
     def append(self, pieces: list[bytes]) -> None:
-        """Write a batch; on a full disk a part of it is written and the journal cannot be used any more."""
+        """Write a batch; on a full disk a part of it is written and the journal becomes unusable."""
         batch = encode_batch(self._sequence, pieces, journal_number=self._journal_number, previous=self._previous)
         if self.room is not None:
             if self.room < len(batch):
@@ -79,7 +79,7 @@ class Disk:
         self._previous = batch_checksum(batch)
 
     def replace(self, pieces: list[bytes], survives: bool) -> None:
-        """Put a new journal in place of this one; complete, or not at all."""
+        """Replace this journal by a new one, completely or not at all."""
         if self.room is not None:
             if self.room < sum(map(len, pieces)):
                 raise JournalError("no space left on the simulated disk")
@@ -106,7 +106,7 @@ class Disk:
     # Faults.
 
     def lose_power(self) -> None:
-        """What is not synced survives up to any place, and there sector by sector."""
+        """Unsynced bytes survive up to a random place, and there sector by sector."""
         draw = self._draw
         tail = self.content[self.synced :]
         del self.content[self.synced :]
@@ -126,7 +126,7 @@ class Disk:
     def decay(self) -> bool:
         """Flip a bit, or zero a sector; not in the last batch, where damage looks like a torn write.
 
-        Gives whether anything changed.
+        Returns whether anything changed.
         """
         end = self.starts[-1] if self.starts else 0
         if end == 0:

@@ -1,16 +1,16 @@
-"""Faults that strike at a moment of the protocol, not of the clock.
+"""Faults injected at a step of the protocol, not at a random time.
 
 A *fault point* waits for the k-th frame or membership message of a kind that is written or arrives, or for the k-th
-record of a kind that goes to a journal. Then it strikes one of those concerned, the connection, the others, or several
-of these. Some fault points of a history count from its beginning, others when another one has struck. From which kinds
-they are drawn is a matter of the history's theme (`themes`).
+record of a kind that is written to a journal. Then it hits a target (the writer or the receiver), the connection, the
+other members, or several of these. Some fault points of a history count from its beginning, others from the moment
+another one has fired. The history's theme (`themes`) determines the kinds from which they are drawn.
 
-| struck         | how                                                                                          |
+| hit            | effect                                                                                       |
 |----------------|----------------------------------------------------------------------------------------------|
-| one            | is killed; loses power; stops for a while; is mute, deaf or alone for a while; leaves; now,  |
-|                | or a while later                                                                             |
+| the target     | is killed; loses power; stops for a while; is mute, deaf or isolated for a while; leaves;    |
+|                | now, or a while later                                                                        |
 | the connection | is reset just before this frame, or stands still from this frame on                          |
-| the others     | are killed, one or more, stopped, divided by the toss of a coin, multicast, or leave         |
+| the others     | are killed, one or more, stopped, partitioned at random, multicast, or leave                 |
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _RECORD_NAMES = [kind.__name__ for kind in records.KINDS]
 
 
 class FaultPoint(NamedTuple):
-    """When it strikes, and what it does."""
+    """When it fires, and what it does."""
 
     where: str
     kind: str
     nth: int
     hits_source: bool
-    one: str
+    target: str
     connection: str
     others: str
     for_ms: int
-    """How long whatever it does to the network or to a stopped process lasts; 0: until all faults end."""
+    """How long a network fault or a stop lasts; 0: until all faults end."""
     after_ms: float = 0.0
-    """How much later the one is struck."""
+    """How much later the target is hit."""
 
 
 @dataclass
 class Chain:
-    """Fault points that wait one for another, and how often the moment of the first one was nearly there."""
+    """Fault points that fire one after another, and how many matching events the first one has counted."""
 
     points: deque[FaultPoint]
     count: int = 0
@@ -80,7 +80,7 @@ def draw_chains(draw: random.Random, theme: Theme, is_durable: bool, takeover_ms
 
 
 def _draw_point(draw: random.Random, theme: Theme, is_durable: bool, takeover_ms: int) -> FaultPoint:
-    """What it does lasts until the end, a moment, a while, or about as long as it takes until another takes over."""
+    """A duration: until the end, a moment, a while, or about as long as a takeover takes."""
     where = draw.choice([where for where in theme.where if is_durable or where != JOURNALLED])
     kinds = theme.records if where == JOURNALLED else theme.messages
     for_ms = draw.choice([0, draw.randint(1, 30), draw.randint(30, 200), round(takeover_ms * draw.uniform(0.5, 4))])
@@ -89,7 +89,7 @@ def _draw_point(draw: random.Random, theme: Theme, is_durable: bool, takeover_ms
         kind=draw.choices(list(kinds), list(kinds.values()))[0],
         nth=draw.choice([*theme.nth, draw.randint(1, theme.nth_max), draw.randint(1, theme.nth_max)]),
         hits_source=where == JOURNALLED or draw.random() < theme.source,
-        one=draw.choice(theme.one),
+        target=draw.choice(theme.target),
         connection=draw.choice(theme.connection),
         others=draw.choice(theme.others),
         for_ms=for_ms,
@@ -104,7 +104,7 @@ class _Scanner:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[str, int]]:
-        """Kind of each frame that is complete now, and where in `data` it begins."""
+        """The kind of each frame that is complete now, and where in `data` it begins."""
         before = len(self._rest)
         whole = self._rest + data
         at = 0
@@ -128,7 +128,7 @@ class FaultPoints:
     """The fault points of a world."""
 
     def __init__(self, world: FuzzWorld, chains: list[Chain]) -> None:
-        """They begin to count, at once or when the group is there."""
+        """They start to count at once, or when the group exists."""
         self.world = world
         self.chains = chains
         self._scanners: dict[tuple[str, Stream], _Scanner] = {}
@@ -147,7 +147,7 @@ class FaultPoints:
         world.on_persist = self.on_persist
 
     def _due(self, where: str, kind: str) -> FaultPoint | None:
-        """The fault point that waited for this moment."""
+        """The fault point that fires at this event, if any."""
         for chain in self.chains:
             point = chain.points[0]
             if point.kind == kind and point.where == where:
@@ -162,17 +162,17 @@ class FaultPoints:
         return None
 
     def _rest(self) -> None:
-        """All have struck."""
+        """All have fired."""
         network = self.world.network
         network.on_write = network.on_read = None
         self.world.on_persist = lambda *_: None
 
     def on_write(self, stream: Stream, data: bytes) -> bytes:
-        """Bytes are written; give those that are not lost."""
+        """Bytes are written; returns those that are not lost."""
         return self._scan(WRITTEN, stream, data)
 
     def on_read(self, stream: Stream, data: bytes) -> bytes:
-        """Bytes arrive; give those that are not lost."""
+        """Bytes arrive; returns those that are not lost."""
         return self._scan(ARRIVES, stream, data)
 
     def _scan(self, where: str, stream: Stream, data: bytes) -> bytes:
@@ -181,7 +181,7 @@ class FaultPoints:
             point = self._due(where, kind)
             if point is None:
                 continue
-            self._strike(point, stream.writer.process, stream.reader.process)
+            self._fire(point, stream.writer.process, stream.reader.process)
             network = self.world.network
             if point.connection == "reset":
                 network.reset(stream.writer.connection)
@@ -192,7 +192,7 @@ class FaultPoints:
         return data
 
     def on_persist(self, process: Process, pieces: list[bytes]) -> None:
-        """Records go to a journal."""
+        """Records are written to a journal."""
         data = b"".join(pieces)
         at = 0
         while at + _RECORD.size <= len(data):
@@ -200,40 +200,40 @@ class FaultPoints:
             at += 4 + length
             point = self._due(JOURNALLED, _RECORD_NAMES[code]) if code < len(_RECORD_NAMES) else None
             if point is not None:
-                self._strike(point, process, process)
+                self._fire(point, process, process)
 
-    # What is struck.
+    # Injection.
 
-    def _strike(self, point: FaultPoint, source: Process | Impostor, to: Process | Impostor) -> None:
+    def _fire(self, point: FaultPoint, source: Process | Impostor, to: Process | Impostor) -> None:
         one = source if point.hits_source else to
         if isinstance(one, Impostor):
             return
         self.world.note(one, "fault", str(point))
         if point.others:
-            self._strike_others(point, [process for process in self.world.living() if process is not one])
+            self._hit_others(point, [process for process in self.world.living() if process is not one])
         if point.after_ms:
-            self.world.agenda.after(round(point.after_ms * MS), self._strike_one, point, one)
+            self.world.agenda.after(round(point.after_ms * MS), self._hit_target, point, one)
         else:
-            self._strike_one(point, one)
+            self._hit_target(point, one)
 
-    def _strike_one(self, point: FaultPoint, one: Process) -> None:
+    def _hit_target(self, point: FaultPoint, one: Process) -> None:
         world, draw = self.world, self.world.draw
-        if not point.one or not one.is_alive or world.is_calm:
+        if not point.target or not one.is_alive or world.is_calm:
             return
-        if point.one in ("kill", "power"):
-            self._kill(one, point.one == "power")
-        elif point.one == "stop":
+        if point.target in ("kill", "power"):
+            self._kill(one, point.target == "power")
+        elif point.target == "stop":
             world.agenda.at(world.agenda.now_ns, one.stop, (point.for_ms or draw.randint(10, 400)) * MS)
-        elif point.one == "leave":
+        elif point.target == "leave":
             world.agenda.at(world.agenda.now_ns, one.post, one.leave)
-        elif point.one == "reset all":
+        elif point.target == "reset all":
             for connection in list(world.network.connections):
                 if one.name in connection.names:
                     world.network.reset(connection)
         else:
             others = [name for name in world.machines if name != one.name]
-            mute = [(one.name, other) for other in others] if point.one in ("alone", "mute") else []
-            deaf = [(other, one.name) for other in others] if point.one in ("alone", "deaf") else []
+            mute = [(one.name, other) for other in others] if point.target in ("alone", "mute") else []
+            deaf = [(other, one.name) for other in others] if point.target in ("alone", "deaf") else []
             self._cut(mute + deaf, point.for_ms)
 
     def _cut(self, links: list[Link], for_ms: int) -> None:
@@ -241,7 +241,7 @@ class FaultPoints:
         if for_ms:
             self.world.agenda.after(for_ms * MS, self.world.network.mend, links)
 
-    def _strike_others(self, point: FaultPoint, others: list[Process]) -> None:
+    def _hit_others(self, point: FaultPoint, others: list[Process]) -> None:
         world, draw = self.world, self.world.draw
         if point.others == "divide":
             sides: list[list[str]] = [[], []]
@@ -263,7 +263,7 @@ class FaultPoints:
                 world.agenda.at(world.agenda.now_ns, process.post, process.leave)
 
     def _kill(self, process: Process, is_power: bool) -> None:
-        """At once, when the system has what it writes, or after a step more; most are started again after a while."""
+        """Kill at once, when the system has what it writes, or one step later; most processes restart after a while."""
         draw = self.world.draw
         how = draw.randrange(3)
         if how == 0:

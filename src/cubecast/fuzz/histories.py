@@ -1,9 +1,10 @@
-"""Random histories of whole members: everything that can go wrong, several things at once.
+"""Random histories of whole members, with several faults at once.
 
 `run_history(seed)` draws settings, a group, a network and a plan of joins, leaves, kills, restarts, partitions, disk
-faults and load; then all faults end and the group is given time to settle. In histories of even seeds all happens by
-the clock; in those of odd seeds faults strike at moments of the protocol (`fault_points`), and most of these are about
-one part of it (`themes`). A group that cannot settle by itself is given what an operator can do (`operator`).
+faults and load; then all faults end and the group gets time to recover. In histories of even seeds changes come at
+random times; in those of odd seeds faults are injected at steps of the protocol (`fault_points`), and most of these
+histories concentrate on one part of it (`themes`). A group that cannot recover by itself gets the actions of an
+operator (`operator`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STABILITY = (chosen("stability").name, *(one.name for one in protocols("stabilit
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one history showed."""
+    """The result of one history."""
 
     seed: int
     violations: tuple[str, ...]
@@ -48,7 +49,7 @@ class Outcome:
 
     @property
     def replay(self) -> str:
-        """The command that shows this history."""
+        """The command that replays this history."""
         return f"cubecast fuzz --seed {self.seed} --verbose"
 
 
@@ -84,7 +85,7 @@ def run_history(
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """A history makes few cycles, and all of them end with it."""
+    """A history creates few reference cycles, and all of them end with it."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -134,7 +135,7 @@ def _draw_plan(draw: random.Random, theme: Theme) -> HistoryPlan:
 
 
 def _draw_settings(draw: random.Random, plan: HistoryPlan, theme: Theme) -> Settings:
-    """Some groups are hasty: they suspect and take over early, so that coordinators get in each other's way."""
+    """Some groups have short timeouts: they suspect and take over early, so that coordinators compete."""
     suspect_ms, patience_ms, takeover_ms = draw.choice([(90, 120, 180), (90, 60, 100), (60, 10, 15)])
     window_bytes = draw.choice([500, 4000, 1 << 20])
     drawn = Settings(
@@ -198,7 +199,7 @@ def _plan_load(draw: random.Random, world: FuzzWorld, end_ns: int) -> None:
 
 
 def _plan_fault_points(draw: random.Random, world: FuzzWorld, theme: Theme, end_ns: int) -> None:
-    """What a theme needs happens by the clock, not too late; its fault points strike when their moment comes."""
+    """The changes a theme needs come at random times, not too late; its fault points fire at their events."""
     takeover_ms = round((world.settings.suspect_after_s + world.settings.takeover_s) * 1000)
     FaultPoints(world, draw_chains(draw, theme, world.plan.is_durable, takeover_ms))
     span_ns = end_ns - world.agenda.now_ns
@@ -221,7 +222,7 @@ def _plan_change(draw: random.Random, world: FuzzWorld, table: Mapping[changes.C
 
 
 def _inject(change: changes.Change, world: FuzzWorld) -> None:
-    """A change that comes late, when all faults have ended, does not happen."""
+    """A change due after all faults have ended does not happen."""
     if not world.is_calm:
         change(world)
 
@@ -230,7 +231,7 @@ def _inject(change: changes.Change, world: FuzzWorld) -> None:
 
 
 def _start_again(draw: random.Random, world: FuzzWorld) -> None:
-    """Most of those who are down start again, one after another; the others are given up."""
+    """Most processes that are down start again, one after another; the others are given up."""
     within_ms = draw.choice([1, 20, 150])
     last_ns = 0
     for _, machine in sorted(world.machines.items()):
@@ -245,7 +246,7 @@ def _start_again(draw: random.Random, world: FuzzWorld) -> None:
 
 
 def _settle(world: FuzzWorld) -> tuple[int, bool]:
-    """Run until nothing is left to do; gives how long that took, and whether the group is lost."""
+    """Run until nothing is left to do; returns how long that took, and whether the group is lost."""
     began_ns = world.agenda.now_ns
     operator = Operator(world)
     while world.agenda.now_ns - began_ns < SETTLE_NS:
@@ -256,7 +257,7 @@ def _settle(world: FuzzWorld) -> tuple[int, bool]:
             return world.agenda.now_ns - began_ns, False
         if world.violations or operator.has_given_up:
             return world.agenda.now_ns - began_ns, True
-        operator.look()
+        operator.act()
         world.agenda.run_until(world.agenda.now_ns + STEP_NS)
     return world.agenda.now_ns - began_ns, is_lost(world)
 
@@ -289,7 +290,7 @@ def is_settled(world: FuzzWorld) -> bool:
 
 
 def describe(world: FuzzWorld) -> str:
-    """Where everybody is, in one line."""
+    """The state of every process, in one line."""
     parts = []
     for process in world.living():
         member = process.member

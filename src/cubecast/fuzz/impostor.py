@@ -1,6 +1,6 @@
-"""A stranger that listens at the address of a machine that is down, with a certificate for another address.
+"""An impostor that listens at the address of a machine that is down, with a certificate for another address.
 
-Whatever it says, a member that compares certificates does not believe it.
+A member that verifies certificates must ignore whatever it sends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Impostor:
         self._world = world
 
     def post(self, action: Any, *arguments: Any) -> None:
-        """Do it now."""
+        """Run it now."""
         action(*arguments)
 
     def connection_made(self, end: End, dialled: str, address: str) -> None:
@@ -46,7 +46,7 @@ class Impostor:
         self._world.network.forget(end)
 
     def resume_writing(self, end: End) -> None:
-        """Nothing waits."""
+        """Nothing is pending."""
 
     def dial_failed(self, name: str, reason: str) -> None:
-        """It dials nobody."""
+        """It does not dial."""

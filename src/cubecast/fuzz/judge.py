@@ -1,18 +1,18 @@
-"""What a group promises, judged from the events of a history alone.
+"""The guarantees of a group, checked from the events of a history alone.
 
-| promise             | meaning                                                                                       |
+| guarantee           | meaning                                                                                       |
 |---------------------|-----------------------------------------------------------------------------------------------|
 | view agreement      | a view has one set of members; views follow one another; with a majority, one view per number |
 | same state          | all who install a view have delivered the same messages until then, newcomers included: with  |
-|                     | that, who installs a view and the next one delivered the same messages in between             |
+|                     | that, members that install a view and the next one deliver the same messages in between       |
 | sending view        | a message is delivered in the view in which it was sent, under one sender and number          |
 | FIFO order          | the messages of a sender are delivered in the order of their numbers, without a gap           |
 | causal order        | no message is delivered before one that its sender's application had taken when it was sent   |
 | exactly once        | no application has a message twice in its state; what it has was multicast                    |
 | before restore      | nothing is sent between an exclusion and the restore                                          |
-| exclusion           | a member is told that it is out only when somebody has installed a view without it            |
-| stability           | what is called stable was delivered, and written, by every member of the view                 |
-| restart             | a process that resumes is told again what it was told before                                  |
+| exclusion           | a member is excluded only when another has installed a view without it                        |
+| stability           | a message reported stable was delivered, and written, by every member of the view             |
+| restart             | a process that resumes is given again what it was given before                                |
 | nothing lost        | what was multicast is delivered, or returned; what is returned for certain is in no state     |
 | progress            | when all faults have ended, all who want to be in the group are in one view, with one state   |
 
@@ -34,11 +34,11 @@ Message = tuple[MemberId, int]
 UNKNOWN = ViewId(-1, -1)
 """The base of an application whose log is not known."""
 NO_STATE = "no member gives the application's state"
-"""Why a member goes out by itself, to join anew."""
+"""Why a member leaves the group by itself, to join anew."""
 
 
 class _Application:
-    """What the application of one process has seen."""
+    """The state of the application of one process."""
 
     def __init__(self) -> None:
         self.log = 0
@@ -52,14 +52,14 @@ class _Application:
         """Is the next view the one with which its state begins?"""
         self.is_resuming = False
         self.begins_midway = False
-        """Is its state a checkpoint from the middle of a view, of which it hears next?"""
+        """Is its state a checkpoint from the middle of a view, which it learns of next?"""
 
 
 class Judge:
-    """Reads the events of a history and gathers what was broken."""
+    """Reads the events of a history and collects violations."""
 
     def __init__(self, *, quorum: str, makes_snapshots: bool, keeps_everything: bool, may_repeat: bool = False) -> None:
-        """Nothing read. `may_repeat`: is what an exclusion returns multicast again although others may have it?"""
+        """Nothing read. `may_repeat`: are returned messages multicast again although others may have them?"""
         self.broken: list[str] = []
         self.views: dict[ViewId, View] = {}
         self.applications: dict[str, _Application] = {}
@@ -94,7 +94,7 @@ class Judge:
         self._returned: list[tuple[HistoryEvent, int]] = []
 
     def read(self, events: Iterable[HistoryEvent]) -> None:
-        """Judge all events in their order, and what can only be judged at the end."""
+        """Judge all events in order, and then what can only be judged at the end."""
         handlers: dict[str, Any] = {}
         for event in events:
             handler = handlers.get(event.what)
@@ -104,7 +104,7 @@ class Judge:
         self._judge_states()
         self._judge_returned()
 
-    def _complain(self, event: HistoryEvent, promise: str, what: str) -> None:
+    def _report(self, event: HistoryEvent, promise: str, what: str) -> None:
         at_ms = (event.time_ns - SECOND) / MS
         self.broken.append(f"{promise}: at {at_ms:.3f} ms {event.name} ({event.me.incarnation}): {what}")
 
@@ -132,10 +132,10 @@ class Judge:
 
     def _replayed(self, event: HistoryEvent) -> None:
         self.applications[event.name].is_resuming = False
-        told, state, is_same = event.data
-        if is_same and self._keeps_everything and state[: len(told)] != told:
-            missing = [number for number in told if number not in state]
-            self._complain(event, "restart", f"it was told {told}, now {state}; missing {missing}")
+        seen, state, is_same = event.data
+        if is_same and self._keeps_everything and state[: len(seen)] != seen:
+            missing = [number for number in seen if number not in state]
+            self._report(event, "restart", f"it had {seen}, now {state}; missing {missing}")
 
     # Messages.
 
@@ -149,7 +149,7 @@ class Judge:
     def _member_sent(self, event: HistoryEvent) -> None:
         application = self.applications[event.name]
         if application.must_restore and self._makes_snapshots:
-            self._complain(event, "before restore", f"message {event.data['sequence']} is sent before the restore")
+            self._report(event, "before restore", f"message {event.data['sequence']} is sent before the restore")
         self._past[event.me, event.data["sequence"]] = 0 if application.must_restore else application.log
 
     def _member_incarnation(self, event: HistoryEvent) -> None:
@@ -163,14 +163,14 @@ class Judge:
         application = self.applications[event.name]
         bit = 1 << number
         if number not in self.multicast:
-            self._complain(event, "exactly once", f"message {number} was never multicast")
+            self._report(event, "exactly once", f"message {number} was never multicast")
         self._senders[number].add(sender)
         if application.log & bit and not self._is_repeated(number):
-            self._complain(event, "exactly once", f"message {number} a second time")
+            self._report(event, "exactly once", f"message {number} a second time")
         if self._known.setdefault((sender, sequence), (number, view)) != (number, view):
             before = self._known[sender, sequence]
             what = f"message {number} of {sender.name} as {sequence} in view {view}; elsewhere (message, view) {before}"
-            self._complain(event, "sending view", what)
+            self._report(event, "sending view", what)
         self._judge_place(event, application)
         past = self._past.get((sender, sequence))
         if past is None:
@@ -178,11 +178,11 @@ class Judge:
                 self._past[sender, sequence] = application.log
         elif application.base is None and past & ~application.log:
             missing = _names(past & ~application.log)
-            self._complain(event, "causal order", f"message {number} before {missing}, which happened before it")
+            self._report(event, "causal order", f"message {number} before {missing}, which happened before it")
         application.log |= bit
 
     def _is_repeated(self, number: int) -> bool:
-        """Was it multicast again, as the group was told to do, by a later incarnation of its sender?"""
+        """Was it multicast again, as the settings allow, by a later incarnation of its sender?"""
         return self._may_repeat and len(self._senders[number]) > 1
 
     def _judge_place(self, event: HistoryEvent, application: _Application) -> None:
@@ -191,12 +191,12 @@ class Judge:
         now = application.view
         if now is None:
             if not application.is_resuming:
-                self._complain(event, "sending view", f"message {number} before any view")
+                self._report(event, "sending view", f"message {number} before any view")
         elif now.number != view or sender not in now.members:
-            self._complain(event, "sending view", f"message {number} of view {view} in view {now.number}")
+            self._report(event, "sending view", f"message {number} of view {view} in view {now.number}")
         last = application.last.get(sender)
         if last is not None and sequence != last + 1:
-            self._complain(event, "FIFO order", f"message {sequence} of {sender.name} after its message {last}")
+            self._report(event, "FIFO order", f"message {sequence} of {sender.name} after its message {last}")
         application.last[sender] = sequence
 
     # Views and states.
@@ -204,21 +204,21 @@ class Judge:
     def _member_install(self, event: HistoryEvent) -> None:
         view: View = event.data["view"]
         if event.me not in view.members:
-            self._complain(event, "view agreement", f"view {view.number} is without it")
+            self._report(event, "view agreement", f"view {view.number} is without it")
         self._judge_view(event, view)
         self._places[event.name] = view.group_id, view.number
 
     def _judge_view(self, event: HistoryEvent, view: View) -> None:
         if self.views.setdefault(view.id, view) != view:
-            self._complain(event, "view agreement", f"view {view.number} has other members elsewhere")
+            self._report(event, "view agreement", f"view {view.number} has other members elsewhere")
         if len({member.name for member in view.members}) < len(view.members):
-            self._complain(event, "view agreement", f"view {view.number} holds two incarnations of one process")
+            self._report(event, "view agreement", f"view {view.number} holds two incarnations of one process")
         if self._is_majority:
             group_id = 0 if view.number == 1 and not self._is_forgotten else view.group_id
             other = self._by_number.setdefault((group_id, view.number), view.id)
             if other != view.id:
                 what = f"two views {view.number}: {_members(view)} and {_members(self.views[other])}"
-                self._complain(event, "view agreement", what)
+                self._report(event, "view agreement", what)
 
     def _view(self, event: HistoryEvent) -> None:
         """The application learns of a view."""
@@ -243,9 +243,9 @@ class Judge:
             application.log, application.base = 0, view.id
         if before is not None:
             if view.number != before.number + 1:
-                self._complain(event, "view agreement", f"view {view.number} after view {before.number}")
+                self._report(event, "view agreement", f"view {view.number} after view {before.number}")
             if self._before.setdefault(view.id, before.id) != before.id:
-                self._complain(event, "view agreement", f"view {view.number} follows two different views")
+                self._report(event, "view agreement", f"view {view.number} follows two different views")
         if before is not None or not application.is_resuming:
             self._at_start[view.id].append((application.base, application.log, event))
 
@@ -259,7 +259,7 @@ class Judge:
         for number in state:
             application.log |= 1 << number
         if any(not self._is_repeated(number) for number, count in Counter(state).items() if count > 1):
-            self._complain(event, "exactly once", "a state that holds a message twice")
+            self._report(event, "exactly once", "a state that holds a message twice")
         application.base = None if self._keeps_everything else UNKNOWN
         if is_checkpoint:
             application.last = {}
@@ -280,7 +280,7 @@ class Judge:
                 elif whole != first[0]:
                     only_here, only_there = _names(whole & ~first[0]), _names(first[0] & ~whole)
                     what = f"view {view.number} begins with {only_here} and without {only_there}, not as at"
-                    self._complain(event, "same state", f"{what} {first[1].name} ({first[1].what})")
+                    self._report(event, "same state", f"{what} {first[1].name} ({first[1].what})")
 
     # Stability.
 
@@ -306,17 +306,17 @@ class Judge:
         self._stable_to[view_id, sender] = sequence
         view = self.views.get(view_id)
         if view is None:
-            self._complain(event, "stability", f"in view {view_id}, which nobody installed")
+            self._report(event, "stability", f"in view {view_id}, which nobody installed")
             return
         for member in view.members:
             if self._held[member].get(sender, 0) < sequence and view.sent[view.members.index(sender)] < sequence:
                 what = f"message {sequence} of {sender.name} in view {view.number} is not yet at {member.name}"
-                self._complain(event, "stability", what)
+                self._report(event, "stability", what)
 
     def _settled(self, event: HistoryEvent) -> None:
         number, is_stable, failure = event.data
         if failure.endswith("has stopped"):
-            return  # the journal continues, or the process that forgot it is excused
+            return  # the journal continues, or the process that lost it is excused
         if is_stable:
             self.stable[number] = self._places.get(event.name, (0, 0))
         else:
@@ -331,7 +331,7 @@ class Judge:
     def _force(self, event: HistoryEvent) -> None:
         """An operator gave up the missing members, and with them what only they knew: views after this one.
 
-        What a member that left was told to be stable was decided with the view that is without it.
+        What was reported stable to a member that left was decided with the view that is without it.
         """
         view: View = event.data
         lost = {key for key in self._by_number if key[0] == view.group_id and key[1] > view.number}
@@ -347,18 +347,18 @@ class Judge:
         numbers, certain, reason = event.data
         application = self.applications[event.name]
         application.must_restore = True
-        is_told = not certain and reason != NO_STATE
-        if is_told and self._is_majority and application.view is not None:
+        is_reported = not certain and reason != NO_STATE
+        if is_reported and self._is_majority and application.view is not None:
             self._judge_exclusion(event, application.view)
-        # What came back before, and again now, was multicast again in between: only the last word counts.
+        # A message returned before, and again now, was multicast again in between: only the last return counts.
         self._returned = [(earlier, number) for earlier, number in self._returned if number not in numbers]
         if certain:
             self._returned += [(event, number) for number in numbers]
 
     def _judge_returned(self) -> None:
-        """What is returned for certain is in no state of a later view, unless it was multicast again.
+        """A message returned for certain is in no state of a later view, unless it was multicast again.
 
-        One that was excluded together with its sender may have it, in a state that it must discard.
+        A member that was excluded together with its sender may have it, in a state that it must discard.
         """
         if not self._is_majority:
             return
@@ -367,12 +367,12 @@ class Judge:
                 continue  # it is multicast again
             for name, application in self.applications.items():
                 if name != event.name and application.log >> number & 1 and not _is_with(application.view, event.me):
-                    self._complain(event, "nothing lost", f"message {number} was returned for certain; {name} has it")
+                    self._report(event, "nothing lost", f"message {number} was returned for certain; {name} has it")
 
     def _judge_exclusion(self, event: HistoryEvent, view: View) -> None:
-        """Who says that a member is out has installed a view without it.
+        """A member that reports the exclusion of another has installed a view without it.
 
-        Where founders forgot everything there are two groups, and one that joined both may be excluded by either.
+        Where founders lost their journals there are two groups; a member that joined both may be excluded by either.
         """
         who = next(who for who in view.members if who.name == event.name)
         first = {view.group_id: view.number}
@@ -383,7 +383,7 @@ class Judge:
             who not in later.members and later.number > first.get(later.group_id, later.number)
             for later in self.views.values()
         ):
-            self._complain(event, "exclusion", f"no view after view {view.number} is without it")
+            self._report(event, "exclusion", f"no view after view {view.number} is without it")
 
     def judge_end(self, names: Iterable[str], group_id: int) -> None:
         """In a group that has settled: one state, and everything in it that was multicast by those who are in it."""
@@ -409,7 +409,7 @@ class Judge:
 
 
 def _ignore(_event: HistoryEvent) -> None:
-    """An event that no promise is about."""
+    """An event that no guarantee concerns."""
 
 
 def _is_with(view: View | None, one: MemberId) -> bool:

@@ -1,11 +1,11 @@
-"""Byte streams between processes, as TCP gives them to a program, and what a network does to them.
+"""Byte streams between processes, as TCP presents them to a program, and network faults.
 
 A connection has two streams, one for each direction. A stream holds what was written and not read yet, with the time at
 which each part arrives. Bytes arrive in order and in pieces of any size.
 
 | fault   | effect                                                                                              |
 |---------|-----------------------------------------------------------------------------------------------------|
-| cut     | one direction between two machines is dead: bytes wait; later they go on or the connection is reset |
+| cut     | one direction between two machines is dead: bytes wait; later they flow or the connection is reset  |
 | slow    | every piece between two machines takes long                                                         |
 | reset   | any suffix of what is in flight is lost, each way; each end learns of it at its own time            |
 | refused | nobody listens there; a machine that is down or cut off does not answer, and the dial times out     |
@@ -41,9 +41,9 @@ class Stream:
         """Bytes that the reader has not handled."""
         self.is_paused = False
         self.is_broken = False
-        """What is written vanishes."""
+        """Are written bytes lost?"""
         self.is_ended = False
-        """Is the reader told of the end after what waits?"""
+        """Will the reader be notified of the end after the waiting bytes?"""
         self.writer: End
         self.reader: End
 
@@ -61,7 +61,7 @@ class End:
         self.outgoing = outgoing
         self.connection: Connection
         self.is_gone = False
-        """Was the process told that the connection is lost, or did it never know of it?"""
+        """Was the process notified that the connection is lost, or did it never know of it?"""
         incoming.reader = self
         outgoing.writer = self
 
@@ -70,7 +70,7 @@ class Connection:
     """Two processes and the two streams between them."""
 
     def __init__(self, dialler: Process, acceptor: Process | Impostor, numbers: tuple[int, int]) -> None:
-        """Both ends are to be told."""
+        """Both ends are yet to be notified."""
         there, back = Stream(), Stream()
         self.dialler = End(dialler, numbers[0], back, there)
         self.acceptor = End(acceptor, numbers[1], there, back)
@@ -92,7 +92,7 @@ class FuzzNetwork:
     """All connections of a history."""
 
     def __init__(self, draw: random.Random, agenda: Agenda, find: Callable[[str], Process | Impostor | None]) -> None:
-        """`find` gives the process that listens under a name."""
+        """`find` returns the process that listens under a name."""
         self.draw = draw
         self.agenda = agenda
         self.latency_ms: tuple[float, float] = (0.1, 2.0)
@@ -104,11 +104,11 @@ class FuzzNetwork:
         self.cuts: set[Link] = set()
         self._is_calm = False
         self.silent: set[str] = set()
-        """Machines that are down: they do not even refuse."""
+        """Machines that are down: they do not even refuse connections."""
         self.slow: dict[Link, float] = {}
         self.on_write: Callable[[Stream, bytes], bytes] | None = None
         self.on_read: Callable[[Stream, bytes], bytes] | None = None
-        """Called with bytes that are written or arrive; give those that are not lost. For `fault_points`."""
+        """Called with bytes that are written or arrive; returns those that are not lost. For `fault_points`."""
         self._find = find
         self._numbers = 0
 
@@ -140,7 +140,7 @@ class FuzzNetwork:
         self.agenda.after(delay_ns, process.connection_made, connection.dialler, name, name)
 
     def write(self, end: End, data: bytes) -> bool:
-        """Send bytes; gives whether the writer must pause."""
+        """Send bytes; returns whether the writer must pause."""
         stream = end.outgoing
         if self.on_write is not None:
             data = self.on_write(stream, data)
@@ -157,7 +157,7 @@ class FuzzNetwork:
         return False
 
     def _flow(self, stream: Stream) -> None:
-        """What has arrived goes to the reader."""
+        """Bytes that have arrived go to the reader."""
         source, to = stream.writer.process.name, stream.reader.process.name
         if (self.cuts and (source, to) in self.cuts) or not stream.waiting or stream.reader.is_gone:
             return
@@ -197,19 +197,19 @@ class FuzzNetwork:
         """A process ends a connection: after what it wrote, or at once."""
         stream = end.outgoing
         is_clean = not at_once and (not end.incoming.size or self.draw.random() < 0.5)
-        if not is_clean:  # bytes that nobody reads any more make TCP reset the connection
+        if not is_clean:  # unread bytes make TCP reset the connection
             self._cut_off(stream)
         end.incoming.is_broken = True
         end.incoming.waiting.clear()
         stream.is_broken = True
-        self._tell_after(stream, is_late=False)
-        self._tell_writer(end)
+        self._notify_after(stream, is_late=False)
+        self._notify_writer(end)
 
-    def _tell_writer(self, end: End) -> None:
+    def _notify_writer(self, end: End) -> None:
         self.agenda.after(self.draw.randrange(MS), end.process.connection_lost, end, "closed here")
 
     def reset(self, connection: Connection, is_late: bool | None = None) -> None:
-        """A suffix of what is in flight is lost each way; the ends learn of it, each at its time."""
+        """A suffix of the bytes in flight is lost each way; each end learns of it at its own time."""
         if connection.is_reset:
             return
         connection.is_reset = True
@@ -217,10 +217,10 @@ class FuzzNetwork:
             stream = end.incoming
             stream.is_broken = True
             self._cut_off(stream)
-            self._tell_after(stream, self.draw.random() < self.late if is_late is None else is_late)
+            self._notify_after(stream, self.draw.random() < self.late if is_late is None else is_late)
 
     def _cut_off(self, stream: Stream) -> None:
-        """Lose any suffix of what waits."""
+        """Lose a random suffix of the waiting bytes."""
         size = sum(len(data) for _, data in stream.waiting)
         if size == 0:
             return
@@ -233,8 +233,8 @@ class FuzzNetwork:
                 stream.waiting.append((when_ns, data[:-lost]))
             lost -= len(data)
 
-    def _tell_after(self, stream: Stream, is_late: bool) -> None:
-        """The reader learns of the end after what it still gets."""
+    def _notify_after(self, stream: Stream, is_late: bool) -> None:
+        """Schedule the notification of the reader, after the bytes it still gets."""
         if stream.is_ended:
             return
         stream.is_ended = True
@@ -242,17 +242,17 @@ class FuzzNetwork:
         delay_ns = self._latency_ns(stream.writer.process.name, stream.reader.process.name)
         if is_late:
             delay_ns += round(self.draw.choice([100, 1500]) * self.draw.random() * MS)
-        self.agenda.at(max(now_ns + delay_ns, stream.arrives_ns), self._tell, stream)
+        self.agenda.at(max(now_ns + delay_ns, stream.arrives_ns), self._notify, stream)
 
-    def _tell(self, stream: Stream) -> None:
-        """Only when everything before it was read, and not across a cut."""
+    def _notify(self, stream: Stream) -> None:
+        """Notify the reader, only when everything before it was read, and not across a cut."""
         end = stream.reader
         if end.is_gone:
             return
         if (stream.writer.process.name, end.process.name) in self.cuts:
-            self.agenda.after(round((20 + 200 * self.draw.random()) * MS), self._tell, stream)
+            self.agenda.after(round((20 + 200 * self.draw.random()) * MS), self._notify, stream)
         elif stream.waiting:
-            self.agenda.at(max(self.agenda.now_ns + MS, stream.waiting[-1][0]), self._tell, stream)
+            self.agenda.at(max(self.agenda.now_ns + MS, stream.waiting[-1][0]), self._notify, stream)
             self._flow(stream)
         else:
             end.process.connection_lost(end, "connection reset")
@@ -266,7 +266,7 @@ class FuzzNetwork:
             self.connections.pop(end.connection, None)
 
     def process_died(self, process: Process | Impostor, is_power: bool) -> None:
-        """The system closes the connections of a process; a machine without power says nothing, or much later."""
+        """The system closes the connections of a process; for a machine without power, peers learn late or never."""
         for connection in list(self.connections):
             for end in connection.ends:
                 if end.process is process and not end.is_gone:
@@ -274,11 +274,11 @@ class FuzzNetwork:
                     self.forget(end)
                     self._cut_off(stream)
                     if not is_power:
-                        self._tell_after(stream, is_late=False)
+                        self._notify_after(stream, is_late=False)
                     elif not stream.is_ended:
                         stream.is_ended = True
                         delay_ns = round(self.draw.choice([50, 500, 1500]) * self.draw.random() * MS)
-                        self.agenda.at(max(self.agenda.now_ns + delay_ns, stream.arrives_ns), self._tell, stream)
+                        self.agenda.at(max(self.agenda.now_ns + delay_ns, stream.arrives_ns), self._notify, stream)
 
     # Faults.
 
@@ -287,12 +287,12 @@ class FuzzNetwork:
         return bool(self.cuts) and (source, to) in self.cuts
 
     def cut(self, links: Iterable[Link]) -> None:
-        """What is sent there waits; not once all faults have ended."""
+        """Bytes sent there wait; not once all faults have ended."""
         if not self._is_calm:
             self.cuts.update(links)
 
     def mend(self, links: Iterable[Link]) -> None:
-        """Bytes flow again, or the connection is found to be dead."""
+        """Bytes flow again, or the connection is found dead."""
         mended = self.cuts.intersection(links)
         self.cuts -= mended
         for connection in list(self.connections):

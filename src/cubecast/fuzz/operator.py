@@ -1,13 +1,13 @@
-"""What an operator does about a group that cannot settle by itself once all faults have ended.
+"""Operator actions for a group that cannot recover by itself once all faults have ended.
 
-| what is wrong                                    | what is done                                                      |
-|-------------------------------------------------|-------------------------------------------------------------------|
-| the missing members of the last view are gone    | `force()` at one of those left, later at all of them              |
-| nobody is in a view, or nobody has the state     | one machine founds the group anew, the others join it             |
-| founders that forgot everything founded it twice | the smaller group is erased, its machines join the larger one     |
-| a process asks only machines that are gone       | it is started again with other contacts                           |
+| problem                                            | action                                                    |
+|----------------------------------------------------|-----------------------------------------------------------|
+| the missing members of the last view are gone      | `force()` at one of those left, later at all of them      |
+| nobody is in a view, or nobody has the state       | one machine founds the group anew, the others join it     |
+| founders that lost their journals founded it twice | the smaller group is erased, its machines join the larger |
+| all contacts of a process are gone                 | it is restarted with other contacts                       |
 
-Every step is an event, so that the judge knows what is still promised.
+Every action is an event, so that the judge knows which guarantees still apply.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cubecast.fuzz.world import FuzzWorld
 from cubecast.protocols.membership.views import View, has_quorum
 
 PATIENCE_NS = 600 * MS
-"""How long a group may look lost before something is done, and before the next step is taken."""
+"""How long a group may look lost before the first action, and between two actions."""
 STEPS_MAX = 6
 
 
@@ -40,7 +40,7 @@ class Operator:
         """Was everything tried?"""
         return self._steps > STEPS_MAX
 
-    def look(self) -> None:
+    def act(self) -> None:
         """Do what is due."""
         now_ns = self._world.agenda.now_ns
         if not is_lost(self._world):
@@ -65,7 +65,7 @@ class Operator:
             self._force(_in_last_view(placed))
 
     def _force(self, left: list[Process]) -> None:
-        """The members within reach are enough."""
+        """Declare the reachable members to be enough."""
         chosen = left if self._steps > 1 else [self._world.draw.choice(left)]
         for process in chosen:
             self._world.note(process, "force", process.member.view)
@@ -79,17 +79,17 @@ class Operator:
         self._erase(process for process in placed if process.member.view.group_id != kept)
 
     def _found_anew(self) -> None:
-        """Everything of the old group is gone, or useless."""
+        """The old group is gone, or unusable: found it anew."""
         world = self._world
-        asking = [process for process in world.living() if process.member.phase == "joining"]
-        self._erase(process for process in world.living() if process not in asking or process is asking[0])
+        joining = [process for process in world.living() if process.member.phase == "joining"]
+        self._erase(process for process in world.living() if process not in joining or process is joining[0])
         idle = [machine for _, machine in sorted(world.machines.items()) if machine.process is None]
         first = next((machine for machine in idle if machine.is_wanted), None)
         if first is not None:
             world.start(first, "found")
 
     def _erase(self, processes: Iterable[Process]) -> None:
-        """They begin again with nothing, and do not found."""
+        """Restart these processes with an empty disk; they do not found a group."""
         for process in list(processes):
             process.die("operator")
             process.machine.disk.erase()
@@ -97,9 +97,9 @@ class Operator:
             machine.founders = ()
 
     def _give_contacts(self) -> None:
-        """Who asks only those who are gone cannot find the group by itself: it is started again with other contacts.
+        """A process whose contacts are all gone cannot find the group by itself: restart it with other contacts.
 
-        A member whose view is past asks the members of that view.
+        A member whose view is past contacts the members of that view.
         """
         reached = {process.name for process in _in_last_view(_placed(self._world)) if process.member.is_ready}
         for process in self._world.living():
@@ -115,7 +115,7 @@ class Operator:
 
 
 def _placed(world: FuzzWorld) -> list[Process]:
-    """Those that are in a view."""
+    """Processes that are in a view."""
     return [
         process
         for process in world.living()
@@ -137,7 +137,7 @@ def is_lost(world: FuzzWorld) -> bool:
     if not placed:
         return True
     if len({member.view.group_id for member in placed}) > 1:
-        return True  # founders that forgot everything founded another group
+        return True  # founders that lost their journals founded another group
     last = max(member.view.number for member in placed)
     views: set[View] = {member.view for member in placed if member.view.number == last}
     return not any(_may_continue(view, members, world.settings.quorum) for view in views)

@@ -2,11 +2,10 @@
 
 The driver keeps the contract of `member.effects`: persist, sync, then writes, closes, dials, entries, settled and
 notices. It can crash between any two steps (`fuse`), be stopped for a while (SIGSTOP), and its disk can be slow, full,
-or fail. What the member tells its trace is recorded when the effects of the same call are carried out: what was never
-visible outside never happened.
+or fail. Trace events of the member are recorded when the effects of the same call are carried out: an event that was
+never visible outside never happened.
 
-The application keeps the numbers of the messages it took, in order: that is its state. It takes entries at once, or
-late.
+The application's state is the numbers of the messages it took, in order. It takes entries at once, or late.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ def number_of(delivery: Delivery) -> int:
 
 
 class CrashError(Exception):
-    """The process ends in the midst of what it does."""
+    """The process ends during a step."""
 
 
 class Replayed(NamedTuple):
-    """An entry of our own: what follows is new, what came before was told before the restart."""
+    """A marker entry: what follows is new, what came before repeats entries from before the restart."""
 
-    told: tuple[int, ...]
+    seen: tuple[int, ...]
     incarnation: int
 
 
 class Note(NamedTuple):
-    """What a member told its trace."""
+    """A trace event of a member."""
 
     me: MemberId
     event: str
@@ -75,7 +74,7 @@ class MemoryTrace:
         """For files."""
 
     def take(self) -> list[Note]:
-        """What was told since the last call."""
+        """The events since the last call."""
         notes, self.notes = self.notes, []
         return notes
 
@@ -103,11 +102,11 @@ class Process:
         self.state_incarnation = 0
         """The incarnation that the state belongs to."""
         self.arriving: deque[int] = deque()
-        """The incarnations of the states that the application has still to put in place."""
-        self.wishes: deque[int] = deque()
+        """The incarnations of the states that the application has yet to restore."""
+        self.unsent: deque[int] = deque()
         """Messages the application waits to multicast."""
         self._unsafe: list[int] = []
-        """Messages of which nothing is written yet."""
+        """Messages that are not yet in the journal."""
         self.unsettled: set[int] = set()
         self.wants_to_leave = False
         self.is_slow = not world.is_calm and self.draw.random() < world.plan.slow_application
@@ -143,8 +142,8 @@ class Process:
             makes_snapshots=world.plan.makes_snapshots,
             trace=self.trace,
         )
-        told = tuple(self.machine.told)
-        incarnation = self.machine.told_incarnation
+        seen = tuple(self.machine.seen)
+        incarnation = self.machine.seen_incarnation
         self.state_incarnation = incarnation if how == "resume" else self.member.me.incarnation
         world.note(self, "start", how)
         self.call(getattr(self.member, how), **arguments)
@@ -152,10 +151,10 @@ class Process:
             self._entries.append(Replayed(told, incarnation))
             self._survives(self._take_entries)
 
-    # Events of the outside.
+    # External events.
 
     def post(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Do it now, or when a stopped process continues."""
+        """Run it now, or when a stopped process continues."""
         if not self.is_alive:
             return
         if self.is_stopped:
@@ -174,7 +173,7 @@ class Process:
         self.call(self.member.connection_made, end.number, dialled, certificate, address)
 
     def data_received(self, end: End, data: bytes) -> None:
-        """Bytes came; called by the network when the process reads."""
+        """Bytes arrived; called by the network when the process reads."""
         if end.number in self._ends:
             self.call(self.member.data_received, end.number, data)
 
@@ -234,13 +233,13 @@ class Process:
     def multicast(self, count: int) -> None:
         """The application multicasts messages; where there is no room, it waits."""
         for _ in range(count):
-            self.wishes.append(self.world.next_message(self))
-        self._multicast_wishes()
+            self.unsent.append(self.world.next_message(self))
+        self._multicast_unsent()
         self.pump()
 
-    def _multicast_wishes(self) -> None:
-        while self.wishes and self.is_alive and self.member.has_room:
-            number = self.wishes.popleft()
+    def _multicast_unsent(self) -> None:
+        while self.unsent and self.is_alive and self.member.has_room:
+            number = self.unsent.popleft()
             try:
                 outgoing = self.member.multicast(self.world.payload(number), self.now_ns)
             except LocalProtocolError:
@@ -262,7 +261,7 @@ class Process:
     # The driver.
 
     def call(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> None:
-        """Call the member, then carry out what it wants."""
+        """Call the member, then carry out its effects."""
         if not self.is_alive:
             return
         try:
@@ -292,7 +291,7 @@ class Process:
         self.die("exception")
 
     def pump(self) -> None:
-        """Carry out what the member wants, until it wants nothing or a sync must end first."""
+        """Carry out effects until there are none or a sync must end first."""
         if self._is_pumping or not self.is_alive:
             return
         self._is_pumping = True
@@ -322,8 +321,8 @@ class Process:
         return self.is_alive and (self._queues_effects or not self._is_syncing)
 
     def _after_effects(self) -> None:
-        if self.wishes and self.member.has_room:
-            self._multicast_wishes()
+        if self.unsent and self.member.has_room:
+            self._multicast_unsent()
             self.world.agenda.at(self.world.agenda.now_ns, self.post, self.pump)
         due_ns = self.member.next_timer_ns
         if due_ns is not None and (self._timer_ns == 0 or due_ns < self._timer_ns or self._timer_ns < self.now_ns):
@@ -361,7 +360,7 @@ class Process:
             self._carry_out(effects, notes)
 
     def _hold_for_nothing(self) -> None:
-        """What the held effects depend on is not in the journal any more: it is obsolete."""
+        """What the held effects depend on is no longer in the journal: they are obsolete."""
         self._held = deque((0, effects, notes) for _, effects, notes in self._held)
 
     def _begin_sync(self) -> None:
@@ -435,7 +434,7 @@ class Process:
     def _hear(self, notice: Notice) -> None:
         if notice.what == "excluded":
             self._step()
-            self.member.exclusion_told()
+            self.member.exclusion_reported()
             self.world.excluded(self, notice.value)
         elif notice.what == "left":
             self.has_left = True
@@ -452,7 +451,7 @@ class Process:
     # The application.
 
     def _take_entries(self) -> None:
-        """Take what there is, now or later."""
+        """Take the available entries, now or later."""
         if not self.is_slow:
             self._take(len(self._entries))
         elif not self._is_taking and self._entries:
@@ -524,7 +523,7 @@ class Process:
         return list(numbers[numbers[0] + 1 :])
 
     def checkpoint(self) -> None:
-        """Replace the journal, when the application has taken everything; what waits for a sync comes after it."""
+        """Replace the journal, when the application has taken everything; records waiting for a sync come after it."""
         if self.is_alive and not self.is_stopped and not self._entries:
             untaken = [entry for _, effects, _ in self._held for entry in effects.entries]
             self.call(self.member.checkpoint, self.encode_state(), untaken=untaken)
@@ -555,5 +554,5 @@ class Process:
 
     @property
     def is_busy(self) -> bool:
-        """Is something of it still on its way?"""
-        return bool(self.wishes or self._entries or self._held or self.unsettled or self.is_stopped)
+        """Is anything of it still in transit?"""
+        return bool(self.unsent or self._entries or self._held or self.unsettled or self.is_stopped)

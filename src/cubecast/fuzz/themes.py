@@ -1,12 +1,13 @@
-"""What a history with fault points is about: where its faults strike, and which group makes such moments frequent.
+"""Themes of histories with fault points: where faults are injected, and which group makes such moments frequent.
 
-Some faults show only when two or three strike within one step of the protocol. A theme draws from fewer kinds of
-moments and of faults than there are, so that such a meeting is frequent; where, when, whom and how long stay random.
+Some bugs show only when two or three faults occur within one step of the protocol. A theme draws from fewer kinds of
+moments and of faults than there are, so that such coincidences are frequent; place, time, target and duration stay
+random.
 
-| theme     | moments                                            | what it brings together                             |
+| theme     | moments                                            | what it combines                                    |
 |-----------|----------------------------------------------------|-----------------------------------------------------|
 | ANYTHING  | all                                                | everything, each rarely                             |
-| AGREEMENT | a view is proposed, accepted, decided              | rival coordinators, which do not meet, and members  |
+| AGREEMENT | a view is proposed, accepted, decided              | rival coordinators out of contact, and members      |
 |           |                                                    | that restart between two ballots                    |
 | TRANSFER  | pieces of the state                                | holders that go or restart between two pieces       |
 | LINKS     | a decision that is late, data, acknowledgements    | data of a view before it is installed, restarts,    |
@@ -29,7 +30,7 @@ MESSAGES = {
     "CONTROL": 1,
     "ACK": 1,
     "Join": 1,
-    "SuspicionReport": 1,
+    "ChangeReport": 1,
     "Prepare": 2,
     "Promise": 3,
     "Refusal": 1,
@@ -76,28 +77,28 @@ class Theme:
     messages: Mapping[str, int] = field(default_factory=lambda: MESSAGES)
     records: Mapping[str, int] = field(default_factory=lambda: RECORDS)
     nth: tuple[int, ...] = (1, 1, 1, 2, 2, 3)
-    """The how manieth moment of its kind; besides these, two times any up to `nth_max`."""
+    """Which occurrence of its kind; besides these, twice any up to `nth_max`."""
     nth_max: int = 12
-    one: tuple[str, ...] = ("kill", "kill", "power", "stop", "alone", "mute", "deaf", "leave", "reset all", "", "")
+    target: tuple[str, ...] = ("kill", "kill", "power", "stop", "alone", "mute", "deaf", "leave", "reset all", "", "")
     connection: tuple[str, ...] = ("", "reset", "hold")
     others: tuple[str, ...] = ("", "", "", "kill", "kill one", "stop", "divide", "multicast", "leave")
     source: float = 0.6
-    """How often the one that is struck is the writer."""
+    """How often the target is the writer."""
     later: float = 0.1
-    """How often that one is struck a while after the moment."""
+    """How often the target is hit a while after the moment."""
     chains: tuple[tuple[int, ...], ...] = ((1,), (2,), (3,), (1, 1), (2, 1), (2, 2), (1, 1, 1))
     """Lengths of the chains."""
     changes: Mapping[changes.Change, int] = field(default_factory=lambda: changes.AT_FAULT_POINTS)
-    """What happens by the clock besides; `counts`: how often."""
+    """Changes at random times besides; `counts`: how many."""
     counts: tuple[int, ...] = (1, 2, 2, 3)
     founders: tuple[int, ...] = ()
     spans_ms: tuple[tuple[int, int], ...] = ((60, 250), (60, 250), (60, 250), (200, 500), (400, 900))
-    """How long faults may strike."""
+    """How long faults may occur."""
     durable: float = 0.55
     snapshots: float = 0.8
     settings: Mapping[str, Any] = field(default_factory=dict)
     first: Theme | None = None
-    """From which the first fault point of a chain is drawn; None: from this one."""
+    """The theme from which the first fault point of a chain is drawn; None: this one."""
 
 
 ANYTHING = Theme(name="anything")
@@ -108,7 +109,7 @@ AGREEMENT = Theme(
     records={"Promised": 1, "Adopted": 3, "Entered": 1},
     nth=(1, 1, 1, 2),
     nth_max=4,
-    one=("alone", "alone", "alone", "alone", "kill", "kill", "mute", "stop", ""),
+    target=("alone", "alone", "alone", "alone", "kill", "kill", "mute", "stop", ""),
     connection=("", "", "", "reset"),
     others=("", "", "kill one", "kill one", "kill"),
     source=0.75,
@@ -129,7 +130,7 @@ AGREEMENT = Theme(
         where=(WRITTEN,),
         messages={"Accept": 4, "Decide": 4, "Accepted": 1},
         nth_max=4,
-        one=("alone", "alone", "alone", "alone", "mute", "stop", "kill"),
+        target=("alone", "alone", "alone", "alone", "mute", "stop", "kill"),
         connection=("", "", "", "reset"),
         others=("", "", "", "kill", "kill one"),
         source=0.9,
@@ -142,7 +143,7 @@ TRANSFER = Theme(
     records={"Restored": 1, "Entered": 1, "Delivered": 1, "Kept": 1},
     nth=(1, 2),
     nth_max=50,
-    one=("kill", "kill", "kill", "kill", "power", "alone", "stop", "reset all"),
+    target=("kill", "kill", "kill", "kill", "power", "alone", "stop", "reset all"),
     connection=("", "", "reset", "hold"),
     others=("", "", "multicast", "stop"),
     source=0.85,
@@ -159,7 +160,7 @@ LINKS = Theme(
     messages={"Decide": 6, "DATA": 3, "ACK": 2, "CONTROL": 1, "HELLO": 1, "WELCOME": 2},
     records={"Entered": 2, "Delivered": 1, "Promised": 1},
     nth_max=8,
-    one=("kill", "kill", "kill", "reset all", "alone", ""),
+    target=("kill", "kill", "kill", "reset all", "alone", ""),
     connection=("hold", "hold", "hold", "reset", ""),
     others=("multicast", "multicast", "multicast", ""),
     source=0.3,
@@ -174,7 +175,7 @@ LINKS = Theme(
         where=(WRITTEN,),
         messages={"Decide": 1},
         nth_max=8,
-        one=("kill", "kill", "kill", "power", "reset all", "", ""),
+        target=("kill", "kill", "kill", "power", "reset all", "", ""),
         connection=("hold", "hold", "hold", ""),
         others=("multicast", "multicast", "multicast", ""),
         source=0.15,

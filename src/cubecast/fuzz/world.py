@@ -22,7 +22,7 @@ FIRST_INCARNATION = 1_700_000_000 * SECOND
 
 
 class HistoryEvent(NamedTuple):
-    """Something that happened in or to a process."""
+    """An event in a process or of its environment."""
 
     time_ns: int
     name: str
@@ -33,7 +33,7 @@ class HistoryEvent(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryPlan:
-    """What is drawn for a history besides the settings of the members."""
+    """Parameters of a history besides the settings of the members."""
 
     is_durable: bool = False
     makes_snapshots: bool = True
@@ -55,11 +55,11 @@ class Machine:
         self.process: Process | None = None
         self.impostor: Impostor | None = None
         self.is_wanted = True
-        """Is it to be in the group at the end?"""
+        """Should it be in the group at the end?"""
         self.founders: tuple[str, ...] = ()
-        self.told: list[int] = []
+        self.seen: list[int] = []
         """The state that its application had when the last process ended."""
-        self.told_incarnation = 0
+        self.seen_incarnation = 0
         self.sync_hangs = False
         self.sync_fails = False
 
@@ -118,7 +118,7 @@ class FuzzWorld:
     def start(self, machine: Machine, how: str = "join", contacts: tuple[str, ...] = ()) -> None:
         """Start a process: from its journal if there is one, else as `how` says.
 
-        An operator erases a journal that is refused. A founder that lost its journal asks the others.
+        An operator erases a journal that is refused. A founder that lost its journal contacts the others.
         """
         if machine.process is not None or not machine.is_wanted:
             return
@@ -143,9 +143,9 @@ class FuzzWorld:
         if batches:
             process.begin("resume", {"batches": batches, "contacts": others, "founders": machine.founders})
             return
-        if machine.told or machine.told_incarnation:
+        if machine.seen or machine.seen_incarnation:
             self.note(process, "amnesia", None)
-        machine.told = []
+        machine.seen = []
         if machine.founders and how != "found":
             process.begin("form", {"founders": machine.founders})
         elif how == "found" or not others:
@@ -154,9 +154,9 @@ class FuzzWorld:
             process.begin("join", {"contacts": others})
 
     def restart(self, process: Process) -> None:
-        """Start a machine again whose process died, if it is to run and nobody did so yet."""
+        """Start a machine again whose process died, if it should run and does not yet."""
         machine = process.machine
-        if process.is_alive and process.fuse:  # it was to crash in the midst of something, and had nothing to do
+        if process.is_alive and process.fuse:  # it was to crash during a step, and had nothing to do
             process.die("fault", process.fuse_is_power)
         if machine.process is None and machine.is_wanted:
             self.start(machine)
@@ -167,13 +167,13 @@ class FuzzWorld:
         if machine.process is not process:
             return
         machine.process = None
-        machine.told = list(process.state)
-        machine.told_incarnation = process.state_incarnation
+        machine.seen = list(process.state)
+        machine.seen_incarnation = process.state_incarnation
         if is_power:
             self.network.silent.add(machine.name)
             if self.settings.sync == "always":
                 machine.disk.lose_power()
-            else:  # what is not synced may hold promises to others: an operator must not continue from it
+            else:  # unsynced records may hold promises to others: an operator must not continue from them
                 machine.disk.erase()
         if process.has_left:
             machine.disk.erase()
@@ -182,12 +182,12 @@ class FuzzWorld:
         self.network.process_died(process, is_power)
 
     def intrude(self, machine: Machine) -> None:
-        """A stranger listens where a machine is down."""
+        """An impostor listens where a machine is down."""
         if machine.process is None and machine.impostor is None and self.plan.has_certificates:
             machine.impostor = Impostor(self, machine.name)
 
     def expose(self, machine: Machine) -> None:
-        """The stranger is gone."""
+        """The impostor is gone."""
         if machine.impostor is not None:
             self.network.process_died(machine.impostor, is_power=False)
             machine.impostor = None
@@ -216,7 +216,7 @@ class FuzzWorld:
         self.events.append(HistoryEvent(self.agenda.now_ns, process.name, me, what, data))
 
     def note_of_member(self, process: Process, note: Note) -> None:
-        """Record what a member told its trace."""
+        """Record a trace event of a member."""
         self.events.append(HistoryEvent(self.agenda.now_ns, process.name, note.me, f"member {note.event}", note.data))
 
     def delivered(self, process: Process, delivery: Delivery, number: int) -> None:
@@ -230,9 +230,9 @@ class FuzzWorld:
         self.note(process, "restore", (tuple(process.state), is_checkpoint, process.state_incarnation))
 
     def replayed(self, process: Process, entry: Replayed) -> None:
-        """An application was told again what it was told before a restart."""
+        """An application was given again what it had before a restart."""
         is_same = process.member.me.incarnation == entry.incarnation
-        self.note(process, "replayed", (entry.told, tuple(process.state), is_same))
+        self.note(process, "replayed", (entry.seen, tuple(process.state), is_same))
 
     def settled(self, process: Process, outgoing: Outgoing) -> None:
         """A message is stable, or will never be."""

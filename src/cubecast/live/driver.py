@@ -1,15 +1,15 @@
 """Drives one sans-I/O `Member` with asyncio: sockets, the journal, the clock, and turns of the event loop.
 
-A *turn*: whatever calls the member in one pass of the event loop (bytes of many connections, timers, multicasts) is
-followed by one `take_effects`, so that messages gather to batches. A lone message does not wait for the end of the
+A *turn*: all calls of the member in one pass of the event loop (bytes of many connections, timers, multicasts) are
+followed by one `take_effects`, so that messages are batched. A lone message does not wait for the end of the
 turn: when the last turn had at most one multicast and nothing else is pending, its effects are carried out at once;
 so are those of a few bytes that arrive after a quiet turn.
 
 Effects are carried out in their order: persist, writes, closes, dials, entries, settled, notices. With `sync="always"`
-they wait for the disk in a thread of the journal's own; meanwhile the member is called as ever and its next effects
-gather, so that one fsync serves many messages. A checkpoint is written by that thread too, and nothing waits for it but
-what comes in the short moment in which it takes the place of the journal. When the journal fails nothing is visible any
-more: connections are aborted, and every waiting caller gets the one error.
+they wait for the disk in a thread of the journal; meanwhile the member is called as usual and its next effects
+accumulate, so that one fsync serves many messages. A checkpoint is written by that thread too, and nothing waits for it
+except effects in the short moment in which it replaces the journal. When the journal fails, nothing becomes visible any
+more: connections are aborted, and every waiting caller gets the error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from cubecast.member.settings import Settings
 log = logging.getLogger("cubecast.live")
 
 TURN_MESSAGES = 256
-"""The most messages that are multicast in one turn: other work and the batches must get their turn."""
+"""The most messages that are multicast in one turn, so that other work and the batches are not delayed."""
 SMALL_BYTES = 1024
 QUIET_BYTES = 4096
 REFRESH_S = 10.0
-"""How often the files of the credentials are looked at."""
+"""How often the files of the credentials are checked."""
 STABLE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Bounds of the histogram of the time from a multicast to its stability."""
 
@@ -48,7 +48,7 @@ class Flushable(Protocol):
     """A trace, as far as the driver uses it."""
 
     def flush(self) -> None:
-        """Write what was noted."""
+        """Write the recorded events."""
 
     def close(self) -> None:
         """End it."""
@@ -92,7 +92,7 @@ class Driver:
         on_notice: Callable[[Notice], None],
         on_end: Callable[[CubecastError | None], None],
     ) -> None:
-        """Nothing is opened yet. `on_end` is called once: with None after leaving, else with what ended the member."""
+        """Nothing is opened yet. `on_end` is called once: with None after leaving, else with the error."""
         self.member = member
         self.settings = settings
         self.journal = journal
@@ -119,7 +119,7 @@ class Driver:
         self._held: Effects | None = None
         """Effects that wait for the disk."""
         self._is_replacing = False
-        """Does the thread of the journal write it anew?"""
+        """Is the thread of the journal rewriting it?"""
         self._on_checkpoint: Callable[[], None] = lambda: None
         self._sync_timer: asyncio.TimerHandle | None = None
         self._is_turn_due = self._is_dirty = False
@@ -129,7 +129,7 @@ class Driver:
         self._room = 0
         self._room_lump = max(1, settings.window_messages // 64)
         self._granted = self._granted_bytes = 0
-        """Multicasts that may go now: each is sent when the task that waits for it runs, unless it was cancelled."""
+        """Multicasts that may be sent now: each is sent when its waiting task runs, unless it was cancelled."""
         self._queue: deque[tuple[asyncio.Future[None], bytes]] = deque()
         """Multicasts that wait for room or for the next turn, in the order of the calls."""
         self._awaited: set[Outgoing] = set()
@@ -201,7 +201,7 @@ class Driver:
             self._end(error)
 
     def _crash(self, error: Exception) -> None:
-        """The member raised: a bug of ours, or what the driver should not have asked for."""
+        """The member raised: a bug in cubecast, or an invalid call by the driver."""
         if isinstance(error, CubecastError):
             self.fail(error)
             return
@@ -249,7 +249,7 @@ class Driver:
             self._loop.call_soon(self._turn)
 
     def arrived(self, size: int) -> None:
-        """The member got bytes of a connection. Few of them, after few in the last turn, are dealt with at once."""
+        """The member got bytes of a connection. A few bytes, after few in the last turn, are handled at once."""
         self._turn_bytes += size
         if self._is_turn_due:
             self._is_dirty = True
@@ -272,7 +272,7 @@ class Driver:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """One timer of the loop, which may fire early; what is due is done at once."""
+        """One timer of the loop, which may fire early; calls that are due are made at once."""
         due_ns = self.member.next_timer_ns
         if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
             return
@@ -300,7 +300,7 @@ class Driver:
         self._carry_out()
 
     def call(self, call: Callable[[int], None]) -> None:
-        """Call the member with the time, and carry out what follows at the end of the turn."""
+        """Call the member with the time, and carry out its effects at the end of the turn."""
         if not self.is_ended:
             call(time.monotonic_ns())
             self.touch()
@@ -316,7 +316,7 @@ class Driver:
     def try_multicast(self, payload: bytes) -> Outgoing | None:
         """Multicast now, or None when others wait, the turn was long, or the window is full.
 
-        `has_room` is asked for every few small messages only: the window is exceeded by one in sixty-four at most.
+        `has_room` is called only every few small messages: the window is exceeded by one in sixty-four at most.
         """
         if self._queue or self._granted or self._in_turn >= TURN_MESSAGES:
             return None
@@ -424,7 +424,7 @@ class Driver:
             self._guard(lambda: self._do(effects))
 
     def _persist(self, effects: Effects) -> bool:
-        """Put them into the journal; False when they must wait for the disk, or for ever."""
+        """Write the records of effects to the journal; False when the effects must wait for the disk, or for ever."""
         journal, sync_thread = self.journal, self._sync_thread
         assert journal is not None
         assert sync_thread is not None
@@ -454,7 +454,7 @@ class Driver:
         return self._is_persisted(effects)
 
     def _is_persisted(self, effects: Effects) -> bool:
-        """They are written; must they wait for the disk?"""
+        """The records are written; must the effects wait for the disk?"""
         journal, sync_thread = self.journal, self._sync_thread
         assert journal is not None
         assert sync_thread is not None
@@ -469,7 +469,7 @@ class Driver:
         return True
 
     def checkpoint(self, state: bytes, on_end: Callable[[], None]) -> None:
-        """Replace the journal by the application's state after all that it took; `on_end` when that is over."""
+        """Replace the journal by the application's state after everything it took; then call `on_end`."""
         assert self.journal is not None
         if self.journal.is_checkpointing:
             return
@@ -482,7 +482,7 @@ class Driver:
         self._synced(error)
 
     def _checkpointed(self, error: JournalError | None) -> None:
-        """The checkpoint is in place, or given up; effects that came in the last moment of it go on."""
+        """The checkpoint is in place, or abandoned; effects held in its last moment continue."""
         journal = self.journal
         assert journal is not None
         if error is not None:
@@ -516,7 +516,7 @@ class Driver:
             self.fail(error)
 
     def _synced(self, error: JournalError | None) -> None:
-        """The disk has what the held effects depend on."""
+        """The records that the held effects depend on are on the disk."""
         effects, self._held = self._held, None
         if error is not None:
             self.fail(error)
@@ -529,7 +529,7 @@ class Driver:
                     self.touch()
 
     def _do(self, effects: Effects) -> None:
-        """Carry out what follows the journal."""
+        """Carry out the effects that follow the journal."""
         if self._trace is not None:
             self._trace.flush()
         connections = self.connections
@@ -561,7 +561,7 @@ class Driver:
             if link is not None and link.pipe is not None:
                 self.connections.establish(link.pipe.number)
         if notice.what == "excluded":
-            self.member.exclusion_told()
+            self.member.exclusion_reported()
             self.touch()
         self._on_notice(notice)
         if notice.what == "left":
@@ -573,5 +573,5 @@ class Driver:
 
 
 def shielded(work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-    """Work that runs to its end even when the waiting task is cancelled."""
+    """Work that runs to completion even when the waiting task is cancelled."""
     return asyncio.shield(asyncio.get_running_loop().create_task(work))

@@ -39,7 +39,7 @@ class Alone:
         self.is_frozen = True
 
     def publish(self, payloads: list[bytes]) -> None:
-        """Deliver, and call it stable."""
+        """Deliver; the message is stable at once."""
         first = self._published + 1
         self._published += len(payloads)
         batch = [

@@ -1,28 +1,28 @@
-"""How one live member calls its cores: one message, timer or event at a time, or a whole batch of data messages.
+"""Calls of one live member into its cores: one message, timer or event at a time, or a batch of data messages.
 
-The simulator's kernel carries out actions in compiled code. A live member carries them out in Python, so what crosses
-the border must be little: `call` leaves the actions of one event in the outbox of `mail`, and the others run a data
-core over many messages and leave behind only what Python must do, sorted:
+The simulator's kernel carries out actions in compiled code. A live member carries them out in Python, so little may
+cross the boundary: `call` leaves the actions of one event in the outbox of `mail`; the other functions run a data core
+over many messages and leave only what Python must do, sorted:
 
-| field      | shape    | meaning                                                                              |
-|------------|----------|--------------------------------------------------------------------------------------|
-| deliveries | room × 3 | messages for the application in order: sender << 32 | sequence, START, END            |
-| kept       | room × 3 | messages that the core holds back, so written                                        |
+| field      | shape    | meaning                                                                                |
+|------------|----------|----------------------------------------------------------------------------------------|
+| deliveries | room × 3 | messages for the application in order: sender << 32 | sequence, START, END             |
+| kept       | room × 3 | messages that the core holds back, in the same form                                    |
 | sends      | room × 4 | destination (−1: every other member), kind, sender << 32 | sequence, numbers row or −1 |
-| timers     | room × 3 | timer, tag, delay in nanoseconds                                                     |
-| numbers    | room × m | the arrays that some sends carry                                                     |
-| counts     | 6        | deliveries, kept, sends, timers, rows of `numbers`, trouble                          |
+| timers     | room × 3 | timer, tag, delay in nanoseconds                                                       |
+| numbers    | room × m | the arrays that some sends carry                                                       |
+| counts     | 6        | deliveries, kept, sends, timers, rows of `numbers`, error code                         |
 
-START … END−1 is where the record stands in the batch. What was kept and is delivered now has START = −1; what this
-member publishes has the row of the numbers it carries there, or −1.
+START … END−1 is the position of the record in the batch. A message that was held back and is delivered now has
+START = −1; for a message that this member publishes, START is the row of the numbers it carries, or −1.
 
-All take a `BoundCore` by its handle (`hold`). Its core is given as `bind` makes it, alone and with its one member in
-row 0. `stamp_numbers` says how many numbers a message of the application carries (a vector stamp; they stand in the
-first draft of a publication), and `changes_numbers` whether they change when it is forwarded. The message being
-received stands in the slot `INCOMING` of the pool, which is never handed out.
+All take a `BoundCore` by its handle (`hold`). Its core is bound by `bind`, alone and with its one member in row 0.
+`stamp_numbers` is how many numbers a message of the application carries (a vector stamp; they are in the first draft of
+a publication), and `changes_numbers` whether they change when it is forwarded. The message being received is in the
+slot `INCOMING` of the pool, which is never handed out.
 
-Invariants: the caller makes `room` so large that the actions of one message always fit; a batch stops before a
-message for which that is not sure, and says how many it took.
+Invariants: the caller makes `room` so large that the actions of one message always fit; a batch stops before a message
+for which that is not certain, and returns how many it took.
 """
 
 from typing import NamedTuple
@@ -38,15 +38,15 @@ from cubecast.protocol.mail import Mail, clear_outbox
 from cubecast.wire.data import END, KIND, NUMBERS, PAYLOAD, SENDER, SEQUENCE, START
 
 INCOMING = 1
-DELIVERIES, KEPT, SENDS, TIMERS, ROWS, TROUBLE = range(6)
+DELIVERIES, KEPT, SENDS, TIMERS, ROWS, ERROR = range(6)
 EVERYONE = -1
 UNEXPECTED = 9
-"""Trouble: the data core asked for something that a live member does not do for data (a round, say)."""
+"""Error code: the data core requested an action that a live member does not support for data (a round, say)."""
 NO_RECORD = -1
 
 
 class Sorted(NamedTuple):
-    """What a data core asked for; see the module."""
+    """What a data core requested; see the module."""
 
     deliveries: np.ndarray
     kept: np.ndarray
@@ -57,7 +57,7 @@ class Sorted(NamedTuple):
 
 
 class BoundCore(NamedTuple):
-    """What a call works on: one core as it is bound, its mail, and its actions sorted (empty for a control core)."""
+    """The operands of a call: a bound core, its mail, and its sorted actions (empty for a control core)."""
 
     cores: np.ndarray
     mail: Mail
@@ -67,14 +67,14 @@ class BoundCore(NamedTuple):
 
 
 def new_member_mail(*, width: int, words: int, room: int) -> Mail:
-    """A pool for one live member; the slot of the incoming message is set apart."""
+    """A pool for one live member; the slot of the incoming message is reserved."""
     made = mail.new_mail(slots=room + 2, width=width, words=words, room=room)
     made.counts[mail.USED] = INCOMING + 1
     return made
 
 
 def new_sorted(*, width: int, room: int) -> Sorted:
-    """Room for the actions of several messages. `counts` says how much of it is written; nothing else is read."""
+    """Room for the actions of several messages. `counts` says how much is written; only that much is read."""
     return Sorted(
         deliveries=np.empty((room, 3), np.int64),
         kept=np.empty((room, 3), np.int64),
@@ -87,7 +87,7 @@ def new_sorted(*, width: int, room: int) -> Sorted:
 
 @entry_point
 def call(handle, now_ns, what, a, b):
-    """Call a core for one thing; its actions are then in the outbox, those of the last call are gone."""
+    """Call a core for one event; its actions are then in the outbox, which held those of the last call."""
     bound = held_at(handle, BoundCore)
     clear_outbox(bound.mail)
     call_bound(bound.cores, 0, 0, now_ns, what, a, b)
@@ -125,8 +125,8 @@ def publish_batch(handle, now_ns, count):
 
 
 @entry_point
-def tell_data(handle, now_ns, what, a, b):
-    """Call a data core for something else than a message: it begins, a timer is due, a rank left the membership."""
+def call_data(handle, now_ns, what, a, b):
+    """Call a data core for an event that is not a message: start, a timer, a rank that left the membership."""
     bound = held_at(handle, BoundCore)
     _reset(bound.sorted_actions)
     call_bound(bound.cores, 0, 0, now_ns, what, a, b)
@@ -190,9 +190,9 @@ def _sort_actions(bound, start, end):
                 head = mail_.heads[INCOMING]
                 _put(sorted_actions.kept, counts, KEPT, head.sender << 32 | head.sequence, start, end)
         else:
-            counts[TROUBLE] = UNEXPECTED
+            counts[ERROR] = UNEXPECTED
     if mail_.counts[mail.OVERFLOW] != 0:
-        counts[TROUBLE] = mail_.counts[mail.OVERFLOW]
+        counts[ERROR] = mail_.counts[mail.OVERFLOW]
     clear_outbox(mail_)
 
 
@@ -207,7 +207,7 @@ def _put(table, counts, which, a, b, c):
 
 @linked
 def _sort_delivery(mail_, sorted_actions, sender, sequence, start, end):
-    """The record of what is received or published is at hand; any other message was kept."""
+    """The record of a message being received or published is at hand; any other message was held back."""
     head = mail_.heads[INCOMING]
     if head.sequence != 0 and (head.sender != sender or head.sequence != sequence):
         start = NO_RECORD
@@ -226,15 +226,15 @@ def _sort_send(bound, slot, rank):
     sorted_actions.sends[send, 2] = mail_.heads[slot].sender << 32 | mail_.heads[slot].sequence
     sorted_actions.sends[send, 3] = -1
     counts[SENDS] += 1
-    # A message of the application already has its bytes; only a message of the core's own is written from its numbers,
-    # or one whose numbers change on the way.
+    # A message of the application already has its bytes; only a control message of the core is encoded from its
+    # numbers, or a message whose numbers change at each hop.
     if mail_.heads[slot].sequence == 0 or bound.changes_numbers != 0:
         sorted_actions.sends[send, 3] = _copy_numbers(bound, slot)
 
 
 @linked
 def _copy_numbers(bound, slot):
-    """Put the numbers of a message aside; gives their row."""
+    """Store the numbers of a message; returns their row."""
     sorted_actions = bound.sorted_actions
     row = sorted_actions.counts[ROWS]
     for j in range(sorted_actions.numbers.shape[1]):

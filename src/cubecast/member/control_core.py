@@ -52,7 +52,7 @@ class ControlCore:
         return self._run(now_ns, TIMER, timer, tag)
 
     def heard(self, now_ns: int, rank: int) -> list[Any]:
-        """Something came from this member: it is alive."""
+        """A message came from this member: it is alive."""
         return self._run(now_ns, HEARD, rank, 0)
 
     def drafted(self, slot: int) -> Control:

@@ -21,7 +21,7 @@ LOG_MAX = 1 << 19
 BATCH_ROOM = 1 << 13
 _SPARE_ACTIONS = 64
 _LINKS_MAX = 64
-"""Actions for each link, beyond those for messages, that one call of a data protocol may ask for."""
+"""Actions per link, beyond those for messages, that one call of a data protocol may request."""
 
 
 def window_messages(settings: Settings, members: int) -> int:
@@ -30,7 +30,7 @@ def window_messages(settings: Settings, members: int) -> int:
 
 
 def record_form(settings: Settings, members: int) -> Form:
-    """What the records of a view of this size look like."""
+    """The format of the records of a view of this size."""
     stamp_numbers = _live(settings.data_for(members)).stamp_numbers(members) if members > 1 else 0
     return Form(
         members=members,
@@ -92,19 +92,19 @@ class DataCore:
 
     def start(self, now_ns: int) -> None:
         """The member begins."""
-        calls.tell_data(self._handle, now_ns, START, 0, 0)
+        calls.call_data(self._handle, now_ns, START, 0, 0)
 
     def receive(self, now_ns: int, source: int, body: bytes, table: Any, first: int, last: int) -> int:
-        """Receive records first … last−1; gives one past the last taken."""
+        """Receive records first … last−1; returns one past the last taken."""
         return int(calls.receive_batch(self._handle, now_ns, source, body, table, first, last))
 
     def publish(self, now_ns: int, count: int) -> int:
-        """Publish up to `count` messages; gives how many were taken."""
+        """Publish up to `count` messages; returns how many were taken."""
         return int(calls.publish_batch(self._handle, now_ns, count))
 
     def on_timer(self, now_ns: int, timer: int, tag: int) -> None:
         """A timer is due."""
-        calls.tell_data(self._handle, now_ns, TIMER, timer, tag)
+        calls.call_data(self._handle, now_ns, TIMER, timer, tag)
 
     @property
     def judges_links(self) -> bool:
@@ -119,17 +119,17 @@ class DataCore:
     def compare_paths(self, now_ns: int, rank: int, *, better: bool) -> None:
         """Compare the paths over the link to a rank, which has become better or worse, with others."""
         timer = self._live.compare_paths[0 if better else 1]
-        calls.tell_data(self._handle, now_ns, TIMER, timer, rank)
+        calls.call_data(self._handle, now_ns, TIMER, timer, rank)
 
     def leave(self, now_ns: int, rank: int) -> None:
         """A rank was removed from the membership."""
-        calls.tell_data(self._handle, now_ns, LEAVE, rank, 0)
+        calls.call_data(self._handle, now_ns, LEAVE, rank, 0)
 
     def results(self) -> Asked:
-        """What the last call asked for."""
-        deliveries, kept, sends, timers, rows, trouble = self._sorted.counts.tolist()
-        if trouble:
-            raise AssertionError(f"the data core could not go on (trouble {trouble})")
+        """What the last call requested."""
+        deliveries, kept, sends, timers, rows, error = self._sorted.counts.tolist()
+        if error:
+            raise AssertionError(f"the data core cannot continue (error code {error})")
         self._numbers = self._sorted.numbers[:rows].astype("<i4", copy=False).tobytes() if rows else b""
         return Asked(
             self._sorted.deliveries[:deliveries].tolist() if deliveries else [],
@@ -139,12 +139,12 @@ class DataCore:
         )
 
     def numbers(self, row: int) -> bytes:
-        """The numbers that a send or a publication carries, as the wire wants them."""
+        """The numbers that a send or a publication carries, in wire format."""
         size = 4 * self.own_numbers
         return self._numbers[row * size : (row + 1) * size]
 
     def linked(self) -> list[int]:
-        """The ranks to which messages go as they come; others only get them when they ask."""
+        """The ranks that messages are pushed to at once; others get them on request."""
         return self._live.linked(self.state)
 
 

@@ -1,21 +1,21 @@
 """The state of a member, read back from the records of its journal.
 
-| field       | meaning                                                                                           |
-|-------------|---------------------------------------------------------------------------------------------------|
-| me          | the incarnation                                                                                   |
-| contacts    | members that it asks to join; `founders`: those with which it founds                               |
-| view        | the view it was in last, and the decision that led there; none before the first one               |
-| log         | the messages of that view                                                                         |
-| acceptor    | its promises and accepted proposals                                                               |
-| pending     | what its application multicast and was not sent                                                   |
-| joined      | the view with which it came, while the application's state is being fetched                       |
-| checkpoint  | the last state of the application that was written; None: the application began empty             |
-| replay      | the view of the checkpoint, and what the application saw since, in order                          |
-| expected    | views that began with newcomers; `snapshots` has the state given for them, as far as it was written |
-| returned    | what an exclusion returned for good, if the application was not told of it                        |
-| over        | how it left the group, or was excluded                                                            |
+| field      | meaning                                                                                             |
+|------------|-----------------------------------------------------------------------------------------------------|
+| me         | the incarnation                                                                                     |
+| contacts   | members that it asks to join; `founders`: those with which it founds                                |
+| view       | the view it was in last, and the decision that led there; none before the first one                 |
+| log        | the messages of that view                                                                           |
+| acceptor   | its promises and accepted proposals                                                                 |
+| pending    | what its application multicast and was not sent                                                     |
+| joined     | the view with which it came, while the application's state is being fetched                         |
+| checkpoint | the last state of the application that was written; None: the application began empty               |
+| replay     | the view of the checkpoint, and what the application saw since, in order                            |
+| expected   | views that began with newcomers; `snapshots` has the state given for them, as far as it was written |
+| returned   | what an exclusion returned for good, if the application has not learned of it                       |
+| over       | how it left the group, or was excluded                                                              |
 
-A step is written before anything of it is visible, so one that resumes looks like one that was slow; what its
+A step is written before anything of it is visible, so a member that resumes looks like one that was slow. What its
 links carried is lost, so it takes no part in the view of its journal except to agree on the next one.
 """
 
@@ -37,7 +37,7 @@ from cubecast.wire.records import decode_records
 
 
 class Durable:
-    """What the records say; `read_back` makes it."""
+    """The state that the records describe; `read_back` constructs it."""
 
     def __init__(self, me: MemberId, settings: Settings) -> None:
         """Nothing has happened."""
@@ -52,7 +52,7 @@ class Durable:
         self.acceptor = Acceptor()
         self.pending: deque[bytes] = deque()
         self.returned: tuple[bytes, ...] = ()
-        self.is_told = False
+        self.is_reported = False
         self.checkpoint: bytes | None = None
         self.replay: list[Entry] = []
         self.expected: dict[int, tuple[MemberId, ...]] = {}
@@ -62,7 +62,7 @@ class Durable:
         self._pieces: list[bytes] = []
 
     def apply(self, record: r.Record) -> None:
-        """One step more."""
+        """Apply one more record."""
         getattr(self, f"_{type(record).__name__.lower()}")(record)
 
     def _incarnation(self, record: r.Incarnation) -> None:
@@ -75,7 +75,7 @@ class Durable:
     def _entered(self, record: r.Entered) -> None:
         view = record.view
         if not record.is_newcomer and self.log.recovered and record.decision is not None:
-            self._tell(self.log.take_recovered(record.decision.proposal.cut))
+            self._deliver(self.log.take_recovered(record.decision.proposal.cut))
         self.decision = record.decision
         if record.is_newcomer:
             self.joined = view
@@ -103,9 +103,9 @@ class Durable:
         return read_records(records, record_form(self._settings, len(self.view.members)))
 
     def _delivered(self, record: r.Delivered) -> None:
-        self._tell(self._read(record.records))
+        self._deliver(self._read(record.records))
 
-    def _tell(self, batch: list[Keyed]) -> None:
+    def _deliver(self, batch: list[Keyed]) -> None:
         view = self.view
         assert view is not None
         self.log.add(batch)
@@ -148,8 +148,8 @@ class Durable:
         if record.decision is not None:
             self.decision = record.decision
 
-    def _told(self, _: r.Told) -> None:
-        self.is_told = True
+    def _exclusionreported(self, _: r.ExclusionReported) -> None:
+        self.is_reported = True
         self.returned = ()
 
     def _checkpoint(self, record: r.Checkpoint) -> None:
@@ -173,7 +173,7 @@ class Durable:
 
 
 def from_view(entries: Sequence[Entry], number: int) -> Sequence[Entry]:
-    """What follows the state with which a view began: the view itself, and a snapshot that is wanted there."""
+    """The entries after the state with which a view began: the view itself, and a snapshot if one is wanted there."""
     for place, entry in enumerate(entries):
         if isinstance(entry, ViewChange | SnapshotWanted):
             found = entry.view.number if isinstance(entry, ViewChange) else entry.view

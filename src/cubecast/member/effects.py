@@ -10,8 +10,8 @@ The driver takes the effects after it called the member, and carries them out in
 3. `entries`: for the application, in order.
 4. `settled`: own messages that are stable now, or will never be. `notices`: events for callbacks and the log.
 
-The driver may take effects while an earlier batch is still being synced, as long as it keeps their order. Calling
-`Member.next_timer_ns` afterwards says when `Member.on_timer` is due.
+The driver may take effects while an earlier batch is still being synced, as long as it keeps their order. Afterwards
+`Member.next_timer_ns` returns when `Member.on_timer` is due.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SnapshotWanted(NamedTuple):
 
 
 class StateArrived(NamedTuple):
-    """Put this state in place of the application's, then call `restored`.
+    """Replace the application's state by this one, then call `restored`.
 
     With a snapshot function, the pieces joined are what another member's function gave. Without one they are the kept
     history: `member.history.decode_history` gives its messages one by one, as deliveries with `is_history`.
@@ -107,7 +107,7 @@ class Notice(NamedTuple):
     |-----------|------------------------------------------------------------------------------|
     | view      | a View was installed                                                         |
     | stable    | the frontier moved: {MemberId: sequence}, made on demand: value is None      |
-    | blocked   | True: too few members within reach; False: enough again                      |
+    | blocked   | True: too few members reachable; False: enough again                      |
     | excluded  | an `Excluded`                                                                |
     | progress  | (pieces here, pieces of the state)                                           |
     | left      | None: this member has left                                                   |
@@ -139,7 +139,7 @@ class Effects:
     """Encoded records, to be joined to one batch."""
     replaces: bool = False
     checkpoint: list[bytes] = field(default_factory=list)
-    """Pieces of records that may replace the journal, one batch; empty: none. See the module."""
+    """Chunks of records that may replace the journal, one batch; empty: none. See the module."""
     covered: int = 0
     writes: list[tuple[int, list[bytes]]] = field(default_factory=list)
     closes: list[Close] = field(default_factory=list)

@@ -1,15 +1,15 @@
 """The messages stored for newcomers when the application makes no snapshots: none, all, or the last ones.
 
-The history is kept as bytes, in chunks that can be read each by itself. So handing it to a newcomer, going on from it
-there, and forgetting its oldest part cost a few steps per chunk, and reading it can be done in slices.
+The history is stored as bytes, in chunks that can each be decoded alone. So handing it to a newcomer, continuing from
+it there, and dropping its oldest part cost a few steps per chunk, and it can be decoded in slices.
 
-| bytes  | entry                                                                                      |
-|--------|--------------------------------------------------------------------------------------------|
-| 1      | 2: a chunk: 4 messages in it, 4 bytes of the entries that follow; senders are forgotten    |
-| 1      | 0: a sender: 2 length, name, 8 incarnation; senders are numbered in the order of their entries |
-| 1      | 1: a message: 4 sender, 8 view, 8 sequence, 4 length, then its record                      |
+| bytes | entry                                                                                          |
+|-------|------------------------------------------------------------------------------------------------|
+| 1     | 2: a chunk: 4 messages in it, 4 bytes of the entries that follow; senders are forgotten        |
+| 1     | 0: a sender: 2 length, name, 8 incarnation; senders are numbered in the order of their entries |
+| 1     | 1: a message: 4 sender, 8 view, 8 sequence, 4 length, then its record                          |
 
-Members deliver concurrent messages in different orders, so "the last so many" may differ by a few between members; a
+Members deliver concurrent messages in different orders, so "the last n" may differ by a few between members; a
 newcomer gets those of the member that transfers the state to it.
 """
 
@@ -39,7 +39,7 @@ class Chunk(NamedTuple):
 
 
 class History:
-    """What one member keeps."""
+    """The history of one member."""
 
     def __init__(self, keep: str | int) -> None:
         """Nothing yet."""
@@ -51,7 +51,7 @@ class History:
         self._writer = _Writer()
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
-        """More deliveries."""
+        """Append deliveries."""
         if not self.is_kept:
             return
         writer = self._writer
@@ -62,14 +62,14 @@ class History:
                 writer = self._writer
 
     def pieces(self) -> tuple[bytes, ...]:
-        """What a newcomer is given."""
+        """The pieces that a newcomer is given."""
         self._seal()
         if self._keep and self._count > self._keep:
             self._trim_first()
         return tuple([chunk.octets for chunk in self._chunks])
 
     def load(self, pieces: Sequence[bytes]) -> None:
-        """Begin with the history of another member."""
+        """Start with the history of another member."""
         if self.is_kept:
             self._writer = _Writer()
             self._chunks = deque(_chunks_in(pieces))
@@ -77,7 +77,7 @@ class History:
             self._forget_first()
 
     def _seal(self) -> None:
-        """What was added last becomes a chunk."""
+        """Close the chunk that grows."""
         if self._writer.count:
             self._chunks.append(self._writer.chunk())
             self._count += self._writer.count
@@ -89,7 +89,7 @@ class History:
             self._count -= self._chunks.popleft().messages
 
     def _trim_first(self) -> None:
-        """Only the last messages of the first chunk are among those to be kept."""
+        """Drop all but the last messages of the first chunk, which are still to be kept."""
         first = self._chunks.popleft()
         writer = _Writer()
         for delivery in islice(decode_history([first.octets]), self._count - self._keep, None):
@@ -141,7 +141,7 @@ def _chunks_in(pieces: Sequence[bytes]) -> Iterator[Chunk]:
 
 
 def decode_history(pieces: Sequence[bytes]) -> Iterator[Delivery]:
-    """Give the messages of a history one by one; take them in slices to let an event loop go on."""
+    """Decode the messages of a history one by one; take them in slices to keep an event loop responsive."""
     for entry in _entries(pieces):
         if isinstance(entry, Delivery):
             yield entry

@@ -1,8 +1,8 @@
-"""The part of a member that works within a view: messages between application, stack and links.
+"""The part of a member that works within a view: it moves messages between application, stack and links.
 
-What the application gets waits behind a *gate* until the group's state is here. What it multicasts waits, in order,
-until the view allows it to be sent: not while the view changes, too few members are within reach, or the application
-has not yet been given the state that replaces what it had before an exclusion.
+Entries for the application wait behind a *gate* until the group's state is here. Its multicasts wait, in order, until
+the view allows sending: not while the view changes, while too few members are reachable, or while the application has
+not yet been given the state that replaces what it had before an exclusion.
 
 | field          | meaning                                                                                     |
 |----------------|---------------------------------------------------------------------------------------------|
@@ -64,7 +64,7 @@ FORMING, JOINING, IN_VIEW, LINGER, OUT = range(5)
 
 
 class MemberTrace(Protocol):
-    """Records the events by which the group's promises are judged."""
+    """Records the events from which the checkers judge the group's guarantees."""
 
     def note(self, now_ns: int, me: MemberId, event: str, **data: Any) -> None:
         """One event."""
@@ -109,7 +109,7 @@ class InView:
         self._now_ns = 0
         self._tick_at_ns = 0
         self._is_stirred = False
-        """Did something happen that a tick should look at soon?"""
+        """Did something happen that a tick should handle soon?"""
         self._session = session
         self._is_durable = is_durable
         self._makes_snapshots = makes_snapshots
@@ -122,7 +122,7 @@ class InView:
         self._early_bytes = 0
         self._past_tags: deque[int] = deque(maxlen=TAGS_KEPT)
         self._recorded_pending = 0
-        self._untold: tuple[bytes, ...] = ()
+        self._unreported: tuple[bytes, ...] = ()
         self._restores_due = 0
         self._avoided: set[str] = set()
         self._avoid_until_ns = 0
@@ -134,14 +134,14 @@ class InView:
     def _new_agreement(self) -> Agreement:
         return Agreement(self.me, self.group, self.settings.membership(), self)
 
-    # What agreement, links and stack ask for.
+    # What agreement, links and stack call.
 
     def now(self) -> int:
         """The time of the present call."""
         return self._now_ns
 
     def later(self, delay_ns: int, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function after a while, unless the view has ended by then."""
+        """Call a function after a delay, unless the view has ended by then."""
         self.timers.at(self._now_ns + delay_ns, function, *arguments)
 
     def send(self, to: MemberId, message: Message) -> None:
@@ -174,7 +174,7 @@ class InView:
 
     @property
     def awaits_restore(self) -> bool:
-        """Has the application a state to put in place before anything of it may be sent?"""
+        """Must the application restore a state before anything it multicasts may be sent?"""
         return self._restores_due > 0
 
     @property
@@ -183,7 +183,7 @@ class InView:
         return self.leaving and not self.own.waiting
 
     def suspects(self) -> list[MemberId]:
-        """Which members of the view are suspected now, those among them whose process has begun another incarnation."""
+        """Which members of the view are suspected now, including those whose process has begun another incarnation."""
         view = self._members.view
         if self.stack is not None:
             silent = {view.members[rank] for rank in self.stack.suspects()}
@@ -196,8 +196,8 @@ class InView:
     def behind(self) -> list[MemberId]:
         """Which members hold back the stability of too many messages, if those are excluded.
 
-        The known progress of a member is a little old, so after a burst every member seems to be behind: only one that
-        stays behind for as long as the time of suspicion is.
+        The known progress of a member is a little old, so after a burst every member seems to be behind: only a member
+        that stays behind for the suspicion time counts.
         """
         if self.settings.slow != "exclude":
             return []
@@ -278,7 +278,7 @@ class InView:
         if self._trace is not None:
             self._trace.note(self._now_ns, self.me, event, **data)
 
-    def _tell(self, entry: Entry) -> None:
+    def _add_entry(self, entry: Entry) -> None:
         """Give the application an entry, or keep it until the application has the state."""
         if self._gate is not None:
             self._gate.append(entry)
@@ -290,7 +290,7 @@ class InView:
             self.effects.entries.append(entry)
 
     def taken(self, octets: int, now_ns: int) -> None:
-        """The application took deliveries of that many bytes: more is accepted."""
+        """The application took deliveries of that many bytes: more are accepted."""
         self._now_ns = now_ns
         self._backlog_bytes -= octets
         if self.stack is not None and self.stack.is_parked and 2 * self._backlog_bytes <= self.settings.backlog_bytes:
@@ -427,7 +427,7 @@ class InView:
         return self.log.lacks(cut)
 
     def pull(self, flush: Flush) -> None:
-        """Ask the sources of a flush for what is missing, again if nothing came for a while."""
+        """Request what is missing from the sources of a flush, again if nothing came for a while."""
         view = self._members.view
         here = self.log.delivered()
         sources = {source for source, have, wanted in zip(flush.sources, here, flush.cut, strict=True) if have < wanted}
@@ -470,7 +470,7 @@ class InView:
         if self.log.delivered() != cut:
             raise AssertionError(f"the view ends at {cut}, but {self.log.delivered()} was delivered")
 
-    # Looking.
+    # Diagnostics.
 
     def position(self) -> tuple[int, ViewId, int]:
         """The group's id, the present view and the number of its members, zeros before there is one."""
@@ -497,7 +497,7 @@ class InView:
         raise NotImplementedError
 
     def refused_as_past(self, by: str, last_incarnation: int) -> None:
-        """A member of the group says that this incarnation is no longer in it."""
+        """A member of the group reports that this incarnation is no longer in it."""
         raise NotImplementedError
 
     def _fail(self, error: CubecastError) -> None:

@@ -1,17 +1,17 @@
 """The lifecycle of a member: founding, joining, view changes, leaving, exclusion, restart.
 
-| state   | meaning                                                                                       |
-|---------|-----------------------------------------------------------------------------------------------|
-| FORMING | one of several founders; they agree on view 1                                                 |
-| JOINING | asks to join                                                                                  |
-| IN_VIEW | in a view; the gate is closed until the application's state is here                           |
-| LINGER  | no longer in the view; sends the decision to the others until they have it                     |
-| OUT     | left, or failed                                                                               |
+| state   | meaning                                                                    |
+|---------|----------------------------------------------------------------------------|
+| FORMING | one of several founders; they agree on view 1                              |
+| JOINING | asks to join                                                               |
+| IN_VIEW | in a view; the gate is closed until the application's state is here        |
+| LINGER  | no longer in the view; sends the decision to the others until they have it |
+| OUT     | left, or failed                                                            |
 
 An excluded member begins another incarnation by itself (`rejoin`), and multicasts there what certainly did not reach
-the group (`resend`). **Restart.** A member that resumes from its journal keeps its incarnation and what it promised.
-Its links have forgotten what they carried, so it takes no part in its old view except to agree on the next one, which
-it asks for at once. The application gets its last checkpoint, and once more, in the same order, what it got after it.
+the group (`resend`). **Restart.** A member that resumes from its journal keeps its incarnation and its promises. Its
+links have lost what they carried, so it takes no part in its old view except to agree on the next one, which it
+requests at once. The application gets its last checkpoint, and then again, in the same order, everything after it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from cubecast.protocols.membership.accept import Acceptor
 from cubecast.protocols.membership.messages import (
     ANY_INCARNATION,
     AskState,
+    ChangeReport,
     Decide,
     Gone,
     Join,
@@ -51,7 +52,6 @@ from cubecast.protocols.membership.messages import (
     Pull,
     Ready,
     State,
-    SuspicionReport,
 )
 from cubecast.protocols.membership.views import (
     ANY,
@@ -65,9 +65,9 @@ from cubecast.wire.handshake import Hello
 from cubecast.wire.membership import Elsewhere, decode_message, require_fit
 
 RIVALS_MAX = 3
-"""After so many exclusions by another process of the same name this one ends."""
+"""After this many exclusions by another process of the same name this one fails."""
 GATE_SLICE = 1000
-"""Entries that waited for the state and are handed over at a time."""
+"""How many entries that waited for the state are handed over at a time."""
 EXCLUDED_BEFORE = "it was excluded before its restart"
 
 
@@ -97,7 +97,7 @@ class Lifecycle(InView):
         self._next_contact = 0
         self._quorum_ns = -1
         self._linger_until_ns = 0
-        self._look_ns = self._looked = 0
+        self._branch_probe_ns = self._branch_probes = 0
         self._last_incarnation = 0
         self.is_blocked = self.renews = False
         if self._is_durable:
@@ -107,7 +107,7 @@ class Lifecycle(InView):
             self.effects.checkpoint.clear()
             self.effects.replaces = True
             founding = tuple(self.founders)
-            self.record(r.Incarnation(self.me, tuple(self.contacts), founding, pending, self._untold))
+            self.record(r.Incarnation(self.me, tuple(self.contacts), founding, pending, self._unreported))
         self._note("incarnation")
 
     def _start_forming(self) -> None:
@@ -133,7 +133,7 @@ class Lifecycle(InView):
         elif self.state == JOINING:
             self._ask_to_join()
         elif self.state == IN_VIEW:
-            self._look_around()
+            self._check_quorum()
             if self.stack is None:
                 for who in self._members.view.members:
                     if who != self.me:
@@ -142,7 +142,7 @@ class Lifecycle(InView):
             if self.state == IN_VIEW:
                 self._ask_state()
             if self.state == IN_VIEW:
-                self._look_for_branches()
+                self._probe_branches()
                 if self.wants_to_leave and self._members.view.members == (self.me,):
                     self._end()
         elif self.state == LINGER:
@@ -160,8 +160,8 @@ class Lifecycle(InView):
             return max(settings.tick_ns // 4, min(settings.tick_ns, settings.batch_ns))
         return settings.tick_ns
 
-    def _look_around(self) -> None:
-        """Are enough members within reach?"""
+    def _check_quorum(self) -> None:
+        """Check whether enough members are reachable."""
         is_blocked = not self._members.has_quorum()
         if is_blocked != self.is_blocked:
             self._set_blocked(is_blocked)
@@ -173,14 +173,14 @@ class Lifecycle(InView):
         if not is_blocked and self.stack is not None:
             self.stack.unpark()
 
-    def _look_for_branches(self) -> None:
-        """With `quorum="any"`, see now and then whether members that went missing continue in another branch."""
+    def _probe_branches(self) -> None:
+        """With `quorum="any"`, check at intervals whether members that went missing continue in another branch."""
         departed = self._members.view.departed
-        if self.settings.quorum != ANY or not departed or self._now_ns < self._look_ns:
+        if self.settings.quorum != ANY or not departed or self._now_ns < self._branch_probe_ns:
             return
-        self._look_ns = self._now_ns + self._members.settings.suspect_ns
-        name = departed[self._looked % len(departed)].name
-        self._looked += 1
+        self._branch_probe_ns = self._now_ns + self._members.settings.suspect_ns
+        name = departed[self._branch_probes % len(departed)].name
+        self._branch_probes += 1
         link = self.links.links.get(name)
         if link is not None and self._members.view.is_past(link.peer):
             self.links.forget(name)  # a new handshake decides which branch yields
@@ -196,7 +196,7 @@ class Lifecycle(InView):
                 self.send(MemberId(name, ANY_INCARNATION), Join(NO_VIEW, self.me))
         near = {name for name in self.founders if name == self.me.name or self._is_near(name)}
         founders = sorted(self.founders)
-        # More than half, also of two: a member that founds alone would not notice that it was given wrong addresses.
+        # More than half, also of two: a member that founds alone would not notice wrong addresses.
         if 2 * len(near) <= len(founders):
             self._quorum_ns = -1
         else:
@@ -274,7 +274,7 @@ class Lifecycle(InView):
         members = self._members
         place = members.knows_source(link.peer)
         if place is not None and isinstance(message, Ready):
-            self._is_served(place)  # true in all views after the one in which it was said
+            self._is_served(place)  # true in all views after the one in which it was sent
         if place is None or isinstance(message, Elsewhere) or message.view != members.view.id:
             self._catch_up(link, message.view)
             return
@@ -296,7 +296,7 @@ class Lifecycle(InView):
         if is_member and members.last_decision is not None and members.last_decision.view == said:
             self.send(link.peer, members.last_decision)
         elif said.number > members.view.number:
-            self.send(link.peer, SuspicionReport(members.view.id, 0, 0, (), leaves=False, renews=False))
+            self.send(link.peer, ChangeReport(members.view.id, 0, 0, (), leaves=False, renews=False))
         elif not is_member and self.settings.quorum == ANY and said.number and not members.view.is_past(link.peer):
             self._settle_branches(link, said)
         elif not is_member:
@@ -307,7 +307,7 @@ class Lifecycle(InView):
         if said < self._members.view.id:
             self.send(link.peer, Gone(self._members.view.id))
         else:
-            self.send(link.peer, SuspicionReport(self._members.view.id, 0, 0, (), leaves=False, renews=False))
+            self.send(link.peer, ChangeReport(self._members.view.id, 0, 0, (), leaves=False, renews=False))
 
     def _answer_past(self, link: Link) -> None:
         """A process that is no longer in the group must learn of it."""
@@ -316,7 +316,7 @@ class Lifecycle(InView):
             link.confirm()
 
     def link_up(self, link: Link, said: Hello, now_ns: int) -> None:
-        """A link has a connection: say at once what the other side may be waiting for."""
+        """A link has a connection: send at once what the other side may be waiting for."""
         self._is_stirred = True
         self._heard_ns[link.peer.name] = now_ns
         if self.state in (JOINING, FORMING):
@@ -365,7 +365,7 @@ class Lifecycle(InView):
             self._gate, self._gate_bytes = [], 0
             self._fetch = self._new_fetch(view)
         self.record(r.Entered(view, message, self.me in view.joined))
-        self._tell_view(view, 0)
+        self._report_view(view, 0)
         self._begin_view(view)
         self._ask_state()
 
@@ -389,14 +389,14 @@ class Lifecycle(InView):
         self.record(r.Entered(view, decision, is_newcomer=False))
         if view.joined or self.snapshots.failed_for:
             self.snapshots.expect(view)
-            self._tell(SnapshotWanted(view.number))
-        self._tell_view(view, now_ns - members.frozen_ns if members.is_frozen and members.view.number else 0)
+            self._add_entry(SnapshotWanted(view.number))
+        self._report_view(view, now_ns - members.frozen_ns if members.is_frozen and members.view.number else 0)
         self._begin_view(view)
         self.snapshots.retain(view.members)
 
-    def _tell_view(self, view: View, pause_ns: int) -> None:
+    def _report_view(self, view: View, pause_ns: int) -> None:
         self._note("install", view=view, pause_ns=pause_ns)
-        self._tell(ViewChange(view=view, pause_s=pause_ns / 1e9))
+        self._add_entry(ViewChange(view=view, pause_s=pause_ns / 1e9))
         self.effects.notices.append(Notice("view", view))
 
     def _begin_view(self, view: View) -> None:
@@ -409,7 +409,7 @@ class Lifecycle(InView):
         self.names |= {who.name for who in view.members if who != self.me}
         self._members.begin_view(view, self._now_ns)
         self._pulled.clear()
-        self._look_ns = self._now_ns + self._members.settings.suspect_ns
+        self._branch_probe_ns = self._now_ns + self._members.settings.suspect_ns
         self.renews = False
         for link in self.links.links.values():
             link.begin_view(view.tag)
@@ -438,7 +438,7 @@ class Lifecycle(InView):
         self.snapshots.keep(view, self.snapshots.cut_up(bytes(state)))
 
     def snapshot_failed(self, view: int, now_ns: int) -> None:
-        """The application could not give its state: it is asked again at the beginning of a new view."""
+        """The application could not give its state: it is asked again at the start of a new view."""
         self._now_ns = now_ns
         if self.snapshots.fail(view):
             self.renews = True
@@ -461,7 +461,7 @@ class Lifecycle(InView):
 
     def _on_state(self, source: MemberId, message: State | NoState) -> None:
         fetch = self._fetch
-        if fetch is None or not fetch.is_asking(source) or message.view.number > self._members.view.number:
+        if fetch is None or not fetch.is_source(source) or message.view.number > self._members.view.number:
             return
         if isinstance(message, NoState):
             fetch.turn(self._now_ns)
@@ -486,7 +486,7 @@ class Lifecycle(InView):
         self._pass_gate()
 
     def _pass_gate(self) -> None:
-        """Hand over some of what waited for the state; the rest in later turns, to not block the event loop."""
+        """Hand over some of what waited for the state; the rest in later turns, to keep the event loop responsive."""
         gate, self._gate = self._gate, None
         if gate is None:
             return
@@ -504,7 +504,7 @@ class Lifecycle(InView):
 
     @property
     def _is_passing_gate(self) -> bool:
-        """Has the application been given the state, and not all that waited for it?"""
+        """Does the application have the state, but not yet all that waited for it?"""
         return self._gate is not None and self._fetch is None
 
     def _put_state(self, pieces: Sequence[bytes], *, is_checkpoint: bool) -> None:
@@ -524,7 +524,7 @@ class Lifecycle(InView):
                 for entry in run:
                     if is_restart:
                         self._note_again(entry)
-                    self._tell(entry)  # type: ignore[arg-type]
+                    self._add_entry(entry)  # type: ignore[arg-type]
 
     def _note_again(self, entry: object) -> None:
         """The trace may have lost its last rows in the crash."""
@@ -534,7 +534,7 @@ class Lifecycle(InView):
     # Leaving and exclusion.
 
     def _leave_view(self, proposal: Proposal) -> None:
-        """Decided without this member."""
+        """The decided view is without this member."""
         view = self._members.view
         rank = self._members.ranks[self.me]
         above = view.sent[rank] + proposal.cut[rank]
@@ -555,11 +555,11 @@ class Lifecycle(InView):
         self._gate = self._fetch = None
         self._linger_until_ns = self._now_ns + self._members.settings.takeover_ns
         assert self._members.last_decision is not None
-        self._members.tell_decision(self._members.last_decision)
+        self._members.send_decision(self._members.last_decision)
 
     @property
     def _decides_for_all(self) -> bool:
-        """Does a decision say what all deliver? With the quorum `any` another branch may have decided otherwise."""
+        """Does a decision bind all members? With the quorum `any` another branch may have decided otherwise."""
         return self.settings.quorum != ANY
 
     def _linger(self) -> None:
@@ -567,12 +567,12 @@ class Lifecycle(InView):
         decision = self._members.last_decision
         assert decision is not None
         reached = [self.links.reach(who.name, self._now_ns) for who in decision.proposal.view.members]
-        has_told = all(link is not None and link.acknowledged == link.sent for link in reached)
-        if has_told or self._now_ns >= self._linger_until_ns:
+        is_acknowledged = all(link is not None and link.acknowledged == link.sent for link in reached)
+        if is_acknowledged or self._now_ns >= self._linger_until_ns:
             self._end()
 
     def _end(self) -> None:
-        """Out: for good, or until the next incarnation."""
+        """Leave the group: for good, or until the next incarnation."""
         if self.leaving:
             self.state = OUT
             self.record(r.Over(self._members.last_decision, has_left=True))
@@ -595,7 +595,7 @@ class Lifecycle(InView):
                 self._go_out(f"the group is at view {message.view.number} without this member")
 
     def refused_as_past(self, by: str, last_incarnation: int) -> None:
-        """A member of the group says that this incarnation is no longer in it."""
+        """A member of the group reports that this incarnation is no longer in it."""
         self._is_stirred = True
         self._last_incarnation = max(self._last_incarnation, last_incarnation)
         if self.state in (JOINING, FORMING):
@@ -623,7 +623,7 @@ class Lifecycle(InView):
         return (said.view_number, said.view_members, said.view_tag) > ours
 
     def _avoid_branch(self, other: str) -> None:
-        """This branch of the group yields to that of `other`: do not ask members of this one to join it again."""
+        """This branch of the group yields to that of `other`: do not ask members of this branch to join it again."""
         names = {who.name for who in self._members.view.members}
         if self.settings.quorum == ANY and other not in names:
             self._avoided = names
@@ -640,7 +640,7 @@ class Lifecycle(InView):
         self._end()
 
     def _give_back(self, reason: str, above: int, *, certain: bool) -> None:
-        """What did not reach the group waits for the next incarnation, or is lost."""
+        """Messages that did not reach the group wait for the next incarnation, or are lost."""
         back = self.own.returned(above, self.effects)
         returned = [outgoing for outgoing in back if certain or not outgoing.was_sent]
         self._note("excluded", returned=[outgoing.serial for outgoing in returned], certain=certain)
@@ -651,7 +651,7 @@ class Lifecycle(InView):
         self.effects.notices.append(Notice("excluded", Excluded(reason, payloads, certain)))
 
     def _resend(self, back: Iterable[Outgoing], certain: bool) -> list[Outgoing]:
-        """Some of what came back waits for the next incarnation; the rest is returned."""
+        """Some of the returned messages wait for the next incarnation; the rest goes back to the application."""
         lost = []
         for outgoing in back:
             if self._is_resent(outgoing, certain):
@@ -661,16 +661,16 @@ class Lifecycle(InView):
         return lost
 
     def _lose(self, lost: Iterable[Outgoing], reason: str) -> None:
-        """Until the application has heard of it, a restart repeats the notice."""
+        """Until the application has learned of it, a restart repeats the notice."""
         for outgoing in lost:
             self.own.lose(outgoing, ExcludedError(f"excluded before it was stable: {reason}"), self.effects)
-        self._untold = tuple(outgoing.payload for outgoing in lost)
+        self._unreported = tuple(outgoing.payload for outgoing in lost)
 
-    def exclusion_told(self) -> None:
-        """The application hears of its exclusion now."""
-        if self._untold:
-            self._untold = ()
-            self.record(r.Told())
+    def exclusion_reported(self) -> None:
+        """The application has learned of its exclusion."""
+        if self._unreported:
+            self._unreported = ()
+            self.record(r.ExclusionReported())
 
     def _is_resent(self, outgoing: Outgoing, certain: bool) -> bool:
         if self.settings.resend == "certain":
@@ -680,7 +680,7 @@ class Lifecycle(InView):
     def _rejoin(self) -> None:
         """A new incarnation of the same name asks the members it knew to join."""
         if self._last_incarnation > self.me.incarnation:
-            # Newer than all that this process began: another process uses the name, and each excludes the other.
+            # Newer than any incarnation this process began: another process uses the name, and each excludes the other.
             self._rivals += 1
             if self._rivals >= RIVALS_MAX:
                 self._fail(ExcludedError(f"another process uses the name {self.me.name}: give each a name of its own"))
@@ -715,7 +715,7 @@ class Lifecycle(InView):
         self.founders = [*durable.founders]
         self.names = {*durable.names, *contacts, *founders} - {self.me.name}
         self._next_contact, self._quorum_ns, self._linger_until_ns, self._last_incarnation = 0, -1, 0, 0
-        self._look_ns = self._looked = 0
+        self._branch_probe_ns = self._branch_probes = 0
         self._members = self._new_agreement()
         self.state = IN_VIEW
         self.view = view
@@ -733,7 +733,7 @@ class Lifecycle(InView):
         self._note("restarted")
 
     def _resume_outside(self, durable: Durable, contacts: Sequence[str], founders: Sequence[str]) -> None:
-        """The journal ends outside of the group, or before it: begin again, with what waits to be sent."""
+        """The journal ends outside of the group, or before it: begin again, with the messages that wait to be sent."""
         was_excluded = durable.over is not None and not durable.over.has_left
         if was_excluded:
             self._take_back(durable)
@@ -755,7 +755,7 @@ class Lifecycle(InView):
             self._start_joining()
 
     def _take_back(self, durable: Durable) -> None:
-        """What the last incarnation sent in vain, or did not send, is sent by the next one, or returned."""
+        """What the last incarnation did not send, or sent without success, is sent by the next one, or returned."""
         if durable.decision is not None and durable.view is not None:
             cut, rank = durable.decision.proposal.cut, durable.view.members.index(durable.me)
             for record in durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()):
@@ -764,23 +764,23 @@ class Lifecycle(InView):
             self.own.add(payload)
         certain = self._decides_for_all
         lost = self._resend(self.own.returned(0, self.effects), certain)
-        self._repeat_exclusion(lost, certain, is_told=durable.is_told)
+        self._repeat_exclusion(lost, certain, is_reported=durable.is_reported)
 
     def _take_back_earlier(self, durable: Durable) -> None:
-        """The process crashed before its application heard what an earlier exclusion returned."""
+        """The process crashed before its application learned what an earlier exclusion returned."""
         for payload in durable.returned:
             self.own.add(payload)
-        self._repeat_exclusion(self.own.returned(0, self.effects), certain=False, is_told=False)
+        self._repeat_exclusion(self.own.returned(0, self.effects), certain=False, is_reported=False)
 
-    def _repeat_exclusion(self, lost: list[Outgoing], certain: bool, *, is_told: bool) -> None:
+    def _repeat_exclusion(self, lost: list[Outgoing], certain: bool, *, is_reported: bool) -> None:
         self._lose(lost, EXCLUDED_BEFORE)
-        if is_told:
-            self._untold = ()
+        if is_reported:
+            self._unreported = ()
         elif lost:
-            self.effects.notices.append(Notice("excluded", Excluded(EXCLUDED_BEFORE, self._untold, certain)))
+            self.effects.notices.append(Notice("excluded", Excluded(EXCLUDED_BEFORE, self._unreported, certain)))
 
     def _keep_promise(self, acceptor: Acceptor) -> None:
-        """A founder is bound by what it promised before a restart or as an earlier incarnation; its journal says so."""
+        """A founder is bound by its promises from before a restart or of an earlier incarnation: see its journal."""
         self._members.acceptor = acceptor
         acceptor.moved_ns = self._now_ns
         if acceptor.accepted is not None:
@@ -820,5 +820,5 @@ class Lifecycle(InView):
 
 
 def _only(rank: int, above: int, delivered: Sequence[int]) -> list[int]:
-    """A vector that is above everything but this rank's messages."""
+    """A vector above everything except this rank's messages."""
     return [above if other == rank else SEQUENCE_MASK for other in range(len(delivered))]

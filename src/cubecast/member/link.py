@@ -1,15 +1,15 @@
-"""One link: frames to and from one other member, in order and without a gap, over as many connections as it takes.
+"""One link: frames to and from one other member, in order and without a gap, over successive connections.
 
 Every DATA, CONTROL and MEMBERSHIP frame has a number. A frame stays here until the other side has acknowledged it; at a
-reconnection each side says how far it received, and the rest is sent again. A process that restarted has forgotten its
-links: it numbers its frames from what the other side received, and what this side still holds is numbered anew. If
-frames of the present view were lost for good, `resume` says so, and the view must be renewed.
+reconnection each side reports how far it received, and the rest is sent again. A process that restarted has lost its
+links: it numbers its frames from what the other side received, and this side renumbers the frames it still holds. If
+frames of the present view were lost for good, `resume` returns False, and the view must be renewed.
 
 Data records wait unframed while the connection is down or its buffer full, so that under load they leave in large
 batches, and at once when idle.
 
 Bounds: at most `connection_bytes` (and what the system's socket buffers take) are framed and unacknowledged while the
-other side reads; what waits unframed are references to messages that are not stable, which the senders' windows bound.
+other side reads; unframed records are references to unstable messages, which the senders' windows bound.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Link:
     """The frames between this member and `peer`."""
 
     def __init__(self, peer: MemberId, session: int) -> None:
-        """No connection yet; what is sent waits for one."""
+        """No connection yet; frames wait for one."""
         self.peer = peer
         self.session = session
         self.pipe: Pipe | None = None
@@ -101,9 +101,9 @@ class Link:
         is_same = session == self.session
         self.session = session
         if is_same:
-            received = max(received, self.acknowledged)  # it may have said so before it read the last frames
+            received = max(received, self.acknowledged)  # it may have reported this before it read the last frames
         is_whole = True
-        if not self.connections:  # what it received came from an earlier run; what waits here was never sent
+        if not self.connections:  # what it received came from an earlier run; frames waiting here were never sent
             self._number_from(received)
         elif received > self.sent:
             raise RemoteProtocolError(f"it claims frame {received} of this link; {self.sent} were sent")
@@ -121,7 +121,7 @@ class Link:
         return is_whole
 
     def _send_no_more_data(self) -> None:
-        """Data of this view was lost: what follows must not come without it. The next view recovers all of it."""
+        """Data of this view was lost: nothing after it may be sent without it. The next view recovers all of it."""
         self._holed_tag = self._view_tag
         self._unacknowledged = deque(data for data in self._unacknowledged if frame.kind_of(data) != frame.DATA)
         self._unacknowledged_bytes = sum(map(len, self._unacknowledged))
@@ -129,21 +129,21 @@ class Link:
         self._records_bytes = 0
 
     def _number_from(self, received: int) -> None:
-        """Number what is not acknowledged from here on."""
+        """Number the unacknowledged frames from here on."""
         kept = [frame.renumber(data, received + place) for place, data in enumerate(self._unacknowledged, 1)]
         self._unacknowledged = deque(kept)
         self.acknowledged = self._sent_before_view = received
         self.sent = received + len(kept)
 
     def detach(self, pipe: Pipe) -> bool:
-        """Forget a connection that ended; was it this link's?"""
+        """Drop a connection that ended; returns whether it was this link's."""
         if self.pipe is not pipe:
             return False
         self.pipe = None
         return True
 
     def begin_view(self, tag: int) -> None:
-        """Waiting records are of an earlier view: they are dropped."""
+        """Drop waiting records: they are of an earlier view."""
         if tag == self._view_tag:
             return
         self._view_tag = tag
@@ -153,14 +153,14 @@ class Link:
         self._loose.pop(frame.FAILURE, None)
 
     def add_records(self, records: list[bytes], size: int) -> None:
-        """Put data records of that many bytes into the next batch."""
+        """Add data records of that many bytes to the next batch."""
         if self._view_tag == self._holed_tag:
             return
         self._records += records
         self._records_bytes += size
 
     def send(self, kind: int, view: int, body: bytes) -> None:
-        """Send a numbered frame; it may overtake the records that wait."""
+        """Send a numbered frame; it may overtake waiting records."""
         self.sent += 1
         data = encode_frame(kind, self.sent, view, body)
         self._unacknowledged.append(data)
@@ -168,7 +168,7 @@ class Link:
         self._write(data)
 
     def send_loose(self, kind: int, view: int, body: bytes) -> None:
-        """Send a frame that may be lost, at once or, if it is still the last of its kind then, when there is room."""
+        """Send a frame that may be lost: at once, or when there is room if it is still the last of its kind then."""
         data = encode_frame(kind, 0, view, body)
         if self.pipe is None or self.pipe.is_paused:
             self._loose[kind] = data
@@ -176,7 +176,7 @@ class Link:
             self._write(data)
 
     def flush(self) -> None:
-        """Send the waiting records in one frame, or a few; not while the connection is down or full."""
+        """Send the waiting records in one or a few frames; not while the connection is down or full."""
         pipe = self.pipe
         if pipe is None or pipe.is_paused:
             return
@@ -239,7 +239,7 @@ class Link:
 
 
 class DeadLink(Link):
-    """Stands for the link to an incarnation whose process has begun another one: what is sent is dropped."""
+    """Stands in for the link to an earlier incarnation of a process that has begun another: drops what is sent."""
 
     def add_records(self, records: list[bytes], size: int) -> None:
         """The link is dead: nothing is sent."""

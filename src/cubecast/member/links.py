@@ -63,7 +63,7 @@ class Owner(Protocol):
         """Frames to or from this member were lost for good."""
 
     def refused_as_past(self, by: str, last_incarnation: int) -> None:
-        """A member of the group says that this incarnation is no longer in it."""
+        """A member of the group reports that this incarnation is no longer in it."""
 
 
 class Dialling:
@@ -201,7 +201,7 @@ class Links:
     # Dialling.
 
     def need(self, names: set[str], now_ns: int) -> None:
-        """These are the links of the present view."""
+        """Set the links of the present view."""
         before, self.needed = self.needed, names - {self._owner.me.name}
         for name in sorted(self.needed):
             state = self._dialling.get(name)
@@ -248,7 +248,7 @@ class Links:
         return link is not None and 0 < who.incarnation < link.peer.incarnation
 
     def reach(self, name: str, now_ns: int) -> Link | None:
-        """The link to a name if it is up; otherwise have it dialled, for a while."""
+        """The link to a name if it is up; otherwise dial it, for a while."""
         link = self.links.get(name)
         if link is not None and link.is_up:
             link.used_ns = now_ns
@@ -460,9 +460,9 @@ class Links:
         self._owner.frame_arrived(link, arrived, now_ns)
 
     def send_message(self, to: str, message: Message, now_ns: int, base: View | None = None) -> bool:
-        """Send a membership message if the link is up; otherwise it is dropped, and the link is dialled.
+        """Send a membership message if the link is up; otherwise drop it and dial the link.
 
-        `base` is the view that both sides are in. A message for many is written once.
+        `base` is the view that both sides are in. A message for several members is encoded once.
         """
         link = self.reach(to, now_ns)
         if link is None:
@@ -504,7 +504,7 @@ class Links:
                 self._dirty[link.pipe.number] = link.pipe
 
     def forget(self, name: str) -> None:
-        """A name is not in the group any more: its link ends."""
+        """A name is no longer in the group: end its link."""
         link = self.links.pop(name, None)
         if link is not None and link.pipe is not None:
             self._close(link.pipe, "it is no longer in the group")

@@ -1,7 +1,7 @@
 """One member of a group, without I/O: everything between bytes and application.
 
 A driver calls it with bytes, timers and calls of the application, and carries out the effects it takes
-(`member.effects` says in which order). It owns no socket, file or clock: times come in with each call, randomness with
+(`member.effects` defines their order). It owns no socket, file or clock: times come in with each call, randomness with
 the constructor. `live` drives it over sockets and files, the fuzzer over simulated ones.
 
 | module           | one idea                                                                    |
@@ -20,7 +20,7 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `state_transfer` | the application's state for newcomers                                       |
 | `history`        | the messages kept for newcomers                                             |
 | `durable`        | the state of a member, read back from its journal                           |
-| `timers`         | what is to be called later                                                  |
+| `timers`         | calls scheduled for later                                                   |
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Member(Lifecycle):
         self.state = IN_VIEW
         self._members.have_state = {self.me}
         self.record(r.Entered(view, None, is_newcomer=False))
-        self._tell_view(view, 0)
+        self._report_view(view, 0)
         self._begin_view(view)
         self._schedule()
 
@@ -149,7 +149,7 @@ class Member(Lifecycle):
         self._schedule()
 
     def _schedule(self) -> None:
-        """A pending or running view change is driven more often."""
+        """Drive a pending or running view change more often."""
         self._is_stirred = False
         if self.state != OUT:
             self._tick_at_ns = min(self._tick_at_ns, self._now_ns + self._tick_ns)
@@ -185,7 +185,7 @@ class Member(Lifecycle):
         self._restores_due = max(0, self._restores_due - 1)
 
     def wants_checkpoint(self, journal_bytes: int) -> bool:
-        """Is the journal long, and is this a moment to replace it by the application's state?"""
+        """Is the journal long, and can the application's state replace it now?"""
         return (
             self._is_durable
             and journal_bytes >= self.settings.journal_bytes
@@ -198,10 +198,10 @@ class Member(Lifecycle):
         )
 
     def checkpoint(self, state: bytes, now_ns: int, untaken: Sequence[Entry] = ()) -> None:
-        """The application's state after all that it took: a restart begins with it.
+        """The application's state after everything it took: a restart begins with it.
 
         `untaken` are entries of effects that the driver has not carried out. Nothing happens when those, or entries
-        that wait here, are more than deliveries of this view.
+        that wait here, are anything but deliveries of this view.
         """
         self._now_ns = now_ns
         if not self.wants_checkpoint(self.settings.journal_bytes):
@@ -225,7 +225,7 @@ class Member(Lifecycle):
         ]
 
     def _checkpoint_before(self, later: Sequence[Delivery]) -> r.Checkpoint:
-        """The state before these last deliveries; the state of the application is empty."""
+        """A checkpoint of the state before these last deliveries; the state of the application is empty."""
         members, log = self._members, self.log
         delivered = list(log.delivered())
         for entry in later:
@@ -262,7 +262,7 @@ class Member(Lifecycle):
         self._schedule()
 
     def force(self, now_ns: int) -> None:
-        """An operator's override: the members within reach decide on the next view, however few they are."""
+        """An operator's override: the reachable members decide on the next view, however few they are."""
         self._now_ns = now_ns
         if self.state == IN_VIEW:
             self._members.force(now_ns)
@@ -288,7 +288,7 @@ class Member(Lifecycle):
         effects, self.effects = self.effects, Effects()
         return effects
 
-    # Looking.
+    # Diagnostics.
 
     @property
     def phase(self) -> str:

@@ -1,12 +1,12 @@
-"""The messages of one view at one member: what was delivered and is not stable, what waits, what was recovered.
+"""The messages of one view at one member: delivered and unstable, held back, and recovered ones.
 
-| field     | meaning                                                                                           |
-|-----------|---------------------------------------------------------------------------------------------------|
-| stable    | messages of each rank that every member has; they are freed                                       |
-| records   | of each rank, from the first message that is not stable on; all are delivered                     |
-| waiting   | messages that the data protocol holds back, by sender << 32 | sequence                             |
-| places    | when each of `records` was delivered: its place in the order of all deliveries                    |
-| recovered | messages that were pulled during a change, in an order that respects causality                    |
+| field     | meaning                                                                        |
+|-----------|--------------------------------------------------------------------------------|
+| stable    | messages of each rank that every member has; they are freed                    |
+| records   | of each rank, from the first message that is not stable on; all are delivered  |
+| waiting   | messages that the data protocol holds back, by sender << 32 | sequence         |
+| places    | when each of `records` was delivered: its place in the order of all deliveries |
+| recovered | messages that were pulled during a change, in an order that respects causality |
 
 Invariants: what lies between `stable` and `delivered` is in `records`; for each rank the recovered
 messages follow the delivered ones without a gap.
@@ -30,7 +30,7 @@ class MessageLog:
         """Nothing held."""
         self.stable = [0] * members
         self.bytes = 0
-        """Of what was delivered and is not stable."""
+        """Bytes of messages that are delivered and not stable."""
         self.recovered: dict[int, bytes] = {}
         self._records: list[list[bytes]] = [[] for _ in range(members)]
         self._waiting: dict[int, bytes] = {}
@@ -41,7 +41,7 @@ class MessageLog:
     # Deliveries.
 
     def add(self, delivered: Sequence[Keyed]) -> int:
-        """Keep messages as they are delivered; gives their bytes."""
+        """Store messages as they are delivered; returns their bytes."""
         size = 0
         records, places = self._records, self._places
         for place, (key, record) in enumerate(delivered, self._count):
@@ -58,17 +58,17 @@ class MessageLog:
         return tuple([stable + len(held) for stable, held in zip(self.stable, self._records, strict=True)])
 
     def wait(self, key: int, record: bytes) -> None:
-        """Keep a message that cannot be delivered yet."""
+        """Hold back a message that cannot be delivered yet."""
         self._waiting[key] = record
 
     def end_wait(self, key: int) -> bytes:
-        """Give back a message that is delivered now."""
+        """Return a held-back message that is delivered now."""
         return self._waiting.pop(key)
 
     def get(self, sender: int, sequence: int) -> bytes:
-        """Give the record of a message that is not stable."""
+        """Return the record of a message that is not stable."""
         place = sequence - self.stable[sender] - 1
-        assert place >= 0, f"message {sequence} of rank {sender} is stable, and kept no more"
+        assert place >= 0, f"message {sequence} of rank {sender} is stable and no longer stored"
         records = self._records[sender]
         return records[place] if place < len(records) else self._waiting[sender << 32 | sequence]
 
@@ -83,7 +83,7 @@ class MessageLog:
         return sum(map(len, self._records))
 
     def free(self, sender: int, stable: int) -> int:
-        """Forget what is stable; gives the bytes that were freed."""
+        """Free stable messages; returns the bytes freed."""
         records = self._records[sender]
         count = min(stable - self.stable[sender], len(records))
         freed = sum(map(len, records[:count]))
@@ -110,7 +110,7 @@ class MessageLog:
         return self.in_order(self.stable, self.delivered())
 
     def recover(self, found: Iterable[Keyed]) -> list[bytes]:
-        """Keep messages that were pulled; gives those that are new here."""
+        """Store pulled messages; returns those that are new here."""
         here = self.delivered()
         added = []
         for key, record in found:

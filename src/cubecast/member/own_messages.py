@@ -29,12 +29,12 @@ class OwnMessages:
         return len(self.sent) + len(self.waiting)
 
     def has_room(self, messages_max: int, more: int = 0, more_bytes: int = 0) -> bool:
-        """May the application multicast one more, besides `more` messages that are sure to come?"""
+        """May the application multicast one more, besides `more` messages that are certain to come?"""
         messages = len(self.sent) + len(self.waiting) + more
         return messages < messages_max and self.bytes + more_bytes < self._bytes_max
 
     def add(self, payload: bytes) -> Outgoing:
-        """One more, which waits."""
+        """Add a message, which waits."""
         self.count += 1
         self.bytes += len(payload)
         outgoing = Outgoing(self.count, payload)
@@ -52,7 +52,7 @@ class OwnMessages:
         return batch
 
     def is_stable(self, sequence: int, effects: Effects) -> None:
-        """What was sent up to this number is stable."""
+        """Messages sent up to this number are stable."""
         sent = self.sent
         while sent and sent[0].sequence <= sequence:
             self._settle(sent.popleft(), effects)

@@ -1,9 +1,9 @@
-"""When stability rounds begin: Δ after the last one while something is unstable, or at once when the buffer says so.
+"""When stability rounds begin: Δ after the last one while something is unstable, or when the buffer is full enough.
 
 A stability protocol that ended a round rests until it is woken for the next one: after Δ, earlier when the sender's
-buffer reaches the level of guo ch. 6 or the application asks for a round, and not at all while everything is stable. A
-message that ends a quiet time is given the time of a few rounds before one begins: a round at once would be in vain,
-and would compete with the message.
+buffer reaches the level of guo ch. 6 or the application requests a round, and not at all while everything is stable. A
+message that ends a quiet time gets the time of a few rounds before one begins: a round at once would find nothing
+stable, and would compete with the message.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Rounds:
     def ask(self, sequence: int) -> None:
         """Begin rounds, one after the other, until this own message is stable.
 
-        A round that overtakes the message is in vain, and one takes about as long as a message takes to reach all
-        members (both cross the cube): so the message is given a little of that time as a start.
+        A round that overtakes the message finds it unstable, and a round takes about as long as a message takes to
+        reach all members (both cross the cube): so the message gets a little of that time as a head start.
         """
         delay_s = min(_HEAD_START * self.round_s, _HEAD_START_MAX_S)
         self._stack.later(round(delay_s * NS), self._want, sequence)

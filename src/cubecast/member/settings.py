@@ -68,9 +68,8 @@ class Settings:
         behind_messages: *all* See `slow`.
         rejoin: Join again, in a new incarnation, after an exclusion.
         resend: After an exclusion, multicast again what did not reach the group: only what certainly no member
-            delivers (at least all that was never sent), always (others may get it twice), or never.
-        keep: *all* Without `snapshot=`: what a newcomer gets of the messages before it, none, all, or the last
-            so many.
+            delivers (at least everything that was never sent), always (others may get it twice), or never.
+        keep: *all* Without `snapshot=`: which earlier messages a newcomer gets: none, all, or the last n.
         piece_bytes: The state is transferred to a newcomer in pieces of this size.
         window_messages: *all* Own messages that may be unstable or waiting at a time; `multicast` waits beyond.
         window_bytes: *all* Bytes of own messages that may be unstable or waiting at a time.
@@ -186,14 +185,14 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def _check_protocol(role: str, name: str, able: list[Protocol]) -> None:
-    """Refuse a protocol that does not serve a live member in this role."""
+    """Reject a protocol that does not serve a live member in this role."""
     names = [AUTO, *(one.name for one in able)]
     if plain_name(name) not in names:
         raise LocalProtocolError(f"{role}={name!r}: choose one of {', '.join(names)}")
 
 
 def _pairs(name: str, given: Any) -> Parameters:
-    """Parameters in the one order that makes equal ones equal."""
+    """Parameters in a canonical order, so that equal ones compare equal."""
     try:
         return tuple(sorted(dict(given).items()))
     except (TypeError, ValueError):
@@ -201,7 +200,7 @@ def _pairs(name: str, given: Any) -> Parameters:
 
 
 def _check_value(name: str, kind: str, value: Any) -> None:
-    """Refuse a value that is not of the kind of its field, or outside its range."""
+    """Reject a value of the wrong type for its field, or outside its range."""
     if name in _CHOICES:
         if value not in _CHOICES[name]:
             raise LocalProtocolError(f"{name}={value!r}: choose one of {', '.join(_CHOICES[name])}")

@@ -8,8 +8,8 @@
 | FAILURE frame   | failure detector → gossip; the member reads the suspected ranks                          |
 
 A stack exists from the installation of a view to the next one. `freeze` ends its deliveries: frames that still arrive
-are dropped, because every survivor recovers from the others what belongs to the view. While the application does not
-keep up, or too few members are within reach, incoming batches are *parked* unread: they stay unstable, the senders'
+are dropped, because every survivor recovers the messages of the view from the others. While the application does not
+keep up, or too few members are reachable, incoming batches are *parked* unread: they stay unstable, the senders'
 windows fill, and the senders wait. So everything a member holds is bounded by the windows of all senders.
 """
 
@@ -51,7 +51,7 @@ class StackHost(Protocol):
         """The time of the present call."""
 
     def later(self, delay_ns: int, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function after a while, unless the view has ended by then."""
+        """Call a function after a delay, unless the view has ended by then."""
 
     def link_to(self, who: MemberId) -> Link:
         """The link to a member of the view."""
@@ -135,32 +135,32 @@ class Stack:
         self._rounds.watch()
 
     def _own(self, published: list[int], payload: bytes) -> Keyed:
-        """The record of an own message, with the numbers that the data protocol gave it."""
+        """The record of an own message, with the numbers that the data protocol assigned."""
         key, row, _ = published
         numbers = self._data.numbers(row) if row >= 0 else b""
         return key, data.encode_record(mail.PAYLOAD, self.rank, key & SEQUENCE_MASK, payload, numbers)
 
     def receive(self, source: int, body: bytes) -> None:
-        """A batch came; it is read at once unless the application has too much to take already."""
+        """A batch arrived; it is read at once unless the application has too much to take already."""
         if self.is_frozen:
             return
         if self._parked or not self._host.takes_data():
             data.decode_batch(body, self._table, self._form)  # a malformed one is refused while its sender is known
             self._parked.append((source, body))
         else:
-            self._take_in(source, body)
+            self._read_batch(source, body)
 
     def unpark(self) -> None:
         """Read parked batches, as far as the application takes them."""
         while self._parked and not self.is_frozen and self._host.takes_data():
-            self._take_in(*self._parked.popleft())
+            self._read_batch(*self._parked.popleft())
 
     @property
     def is_parked(self) -> bool:
         """Are there batches that were not read?"""
         return bool(self._parked)
 
-    def _take_in(self, source: int, body: bytes) -> None:
+    def _read_batch(self, source: int, body: bytes) -> None:
         self.now_ns = self._host.now()
         count = data.decode_batch(body, self._table, self._form)
         first = 0
@@ -179,7 +179,7 @@ class Stack:
         self._rounds.watch()
 
     def _hand_over(self, delivered: list[Keyed], asked: Asked) -> None:
-        """Messages go to the log and the application, sends to links, timers to the member."""
+        """Route actions: messages to the log and the application, sends to links, timers to the member."""
         if delivered:
             self._host.deliver(delivered, self.log.add(delivered))
         if asked.sends:
@@ -228,14 +228,14 @@ class Stack:
     # Stability and failure detection.
 
     def control(self, source: int, kind: int, body: bytes) -> None:
-        """A control message came."""
+        """A control message arrived."""
         self.now_ns = self._host.now()
         core = self._stability if kind == frame.CONTROL else self._failure
         message = decode_control(body, numbers=core.width, words=core.words)
         self._carry_out(core, core.receive(self.now_ns, source, message), kind)
 
     def later(self, delay_ns: int, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function after a while."""
+        """Call a function after a delay."""
         self._host.later(delay_ns, self._due, function, *arguments)
 
     def _due(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -321,7 +321,7 @@ class Stack:
         self.now_ns = self._host.now()
         self._rounds.ask(number)
 
-    # What the pacing of rounds asks for.
+    # What the pacing of rounds calls.
 
     def own_unstable(self) -> tuple[int, int]:
         """Own messages that are not stable, and their bytes."""
@@ -350,7 +350,7 @@ class Stack:
         return self._rounds.round_s
 
     def eager(self) -> set[int]:
-        """The ranks to which messages go as they come."""
+        """The ranks that messages are pushed to at once."""
         return set(self._data.linked())
 
 

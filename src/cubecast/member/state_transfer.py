@@ -2,12 +2,13 @@
 
 All members that install a view have delivered the same messages, so its installation is a causal cut. Each member
 takes a snapshot there when a member joins; one that is itself waiting for the state does so when it has arrived. The
-newcomer asks one of them for several pieces at a time, and asks the next one, from the first piece on, when nothing
-comes or when that member has restarted: snapshots of two members may differ in their bytes. Meanwhile it takes part in
-everything but hands nothing to its application. A snapshot is kept until the members that need it have it, or are gone.
+newcomer requests several pieces at a time from one of them; when nothing arrives, or when that member has restarted, it
+turns to the next one and starts from the first piece, since snapshots of two members may differ in their bytes.
+Meanwhile it takes part in everything but hands nothing to its application. A snapshot is kept until the members that
+need it have it, or are gone.
 
-If the application of a member fails to give a snapshot, the member asks for a new view and takes one at its beginning.
-A newcomer that asks for the state of an earlier view is given the later one, and forgets what waited before it.
+If the application of a member fails to give a snapshot, the member requests a new view and takes one at its beginning.
+A newcomer that requests the state of an earlier view is given the later one, and drops what waited before it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from cubecast.protocols.membership.messages import AskState, NoState, State
 from cubecast.protocols.membership.views import MemberId, View, ViewId
 
 PIECES_AHEAD = 16
-"""How many pieces a newcomer asks for at a time."""
+"""How many pieces a newcomer requests at a time."""
 STALLS_MAX = 8
-"""Times of a stall without a piece after which a newcomer joins anew: the snapshots of its view may all have failed."""
+"""Stall times without a piece after which a newcomer joins anew: the snapshots of its view may all have failed."""
 
 
 class CutState(Sequence[bytes]):
-    """A state as pieces that are cut when they are asked for: to cut a large one at once would block the event loop."""
+    """A state as pieces that are cut on request: to cut a large one at once would block the event loop."""
 
     def __init__(self, octets: bytes, piece_bytes: int) -> None:
         """Nothing is copied."""
@@ -52,7 +53,7 @@ class CutState(Sequence[bytes]):
 
 
 def uncut(pieces: Sequence[bytes]) -> Sequence[bytes]:
-    """The same state in as few pieces as there are without copying it."""
+    """The same state in as few pieces as possible without copying it."""
     return [pieces.octets] if isinstance(pieces, CutState) else pieces
 
 
@@ -69,7 +70,7 @@ class Snapshots:
         self._piece_bytes = piece_bytes
 
     def expect(self, view: View) -> None:
-        """Members that join with this view, and those whose snapshot failed, will ask for the state it began with."""
+        """Members that join with this view, and those whose snapshot failed, will request the state it began with."""
         self.needed_by[view.number] = set(view.joined) | self.failed_for & set(view.members)
         self._ids[view.number] = view.id
         self.failed_for = set()
@@ -80,7 +81,7 @@ class Snapshots:
         return bool(self.failed_for)
 
     def is_wanted(self, view: int) -> bool:
-        """Is the state with which this view began still to be given?"""
+        """Is the state with which this view began still missing?"""
         return view in self.needed_by and view not in self.kept
 
     def keep(self, view: int, pieces: Sequence[bytes]) -> bool:
@@ -98,7 +99,7 @@ class Snapshots:
         """The pieces that a newcomer wants, perhaps of a later view."""
         later = [view for view in self.kept if view > asked.view.number and who in self.needed_by[view]]
         view = asked.view.number if asked.view.number in self.kept else max(later, default=0)
-        # After a restart the tag of a later view is not known: its state must not pass for that of the view asked for.
+        # After a restart the tag of a later view is not known: its state must not pass for that of the view requested.
         view_id = asked.view if view == asked.view.number else self._ids.get(view)
         if not view or view_id is None:
             return [NoState(asked.view)]
@@ -115,7 +116,7 @@ class Snapshots:
                 self.kept.pop(view, None)
 
     def retain(self, members: Iterable[MemberId]) -> None:
-        """Forget what only members wait for that are gone."""
+        """Drop snapshots that only departed members wait for."""
         for who in {who for waiting in self.needed_by.values() for who in waiting} - set(members):
             self.is_served(who)
 
@@ -137,7 +138,7 @@ class Fetch:
         self._session = 0
 
     def ask(self, members: Sequence[MemberId], now_ns: int) -> tuple[MemberId, AskState | None] | None:
-        """The member to ask, and the pieces; None when no member has the state, or gives it."""
+        """The member to ask, and the pieces; None when no member has the state or gives it."""
         if self.holders and (self.holders[0] not in members or now_ns - self._moved_ns > self._stall_ns):
             self.turn(now_ns)
         self.holders = [who for who in self.holders if who in members]
@@ -149,32 +150,32 @@ class Fetch:
         return self.holders[0], AskState(self.view, first, PIECES_AHEAD)
 
     def turn(self, now_ns: int) -> None:
-        """Ask another one, from the beginning."""
+        """Ask the next member, from the first piece."""
         self.holders.append(self.holders.pop(0))
         self.begin_again(now_ns)
 
     def begin_again(self, now_ns: int) -> None:
-        """Ask for all pieces anew: snapshots of two members, or of two runs of one, may differ in their bytes."""
+        """Request all pieces anew: snapshots of two members, or of two runs of one, may differ in their bytes."""
         self._moved_ns = now_ns
         self.pieces = []
         self.of = self._asked = 0
         self._session = 0
 
     def link_up(self, who: MemberId, session: int, now_ns: int) -> None:
-        """The link to a member has a new connection: ask again, all of it when that process restarted."""
-        if not self.is_asking(who):
+        """The link to a member has a new connection: request again, from the first piece if that process restarted."""
+        if not self.is_source(who):
             return
         if self.pieces and session != self._session:
             self.begin_again(now_ns)
         self._session = session
         self._asked = len(self.pieces)
 
-    def is_asking(self, who: MemberId) -> bool:
+    def is_source(self, who: MemberId) -> bool:
         """Is this the member that was asked last?"""
         return self.holders[:1] == [who]
 
     def take(self, state: State, now_ns: int) -> bool:
-        """Keep a piece; True when it was the one that was waited for."""
+        """Store a piece; returns whether it was the one expected."""
         if state.view.number > self.view.number and not self.pieces:
             self.view = state.view
         if state.view != self.view:

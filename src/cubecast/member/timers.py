@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Timers:
-    """A heap of calls; those of an earlier epoch are forgotten."""
+    """A heap of calls; those of an earlier epoch are dropped."""
 
     def __init__(self) -> None:
         """Nothing to call."""
@@ -17,17 +17,17 @@ class Timers:
         self._epoch = 0
 
     def begin_epoch(self) -> None:
-        """Forget all calls."""
+        """Drop all calls."""
         self._epoch += 1
         self._heap.clear()
 
     def at(self, time_ns: int, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function then."""
+        """Schedule a call."""
         self._order += 1
         heapq.heappush(self._heap, (time_ns, self._order, self._epoch, function, arguments))
 
     def run(self, now_ns: int) -> None:
-        """Call what is due; what these calls ask for is due at the next run at the earliest."""
+        """Make the calls that are due; what they schedule is due at the next run at the earliest."""
         last = self._order
         heap = self._heap
         later = []

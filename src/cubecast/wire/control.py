@@ -1,4 +1,4 @@
-"""Control messages: what stability protocols and failure detectors say to each other, one a frame.
+"""Control messages of stability protocols and failure detectors, one per frame.
 
 | bytes       | field     | meaning                                     |
 |-------------|-----------|---------------------------------------------|
@@ -6,7 +6,7 @@
 | 1           | spare     | 0                                           |
 | 2           | words     | 64-bit words of the bitmap                  |
 | 4           | numbers   | how many numbers                            |
-| 4           | field 1   | what the kind of message says besides       |
+| 4           | field 1   | further data of the kind of message         |
 | 4           | field 2   |                                             |
 | 4           | sender    | 2^32 − 1 for none                           |
 | 4           | sequence  |                                             |
@@ -45,7 +45,7 @@ class Control(NamedTuple):
 
 
 def encode_control(message: Control) -> bytes:
-    """Give the bytes of a control message."""
+    """Encode a control message."""
     head = _HEAD.pack(
         message.kind,
         0,
@@ -61,7 +61,7 @@ def encode_control(message: Control) -> bytes:
 
 
 def decode_control(body: bytes, *, numbers: int, words: int) -> Control:
-    """Read a control message of exactly that many numbers and bitmap words."""
+    """Decode a control message of exactly that many numbers and bitmap words."""
     if len(body) != _HEAD.size + 4 * numbers + 8 * words:
         raise RemoteProtocolError(
             f"a control message of {len(body)} bytes; this group's have {_HEAD.size + 4 * numbers + 8 * words}"

@@ -1,19 +1,19 @@
 """Batches of data messages: the body of a DATA frame is one record after another.
 
-| bytes       | field    | meaning                                                                          |
-|-------------|----------|----------------------------------------------------------------------------------|
-| 1           | kind     | the data core's kind of message                                                  |
-| 1           | spare    | 0                                                                                |
-| 2           | numbers  | how many numbers follow the head (an array R, a vector stamp)                    |
-| 4           | sender   | whose message it is; of the core's own: whose it is about, or 2^32 − 1           |
-| 4           | sequence | its sequence number; 0 for a message of the core's own                           |
-| 4           | length   | bytes of the payload                                                             |
-| 4 · numbers |          | the numbers                                                                      |
-| length      |          | the payload                                                                      |
+| bytes       | field    | meaning                                                                            |
+|-------------|----------|------------------------------------------------------------------------------------|
+| 1           | kind     | the data core's kind of message                                                    |
+| 1           | spare    | 0                                                                                  |
+| 2           | numbers  | how many numbers follow the head (an array R, a vector stamp)                      |
+| 4           | sender   | the sender; for a control message of the core: the sender it concerns, or 2^32 − 1 |
+| 4           | sequence | its sequence number; 0 for a control message of the core                           |
+| 4           | length   | bytes of the payload                                                               |
+| 4 · numbers |          | the numbers                                                                        |
+| length      |          | the payload                                                                        |
 
-A record is the same on every link, so whoever forwards a message copies bytes (but for the last number, where it
-changes at each hop: `with_last_number`). `decode_batch` fills a table with one row per record,
-in compiled code because it runs for every message that arrives.
+A record is the same on every link, so a member that forwards a message copies bytes (but for the last number, where it
+changes at each hop: `with_last_number`). `decode_batch` fills a table with one row per record, in compiled code because
+it runs for every message that arrives.
 """
 
 import struct
@@ -25,7 +25,7 @@ from cubecast.errors import RemoteProtocolError
 from cubecast.jit.decorators import entry_point
 
 KIND, SENDER, SEQUENCE, START, NUMBERS, PAYLOAD, END = range(7)
-"""Columns of a table of records; a record stands at START … END−1 of its batch, its payload begins at PAYLOAD."""
+"""Columns of a table of records; a record is at START … END−1 of its batch, its payload begins at PAYLOAD."""
 COLUMNS = 7
 
 _HEAD = struct.Struct("<BBHIII")
@@ -33,7 +33,7 @@ HEAD_BYTES = _HEAD.size
 NO_SENDER = 0xFFFFFFFF
 SEQUENCE_MAX = (1 << 31) - 1
 RECORDS_MAX = 4096
-"""Records in one batch. A sender begins a new frame before."""
+"""Records in one batch. A sender starts a new frame before that."""
 
 KINDS_MAX = 16
 _TRUNCATED, _TOO_MANY, _MALFORMED, _NUMBERS, _SENDER, _SEQUENCE, _PAYLOAD = range(-7, 0)
@@ -49,13 +49,13 @@ _REASONS = {
 
 
 class Form(NamedTuple):
-    """What the records of a group look like."""
+    """The format of the records of a group."""
 
     members: int
     stamp_numbers: int
     """How many numbers a message of the application carries."""
     own_numbers: int
-    """How many a message of the core's own carries, if any."""
+    """How many numbers a control message of the core carries, if any."""
     payload_bytes_max: int
 
 
@@ -65,13 +65,13 @@ def new_table() -> np.ndarray:
 
 
 def encode_record(kind: int, sender: int, sequence: int, payload: bytes, numbers: bytes = b"") -> bytes:
-    """Give the bytes of one message; `numbers` are little-endian 32-bit numbers already."""
+    """Encode one message; `numbers` are little-endian 32-bit numbers already."""
     head = _HEAD.pack(kind, 0, len(numbers) // 4, sender & NO_SENDER, sequence, len(payload))
     return b"".join((head, numbers, payload)) if numbers else head + payload
 
 
 def payload_of(record: bytes) -> bytes:
-    """Give the payload of a record that `decode_batch` or `encode_record` made."""
+    """The payload of a record that `decode_batch` or `encode_record` made."""
     return record[HEAD_BYTES + 4 * (record[2] | record[3] << 8) :]
 
 
@@ -82,7 +82,7 @@ def with_last_number(record: bytes, numbers: bytes) -> bytes:
 
 
 def decode_batch(body: bytes, table: np.ndarray, form: Form) -> int:
-    """Fill the table and give the number of records, or say what is wrong with the batch."""
+    """Fill the table and return the number of records, or raise what is wrong with the batch."""
     count = _walk(body, table, *form)
     if count < 0:
         raise RemoteProtocolError(_REASONS[count])
@@ -90,7 +90,7 @@ def decode_batch(body: bytes, table: np.ndarray, form: Form) -> int:
 
 
 def decode_some(body: bytes, table: np.ndarray, form: Form) -> int:
-    """Fill the table from the beginning of a long run of records; gives how many, at least one."""
+    """Fill the table from the beginning of a long run of records; returns how many, at least one."""
     count = _walk(body, table, *form)
     if count == _TOO_MANY:
         return len(table)

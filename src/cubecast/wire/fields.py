@@ -1,4 +1,4 @@
-"""The fields of which membership messages and journal records are made: each can be written and read.
+"""The fields of membership messages and journal records, each with a writer and a reader.
 
 | field     | bytes                                                                                |
 |-----------|--------------------------------------------------------------------------------------|
@@ -11,7 +11,7 @@
 | name      | 1 length, then printable ASCII                                                       |
 | member    | a name, 8 incarnation                                                                |
 | bits      | 2 length, then as many bytes: the lowest bit first                                   |
-| vector    | `vectors` says how                                                                   |
+| vector    | see `vectors`                                                                        |
 | several   | 2 length, then one field after another; `many` has 4                                 |
 | perhaps   | a flag, then the field if the flag is 1                                              |
 
@@ -71,7 +71,7 @@ class Cursor:
 
 
 class Field(NamedTuple):
-    """How one field is written and read."""
+    """The writer and reader of one field."""
 
     write: Callable[[Any], bytes]
     read: Callable[[Cursor], Any]

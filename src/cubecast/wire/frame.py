@@ -9,8 +9,8 @@
 | 8     | number  | place of the frame on its link, counted from 1; 0 for a frame that may be lost           |
 | 8     | view    | the tag of the view that the body belongs to; 0 for none                                 |
 
-All numbers are little-endian. `FrameReader` takes bytes in whatever pieces they come and gives whole frames; whatever
-is not one raises `RemoteProtocolError`. It never holds more than one frame's limit and one piece.
+All numbers are little-endian. `FrameReader` takes bytes in pieces of any size and returns whole frames; anything else
+raises `RemoteProtocolError`. It never holds more than one frame's limit and one piece.
 
 **Versions.** A member speaks every version from `OLDEST` to `VERSION`. Both ends name their range in the handshake,
 whose frames have version `OLDEST`, and use the highest version that both speak; without one they refuse each other. A
@@ -30,7 +30,7 @@ VERSION = 1
 HELLO, WELCOME, REFUSE, DATA, CONTROL, FAILURE, ACK, MEMBERSHIP = range(1, 9)
 KINDS = frozenset(range(1, 9))
 NUMBERED = frozenset({DATA, CONTROL, MEMBERSHIP})
-"""Kinds that count on their link: they are sent again after a reconnection until the other side has them."""
+"""Numbered kinds: they are sent again after a reconnection until the other side has them."""
 
 _HEADER = struct.Struct("<IBBHQQ")
 HEADER_BYTES = _HEADER.size
@@ -50,7 +50,7 @@ class Frame(NamedTuple):
 
 
 def encode_frame(kind: int, number: int, view: int, body: bytes, version: int = OLDEST) -> bytes:
-    """Give the bytes of a frame."""
+    """Encode a frame."""
     return _HEADER.pack(len(body), version, kind, 0, number, view) + body
 
 
@@ -68,12 +68,12 @@ class FrameReader:
     """Cut a stream of bytes into frames."""
 
     def __init__(self, body_bytes_max: int) -> None:
-        """Refuse bodies of more than `body_bytes_max` bytes."""
+        """Reject bodies of more than `body_bytes_max` bytes."""
         self.body_bytes_max = body_bytes_max
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Give the frames that `data` completes, one by one: the limit may be changed between two of them."""
+        """Yield the frames that `data` completes, one by one: the limit may be changed between two of them."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._wanted():

@@ -1,6 +1,6 @@
-"""How two members greet: HELLO from the one that dials, WELCOME or REFUSE from the other.
+"""The handshake of two members: HELLO from the one that dials, WELCOME or REFUSE from the other.
 
-Both sides say who they are (group, name, incarnation), what they run (settings that all members share), where their
+Both sides state who they are (group, name, incarnation), what they run (settings that all members share), where their
 group is (view), and how far they received the other's frames, so that a link continues after a break without a gap.
 Unknown fields are ignored: a later version may add some.
 """
@@ -33,7 +33,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """The name that the greeting is for."""
     incarnation: _Number
     session: _Number
-    """Drawn at each start of a process: one that restarted has forgotten the state of its links."""
+    """Drawn at each start of a process: a process that restarted has lost the state of its links."""
     knows: _Number
     """The incarnation of the other side with which this member has a link; 0 for none."""
     received: _Number
@@ -69,12 +69,12 @@ _DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in _NAMES}
 
 
 def encode(message: Hello | HandshakeRefusal | Acknowledgement) -> bytes:
-    """Give the bytes of a message."""
+    """Encode a message."""
     return _ENCODER.encode(message)
 
 
 def decode(kind: type[_Message], body: bytes) -> _Message:
-    """Read a message of that kind, or say why it is not one."""
+    """Decode a message of that kind, or raise why it is not one."""
     try:
         message: _Message = _DECODERS[kind].decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:

@@ -29,7 +29,8 @@ Batch, any number of them:
 | ..    | payload  | opaque                                                                                        |
 
 All numbers are little-endian. The batch header has a checksum of its own, so it is found at any offset. Sequence
-numbers go on from one file to the next, so the batches of an older file (stale sectors) have lower numbers. `previous`
+numbers continue from one file to the next, so the batches of an older file (stale sectors) have lower numbers.
+`previous`
 separates a batch from one of the same number that was cut off as torn. The journal number separates a batch from a
 payload that contains batches of another journal, perhaps sent to make a torn write look like damage.
 
@@ -118,7 +119,7 @@ class _BatchHeader(NamedTuple):
 def encode_header(
     group: str, member: str, *, kind: int = CREATED, first_sequence: int = 0, journal_number: int = 0
 ) -> bytes:
-    """The file header; `journal_number` is a random number of 64 bits, another one for every journal."""
+    """The file header; `journal_number` is a random number of 64 bits, different for every journal."""
     group_name, member_name = group.encode(), member.encode()
     for name in (group_name, member_name):
         if len(name) > NAME_BYTES_MAX:
@@ -145,7 +146,7 @@ def encode_batch(sequence: int, payload: bytes | Sequence[bytes], *, journal_num
 
 
 def encode_batch_header(sequence: int, length: int, checksum: int, *, journal_number: int, previous: int) -> bytes:
-    """What stands before a payload of that length and checksum."""
+    """The header before a payload of that length and checksum."""
     if length > PAYLOAD_BYTES_MAX:
         raise JournalError(f"a batch of {length} bytes does not fit in a journal: {PAYLOAD_BYTES_MAX} at most")
     fields = _BATCH.pack(MARKER, journal_number, sequence, length, previous, checksum)

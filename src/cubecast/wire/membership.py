@@ -3,8 +3,9 @@
 The body of a MEMBERSHIP frame is one message. Reading has two steps. `decode_message` checks that the bytes are a
 message. `require_fit` checks that a message of the present view has one entry per member, and only ranks that exist.
 
-**Proposals.** What follows a view is written whole for a process that is not in that view, and else as a change of it
-(`protocols.membership.relative`). A reader that is not in that view either cannot make use of a change, and need not.
+**Proposals.** The proposal of the next view is written whole for a process that is not in the present view, and
+otherwise as a change of it (`protocols.membership.relative`). A reader that is in neither cannot apply a change, and
+does not need to.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ def _write_proposed(value: Any) -> bytes:
 
 
 PROPOSED = Field(_write_proposed, lambda cursor: (_CHANGE if FLAG.read(cursor) else PROPOSAL).read(cursor))
-"""A flag: 0 and the whole proposal, or 1 and a change of the view in which the message is said."""
+"""A flag: 0 and the whole proposal, or 1 and a change of the view in which the message was sent."""
 
 KINDS: dict[type, tuple[Field, ...]] = {
     m.Join: (VIEW_ID, MEMBER),
-    m.SuspicionReport: (VIEW_ID, BITS, BITS, MEMBERS, FLAG, FLAG),
+    m.ChangeReport: (VIEW_ID, BITS, BITS, MEMBERS, FLAG, FLAG),
     m.Prepare: (VIEW_ID, BALLOT),
     m.Promise: (VIEW_ID, BALLOT, VECTOR, BALLOT, perhaps(PROPOSED), MEMBER, FLAG, FLAG),
     m.Refusal: (VIEW_ID, BALLOT),
@@ -77,14 +78,14 @@ _BY_CODE = list(_RECORDS.values())
 
 
 class Elsewhere(NamedTuple):
-    """A message with a change of a view that the reader is not in: what it is, and where it was said."""
+    """A message with a change of a view that the reader is not in: its kind, and the view in which it was sent."""
 
     kind: type
     view: ViewId
 
 
 def encode_message(message: Message, base: View | None = None) -> bytes:
-    """Give the bytes of one message; `base` is the view of sender and receiver, if they share one."""
+    """Encode one message; `base` is the view of sender and receiver, if they share one."""
     kind = type(message)
     change = change_in(message, base)
     said = message if change is None else _with_proposal(message, change)
@@ -92,7 +93,7 @@ def encode_message(message: Message, base: View | None = None) -> bytes:
 
 
 def decode_message(body: bytes, base: View | None = None) -> Message | Elsewhere:
-    """Read one message; `base` is the reader's view."""
+    """Decode one message; `base` is the reader's view."""
     if not body or body[0] >= len(_BY_CODE):
         raise RemoteProtocolError(f"it sent a membership message of unknown kind {body[0] if body else 'none'}")
     cursor = Cursor(body)
@@ -114,7 +115,7 @@ def _with_proposal(message: Any, proposed: Any) -> Message:
 
 
 def require_fit(message: Message, members: int) -> None:
-    """Refuse a message of the present view that has not one entry per member, or names a rank that does not exist."""
+    """Reject a message of the present view without one entry per member, or with a rank that does not exist."""
     kind = type(message).__name__
     for vector in _vectors(message):
         if len(vector) != members:
@@ -124,8 +125,8 @@ def require_fit(message: Message, members: int) -> None:
         ranks.append(message.ballot[1])
     if not all(0 <= rank < members for rank in ranks):
         raise RemoteProtocolError(f"it sent a {kind} that names rank {max(ranks)} in a view of {members} members")
-    if isinstance(message, m.SuspicionReport) and (message.suspects | message.behind) >> members:
-        raise RemoteProtocolError(f"it sent a SuspicionReport about a rank beyond the {members} members of the view")
+    if isinstance(message, m.ChangeReport) and (message.suspects | message.behind) >> members:
+        raise RemoteProtocolError(f"it sent a ChangeReport about a rank beyond the {members} members of the view")
 
 
 def _vectors(message: Message) -> tuple[tuple[Any, ...], ...]:

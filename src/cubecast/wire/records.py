@@ -54,7 +54,7 @@ KINDS: dict[type, tuple[Field, ...]] = {
         *(OCTETS, OCTETS, many(OCTETS), several(record(r.Kept, *_KEPT)), OCTETS),
     ),
     r.StatePiece: (NUMBER, OCTETS),
-    r.Told: (),
+    r.ExclusionReported: (),
 }
 """The place in this table is the byte of kind."""
 
@@ -65,13 +65,13 @@ _DELIVERED = struct.Struct("<IBI")
 
 
 def encode_record(one: r.Record) -> bytes:
-    """Give the bytes of one record, its length before it."""
+    """Encode one record, with its length before it."""
     body = _RECORDS[type(one)].write(one)
     return b"".join((_LENGTH.pack(1 + len(body)), bytes([_CODES[type(one)]]), body))
 
 
 def encode_checkpoint(one: r.Checkpoint, state: Sequence[bytes]) -> list[bytes]:
-    """Give a checkpoint with this state in pieces: a large state is not copied."""
+    """Encode a checkpoint with this state in pieces: a large state is not copied."""
     size = sum(map(len, state))
     body = _RECORDS[r.Checkpoint].write(one._replace(state=b""))[: -_LENGTH.size]
     head = _LENGTH.pack(1 + len(body) + _LENGTH.size + size), bytes([_CODES[r.Checkpoint]]), body, _LENGTH.pack(size)
@@ -79,7 +79,7 @@ def encode_checkpoint(one: r.Checkpoint, state: Sequence[bytes]) -> list[bytes]:
 
 
 def encode_kept(view: int, state: Sequence[bytes], needed_by: Sequence[MemberId]) -> list[bytes]:
-    """Give a `Kept` record in pieces."""
+    """Encode a `Kept` record in pieces."""
     size = sum(map(len, state))
     begin, end = NUMBER.write(view) + _LENGTH.pack(size), MEMBERS.write(needed_by)
     head = _LENGTH.pack(1 + len(begin) + size + len(end)) + bytes([_CODES[r.Kept]])
@@ -87,12 +87,12 @@ def encode_kept(view: int, state: Sequence[bytes], needed_by: Sequence[MemberId]
 
 
 def delivered_head(size: int) -> bytes:
-    """What stands before the data records of a `Delivered` record of that many bytes."""
+    """The bytes before the data records of a `Delivered` record of that many bytes."""
     return _DELIVERED.pack(5 + size, _CODES[r.Delivered], size)
 
 
 def decode_records(batches: Iterable[bytes]) -> list[r.Record]:
-    """Read batches of a journal."""
+    """Decode batches of a journal."""
     found: list[r.Record] = []
     for batch in batches:
         cursor = Cursor(batch)

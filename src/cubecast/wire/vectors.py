@@ -3,13 +3,14 @@
 | bytes      | meaning                                                                               |
 |------------|---------------------------------------------------------------------------------------|
 | 2          | how many entries; nothing follows when there are none                                 |
-| 1          | the bytes of a difference (0, 1, 2 or 4); `SPARSE` is added when those that are 0 lack |
+| 1          | the bytes of a difference (0, 1, 2 or 4); `SPARSE` is added when zeros are left out   |
 | 4          | the smallest entry                                                                    |
 | 2          | if sparse: how many differences follow                                                |
 | 2 each     | if sparse: the rank of each, ascending                                                |
 | 0 … 4 each | the differences from the smallest entry                                               |
 
-The writer takes what is shortest. A STATUS has four vectors of one entry a member: this is what large groups pay for.
+The writer chooses the shortest form. Promises, flushes, pulls and proposals carry vectors with one entry per member,
+which are most of their bytes in large groups.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def write_vector(values: Sequence[int]) -> bytes:
 
 
 def read_vector(cursor: Cursor) -> tuple[int, ...]:
-    """Whatever `write_vector` writes; all else is refused."""
+    """Decode what `write_vector` writes; everything else is rejected."""
     (count,) = cursor.unpack(_LENGTH)
     if not count:
         return ()

@@ -17,6 +17,7 @@ from cubecast.protocols.membership.messages import (
     NO_BALLOT,
     Accept,
     Accepted,
+    ChangeReport,
     Decide,
     Flush,
     Flushed,
@@ -26,7 +27,6 @@ from cubecast.protocols.membership.messages import (
     Promise,
     Proposal,
     Refusal,
-    SuspicionReport,
 )
 from cubecast.protocols.membership.views import Vector, ViewId, next_view
 
@@ -177,7 +177,7 @@ def test_a_process_joins() -> None:
     world = World(3)
     world[2].agreement.hear_join(NEW, 0)
     world.tick()
-    assert world.kinds() == ["2 SuspicionReport 0", "2 SuspicionReport 1"], (
+    assert world.kinds() == ["2 ChangeReport 0", "2 ChangeReport 1"], (
         "the coordinator, and who would take over, must know"
     )
     world.pass_on()
@@ -191,7 +191,7 @@ def test_a_process_joins() -> None:
     assert world[1].records == [], "nobody has promised"
     world.now_ns = 20
     world.tick(0)
-    assert [one for one in world.kinds() if "SuspicionReport" not in one] == ["0 Prepare 1", "0 Prepare 2"]
+    assert [one for one in world.kinds() if "ChangeReport" not in one] == ["0 Prepare 1", "0 Prepare 2"]
     assert world[0].is_frozen, "a coordinator promises to itself at once"
     world.pass_on()
     assert world.kinds() == ["1 Promise 0", "2 Promise 0"]
@@ -211,7 +211,7 @@ def test_a_process_joins() -> None:
     assert decided.joined == (NEW,)
 
 
-def test_only_those_who_are_or_were_in_a_view_need_not_be_told_all_of_the_next_one() -> None:
+def test_only_members_of_the_present_or_last_view_get_a_change_instead_of_the_whole_view() -> None:
     world = World(3)
     agreement, (first, second, _) = world[0].agreement, world.view.members
     stranger = MemberId("m1", 2)
@@ -549,7 +549,7 @@ def test_a_report_counts_for_a_while_only() -> None:
     world = World(5)
     last = world.view.members[4]
     world[0].suspected = {last}
-    report = SuspicionReport(world.view.id, 1 << 4, 0, (), leaves=False, renews=False)
+    report = ChangeReport(world.view.id, 1 << 4, 0, (), leaves=False, renews=False)
     world[0].agreement.on_report(world.view.members[3], report, 0)
     assert world[0].agreement.doomed(SETTINGS.suspect_ns) == {last}
     assert world[0].agreement.doomed(SETTINGS.suspect_ns + 1) == set()
@@ -559,7 +559,7 @@ def test_the_report_of_a_suspected_member_does_not_count() -> None:
     world = World(5)
     first, *_, fourth, last = world.view.members
     world[0].suspected = {last, fourth}
-    report = SuspicionReport(world.view.id, 1 << 4, 0, (), leaves=False, renews=False)
+    report = ChangeReport(world.view.id, 1 << 4, 0, (), leaves=False, renews=False)
     world[0].agreement.on_report(fourth, report, 0)
     assert world[0].agreement.doomed(0) == set()
     assert first not in world[0].agreement.doomed(0)
@@ -607,9 +607,7 @@ def test_reports_go_to_the_first_ranks_within_reach_when_something_changed() -> 
     world = World(6)
     world[5].suspected = {world.view.members[0]}
     world[5].agreement.tick(0)
-    assert world.kinds() == [f"5 SuspicionReport {rank}" for rank in range(1 + REPORT_TO)], (
-        "also to the one out of reach"
-    )
+    assert world.kinds() == [f"5 ChangeReport {rank}" for rank in range(1 + REPORT_TO)], "also to the one out of reach"
     world.under_way.clear()
     world[5].agreement.tick(1)
     assert world.kinds() == [], "nothing is new"
@@ -748,4 +746,4 @@ def test_a_join_of_a_member_or_of_one_that_is_past_is_not_wanted() -> None:
     assert agreement.wanted_joins(0) == []
     agreement.hear_join(NEW, 0)
     assert agreement.wanted_joins(2 * SETTINGS.suspect_ns) == [NEW]
-    assert agreement.wanted_joins(2 * SETTINGS.suspect_ns + 1) == [], "who stopped asking is not wanted any more"
+    assert agreement.wanted_joins(2 * SETTINGS.suspect_ns + 1) == [], "who stopped asking is no longer wanted"

@@ -57,7 +57,7 @@ def said_before(before: View) -> tuple[bytes, bytes]:
     return accept, decide
 
 
-def test_who_is_still_in_the_view_before_is_told_the_decision_and_a_late_decision_is_ignored() -> None:
+def test_a_member_of_the_last_view_gets_the_decision_and_a_late_decision_is_ignored() -> None:
     network, names, before = changed_group()
     member = network.member(names[1])
     accept, decide = said_before(before)

@@ -95,7 +95,7 @@ def test_counts_of_messages_continue_and_newcomers_begin_at_zero(
 
 
 @given(changes())
-def test_who_is_gone_is_past_and_who_left_is_told_apart_from_who_was_excluded(
+def test_a_departed_member_is_past_and_a_leave_differs_from_an_exclusion(
     change: tuple[View, set[MemberId], list[MemberId], tuple[int, ...]],
 ) -> None:
     view, stay, join, cut = change

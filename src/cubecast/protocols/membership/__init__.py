@@ -6,7 +6,7 @@ in and come out as objects; `cubecast.member` puts them on the wire.
 | module      | one idea                                                              |
 |-------------|-----------------------------------------------------------------------|
 | `views`     | identities, views, quorums, ranks that stay                           |
-| `messages`  | what members say to each other                                        |
+| `messages`  | the messages members exchange                                         |
 | `relative`  | a proposal as a change of the view that it succeeds                   |
 | `accept`    | a member's part in agreeing on the next view: promise, flush, accept  |
 | `propose`   | a coordinator's part: gather promises, flush, decide                  |

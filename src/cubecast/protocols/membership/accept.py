@@ -25,7 +25,7 @@ from cubecast.protocols.membership.messages import (
 
 
 class Acceptor:
-    """One member's memory of the agreement on what follows one view."""
+    """One member's state in the agreement on what follows one view."""
 
     def __init__(self) -> None:
         """Nothing promised."""

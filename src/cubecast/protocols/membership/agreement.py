@@ -1,7 +1,7 @@
-"""When to change the view, whom to follow, and what to do with a decision: one member's part, without I/O.
+"""When to change the view, which coordinator to follow, how to act on a decision: one member's part, without I/O.
 
 The *coordinator* is the first rank that is not suspected. It begins when a member is doomed, wants to leave, wants to
-join, or needs a new view because a link cannot be resumed; it gathers such wishes for `batch_ns`, so that one change
+join, or needs a new view because a link cannot be resumed; it gathers such requests for `batch_ns`, so that one change
 serves several. A frozen member that sees no progress takes over with a newer ballot, lower ranks first, so a
 coordinator may crash at any point.
 
@@ -9,9 +9,9 @@ coordinator may crash at any point.
 `observers` members suspect it (fewer where fewer are left). While some suspicion has too few observers, the coordinator
 waits a few batches for more, so that members that fail together are excluded together (as in Rapid).
 
-**Probe.** A change pauses everybody until all have promised, and so until a member that is down and not suspected yet
-is: 200 ms rather than 10. The coordinator therefore asks first who is there, while it gathers wishes and nobody is
-paused, and begins when all have answered who are not doomed.
+**Probe.** A change pauses everybody until all have promised; a member that is down and not suspected yet delays it
+until it is suspected: 200 ms rather than 10. The coordinator therefore probes all members first, while it gathers
+requests and nobody is paused, and begins when every member that is not doomed has answered.
 
 **Founding.** View 0 lists the names of the founders, without incarnations: its members agree on view 1 by the same
 rules, and learn each other's incarnations from the promises. It needs a majority of the founders whatever `quorum` is.
@@ -25,7 +25,7 @@ rules, and learn each other's incarnations from the promises. It needs a majorit
 | proposer      | its own ballot, if it coordinates a change                                           |
 | last_decision | what led to this view, for members that missed it                                    |
 | have_state    | members that are known to have the application's state                               |
-| is_forced     | an operator said that the members within reach are enough                            |
+| is_forced     | an operator declared the reachable members to be enough                              |
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from cubecast.protocols.membership.messages import (
     ANY_INCARNATION,
     Accept,
     Accepted,
+    ChangeReport,
     Decide,
     Flush,
     Flushed,
@@ -51,7 +52,6 @@ from cubecast.protocols.membership.messages import (
     Promise,
     Proposal,
     Refusal,
-    SuspicionReport,
 )
 from cubecast.protocols.membership.propose import FLUSH, GATHER, Proposer
 from cubecast.protocols.membership.settings import MembershipSettings
@@ -67,7 +67,7 @@ from cubecast.protocols.membership.views import (
 )
 
 REPORT_TO = 3
-"""Reports go to so many of the first ranks: the coordinator, and those who would take over."""
+"""Reports go to this many of the first ranks: the coordinator, and those who would take over."""
 EVIDENCE_BATCHES = 8
 """How many batches a coordinator waits for more observers of a suspicion."""
 
@@ -135,8 +135,8 @@ class Agreement:
         self._host = host
         self._before: tuple[View, dict[MemberId, int]] | None = None
         self._joins: dict[MemberId, int] = {}
-        self._reports: dict[MemberId, tuple[SuspicionReport, int]] = {}
-        self._reported: SuspicionReport | None = None
+        self._reports: dict[MemberId, tuple[ChangeReport, int]] = {}
+        self._reported: ChangeReport | None = None
         self._reported_ns = 0
         self._attempt = 0
         self._wanted_ns = -1
@@ -176,7 +176,7 @@ class Agreement:
         return ANY if self.is_forced else self.settings.quorum
 
     def shared_view(self, said: ViewId, to: MemberId) -> View | None:
-        """The view in which something is said, if this member and that one are or were just now both in it."""
+        """The view in which a message was sent, if this member and its sender are or just were both in it."""
         known = [(self.view, self.ranks), *([self._before] if self._before else [])] if self.ranks else []
         return next((view for view, ranks in known if view.id == said and to in ranks), None)
 
@@ -185,7 +185,7 @@ class Agreement:
         return set(self.view.members).difference(self._host.suspects()) | {self.place}
 
     def has_quorum(self) -> bool:
-        """Are enough members within reach?"""
+        """Are enough members reachable?"""
         return has_quorum(self.view.members, self.within_reach(), self.quorum)
 
     def knows_source(self, source: MemberId) -> MemberId | None:
@@ -238,7 +238,7 @@ class Agreement:
             self._begin(now_ns)
 
     def _probe(self, now_ns: int) -> None:
-        """Ask those who have not answered yet, now and then."""
+        """Probe the members that have not answered yet, at intervals."""
         if self._present and now_ns - self._probed_ns < self.settings.tick_ns:
             return
         self._present.add(self.place)
@@ -248,7 +248,7 @@ class Agreement:
                 self._send(who, Probe(self.view.id))
 
     def _is_probed(self, now_ns: int, waited_ns: int) -> bool:
-        """Are all there who will answer? Who stays silent is doomed in time, unless only this member hears nothing."""
+        """Have all answered that will? A silent member is doomed in time, unless only this one hears nothing of it."""
         if waited_ns > self.settings.suspect_ns + self.settings.patience_ns:
             return True
         silent = self.ranks.keys() - self._present
@@ -256,16 +256,16 @@ class Agreement:
 
     @property
     def is_active(self) -> bool:
-        """Is a change going on, or wanted? Then `tick` is to be called often."""
+        """Is a change in progress, or wanted? Then call `tick` often."""
         return self.acceptor.is_frozen or self.proposer is not None or self._wanted_ns >= 0
 
     def _is_first(self) -> bool:
-        """Is no rank within reach before this one?"""
+        """Is this the first reachable rank?"""
         suspects = set(self._host.suspects())
         return next(who for who in self.view.members if who == self.place or who not in suspects) == self.place
 
     def _turn(self) -> int:
-        """How many ranks within reach come before this one."""
+        """How many reachable ranks come before this one."""
         near = self.within_reach()
         return [who for who in self.view.members if who in near].index(self.place)
 
@@ -288,7 +288,7 @@ class Agreement:
         return fresh & self.within_reach() if fresh else fresh
 
     def _may_leave(self, now_ns: int) -> set[MemberId]:
-        """Who wants to leave and need not stay as the last one that has the state."""
+        """Who wants to leave and need not stay as the last member that has the state."""
         leavers = self._fresh_reports(now_ns, "leaves") | ({self.place} if self._host.wants_to_leave else set())
         if not leavers or self.have_state - leavers:
             return leavers
@@ -312,7 +312,7 @@ class Agreement:
         return sorted(MemberId(name, incarnation) for name, incarnation in newest.items())
 
     def slow(self, now_ns: int) -> set[MemberId]:
-        """Which members hold back too many messages, as this one or a fresh report says."""
+        """Which members hold back too many messages, by this member's observation or a fresh report."""
         return set(self._host.behind()) | self._reported_ranks(now_ns, "behind")
 
     def _reported_ranks(self, now_ns: int, field: str) -> set[MemberId]:
@@ -323,7 +323,7 @@ class Agreement:
         return {who for rank, who in enumerate(self.view.members) if mask >> rank & 1} if mask else set()
 
     def doomed(self, now_ns: int) -> set[MemberId]:
-        """Who is suspected here and by enough of those within reach."""
+        """Members suspected here and by enough reachable members."""
         suspects = self._host.suspects()
         if not suspects:
             return set()
@@ -352,10 +352,10 @@ class Agreement:
         return bool(suspected - self.doomed(now_ns))
 
     def _report(self, now_ns: int) -> None:
-        """Tell the first ranks within reach, when something changed or the last report is old."""
+        """Report to the first reachable ranks, when something changed or the last report is old."""
         if self.view.number == 0:
             return
-        report = SuspicionReport(
+        report = ChangeReport(
             self.view.id,
             sum(1 << self.ranks[who] for who in self._host.suspects()),
             sum(1 << self.ranks[who] for who in self._host.behind()),
@@ -363,7 +363,7 @@ class Agreement:
             self._host.wants_to_leave,
             self._host.renews,
         )
-        nothing = SuspicionReport(self.view.id, 0, 0, (), leaves=False, renews=False)
+        nothing = ChangeReport(self.view.id, 0, 0, (), leaves=False, renews=False)
         if report == (self._reported or nothing) and (
             report == nothing or now_ns - self._reported_ns < self.settings.suspect_ns // 4
         ):
@@ -376,14 +376,14 @@ class Agreement:
             if who != self.place:
                 self._send(who, report)
 
-    def on_report(self, source: MemberId, message: SuspicionReport, now_ns: int) -> None:
-        """What another member sees."""
+    def on_report(self, source: MemberId, message: ChangeReport, now_ns: int) -> None:
+        """Record the report of another member."""
         self._reports[source] = (message, now_ns)
         for who in message.joins:
             self.hear_join(who, now_ns)
 
     def force(self, now_ns: int) -> None:
-        """An operator says that the members within reach are enough, also for a change that is going on."""
+        """An operator declares the reachable members to be enough, also for a change in progress."""
         self.is_forced = True
         if self.proposer is not None:
             self._begin(now_ns)
@@ -447,7 +447,7 @@ class Agreement:
                 self._handle(self.place, message, now_ns)
 
     def _handle(self, source: MemberId, message: Message, now_ns: int) -> None:
-        if isinstance(message, SuspicionReport):
+        if isinstance(message, ChangeReport):
             self.on_report(source, message, now_ns)
             if self.proposer is None and not self.acceptor.is_frozen:
                 self._consider(now_ns)
@@ -473,7 +473,7 @@ class Agreement:
             self.hear_join(message.who, now_ns)
 
     def _on_present(self, source: MemberId, now_ns: int) -> None:
-        """One more member is there; begin with the last one, if it is time."""
+        """One more member answered the probe; begin with the last one, if it is time."""
         self._present.add(source)
         is_last = len(self._present) + len(self._mute(now_ns)) >= len(self.view.members)
         if is_last and self.proposer is None and not self.acceptor.is_frozen:
@@ -515,7 +515,7 @@ class Agreement:
             self._host.pull(message)
 
     def say_flushed(self) -> bool:
-        """Tell the coordinator that everything is here, if it is."""
+        """Report to the coordinator that everything up to the cut is here, if it is."""
         flush = self.acceptor.flush
         if flush is None or self._host.lacks(flush.cut):
             return False
@@ -523,7 +523,7 @@ class Agreement:
         return True
 
     def recovered(self, now_ns: int) -> None:
-        """Messages that were pulled have come."""
+        """Pulled messages have arrived."""
         self.acceptor.moved_ns = now_ns
         self.say_flushed()
         self._answer_self(now_ns)
@@ -563,17 +563,17 @@ class Agreement:
                 self._push()
 
     def _on_accepted(self, source: MemberId, message: Accepted, now_ns: int) -> None:
-        """With a quorum it is decided: tell everybody, also those who are out."""
+        """With a quorum it is decided: send the decision to everybody, also to excluded members."""
         proposer = self._own_ballot(message.ballot)
         if proposer is None:
             return
         proposer.accepted.add(source)
         if proposer.is_decided():
             assert proposer.proposal is not None
-            self.tell_decision(Decide(self.view.id, proposer.proposal))
+            self.send_decision(Decide(self.view.id, proposer.proposal))
             self._host.install(proposer.proposal, now_ns)
 
-    def tell_decision(self, decision: Decide) -> None:
+    def send_decision(self, decision: Decide) -> None:
         """To the members of the old view and of the new one."""
         if decision.view.number == 0:
             names = {who.name for who in self.view.members} | {who.name for who in decision.proposal.view.members}

@@ -1,12 +1,12 @@
-"""What members say to each other about membership and state.
+"""The messages members exchange about membership and state.
 
-Every message names the view in which it is said. A ballot is (attempt, rank of the coordinator): no two coordinators
+Every message names the view in which it was sent. A ballot is (attempt, rank of the coordinator): no two coordinators
 share one.
 
 | message                | from, to                         | meaning                                                  |
 |------------------------|----------------------------------|----------------------------------------------------------|
 | Join                   | newcomer, any member             | let me join                                              |
-| SuspicionReport        | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
+| ChangeReport           | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
 | Probe, Present         | coordinator and member           | are you there? before anybody is asked to promise        |
 | Prepare, Promise       | coordinator and member           | Paxos, and: deliver no more; delivered so far            |
 | Flush, Flushed         | coordinator and member           | hold everything up to the cut                            |
@@ -51,8 +51,8 @@ class Join(NamedTuple):
     who: MemberId
 
 
-class SuspicionReport(NamedTuple):
-    """What a member tells those who may coordinate the next change."""
+class ChangeReport(NamedTuple):
+    """What a member reports to those who may coordinate the next change."""
 
     view: ViewId
     suspects: int
@@ -196,7 +196,7 @@ class Ready(NamedTuple):
 
 Message = (
     Join
-    | SuspicionReport
+    | ChangeReport
     | Prepare
     | Promise
     | Refusal

@@ -59,7 +59,7 @@ class Proposer:
         self._flush: Flush | None = None
 
     def to_send(self) -> list[tuple[MemberId, Message]]:
-        """What is still to be said in this phase, to those who have not answered; repeated every tick."""
+        """What is still to be sent in this phase, to those who have not answered; repeated every tick."""
         if self.phase == GATHER:
             prepare = Prepare(self.view.id, self.ballot)
             return [(who, prepare) for who in self.view.members if not self._is_answered(who)]
@@ -140,7 +140,7 @@ class Proposer:
         return tuple(sources)
 
     def _who_stays(self, joins: Sequence[MemberId], slow: Collection[MemberId]) -> set[MemberId]:
-        """Those who promised, but not who wants to leave, who came back in a new incarnation, or who is too slow.
+        """Those who promised, except members that want to leave, came back in a new incarnation, or are too slow.
 
         When none of the others has the state, the first one that has it must wait.
         """
@@ -152,13 +152,13 @@ class Proposer:
         return stay
 
     def take_flushed(self, who: MemberId, now_ns: int) -> None:
-        """With the word of all who stay, have it accepted."""
+        """When all who stay have flushed, send ACCEPT."""
         self.flushed.add(who)
         if self.phase == FLUSH and self.flushed.issuperset(self._survivors):
             self._enter(ACCEPT, now_ns)
 
     def may_flush(self, doomed: Collection[MemberId]) -> bool:
-        """Can all who are to stay still say that they hold everything?"""
+        """Can all who are to stay still flush?"""
         return all(who in self.flushed or who not in doomed for who in self._survivors)
 
     def is_decided(self) -> bool:

@@ -2,21 +2,21 @@
 
 Each record is one step of the state that others rely on, or that the application saw. `member.durable` reads them back.
 
-| record      | written when                                                                                       |
-|-------------|----------------------------------------------------------------------------------------------------|
-| Incarnation | an incarnation begins; what was written before is obsolete                                         |
-| Entered     | a view is installed                                                                                |
-| Promised    | a ballot is followed; Adopted: a proposal is accepted                                              |
-| Delivered   | messages are delivered, own ones included, in this order                                           |
-| Recovered   | messages were pulled during a change and wait for its decision                                     |
-| Settled     | more is known to be stable                                                                         |
-| Pending     | the application multicast what cannot be sent yet                                                  |
-| Knows       | a name under which the group may be found                                                          |
-| Told        | the application hears of its exclusion                                                             |
-| StatePiece  | a piece of the application's state has arrived; Restored: all of it                                |
-| Kept        | the application gave a snapshot for newcomers                                                      |
-| Over        | the member is no longer in the group                                                               |
-| Checkpoint  | the application gave a checkpoint: everything that matters; what was written before is obsolete    |
+| record            | written when                                                                                    |
+|-------------------|-------------------------------------------------------------------------------------------------|
+| Incarnation       | an incarnation begins; what was written before is obsolete                                      |
+| Entered           | a view is installed                                                                             |
+| Promised          | a ballot is followed; Adopted: a proposal is accepted                                           |
+| Delivered         | messages are delivered, own ones included, in this order                                        |
+| Recovered         | messages were pulled during a change and wait for its decision                                  |
+| Settled           | more is known to be stable                                                                      |
+| Pending           | the application multicast what cannot be sent yet                                               |
+| Knows             | a name under which the group may be found                                                       |
+| ExclusionReported | the application has learned of its exclusion                                                    |
+| StatePiece        | a piece of the application's state has arrived; Restored: all of it                             |
+| Kept              | the application gave a snapshot for newcomers                                                   |
+| Over              | the member is no longer in the group                                                            |
+| Checkpoint        | the application gave a checkpoint: everything that matters; what was written before is obsolete |
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from cubecast.protocols.membership.views import (
 
 
 class Incarnation(NamedTuple):
-    """Who this is, whom it asks to join or with whom it founds, and what waits to be sent.
+    """Who this is, which members it asks to join or founds with, and what waits to be sent.
 
-    `returned` is what an exclusion returned that is not sent again, if the application was not told of it yet.
+    `returned` is what an exclusion returned that is not sent again, if the application has not learned of it yet.
     """
 
     me: MemberId
@@ -129,8 +129,8 @@ class Over(NamedTuple):
     has_left: bool
 
 
-class Told(NamedTuple):
-    """The application knows of its last exclusion, and what that returned."""
+class ExclusionReported(NamedTuple):
+    """The application has learned of its last exclusion, and what that returned."""
 
 
 class Checkpoint(NamedTuple):
@@ -168,5 +168,5 @@ Record = (
     | Over
     | Checkpoint
     | StatePiece
-    | Told
+    | ExclusionReported
 )

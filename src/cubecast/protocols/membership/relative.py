@@ -1,12 +1,12 @@
 """A proposal relative to the view that it succeeds: who is removed, who joins, and the cut.
 
-A view lists every member, a change few of them. A member of the old view can make the next one by itself, so it is told
-what changes; a process that is not in the old view needs the whole of it. So does a founder: view 0 has no successor
-that follows from it.
+A view lists every member, a change few of them. A member of the old view can construct the next one itself, so it is
+sent only the change; a process that is not in the old view needs the whole view. So does a founder: no change leads
+from view 0 to view 1.
 
 | field   | meaning                                                                                 |
 |---------|-----------------------------------------------------------------------------------------|
-| tag     | that of the next view: a digest, by which a reader sees that it made the view it should |
+| tag     | that of the next view: a digest, by which a reader checks the view it constructed       |
 | removed | ranks of the old view, ascending: who is not in the next one                            |
 | left    | those of them that left of their own accord                                             |
 | joined  | who is new, in this order                                                               |

@@ -5,8 +5,8 @@ addresses in the live runtime and numbers in the simulator, so that a view is en
 
 **Quorum** (primary partition, guo §2.2.1). With `majority` the next view is decided by a majority of the last one; of
 an even number, one half is enough when the first rank is in it. Any two quorums of a view share a member, so no two
-different views can follow the same one. With `any` whoever is left may decide: a partition then splits the group into
-branches, and views of two branches share a number but not a tag.
+different views can follow the same one. With `any` the members that are left may decide: a partition then splits the
+group into branches, and views of two branches share a number but not a tag.
 
 **Ranks stay.** A member that stays keeps its rank as long as there is room; a hole is filled by a newcomer, or by the
 member with the highest rank. So few links of an overlay over the ranks change with a view.

@@ -12,14 +12,14 @@ packets of the simulated network, and the kernel returns to Python when one arri
 | `stacks`           | the protocols of a view, built and bound                                              |
 | `simulated_member` | one incarnation of a process: the host of an `Agreement`                              |
 | `group`            | all of them and the clock: hands messages to Python, installs views, detects failures |
-| `pauses`           | for how long members were paused                                                      |
+| `pauses`           | how long members were paused                                                          |
 | `churn_schedule`   | who joins, leaves, crashes and returns, and when                                      |
 | `sizes`            | how many bytes a membership message takes                                             |
-| `settings`         | what a scenario says of all this, validated                                           |
+| `settings`         | the settings of a scenario for views, validated                                       |
 | `simulate`         | a run from its scenario to its result                                                 |
-| `metrics`          | what came out of it                                                                   |
+| `metrics`          | the result of a run                                                                   |
 
-**Departures from a live group.** A process has no journal: who crashes returns as a new incarnation. The transport
+**Departures from a live group.** A process has no journal: after a crash it returns as a new incarnation. The transport
 knows at once which packets were lost and sends them again after `repeat_ms`; acknowledgements are not simulated. A
 newcomer gets the state of the application with the decision that lets it join.
 """

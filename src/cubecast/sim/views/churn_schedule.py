@@ -1,13 +1,13 @@
-"""Who joins, leaves, crashes and returns, and when: drawn at random, and as the scenario says.
+"""Which processes join, leave, crash and return, and when: drawn at random, and from the scenario.
 
-Changes come at random moments, `churn_per_s` of them a second on average. Each is drawn from those that are possible,
+Changes come at random moments, `churn_per_s` of them per second on average. Each is drawn from those that are possible,
 with the weights of `churn_mix`:
 
-| change | who                                                       |
-|--------|-----------------------------------------------------------|
-| leave  | a member, unless a tenth of the group is gone already     |
-| crash  | likewise                                                  |
-| join   | a process on a host whose last one left                   |
+| change | who                                                                |
+|--------|--------------------------------------------------------------------|
+| leave  | a member, unless a tenth of the group is gone already              |
+| crash  | likewise                                                           |
+| join   | a process on a host whose last one left                            |
 | return | the process on a host whose last one crashed, as a new incarnation |
 """
 
@@ -27,7 +27,7 @@ class ChurnSchedule:
     """Schedules the changes of one run and carries them out."""
 
     def __init__(self, group: SimulatedGroup, scenario: Scenario, stop_ns: int) -> None:
-        """Everything that is known beforehand is scheduled."""
+        """Schedule everything that is known beforehand."""
         self.changes = 0
         self._group = group
         self._mix: Mapping[str, float] = read_mix(scenario.churn_mix)
@@ -74,7 +74,7 @@ class ChurnSchedule:
             self._group.join(host)
 
     def _wait(self) -> None:
-        """The next change comes after a while."""
+        """Schedule the next change."""
         if self._rate == 0:
             return
         gap_ns = -math.log(1.0 - uniform(self._stream)) / self._rate * SECOND_NS
@@ -101,7 +101,7 @@ class ChurnSchedule:
         self._wait()
 
     def _draw(self, weights: Mapping[str, float]) -> str:
-        """One of these, by its weight; none when nothing is possible."""
+        """One of these, by its weight; None when nothing is possible."""
         point = uniform(self._stream) * sum(weights.values())
         for kind, weight in weights.items():
             point -= weight

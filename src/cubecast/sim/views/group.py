@@ -4,7 +4,7 @@
 |------------|---------------------------------------------------------------------------------------------|
 | processes  | every incarnation, by its id                                                                |
 | on_host    | the newest incarnation on each host                                                         |
-| gone       | incarnations that are down: since when. Those that no view lists are forgotten              |
+| gone       | incarnations that are down: since when. Those that no view lists are dropped                |
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SimulatedGroup:
         state_bytes: int,
         keep: Callable[[], None],
     ) -> None:
-        """Nobody is there. `keep` takes the rows of the trace out of their buffer."""
+        """Empty. `keep` takes the rows of the trace out of their buffer."""
         self.now_ns = 0
         self.world = world
         self.tables = tables
@@ -93,12 +93,12 @@ class SimulatedGroup:
     # The clock.
 
     def at(self, time_ns: int, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function at a time."""
+        """Schedule a call."""
         self._timer_count += 1
         heapq.heappush(self._timers, (time_ns, self._timer_count, function, arguments))
 
     def run_until(self, end_ns: int) -> None:
-        """Let everything happen up to a time."""
+        """Run up to a time."""
         while True:
             limit_ns = min(self._timers[0][0], end_ns) if self._timers else end_ns
             status = int(
@@ -124,7 +124,7 @@ class SimulatedGroup:
                 self._keep()
 
     def wake(self, one: SimulatedMember, delay_ns: int) -> None:
-        """Tick after a while, unless it does before."""
+        """Schedule a tick, unless an earlier one is scheduled."""
         due_ns = self.now_ns + delay_ns
         if not self.now_ns <= one.tick_ns <= due_ns:
             one.tick_ns = due_ns
@@ -221,7 +221,7 @@ class SimulatedGroup:
         self._watch(one.number)
 
     def _watch(self, number: int) -> None:
-        """Every member finds out in its own time."""
+        """Report a crash to every member, each at its own time."""
         for stack in self.stacks.by_tag.values():
             if number in stack.tables.process:
                 for other in stack.members:
@@ -245,7 +245,7 @@ class SimulatedGroup:
         self._cut_ns = -1
 
     def suspects(self, one: SimulatedMember) -> list[MemberId]:
-        """Whom the failure detector of a member suspects."""
+        """The members that the failure detector of a member suspects."""
         if one.state != IN_VIEW:
             return []
         if self.stacks.plan.detector:
@@ -276,19 +276,19 @@ class SimulatedGroup:
         self.tables.processes[one.number].frozen = 1
 
     def set_blocked(self, one: SimulatedMember, is_blocked: bool) -> None:
-        """Too few members are within reach, or enough again."""
+        """Too few members are reachable, or enough again."""
         self.tables.processes[one.number].blocked = is_blocked
         self._note(tracing.BLOCKED if is_blocked else tracing.UNBLOCKED, one.number)
         if not is_blocked:
             kernel.publish_soon(self.world, one.number, self.now_ns)
 
     def has_waiting(self, one: SimulatedMember) -> bool:
-        """Has its application multicast what is not sent yet?"""
+        """Has its application multicast messages that are not sent yet?"""
         record = self._records[one.number]
         return bool(record["published"] < record["called"])
 
     def end_view(self, one: SimulatedMember, cut: Vector) -> None:
-        """Deliver what was recovered up to the cut, in an order that causality allows: that of sending."""
+        """Deliver the recovered messages up to the cut, in an order that causality allows: that of sending."""
         order = one.stack.tables.order
         missing = one.recovered_up_to(cut)
         missing.sort(key=lambda message: int(order[message[0], message[1] % WINDOW]))
@@ -301,7 +301,7 @@ class SimulatedGroup:
         stack = self.stacks.by_tag.get(view.tag)
         if stack is None:
             if one.state != IN_VIEW:
-                return  # everybody has left that view: a member of a later one will answer the next request
+                return  # all members have left that view: a member of a later one will answer the next request
             stack = self._add_stack(view, self._delivered(one, decision))
         if one.state == IN_VIEW:
             if one.agreement.is_frozen:
@@ -370,7 +370,7 @@ class SimulatedGroup:
         self._note(event, one.number)
 
     def end(self, one: SimulatedMember) -> None:
-        """It does nothing more; an excluded member, or one that joins too late, continues as another incarnation."""
+        """Stop it; an excluded member, or one that joins too late, continues as another incarnation."""
         was_joining = one.state == JOINING
         self._stop(one)
         if was_joining or not one.leaving:
@@ -379,7 +379,7 @@ class SimulatedGroup:
     # The end.
 
     def share_paused(self) -> float:
-        """Of the time that members spent in views while messages flowed, how much they were paused."""
+        """The share of the time in views, while messages flowed, in which members were paused."""
         members = self.in_group()
         frozen = [one.agreement.frozen_ns for one in members if one.agreement.is_frozen]
         return self.pauses.share(self.now_ns, frozen, [one.entered_ns for one in members])
@@ -400,7 +400,7 @@ class SimulatedGroup:
         return bool(is_whole and (stack.group.stable == received).all())
 
     def drain(self) -> None:
-        """Let everything stop, and what is on its way arrive, so that every hop that was begun is over."""
+        """Stop everything and let packets in transit arrive, so that every hop that was begun is over."""
         self.tables.processes.up[:] = 0
         self._timers.clear()
         while True:

@@ -1,12 +1,12 @@
 """The event loop of a group with views: packets, timers and multicasts, until something concerns Python.
 
-As in `sim.kernel`, `step` does all that no protocol needs to know and stops at the next thing that concerns a core,
-which `run` calls by its address: `cores` has three rows for each place of a view, one for each layer. `run` returns
-to Python for a membership message, and when a failure detector finds a suspect.
+As in `sim.kernel`, `step` does everything that no protocol needs to know and stops at the next event for a core, which
+`run` calls by its address: `cores` has three rows for each place of a view, one for each layer. `run` returns to Python
+for a membership message, and when a failure detector finds a suspect.
 
-A core knows ranks of its view; the tables turn them into processes. What is sent in a view is handled by members that
-have installed it and are not frozen, or waits for those that have not installed it yet. Failure detection goes on
-while a member is frozen.
+A core knows ranks of its view; the tables turn them into processes. A message of a view is handled by members that have
+installed it and are not frozen, or waits for those that have not installed it yet. Failure detection continues while a
+member is frozen.
 """
 
 import numpy as np
@@ -39,10 +39,10 @@ from cubecast.sim.views.transport import (
 from cubecast.sim.world import CORE_FULL, MAIL_FULL, NO_PACKET, TIME_FULL
 from cubecast.trace import schema as tracing
 
-# What `call` says: which core to call, with what, and for which process in which place.
+# Fields of `call`: which core to call, with what, and for which process in which place.
 CORE, WHAT, RANK, A, B, NOW_NS, PACKET, PROCESS, PLACE = range(9)
 
-# How `step` and `run` end.
+# Results of `step` and `run`.
 GO_ON, CALL, MESSAGE, ALERT, DUE, PAUSED, FAILED = range(7)
 
 LAYERS = 3
@@ -56,7 +56,7 @@ _WAKE_LAYER = 100  # + the layer whose timer it is
 
 @entry_point
 def run(world, mail, cores, tables, call, until_ns, budget):
-    """Go on until Python is needed, or for at most `budget` calls of a core."""
+    """Run until Python is needed, or for at most `budget` calls of a core."""
     for _ in range(budget):
         status = step(world, mail, tables, call, until_ns, budget)
         if status != CALL:
@@ -67,7 +67,7 @@ def run(world, mail, cores, tables, call, until_ns, budget):
 
 @linked
 def step(world, mail, tables, call, until_ns, budget):
-    """Finish the last call and go on to the next one, or to something for Python."""
+    """Finish the last call and continue to the next one, or to an event for Python."""
     scalars = world.scalars
     if call[WHAT] >= 0 and _finish_call(world, mail, tables, call):
         return CALL
@@ -88,7 +88,7 @@ def step(world, mail, tables, call, until_ns, budget):
 
 @linked
 def _next(world, mail, tables, call, until_ns, budget):
-    """What happens next: a packet that waited, one that arrives, or an event."""
+    """The next event: a packet that waited, one that arrives, or an event of the queue."""
     packet = next_replayed(world, tables)
     if packet != NO_PACKET:
         return _handle(world, mail, tables, call, packet, world.scalars[0].now_ns)
@@ -117,7 +117,7 @@ def _arrive(world, mail, tables, call, packet):
 
 @linked
 def _handle(world, mail, tables, call, packet, now_ns):
-    """A packet is handed to the layer it is for, to Python, or kept for a later view."""
+    """Hand a packet to its layer or to Python, or keep it for a later view."""
     slot = np.int64(world.packets[packet].message)
     process = np.int64(tables.target[packet])
     one = tables.processes[process]
@@ -156,7 +156,7 @@ def _set_call(tables, call, process, layer, what, a, b, now_ns):
 
 @linked
 def _finish_call(world, mail, tables, call):
-    """Do what the core asked for; returns whether another one is to be called for the same event."""
+    """Carry out the core's actions; returns whether another core must be called for the same event."""
     process = call[PROCESS]
     place = call[PLACE]
     now_ns = call[NOW_NS]
@@ -227,7 +227,7 @@ def _next_event(world, mail, tables, call):
 
 @linked
 def _arrive_late(world, mail, tables, call, node, packet, now_ns):
-    """A packet that travelled on its own reaches a node."""
+    """A packet that was transmitted hop by hop reaches a node."""
     if world.scalars[0].processors != 0:
         enter_processor(world, mail, node, packet, now_ns)
         return GO_ON
@@ -251,7 +251,7 @@ def _multicast(world, tables, process, now_ns):
 
 @linked
 def _set_message(world, serial):
-    """The serial of a multicast stands in the message column of the row just written."""
+    """Write the serial of a multicast into the message column of the row just written."""
     if world.scalars[0].tracing != 0:
         world.trace[world.scalars[0].trace_size - 1].message = serial
 
@@ -267,7 +267,7 @@ def _try_to_publish(world, tables, call, process, now_ns):
 
 @linked
 def _publish(world, tables, view, call, process, now_ns):
-    """Send the next message that waits, if the view and the window allow; returns whether a core is to be called."""
+    """Send the next waiting message, if the view and the window allow; returns whether a core must be called."""
     one = tables.processes[process]
     rank = one.rank
     if one.published >= one.called or one.frozen == 1 or one.blocked == 1 or rank >= view.order.shape[0]:
@@ -286,7 +286,7 @@ def _publish(world, tables, view, call, process, now_ns):
 
 @linked
 def _carry_out(world, mail, tables, view, process, layer, now_ns):
-    """Do what the core asked for, in order."""
+    """Carry out the core's actions, in order."""
     for k in range(mail.counts[mailbox.WAITING]):
         action = mail.actions[k]
         a = action.a
@@ -361,7 +361,7 @@ def _note_held_back(tables, count):
 
 @linked
 def _note_stable(world, tables, view, process, now_ns):
-    """A process knows more messages stable; its own ones make room for others."""
+    """A process learns that more messages are stable; its own ones make room for others."""
     rank = tables.processes[process].rank
     for sender in range(view.seen.shape[1]):
         before = np.int64(view.seen[rank, sender])
@@ -378,7 +378,7 @@ def _note_stable(world, tables, view, process, now_ns):
 
 @linked
 def note_own_stable(tables, process, before, stable, now_ns):
-    """A sender knows its messages from before + 1 to `stable` stable: how long did they take?"""
+    """A sender learns that its messages from before + 1 to `stable` are stable: record how long they took."""
     one = tables.processes[process]
     for sequence in range(before + 1, stable + 1):
         place = tables.totals[0].stable_count
@@ -390,7 +390,7 @@ def note_own_stable(tables, process, before, stable, now_ns):
 
 @entry_point
 def end_view(world, tables, process, senders, numbers, count, cut, now_ns):
-    """A process ends its view: it delivers what it recovered, in this order, and its own messages are stable."""
+    """A process ends its view: it delivers its recovered messages, in this order, and its own messages are stable."""
     one = tables.processes[process]
     view = held_at(tables.views[one.place], ViewTables)
     for k in range(count):

@@ -1,4 +1,4 @@
-"""What came out of a run with views."""
+"""The result of a run with views."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cubecast.sim.world import World
 
 
 class ViewsRun(NamedTuple):
-    """What a run consists of."""
+    """The parts of a run."""
 
     world: World
     mail: Mail
@@ -28,7 +28,7 @@ class ViewsRun(NamedTuple):
 
 
 def collect(scenario: Scenario, network: Network, run: ViewsRun, wall_seconds: float) -> Result:
-    """Read the result off the tables of a run that is over."""
+    """Compute the result from the tables of a run that is over."""
     scalars = run.world.scalars[0]
     hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
     return Result(
@@ -48,7 +48,7 @@ def collect(scenario: Scenario, network: Network, run: ViewsRun, wall_seconds: f
 
 
 def _without_rounds(run: ViewsRun) -> dict[str, Any]:
-    """What all runs count; every view has rounds of its own, which are not timed."""
+    """Metrics of all runs; every view has rounds of its own, which are not timed."""
     scalars, totals = run.world.scalars[0], run.tables.totals[0]
     return {
         "rounds": 0,
@@ -79,7 +79,7 @@ def _without_rounds(run: ViewsRun) -> dict[str, Any]:
 
 
 def _of_data(run: ViewsRun) -> dict[str, Any]:
-    """What the data protocol and the failure detectors did."""
+    """Metrics of the data protocol and the failure detectors."""
     scalars, totals = run.world.scalars[0], run.tables.totals[0]
     members = len(run.tables.occupant)
     return {
@@ -108,7 +108,7 @@ def _of_data(run: ViewsRun) -> dict[str, Any]:
 
 
 def _of_views(scenario: Scenario, run: ViewsRun) -> dict[str, Any]:
-    """What changes cost."""
+    """The cost of changes."""
     totals = run.tables.totals[0]
     member_s = scenario.members * run.group.now_ns / 1e9
     stable_ns = run.tables.stable_ns[: int(totals.stable_count)]

@@ -1,4 +1,4 @@
-"""For how long members were paused, of the time they spent in views while messages flowed."""
+"""How long members were paused, of the time they spent in views while messages flowed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class Pauses:
-    """Sums over all members; what comes after `stop_ns` does not count."""
+    """Sums over all members; time after `stop_ns` does not count."""
 
     def __init__(self, stop_ns: int) -> None:
         """Nobody was in a view."""
@@ -27,7 +27,7 @@ class Pauses:
         self._in_view_ns += self._counted(since_ns, now_ns)
 
     def share(self, now_ns: int, pauses: Iterable[int], stays: Iterable[int]) -> float:
-        """Time paused over time in views, with the pauses and the stays that last, by their beginnings."""
+        """Time paused over time in views, including pauses and stays that have not ended, by their beginnings."""
         paused_ns = self._paused_ns + sum(self._counted(since_ns, now_ns) for since_ns in pauses)
         in_view_ns = self._in_view_ns + sum(self._counted(since_ns, now_ns) for since_ns in stays)
         return paused_ns / in_view_ns if in_view_ns else 0.0

@@ -1,4 +1,4 @@
-"""What a scenario says of a group with views, validated."""
+"""The settings of a scenario for a group with views, validated."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KINDS = ("join", "leave", "crash", "return")
 MEMBERS_MIN = 3
 RATE_MAX = 1e6
 _ABSENT = {
-    "messages": "senders multicast `rate` messages a second for churn_ms",
+    "messages": "senders multicast `rate` messages per second for churn_ms",
     "suspicions": "wrong suspicions come from partitions, loss and the failure detector",
     "duplicate": "the transport below a view delivers once",
     "losses_per_step": "the transport below a view loses nothing",
-    "buffer_messages": "the window of a view bounds what is unstable",
+    "buffer_messages": "the window of a view bounds the unstable messages",
     "series_ms": "a run with views records no series",
     "sequences": "every sender has a sequence of its own",
     "changed_only": "whole arrays are sent",
@@ -83,7 +83,7 @@ def _check_absent(scenario: Scenario) -> None:
 def _check_numbers(scenario: Scenario) -> None:
     if not 0 <= (scenario.churn_per_s or 0) <= RATE_MAX:
         raise LocalProtocolError(
-            f"churn_per_s = {scenario.churn_per_s}: choose from 0 to {RATE_MAX:g} changes a second"
+            f"churn_per_s = {scenario.churn_per_s}: choose from 0 to {RATE_MAX:g} changes per second"
         )
     if not 0 < scenario.churn_ms < scenario.until_ms:
         raise LocalProtocolError(

@@ -36,11 +36,11 @@ from cubecast.trace.schema import NOBODY, RECEIVE, Events
 
 DELTA_MS = 100.0
 PLACES = 64
-"""Views in which somebody is at the same time; more than a few only when a partition lasts."""
+"""Views in use at the same time; more than a few only when a partition lasts."""
 SETTLE_STEP_NS = 50 * NS_PER_MS
 PROGRESS_NS = 500 * NS_PER_MS
 REPEAT_FACTOR = 10
-"""So many times later than the transport a stability protocol repeats itself: some members begin a view late."""
+"""A stability protocol repeats itself this many times later than the transport: some members begin a view late."""
 REPEATS = 20
 """How often a coordinator repeats itself at most, while a view is carried to everybody."""
 VIEW_ENTRY_BYTES = MEMBER_BYTES + 8
@@ -53,7 +53,7 @@ Progress = Callable[[Result], None]
 def run_with_views(
     scenario: Scenario, network: Network, keep: Keep | None, explain: Failure, progress: Progress | None = None
 ) -> tuple[Result, ViewsRun]:
-    """Simulate a scenario with churn; `explain` tells why the kernel could not go on."""
+    """Simulate a scenario with churn; `explain` returns why the kernel could not continue."""
     began = time.perf_counter()
     run = build_run(scenario, network, keep)
     try:
@@ -136,7 +136,7 @@ def _tables(scenario: Scenario, world: World, mail: Mail, *, ordered: bool) -> T
 
 
 def incarnations_max(scenario: Scenario) -> int:
-    """More than there will be: a change begins one at most, and so does the end of a wrong exclusion."""
+    """An upper bound: a change begins one at most, and so does the end of a wrong exclusion."""
     faults = (*scenario.crashes, *scenario.leaves, *scenario.joins)
     named = sum(len(fault.members) for fault in faults)
     cut_off = sum(scenario.members for _ in scenario.partitions)
@@ -152,7 +152,7 @@ def _needs_transport(scenario: Scenario, network: Network) -> bool:
 
 
 def _stability_alone(scenario: Scenario, network: Network) -> Scenario:
-    """The stability protocol without churn, where messages can be lost, with nothing left open."""
+    """The stability protocol without churn, where messages can be lost, with all parameters resolved."""
     changed: dict[str, Any] = {name: Scenario.__dataclass_fields__[name].default for name in ONLY_WITH_VIEWS}
     changed |= dict.fromkeys(("crashes", "joins", "leaves"), ())
     changed |= {"protocol": scenario.stability_protocol, "churn_per_s": None, "loss": scenario.loss or 1e-9}
@@ -195,7 +195,7 @@ def membership_settings(scenario: Scenario, network: Network) -> MembershipSetti
 
 
 def stack_plan(scenario: Scenario, network: Network) -> StackPlan:
-    """The protocols of every view, and what surrounds them."""
+    """The protocols of every view, and their surroundings."""
     alone = _stability_alone(scenario, network)
     context = Context(
         members=scenario.members,
@@ -216,7 +216,7 @@ def stack_plan(scenario: Scenario, network: Network) -> StackPlan:
 
 
 def flush(world: World, keep: Keep | None) -> None:
-    """Give the rows of the trace away. Rows of copies name no message: cores know senders by their ranks only."""
+    """Pass on the rows of the trace. Rows of copies name no message: cores know senders by their ranks only."""
     size = int(world.scalars[0].trace_size)
     if keep is not None and size:
         rows = np.asarray(world.trace[:size])
@@ -228,7 +228,7 @@ def flush(world: World, keep: Keep | None) -> None:
 
 
 def names(run: ViewsRun) -> dict[str, Any]:
-    """What a trace says of the members of a run."""
+    """The trace metadata about the members of a run."""
     return {
         "members": len(run.group.processes),
         "names": [[one.me.name, one.me.incarnation] for one in run.group.processes],

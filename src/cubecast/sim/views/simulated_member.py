@@ -1,10 +1,10 @@
-"""One incarnation of a process: what an `Agreement` asks of its member, and what the member does with messages.
+"""One incarnation of a process: what an `Agreement` needs of its member, and how the member handles messages.
 
 | state   | meaning                                                                                |
 |---------|----------------------------------------------------------------------------------------|
 | JOINING | asks to join                                                                           |
 | IN_VIEW | in a view                                                                              |
-| LINGER  | decided to be without it: answers others with the decision, which they may have missed |
+| LINGER  | excluded by a decision: sends it to others that ask, which may have missed it          |
 | OUT     | crashed, left, or continues as another incarnation                                     |
 
 The same rules as in `member.lifecycle`, without journal, state transfer and handshake.
@@ -19,6 +19,7 @@ import numpy as np
 from cubecast.protocols.membership import records
 from cubecast.protocols.membership.agreement import REPORT_TO, Agreement
 from cubecast.protocols.membership.messages import (
+    ChangeReport,
     Decide,
     Flush,
     Gone,
@@ -27,7 +28,6 @@ from cubecast.protocols.membership.messages import (
     Missing,
     Proposal,
     Pull,
-    SuspicionReport,
 )
 from cubecast.protocols.membership.settings import MembershipSettings
 from cubecast.protocols.membership.views import (
@@ -42,10 +42,10 @@ from cubecast.trace import schema as tracing
 
 JOINING, IN_VIEW, LINGER, OUT = range(4)
 _LINGER_NS = 50_000_000
-"""How long an excluded member answers before it begins anew: a quorum knows the decision. One that leaves may be the
-only one that knows it."""
+"""How long an excluded member answers before it begins anew: a quorum knows the decision. A member that leaves may be
+the only one that knows it."""
 _IDLE_TICKS = 4
-"""A member that only reports a suspicion ticks as seldom as an idle live one."""
+"""A member that only reports a suspicion ticks as rarely as an idle live one."""
 
 
 class Surroundings(Protocol):
@@ -57,10 +57,10 @@ class Surroundings(Protocol):
         """Put a message on the network."""
 
     def suspects(self, one: SimulatedMember) -> list[MemberId]:
-        """Whom its failure detector suspects."""
+        """The members its failure detector suspects."""
 
     def contact(self) -> MemberId | None:
-        """Somebody to be asked to let it join."""
+        """A member to ask for admission."""
 
     def wake(self, one: SimulatedMember, delay_ns: int) -> None:
         """Tick after a while."""
@@ -69,10 +69,10 @@ class Surroundings(Protocol):
         """Stop the stack of its view."""
 
     def set_blocked(self, one: SimulatedMember, is_blocked: bool) -> None:
-        """Too few members are within reach, or enough again."""
+        """Too few members are reachable, or enough again."""
 
     def has_waiting(self, one: SimulatedMember) -> bool:
-        """Has its application multicast what is not sent yet?"""
+        """Has its application multicast messages that are not sent yet?"""
 
     def end_view(self, one: SimulatedMember, cut: Vector) -> None:
         """Deliver what it recovered up to the cut."""
@@ -84,7 +84,7 @@ class Surroundings(Protocol):
         """It is no longer in the group."""
 
     def end(self, one: SimulatedMember) -> None:
-        """It does nothing more."""
+        """Stop it."""
 
 
 class SimulatedMember:
@@ -112,7 +112,7 @@ class SimulatedMember:
         self._alert_until_ns = -1
         self._linger_until_ns = 0
 
-    # What the agreement asks for.
+    # What the agreement calls.
 
     @property
     def wants_to_leave(self) -> bool:
@@ -153,7 +153,7 @@ class SimulatedMember:
         return any(held < wanted for held, wanted in zip(self._held(), cut, strict=False))
 
     def pull(self, flush: Flush) -> None:
-        """Ask the sources of a flush for what is missing, again if nothing came for a while."""
+        """Request what is missing from the sources of a flush, again if nothing came for a while."""
         view, held = self.stack.view, self._held()
         here = tuple(held + [0] * (len(view.members) - len(held)))
         sources = {source for source, have, wanted in zip(flush.sources, here, flush.cut, strict=True) if have < wanted}
@@ -172,7 +172,7 @@ class SimulatedMember:
             return
         self._go_out()
         self._linger_until_ns = now_ns + (self._settings.takeover_ns if self.leaving else _LINGER_NS)
-        self.agreement.tell_decision(decision)
+        self.agreement.send_decision(decision)
         self._group.wake(self, self._settings.tick_ns)
 
     def _go_out(self) -> None:
@@ -223,7 +223,7 @@ class SimulatedMember:
         elif isinstance(message, Missing):
             self._on_missing(message)
         else:
-            if isinstance(message, SuspicionReport):
+            if isinstance(message, ChangeReport):
                 self._alert_until_ns = self._group.now_ns + 2 * self._settings.suspect_ns
             self.agreement.handle(source, message, self._group.now_ns)
 
@@ -239,14 +239,14 @@ class SimulatedMember:
             self.agreement.tick(self._group.now_ns)
 
     def _catch_up(self, source: MemberId, said: ViewId) -> None:
-        """Tell a member of an older view what was decided, or that it is out; ask one of a newer view.
+        """Send the decision, or the exclusion, to a member of an older view; ask a member of a newer view.
 
         A member of a newer view may be unknown here: it joined with the view whose decision was lost.
         """
         agreement = self.agreement
         decision = agreement.last_decision
         if said.number > agreement.view.number:
-            self.send(source, SuspicionReport(agreement.view.id, 0, 0, (), leaves=False, renews=False))
+            self.send(source, ChangeReport(agreement.view.id, 0, 0, (), leaves=False, renews=False))
         elif source in agreement.ranks:
             if decision is not None and decision.view == said:
                 self.send(source, decision)
@@ -318,7 +318,7 @@ class SimulatedMember:
                 self.send(contact, Join(NO_VIEW, self.me))
             self._group.wake(self, self._settings.tick_ns)
         elif self.state == IN_VIEW:
-            self._look_around()
+            self._check_quorum()
             self.agreement.tick(self._group.now_ns)
             self._stay_awake()
         elif self.state == LINGER:
@@ -327,8 +327,8 @@ class SimulatedMember:
             else:
                 self._group.wake(self, self._settings.tick_ns)
 
-    def _look_around(self) -> None:
-        """Are enough members within reach?"""
+    def _check_quorum(self) -> None:
+        """Check whether enough members are reachable."""
         if not self.is_blocked and not self.suspects():
             return
         is_blocked = not self.agreement.has_quorum()
@@ -337,7 +337,7 @@ class SimulatedMember:
             self._group.set_blocked(self, is_blocked)
 
     def _stay_awake(self) -> None:
-        """Tick again, as often as there is something to do."""
+        """Schedule the next tick, as often as there is something to do."""
         if self.state != IN_VIEW:
             return
         agreement, settings = self.agreement, self._settings

@@ -1,4 +1,4 @@
-"""How many bytes a membership message takes.
+"""The size of a membership message in bytes.
 
 Counted as `wire.membership` writes it, with names of the length of an address, and with the head that every message of
 the simulator has; a test compares the two.
@@ -36,7 +36,7 @@ def size_of(message: Message, record_bytes: int, base: View | None = None) -> in
 
 
 def missing_count(records: bytes) -> int:
-    """How many messages a Missing brings; the simulator writes them as ranges (rank, first, last)."""
+    """How many messages a Missing carries; the simulator writes them as ranges (rank, first, last)."""
     numbers = memoryview(records).cast("i")
     return sum(numbers[k + 2] - numbers[k + 1] + 1 for k in range(0, len(numbers), 3))
 

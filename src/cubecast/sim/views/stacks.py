@@ -1,4 +1,4 @@
-"""The protocols of one view: built for its members, bound for the kernel, freed when nobody is in the view any more."""
+"""The protocols of one view: built for its members, bound for the kernel, freed when the last member has left it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StackPlan:
-    """Which protocols serve a view, and what surrounds them."""
+    """The protocols that serve a view, and their surroundings."""
 
     data: Chosen
     stability: Chosen
@@ -95,7 +95,7 @@ class ViewStack:
 
 
 class Stacks:
-    """The stacks of all views that somebody is in, or is about to enter."""
+    """The stacks of all views that a process is in, or is about to enter."""
 
     def __init__(self, plan: StackPlan, tables: Tables, mail: Mail) -> None:
         """No view yet."""

@@ -1,28 +1,28 @@
-"""Incarnations, views and what their packets carry, as arrays.
+"""Incarnations, views and the data of their packets, as arrays.
 
 A *process* here is one incarnation, with an id that is never used again: its id in the trace. It runs on a *host*, a
 member of the network; several incarnations may run on one host, one after another.
 
 `Tables` fields (P: incarnations, H: hosts, K: views in use at a time):
 
-| field      | shape    | meaning                                                                                 |
-|------------|----------|-----------------------------------------------------------------------------------------|
-| processes  | P        | one record per incarnation                                                              |
-| occupant   | H        | the newest incarnation on each host, −1 = none yet                                      |
-| side       | H        | of a partition                                                                          |
-| views      | K        | handle of the `ViewTables` of each place, see `protocol.bound.hold`                         |
-| late       | H        | packets that arrived before an earlier one of their source: first of a list             |
-| next_out   | H × H    | number of the next packet from one host to another; 1 × 1 where links keep order anyway |
-| next_in    | H × H    | number of the packet that is awaited at a host from another                             |
-| number     | packets  | the number of each packet on its link                                                   |
-| target     | packets  | for which incarnation it is                                                             |
-| source     | slots    | from which incarnation a message comes                                                  |
-| place      | slots    | the place of its view, −1 for a membership message                                      |
-| stamp      | slots    | the stamp of its view                                                                   |
-| stable_ns  | messages | how long each message took until its sender knew it stable                              |
-| totals     | 1        | counters, and settings of the run                                                       |
+| field     | shape    | meaning                                                                                 |
+|-----------|----------|-----------------------------------------------------------------------------------------|
+| processes | P        | one record per incarnation                                                              |
+| occupant  | H        | the newest incarnation on each host, −1 = none yet                                      |
+| side      | H        | of a partition                                                                          |
+| views     | K        | handle of the `ViewTables` of each place, see `protocol.bound.hold`                     |
+| late      | H        | packets that arrived before an earlier one of their source: first of a list             |
+| next_out  | H × H    | number of the next packet from one host to another; 1 × 1 where links keep order anyway |
+| next_in   | H × H    | number of the packet that is awaited at a host from another                             |
+| number    | packets  | the number of each packet on its link                                                   |
+| target    | packets  | the incarnation it is for                                                               |
+| source    | slots    | the incarnation a message comes from                                                    |
+| place     | slots    | the place of its view, −1 for a membership message                                      |
+| stamp     | slots    | the stamp of its view                                                                   |
+| stable_ns | messages | how long each message took until its sender knew that it was stable                     |
+| totals    | 1        | counters, and settings of the run                                                       |
 
-A view has a *stamp*, its place in the order in which views were first installed: a place is used again, a stamp never.
+A view has a *stamp*, its place in the order of first installations: a place is used again, a stamp never.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ PROCESS = np.dtype(
             "rank",
             "begun",  # have the protocols of the view begun?
             "frozen",  # does it deliver and send nothing more in this view?
-            "blocked",  # are too few members within reach?
+            "blocked",  # are too few members reachable?
             "leaving",  # does its application multicast nothing more?
-            "alert",  # does Python know that its failure detector suspects somebody?
+            "alert",  # does Python know that its failure detector suspects a member?
             "first_ns",  # when its application multicast first, −1 = never
             "called",  # messages that the application multicast
             "published",  # messages that were sent
@@ -64,7 +64,7 @@ TOTALS = np.dtype(
         (name, np.int64)
         for name in (
             "interval_ns",  # between two multicasts of a sender
-            "stop_ns",  # when applications end to multicast
+            "stop_ns",  # when applications stop multicasting
             "window",  # messages of a sender that may be unstable
             "detecting",  # does a failure-detection core run?
             "ordered",  # must the transport keep packets in order?
@@ -130,7 +130,7 @@ class Tables(NamedTuple):
 def new_tables(
     *, hosts: int, processes: int, places: int, packets: int, slots: int, messages: int, ordered: bool
 ) -> Tables:
-    """Nobody is there."""
+    """No process yet."""
     records = np.zeros(processes, PROCESS).view(np.recarray)
     for name in ("place", "stamp", "first_ns"):
         records[name] = -1
@@ -168,7 +168,7 @@ def new_view_tables(group: GroupState, processes: list[int], sent: tuple[int, ..
 
 
 def put_view(tables: Tables, place: int, view: ViewTables) -> Held:
-    """Make a view known to the kernel; the caller keeps what comes back for as long as the view is in use."""
+    """Register a view with the kernel; the caller keeps the returned object as long as the view is in use."""
     held = hold(view)
     tables.views[place] = held.handle
     return held

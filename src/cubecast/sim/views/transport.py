@@ -1,12 +1,12 @@
-"""Reliable FIFO links between incarnations, as TCP gives them: numbers, retransmission, order.
+"""Reliable FIFO links between incarnations, as TCP provides them: numbers, retransmission, order.
 
 Every packet but those of failure detectors has a number on the link from its source's host to its destination's. A lost
 packet is sent again by its source (`links.lose` schedules that), and a packet that arrives before an earlier one waits
 for it. The numbers begin anew with each incarnation. Where the network neither loses nor reorders, there is nothing to
 do.
 
-A packet is given up when its source or its destination is gone. What a crashed process sent and was lost stays lost,
-and so does all behind it.
+A packet is dropped when its source or its destination is gone. A lost packet of a crashed process stays lost, and so
+does everything behind it.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ def send_copy(world, mail, tables, slot, source, target, now_ns):
     world.packets[packet].message = slot
     world.packets[packet].size_bytes = mail.heads[slot].size_bytes
     tables.target[packet] = target
-    # What is for an incarnation that is gone will be discarded, and is not awaited by the one after it.
+    # A packet for an incarnation that is gone will be discarded, and the next incarnation does not wait for it.
     if tables.totals[0].ordered == 1 and mail.layers[slot] != FAILURE and tables.occupant[there] == target:
         tables.number[packet] = tables.next_out[host, there]
         tables.next_out[host, there] += 1
@@ -140,7 +140,7 @@ def _discard(world, mail, packet, now_ns):
 
 @linked
 def _wait_for_partition(world, mail, tables, packet, now_ns):
-    """The other side is cut off: the source tries again when the partition is over, a failure detector does not."""
+    """The other side is cut off: the source tries again after the partition, a failure detector does not."""
     slot = np.int64(world.packets[packet].message)
     if mail.layers[slot] == FAILURE:
         _discard(world, mail, packet, now_ns)
@@ -154,7 +154,7 @@ def _wait_for_partition(world, mail, tables, packet, now_ns):
 
 @linked
 def _release_late(world, tables, host, origin):
-    """Packets that waited for the one that just came are handled next, in order."""
+    """Packets that waited for the one that just arrived are handled next, in order."""
     found = True
     while found:
         found = False
@@ -181,7 +181,7 @@ def _release_late(world, tables, host, origin):
 
 @linked
 def replay(world, tables, packet):
-    """Handle this packet before anything else happens, after those that are to be handled already."""
+    """Handle this packet before anything else, after those already queued for this."""
     world.packets[packet].next = NO_PACKET
     if tables.totals[0].replay == NO_PACKET:
         tables.totals[0].replay = packet
@@ -201,7 +201,7 @@ def next_replayed(world, tables):
 
 @linked
 def keep_early(world, tables, process, packet):
-    """A packet of a view that this process has not installed: it waits for it."""
+    """A packet of a view that this process has not installed waits for it."""
     world.packets[packet].next = NO_PACKET
     if tables.processes[process].early == NO_PACKET:
         tables.processes[process].early = packet
@@ -212,7 +212,7 @@ def keep_early(world, tables, process, packet):
 
 @linked
 def replay_early(world, tables, process):
-    """The view has begun: handle what came before."""
+    """The view has begun: handle the packets that arrived before."""
     packet = tables.processes[process].early
     tables.processes[process].early = NO_PACKET
     while packet != NO_PACKET:
@@ -245,7 +245,7 @@ def begin_on(world, mail, tables, process, host):
 
 @linked
 def _forget_origin(world, mail, tables, host, origin):
-    """Packets of an incarnation that is gone wait for nothing any more."""
+    """Drop the packets of an incarnation that is gone."""
     kept = np.int64(NO_PACKET)
     packet = tables.late[host]
     while packet != NO_PACKET:
@@ -270,7 +270,7 @@ def _free_list(world, mail, packet):
 
 @linked
 def token_of(mail, slot):
-    """Which object of Python's a membership message is."""
+    """The Python object of a membership message."""
     return mail.heads[slot].field_1
 
 
@@ -281,7 +281,7 @@ def _set_token(mail, slot, token):
 
 @entry_point
 def post(world, mail, tables, source, targets, sizes, tokens, count, now_ns):
-    """Send membership messages; a token says which object of Python's each is."""
+    """Send membership messages; a token identifies the Python object of each."""
     for k in range(count):
         slot = draft(mail, MEMBERSHIP, -1, sizes[k])
         _set_token(mail, slot, tokens[k])
