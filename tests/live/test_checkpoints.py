@@ -1,4 +1,4 @@
-"""Long checkpoints: written by a thread beside the journal, which goes on; kills, full disks and failures meanwhile."""
+"""Long checkpoints, written by a thread while the journal is in use: kills, full disks and failures meanwhile."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_checkpoint_for_which_the_disk_has_no_room_is_given_up(
     payloads = [bytes(20_000)] if size < 60_000 else []
     put(journal, *payloads)
     carry_out(journal)
-    assert "checkpoint given up" in caplog.text
+    assert "checkpoint abandoned" in caplog.text
     assert "No space left" in caplog.text
     assert not leftover(path).exists()
     put(journal, b"two")
@@ -551,7 +551,7 @@ def test_a_checkpoint_on_a_full_disk_does_not_end_the_member(
         payloads = [b"%d" % number * 100 for number in range(30)]
         await replica.send(*payloads)
         await replica.look()
-        await until(lambda: "checkpoint given up" in caplog.text)
+        await until(lambda: "checkpoint abandoned" in caplog.text)
         await replica.send(b"after")
         await replica.restart()
         await replica.take(31)

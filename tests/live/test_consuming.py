@@ -169,7 +169,7 @@ def test_a_consumer_that_is_slow_gets_everything_within_its_backlog() -> None:
 
 
 @pytest.mark.parametrize("keep", ["none", "all"])
-def test_whoever_takes_much_without_a_pause_lets_others_run(keep: str) -> None:
+def test_a_task_that_takes_much_without_a_pause_lets_others_run(keep: str) -> None:
     async def run() -> None:
         async with one(found=True, settings=quick(keep=keep, window_messages=20_000)) as group:
             for _ in range(10_000):

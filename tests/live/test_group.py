@@ -121,7 +121,7 @@ def test_the_window_holds_a_sender_back_and_a_slow_application_is_named() -> Non
     asyncio.run(run())
 
 
-def test_stability_frees_buffers_and_is_told_and_exceptions_of_callbacks_stop_nothing(
+def test_stability_frees_buffers_and_is_reported_and_exceptions_of_callbacks_stop_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Today, two exceptions in on_stable stop stability for ever."""
@@ -156,7 +156,9 @@ def test_a_message_that_is_not_stable_in_time_names_who_is_behind() -> None:
         async with groups_of(3, suspect_after_s=30.0) as groups:
             await vanish(groups[2])
             message = await groups[0].multicast(b"x")
-            with pytest.raises(TimeoutError, match=r"not stable after 0\.5 s: message 1 is not everywhere; behind are"):
+            with pytest.raises(
+                TimeoutError, match=r"not stable after 0\.5 s: message 1 is not at every member; members behind"
+            ):
                 await message.stable(0.5)
             await vanish(groups[1])
 

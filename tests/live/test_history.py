@@ -90,7 +90,7 @@ def test_an_application_that_has_all_of_the_history_from_before_may_send_at_once
     asyncio.run(run())
 
 
-def test_whoever_takes_the_history_is_told_when_it_multicasts_too_much_meanwhile() -> None:
+def test_a_task_that_takes_the_history_gets_an_error_when_it_multicasts_too_much() -> None:
     """It would wait for room for ever; another task that waits for room gets it when the history is taken."""
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Peers that are not members, lie, send garbage or nothing at all: refused with a reason, and the group goes on."""
+"""Peers that are not members, lie, send garbage or nothing at all: refused with a reason, and the group continues."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ CERTIFICATE_FAULTS = {
 
 
 def client_context(certificate: Path, ca: Path) -> ssl.SSLContext:
-    """TLS that trusts whoever answers, to dial with a certificate of our choice."""
+    """TLS that trusts any server, to dial with a certificate of our choice."""
     context = Credentials.load(certificate, ca=ca).client
     context.verify_mode = ssl.CERT_NONE
     return context

@@ -92,7 +92,7 @@ def test_leaving_that_is_cancelled_at_any_step_closes_the_port_and_ends_the_iter
     asyncio.run(run())
 
 
-def test_whoever_stops_waiting_for_stability_disturbs_nobody_else_who_waits() -> None:
+def test_a_task_that_stops_waiting_for_stability_disturbs_no_other() -> None:
     async def run() -> None:
         async with groups_of(3) as groups:
             for count in range(0, 100, 4):

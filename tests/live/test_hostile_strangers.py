@@ -1,4 +1,4 @@
-"""The attacks of `attacks.py` on a running group: nobody is let in, nothing stays open, and the group goes on."""
+"""The attacks of `attacks.py` on a running group: nobody is admitted, nothing stays open, and the group continues."""
 
 from __future__ import annotations
 

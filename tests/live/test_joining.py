@@ -108,7 +108,7 @@ def test_a_contact_that_is_not_there_is_named() -> None:
     asyncio.run(run())
 
 
-# Who differs and comes later is refused, and the group goes on undisturbed.
+# A later process that differs is refused, and the group is not affected.
 
 
 @pytest.mark.parametrize(

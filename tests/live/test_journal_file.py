@@ -113,7 +113,7 @@ def path(tmp_path: Path) -> Path:
 
 
 class SlowDisk:
-    """An fsync that waits until it is let go."""
+    """An fsync that waits until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entered = threading.Event()

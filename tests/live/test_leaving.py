@@ -1,4 +1,4 @@
-"""How a member goes: told to the others as leaving, in every way a program can end."""
+"""How a member leaves: the others see a leave, in every way a program can end."""
 
 from __future__ import annotations
 

@@ -86,6 +86,6 @@ def test_the_page_says_that_a_minority_is_blocked(tmp_path: Path) -> None:
             return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
 
     page = asyncio.run(run())
-    assert "BLOCKED, too few members within reach: view 1, 3 members" in page
+    assert "BLOCKED, too few members reachable: view 1, 3 members" in page
     assert nodes_of(page, "me") == {2}
     assert links_of(page, "broken") == {"0-2", "1-2"}

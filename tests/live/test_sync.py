@@ -53,7 +53,7 @@ def test_a_group_without_asyncio() -> None:
     assert own == taken == [str(number).encode() for number in range(count)]
 
 
-def test_everything_that_can_be_seen_and_told_is_there() -> None:
+def test_every_property_and_callback_is_there() -> None:
     stable: list[Any] = []
     views: list[Any] = []
     with pair() as (one, two):

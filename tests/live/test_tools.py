@@ -49,7 +49,7 @@ def test_a_certificate_is_replaced_only_on_request_and_the_old_one_is_revoked(
     assert "--replace" in capsys.readouterr().err
     assert (tmp_path / "one.pem").read_bytes() == old
     assert run_command(["keys", "issue", "127.0.0.1:7001", *folder, "--name", "one", "--replace"]) == 0
-    assert "group.crl goes to every member" in capsys.readouterr().out
+    assert "group.crl to every member" in capsys.readouterr().out
     credentials = Credentials.load(tmp_path / "one.pem", ca=tmp_path / "group.pem")
     assert credentials.is_revoked(ssl.PEM_cert_to_DER_cert(old.decode().partition("-----BEGIN PRIVATE")[0]))
     credentials.require_own("127.0.0.1:7001")

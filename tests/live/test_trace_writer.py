@@ -117,9 +117,9 @@ def test_a_broken_promise_is_found_in_the_files_themselves(tmp_path: Path, capsy
     with pytest.raises(SystemExit) as left:
         main(["check", str(tmp_path)])
     assert left.value.code == 1
-    told = capsys.readouterr().out
-    assert "member 1 leaves view 1" in told
-    assert "members by name (incarnation): 0 is a (0), 1 is b (0), 2 is c (0)" in told
+    printed = capsys.readouterr().out
+    assert "member 1 leaves view 1" in printed
+    assert "members by name (incarnation): 0 is a (0), 1 is b (0), 2 is c (0)" in printed
 
 
 def test_check_takes_folders_members_and_finished_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,9 +129,9 @@ def test_check_takes_folders_members_and_finished_traces(tmp_path: Path, capsys:
         with pytest.raises(SystemExit) as left:
             main(["check", *arguments, "--crashed", "nobody", "--json"])
         assert left.value.code in (0, None)
-        told = json.loads(capsys.readouterr().out)
-        assert told["ok"] is True
-        assert len(told.get("traces", [told])) == traces
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["ok"] is True
+        assert len(printed.get("traces", [printed])) == traces
 
 
 def test_a_restarted_process_appends_and_its_ids_are_its_own(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_newcomers_state_holds_the_messages_of_senders_that_are_gone(tmp_path:
     ]
 
 
-def test_an_empty_state_is_told_by_one_row(tmp_path: Path) -> None:
+def test_an_empty_state_is_one_row(tmp_path: Path) -> None:
     process = Process(tmp_path, "a")
     process.writer.restore(1, process.me, 4, 9, [], [])
     process.writer.close()

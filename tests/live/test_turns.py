@@ -59,7 +59,7 @@ def test_a_message_that_comes_alone_leaves_at_once_and_many_of_one_turn_leave_to
     asyncio.run(run())
 
 
-def test_whoever_multicasts_without_a_pause_lets_others_run() -> None:
+def test_a_task_that_multicasts_without_a_pause_lets_others_run() -> None:
     async def run() -> None:
         async with groups_of(2) as groups:
             turns = 0

@@ -1,9 +1,9 @@
 """The application's state: snapshots for newcomers, a state that arrived for this member, and checkpoints.
 
 `snapshot` and `restore` are the application's own and are called in the event loop, between two entries of the inbox:
-while they run, nothing else does, unless they are `async` and await. What cubecast does with the bytes holds the
-loop for a few milliseconds at most, however many they are: pieces are cut when a newcomer asks for them, joined in a
-thread, and written by the thread of the journal.
+while they run, nothing else does, unless they are `async` and await. Handling of the bytes by cubecast blocks the loop
+for a few milliseconds at most, however many they are: pieces are cut on request of a newcomer, joined in a thread, and
+written by the thread of the journal.
 
 Without the two functions the state is the history of the group's messages. The application has it when it has taken
 the last of them, not when they have arrived.
@@ -35,12 +35,12 @@ SNAPSHOT_PAUSE_S = 0.05
 
 
 class ApplicationState:
-    """What one member does with the state of its application."""
+    """How one member handles the state of its application."""
 
     def __init__(
         self, address: str, snapshot: Snapshot | None, restore: Restore | None, *, is_idle: Callable[[], bool]
     ) -> None:
-        """`is_idle`: has the application taken all that was given to it? `driver` is set when there is one."""
+        """`is_idle`: has the application taken everything given to it? `driver` is set when there is one."""
         self.driver: Driver | None = None
         self.may_checkpoint = True
         """Did anything arrive since the last attempt?"""
@@ -106,7 +106,7 @@ class ApplicationState:
     # Checkpoints.
 
     def when_idle(self) -> Awaitable[None] | None:
-        """Everything is taken: the moment for a checkpoint, if the journal is long and has doubled since the last."""
+        """Everything is taken: make a checkpoint if the journal is long and has doubled since the last one."""
         driver = self.driver
         if driver is None or driver.journal is None or driver.is_ended or not self.may_checkpoint:
             return None
@@ -130,7 +130,7 @@ class ApplicationState:
             driver.checkpoint(state, self._checkpointed)
 
     def _checkpointed(self) -> None:
-        """The checkpoint has ended: the next one comes when the journal has doubled, also after one that failed."""
+        """The checkpoint has ended: the next one is due when the journal has doubled, also after a failed one."""
         journal = self._driver().journal
         assert journal is not None
         self._checkpoint_bytes = journal.bytes
@@ -141,7 +141,7 @@ class ApplicationState:
 
 
 def octets_of(payload: object, what: str = "payload") -> bytes:
-    """What an application gave as bytes."""
+    """Bytes that an application returned or passed."""
     if type(payload) is bytes:
         return payload
     if isinstance(payload, bytes | bytearray | memoryview):

@@ -1,4 +1,4 @@
-"""A checkpoint that is being written: a file beside the journal, written slice by slice while the journal goes on.
+"""A checkpoint in progress: a file beside the journal, written slice by slice while the journal is still in use.
 
 | part of the file | written                                                                                        |
 |------------------|------------------------------------------------------------------------------------------------|
@@ -22,13 +22,13 @@ from cubecast.wire.journal import BATCH_HEADER_BYTES, batch_checksum, encode_bat
 
 SLICE_BYTES = 1 << 20
 COPIES_BYTES_MAX = 256 << 20
-"""What may be appended meanwhile; a checkpoint that is slower is given up."""
+"""How much may be appended meanwhile; a slower checkpoint is abandoned."""
 _PIECES_MAX = 1024
 """Buffers in one call of writev: IOV_MAX of Linux and macOS."""
 
 
 class CheckpointFile:
-    """One checkpoint that is being written."""
+    """One checkpoint in progress."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CheckpointFile:
         self._journal_number = journal_number
         self._flush = flush
         self.copies_bytes = 0
-        """What was appended to the journal and is not in this file."""
+        """Bytes appended to the journal that are not in this file."""
         self._copies: list[Sequence[bytes]] = []
 
     def add(self, payloads: Sequence[Sequence[bytes]]) -> None:
@@ -67,16 +67,16 @@ class CheckpointFile:
             self.cancel()
 
     def take_copies(self) -> list[Sequence[bytes]]:
-        """What is to be written as copies next."""
+        """The copies to write next."""
         copies, self._copies, self.copies_bytes = self._copies, [], 0
         return copies
 
     def cancel(self) -> None:
-        """It is not wanted any more."""
+        """Cancel it."""
         self.is_cancelled = True
 
     def write_slice(self) -> None:
-        """Write some more of the checkpoint; `is_complete` says whether that was all."""
+        """Write a part of the checkpoint; sets `is_complete` after the last."""
         if self.file < 0:
             self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             write_all(self.file, [self._header, bytes(BATCH_HEADER_BYTES)])
@@ -103,7 +103,7 @@ class CheckpointFile:
         self.is_complete = True
 
     def write_copies(self, payloads: Sequence[Sequence[bytes]]) -> None:
-        """Write what was appended to the journal meanwhile."""
+        """Write the batches appended to the journal meanwhile."""
         batches = []
         for payload in payloads:
             batch = encode_batch(self.sequence, payload, journal_number=self._journal_number, previous=self.previous)
@@ -115,10 +115,10 @@ class CheckpointFile:
             self._flush(self.file)
 
     def discard(self) -> None:
-        """Leave nothing of it."""
+        """Remove the file."""
         if self.file >= 0:
             with contextlib.suppress(OSError):
-                # A disk that did not answer may have taken so long that the name is another process's by now.
+                # If the disk did not answer for long, the name may belong to another process by now.
                 if os.path.samestat(os.fstat(self.file), self._path.stat()):
                     self._path.unlink()
             os.close(self.file)

@@ -1,7 +1,7 @@
 """The sockets of one member: its listener, and the connections it accepted or dialled, by number.
 
-They pass bytes to the member and carry out what its effects say. TLS is here, because it is I/O: the member gets the
-addresses that a peer's certificate names, and decides.
+They pass bytes to the member and carry out its effects. TLS is here, because it is I/O: the member gets the addresses
+that a peer's certificate names, and decides.
 
 A plaintext member that receives TLS answers with a line of text and closes: the dialler's TLS then reports that
 the peer does not speak TLS, and in the other direction this side sees the first bytes of a TLS record.
@@ -68,7 +68,7 @@ class Connections:
         await self._listener.start(*parse_address(listen))
 
     async def stop(self) -> None:
-        """End everything at once; what was written and not sent yet is sent if the system takes it."""
+        """End everything at once; bytes not sent yet are sent if the system takes them."""
         self._is_stopped = True
         for task in self._dialling:
             task.cancel()
@@ -78,7 +78,7 @@ class Connections:
         await self._listener.close()
 
     def abort(self) -> None:
-        """End every connection without a word: nothing that this member does is visible any more."""
+        """Abort every connection: nothing that this member does is visible any more."""
         self._is_stopped = True
         for task in self._dialling:
             task.cancel()
@@ -105,7 +105,7 @@ class Connections:
             connection.close(close.reason)
 
     def establish(self, number: int) -> None:
-        """The member accepted the peer's greeting."""
+        """The member accepted the peer's handshake."""
         connection = self._open.get(number)
         if connection is not None:
             self._known[number] = connection.address.rpartition(":")[0].strip("[]")
@@ -118,7 +118,7 @@ class Connections:
         task.add_done_callback(self._dialling.discard)
 
     def close_revoked(self) -> int:
-        """End the connections of certificates that were revoked since; gives how many."""
+        """End the connections whose certificates were revoked; returns how many."""
         assert self._credentials is not None
         revoked = [one for one in self._open.values() if self._credentials.is_revoked(one.certificate)]
         for connection in revoked:
@@ -204,7 +204,7 @@ class Connections:
         self._touch()
 
     def _known_peers(self) -> set[str]:
-        """Where members of the view are, and peers that are connected."""
+        """The IP addresses of members of the view, and of connected peers."""
         self._known = {number: ip for number, ip in self._known.items() if number in self._open}
         known = set(self._known.values())
         view = self._member.view

@@ -5,9 +5,9 @@ that the member claims, so a member of the group cannot impersonate another.
 
 | field             | meaning                                                                          |
 |-------------------|----------------------------------------------------------------------------------|
-| `server`,`client` | TLS 1.3 contexts; `refresh` replaces them, so read them for every new connection  |
+| `server`,`client` | TLS 1.3 contexts; `refresh` replaces them, so read them for every new connection |
 | `member`, `key`   | files of this member's certificate and of its key (None: the same file)          |
-| `ca`, `crl`       | files of the group's certificate and, beside it, of the certificates revoked      |
+| `ca`, `crl`       | files of the group's certificate and, beside it, of the certificates revoked     |
 
 Python's ssl module can neither read a certificate before a handshake nor list a CRL, so both are read with
 `cryptography`. It is part of the `live` extra and takes 11 MB: a plaintext member never imports it.
@@ -39,7 +39,7 @@ FileSignature = tuple[tuple[int, int, int, int] | None, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class _Loaded:
-    """What the files held at one moment."""
+    """The contents of the files at one moment."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -65,7 +65,7 @@ class Credentials:
     def load(cls, member: str | Path, *, ca: str | Path, key: str | Path | None = None) -> Self:
         """Read a member's certificate (and key, in the same file unless named) and the group's certificate.
 
-        A list of revoked certificates beside the group's certificate (`group.crl` beside `group.pem`) is obeyed.
+        A list of revoked certificates beside the group's certificate (`group.crl` beside `group.pem`) is honoured.
         """
         return cls(Path(member), ca=Path(ca), key=Path(key) if key else None)
 
@@ -82,8 +82,8 @@ class Credentials:
     def refresh(self) -> bool:
         """Read the files again if one of them changed: True if there are new contexts.
 
-        Files that cannot be used are logged once, and the contexts stay as they are: so does a CRL that vanished, and
-        a certificate and a group's certificate that do not fit until both are replaced.
+        Unusable files are logged once, and the contexts stay as they are. Unusable are also a CRL that vanished, and a
+        certificate that does not match the group's certificate until both are replaced.
         """
         signature = self._read_signature()
         if signature == self._signature:
@@ -109,7 +109,7 @@ class Credentials:
         return int(certificate["serialNumber"], 16) in self._loaded.revoked
 
     def require_own(self, address: str, now: float | None = None) -> None:
-        """Refuse to start with a certificate that every peer would refuse; `now` is in seconds since 1970."""
+        """Refuse to start with a certificate that every peer would reject; `now` is in seconds since 1970."""
         own = self._loaded.own
         moment = datetime.datetime.fromtimestamp(time.time() if now is None else now, datetime.UTC)
         named = _named_by(own)
@@ -137,7 +137,7 @@ class Credentials:
         self._require_signed(self._loaded)
 
     def _require_fit(self, loaded: _Loaded) -> None:
-        """New files must not lock this member out, nor forget what is revoked."""
+        """New files must not lock this member out, nor drop revocations."""
         if loaded.revoked is None and self._loaded.revoked is not None:
             raise LocalProtocolError(f"no file {self.crl} any more; copy the group's current one there")
         self._require_signed(loaded)
@@ -255,7 +255,7 @@ def require_protection(credentials: Credentials | None, *, plaintext: bool) -> N
 
 
 def require_address(certificate: dict[str, Any] | None, address: str) -> None:
-    """Refuse a peer whose certificate does not name this address."""
+    """Reject a peer whose certificate does not name this address."""
     named = [value for kind, value in (certificate or {}).get("subjectAltName", ()) if kind == "URI"]
     if URI + address not in named:
         said = ", ".join(name.removeprefix(URI) for name in named) or "nobody"
@@ -276,7 +276,7 @@ _VERIFY_CODES = {
     23: "the peer's certificate is revoked",
 }
 
-# What OpenSSL calls the error; an ALERT is the peer's word about this side.
+# OpenSSL's name of the error; an ALERT is the peer's message about this side.
 _TLS_REASONS = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer sent no certificate",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the peer refused: this side sent no certificate",

@@ -113,7 +113,7 @@ class Demo:
                 process.send_signal(signal.SIGUSR1)
 
     def judge(self) -> DemoVerdict:
-        """Wait until the survivors agree on everything, and say so; or what they do not agree on."""
+        """Wait until the survivors agree on everything; the verdict says so, or names the differences."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             states = self.ask_all()
@@ -164,7 +164,7 @@ class Demo:
 
 
 def kills_max(members: int) -> int:
-    """How many may be killed at once when a majority is to be left."""
+    """How many members may be killed at once so that a majority is left."""
     return max(0, (members - 1) // 2)
 
 
@@ -190,7 +190,7 @@ def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show) -> DemoVerdi
 
 
 def fetch_status(address: str, *, timeout_s: float = 5.0) -> dict[str, Any]:
-    """Ask a member for its status."""
+    """Request the status of a member."""
     try:
         with urllib.request.urlopen(f"http://{address}/status.json", timeout=timeout_s) as answer:
             status = json.load(answer)

@@ -91,7 +91,7 @@ class Group(GroupStatus):
         self._notices = NoticeLog(advertise)
         self._stack = AsyncExitStack()
 
-    # In and out.
+    # Entering and leaving.
 
     async def __aenter__(self) -> Self:
         """Wait until this member is in the group and has its state; log what it waits for."""
@@ -127,12 +127,12 @@ class Group(GroupStatus):
         await self.leave(drain=kind is None)
 
     async def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
-        """Leave: what was multicast is sent and delivered first, and the others agree on a view without this member.
+        """Leave: own multicasts are sent and delivered first, and the others agree on a view without this member.
 
         `drain=False` gives the others a moment to agree and does not wait for messages. Without a `timeout` the wait is
-        long enough for members that crash meanwhile to be excluded; when it is over this member goes all the same, and
-        the log says what may be lost. The port is closed in any case, also when the call is cancelled. `async for`
-        gives what was delivered until then.
+        long enough for members that crash meanwhile to be excluded; when it is over this member leaves anyway, and the
+        log says what may be lost. The port is closed in any case, also when the call is cancelled. `async for` still
+        yields everything delivered until then.
         """
         driver = self._driver
         if driver is None:
@@ -148,7 +148,7 @@ class Group(GroupStatus):
             await shielded(self._close())
 
     async def _wait_briefly(self, driver: Driver) -> None:
-        """Let the others see a member that leaves, not one that crashed."""
+        """Let the others see a leave, not a crash."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_AT_ONCE_S):
                 while not driver.is_ended:
@@ -176,7 +176,7 @@ class Group(GroupStatus):
             await self._stack.aclose()
 
     def force(self) -> None:
-        """Operator's override: the members within reach decide alone on the next view, without a quorum.
+        """Operator's override: the reachable members decide alone on the next view, without a quorum.
 
         For a group that is blocked because the missing members will never come back. If they are alive after all,
         there are two groups of the same name from then on, which refuse each other.
@@ -264,7 +264,7 @@ class Group(GroupStatus):
                 raise LocalProtocolError(f"this member left group {self.name!r} before it was in it")
             if await self._inbox.serve_request():
                 continue
-            # A state that stands behind what the application has to take first is served when it does.
+            # A state behind entries that the application has to take first is served when they are taken.
             is_served = self._inbox.queue or not member.awaits_restore
             if member.phase == "member" and member.stack is not None and is_served:
                 log.info("member ready member=%s group=%s view=%d", self.address, self.name, self.view.number)
@@ -291,8 +291,8 @@ class Group(GroupStatus):
     async def multicast(self, payload: Buffer) -> Message:
         """Send to every member, this one included, in the order of the calls.
 
-        Waits while the window of own messages that are not stable is full: also during a long change of the view, or
-        while too few members are within reach. A call that is cancelled while it waits has sent nothing.
+        Waits while the window of own unstable messages is full: also during a long view change, or while too few
+        members are reachable. A call that is cancelled while it waits has sent nothing.
         """
         octets = payload if type(payload) is bytes else octets_of(payload)
         driver = self._driver
@@ -319,12 +319,12 @@ class Group(GroupStatus):
     def __aiter__(self) -> Entries[Delivery]:
         """Deliveries in causal order, each once, from the first that was not taken; ends when this member has left.
 
-        The iterator may be left with `break`, cancelled or asked with a timeout: nothing is lost, and it continues.
+        The iterator may be left with `break`, cancelled or used with a timeout: nothing is lost, and it continues.
         """
         return Entries(self._inbox, (Delivery,))
 
     def events(self) -> Entries[Event]:
-        """Deliveries as `async for` gives them, and a `ViewChange` for every view at its place among them."""
+        """Deliveries as `async for` yields them, and a `ViewChange` for every view at its place among them."""
         return Entries(self._inbox, (Delivery, ViewChange))
 
     async def receive(self, timeout: float | None = None) -> Delivery:
@@ -339,7 +339,7 @@ class Group(GroupStatus):
         return taken
 
     async def _take_lump(self, into: deque[Event], timeout: float | None) -> bool:
-        """Wait for one entry, and take the deliveries that wait behind it too; False at the end. For `SyncGroup`."""
+        """Wait for one entry, and also take the deliveries behind it; False at the end. For `SyncGroup`."""
         async with asyncio.timeout(timeout):
             taken = await self._inbox.take((Delivery, ViewChange))
         if taken is None:
@@ -363,7 +363,7 @@ class Group(GroupStatus):
 
         return status_of(self)
 
-    # Inside.
+    # Internal.
 
     def _running(self) -> Driver:
         driver = self._entered()
@@ -450,9 +450,9 @@ def join(
             async for delivery in group:                   # causal order, each message once
                 print(delivery.sender.name, delivery.sequence, delivery.payload)
 
-    `name` is the group's; members of groups of different names refuse each other. `listen` ("host:port") is where this
-    member accepts connections; `advertise` is the address that others dial and its name, the same as `listen` unless
-    there is a NAT or a container between. All members must use the same name for a member: "localhost:7001" and
+    `name` is the group's; members of groups with different names refuse each other. `listen` ("host:port") is where
+    this member accepts connections; `advertise` is the address that others dial and its name, the same as `listen`
+    unless there is a NAT or a container between. All members must use the same name for a member: "localhost:7001" and
     "127.0.0.1:7001" are two.
 
     Give one of:
@@ -469,7 +469,7 @@ def join(
     place at a newcomer; both may be `async`. They are called between two events, by the consumer (`async for`,
     `events`, `receive`), so the state is the one after all events before. The event loop waits for them; make those of
     a large state `async`, and let `snapshot` return `bytes`, which are not copied. Without them a newcomer gets the
-    messages that `settings.keep` says, as deliveries with `is_history`. What it multicasts before it has taken the
+    messages that `settings.keep` selects, as deliveries with `is_history`. What it multicasts before it has taken the
     last of them waits until it has.
 
     `journal` names a file from which this member continues after it was stopped or killed, under the same address; it

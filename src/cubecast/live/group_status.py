@@ -24,7 +24,7 @@ class Laggard(NamedTuple):
 
 
 class GroupStatus:
-    """Properties and callbacks of a group; `Group` adds what changes it."""
+    """Properties and callbacks of a group; `Group` adds the operations."""
 
     name: str
     address: str
@@ -40,15 +40,15 @@ class GroupStatus:
         self._callbacks.setdefault("stable", []).append(callback)
 
     def on_view(self, callback: Callable[[View], object]) -> None:
-        """Call a function when a view is installed, whatever the application has taken by then."""
+        """Call a function when a view is installed, independent of what the application has taken by then."""
         self._callbacks.setdefault("view", []).append(callback)
 
     def on_blocked(self, callback: Callable[[bool], object]) -> None:
-        """Call a function with True when too few members are within reach, with False when there are enough again."""
+        """Call a function with True when too few members are reachable, with False when there are enough again."""
         self._callbacks.setdefault("blocked", []).append(callback)
 
     def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
-        """Call a function when the group continued without this member: the reason, and the messages that came back."""
+        """Call a function when the group continued without this member: the reason, and the messages returned."""
         self._callbacks.setdefault("excluded", []).append(callback)
 
     def on_progress(self, callback: Callable[[tuple[int, int]], object]) -> None:
@@ -56,7 +56,7 @@ class GroupStatus:
         self._callbacks.setdefault("progress", []).append(callback)
 
     def on_waiting(self, callback: Callable[[str], object]) -> None:
-        """Call a function with what this member waits for, now and then while it is not in the group yet."""
+        """Call a function at intervals with what this member waits for, while it is not in the group yet."""
         self._callbacks.setdefault("waiting", []).append(callback)
 
     def _call_back(self, event: str, value: Any) -> None:
@@ -66,7 +66,7 @@ class GroupStatus:
             except Exception:
                 log.exception("callback failed event=%s member=%s", event, self.address)
 
-    # Looking.
+    # Status.
 
     @property
     def me(self) -> MemberId:
@@ -102,7 +102,7 @@ class GroupStatus:
 
     @property
     def is_blocked(self) -> bool:
-        """Are too few members within reach to continue?"""
+        """Are too few members reachable to continue?"""
         return self._entered().member.is_blocked
 
     @property

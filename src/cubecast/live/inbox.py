@@ -10,7 +10,7 @@ the event loop in which the consumer gets it, and bytes are counted then: a cons
 stops loses nothing, and another one continues where it ended. A request for the state stays at the head of the queue
 until it is served, so a consumer that is cancelled in the middle of an asynchronous `snapshot` leaves it to the next.
 
-A history counts as taken when its last message is: `on_history_taken`. Consumers yield to other tasks now and then.
+A history counts as taken when its last message is: `on_history_taken`. Consumers yield to other tasks at intervals.
 
 The path of a delivery is short on purpose, it runs for every message: pop, compare the class, add the size.
 """
@@ -71,10 +71,10 @@ class Inbox:
         backlog_bytes: int,
         is_tracked: bool,
     ) -> None:
-        """`serve` deals with a request for the state; `on_empty` may have work to do when everything is taken.
+        """`serve` handles a request for the state; `on_empty` is called when everything is taken.
 
         `is_tracked`: the state is a history of messages. After an exclusion it comes again, and the application gets
-        only what it has not got before.
+        only what it has not taken before.
         """
         self.queue: deque[Entry | TransferredMessages | EndOfTransferredMessages] = deque()
         self.taken_bytes = 0
@@ -88,7 +88,7 @@ class Inbox:
         self._on_empty = on_empty
         self._on_history_taken = on_history_taken
         self.yields = False
-        """Have other tasks waited long enough for the consumer to yield before it takes more?"""
+        """Have other tasks waited so long that the consumer must yield before it takes more?"""
         self._reader: asyncio.Task[Any] | None = None
         """The task that takes the history."""
         self._sleepers: list[asyncio.Future[None]] = []
@@ -98,7 +98,7 @@ class Inbox:
     # From the driver.
 
     def extend(self, entries: Iterable[Entry | TransferredMessages]) -> None:
-        """More for the application."""
+        """Add entries for the application."""
         self.queue.extend(entries)
         if self._sleepers:
             self.wake()
@@ -125,7 +125,7 @@ class Inbox:
             self._report_taken(size)
 
     async def take(self, wanted: tuple[type[Any], ...]) -> Any:
-        """The next entry of these classes; None at the end. Others before it are passed over."""
+        """The next entry of these classes; None at the end. Other entries before it are skipped."""
         while await self._wait():
             entry = self.queue.popleft()
             if type(entry) is Delivery:
@@ -142,7 +142,7 @@ class Inbox:
         return None
 
     def reads_history(self, task: asyncio.Task[Any] | None) -> bool:
-        """Is it this task that takes the history, and is there more of it?"""
+        """Is this the task that takes the history, and is there more of it?"""
         return task is self._reader and any(
             isinstance(one, TransferredMessages | EndOfTransferredMessages) for one in islice(self.queue, 1024)
         )
@@ -153,14 +153,14 @@ class Inbox:
         return len(self.queue) > 1 and type(self.queue[1]) is EndOfTransferredMessages
 
     async def serve_request(self) -> bool:
-        """Serve the request at the head of the queue, if there is one: was there?"""
+        """Serve the request at the head of the queue, if there is one; returns whether there was."""
         if self._is_serving or not self.queue or not isinstance(self.queue[0], SnapshotWanted | StateArrived):
             return False
         await self._serve_first(self.queue[0])
         return True
 
     async def _wait(self) -> bool:
-        """Until the first entry is for the application; False at the end."""
+        """Wait until the first entry is for the application; False at the end."""
         if self.yields:
             self.yields = False
             if self.queue:
@@ -184,7 +184,7 @@ class Inbox:
                 await self._serve_first(first)
 
     async def _pause(self) -> None:
-        """Everything is taken: a moment for a checkpoint, then wait."""
+        """Everything is taken: offer a checkpoint, then wait."""
         work = self._on_empty()
         if work is None:
             await self._sleep()
@@ -206,7 +206,7 @@ class Inbox:
             self.wake()
 
     async def _decode(self, history: TransferredMessages) -> None:
-        """Put the next messages of the history at the head of the queue; let others run before."""
+        """Decode the next messages of the history to the head of the queue; let others run before."""
         self._is_serving = True
         self._reader = asyncio.current_task()
         ahead, seen = history.ahead, self._seen
@@ -243,7 +243,7 @@ class Inbox:
 
 
 class Entries(Generic[_Taken]):
-    """An iterator over what the application gets; it may be cancelled, left and continued at any time."""
+    """An iterator over the application's entries; it may be cancelled, left and continued at any time."""
 
     __slots__ = ("_fast", "_inbox", "_wanted")
 
@@ -252,7 +252,7 @@ class Entries(Generic[_Taken]):
         self._inbox = inbox
         self._wanted = wanted
         self._fast: deque[Any] | tuple[()] = () if inbox.is_tracked else inbox.queue
-        """The queue, unless what is taken must be tracked, or others are to run first."""
+        """The queue, unless taken entries must be tracked, or others must run first."""
 
     def __aiter__(self) -> Entries[_Taken]:
         """Itself."""
@@ -261,7 +261,7 @@ class Entries(Generic[_Taken]):
     async def __anext__(self) -> _Taken:
         """The next entry."""
         queue, inbox = self._fast, self._inbox
-        if queue and not inbox._is_serving:  # what is taken during a snapshot would be in neither state nor journal
+        if queue and not inbox._is_serving:  # an entry taken during a snapshot would be in neither state nor journal
             entry = queue.popleft()
             if type(entry) is Delivery:
                 inbox.taken_bytes = size = inbox.taken_bytes + len(entry.record)

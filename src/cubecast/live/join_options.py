@@ -48,7 +48,7 @@ def read_join_options(
 
 
 def _founders(me: str, peers: Sequence[str]) -> tuple[str, ...]:
-    """All founding members in one order at all of them."""
+    """All founding members, in the same order at each of them."""
     if isinstance(peers, str):
         raise LocalProtocolError(f"peers={peers!r}: give a list of addresses")
     founders = tuple(sorted({me, *peers}, key=parse_address))

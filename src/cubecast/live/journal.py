@@ -8,21 +8,21 @@
 | `<name>.new`           | a checkpoint that is being written; left behind by a crash, it is removed          |
 | `<name>.torn-<number>` | what was cut off the end at the start of a member; the number is the Unix time     |
 
-When is the journal on the disk? `always`: before any effect of it leaves this process, the caller holds the effects
+When is the journal on the disk? `always`: before any effect of it leaves this process; the caller holds the effects
 until `sync` has ended. `interval`: within `interval_s`. `never`: when the system decides. A process that is killed
-loses nothing under any of them. A machine that loses its power may lose what `interval` and `never` had not forced to
+loses nothing under any of them. A machine that loses power may lose what `interval` and `never` had not forced to
 the disk, and with it promises of this member to others.
 
-**Checkpoints.** `replace` is for what is short: the next `write` puts it in place. `begin_checkpoint` is for what is
-long: a thread writes it beside the journal (`live.checkpoint_file`), step by step, and the journal goes on meanwhile,
-so nothing waits for the checkpoint. What is written meanwhile goes into both files. At the end comes a short moment in
-which `write` only gathers: the thread copies the last batches, forces them to the disk, and the new file gets the name.
-A checkpoint that cannot be written is given up; the journal is as good as before.
+**Checkpoints.** `replace` is for a short one: the next `write` puts it in place. `begin_checkpoint` is for a long one:
+a thread writes it beside the journal (`live.checkpoint_file`), step by step, and the journal stays in use meanwhile, so
+nothing waits for the checkpoint. Batches written meanwhile go into both files. At the end comes a short moment in which
+`write` only gathers: the thread copies the last batches, forces them to the disk, and renames the new file. A
+checkpoint that cannot be written is abandoned; the journal is not affected.
 
-Threads: `sync` may run in any thread, `step_checkpoint` in one; all the rest belongs to the thread of the event loop,
-or, while that one waits for it, to another. `_written` counts the
-writes. A sync notes the count before its fsync and reports that count afterwards, so a write during the fsync waits for
-the next one. A file that a checkpoint replaces during a sync is closed by the sync.
+Threads: `sync` may run in any thread, `step_checkpoint` in one; everything else belongs to the thread of the event
+loop, or, while that one waits for it, to another. `_written` counts the writes. A sync notes the count before its fsync
+and reports that count afterwards, so a write during the fsync waits for the next one. A file that a checkpoint replaces
+during a sync is closed by the sync.
 
 A failed write or fsync is final: the system may have dropped the data it could not write, and the next fsync would
 succeed without them. The journal refuses everything from then on; a restart reads what is on the disk.
@@ -64,7 +64,7 @@ SyncPolicy = Literal["always", "interval", "never"]
 CHECKPOINT_STRIDE = 1 << 32
 """Batches that a journal may still get while a checkpoint is written: its own have higher numbers."""
 COPIES_BYTES = 1 << 20
-"""So much is copied to a checkpoint in the moment in which the journal gathers."""
+"""This much is copied to a checkpoint in the moment in which the journal gathers."""
 
 
 class Journal:
@@ -108,7 +108,7 @@ class Journal:
     def read(self) -> list[bytes]:
         """The payloads since the file began; a torn end is copied beside the journal and cut off.
 
-        What it returns is on the disk, unless the policy is `never`: a member that was killed perhaps had not synced.
+        What it returns is on the disk, unless the policy is `never`: a killed member may not have synced it.
         """
         self._require_usable()
         assert not self._is_read, "a journal is read once"
@@ -136,7 +136,7 @@ class Journal:
         self._pending.append((payload,) if isinstance(payload, bytes) else payload)
 
     def replace(self, payload: bytes | Sequence[bytes]) -> None:
-        """Add a checkpoint, a batch that makes all before it obsolete: the next `write` begins a new file with it."""
+        """Add a checkpoint, a batch that makes earlier ones obsolete: the next `write` begins a new file with it."""
         self._require_usable()
         with self._state_lock:
             if self._checkpoint is not None:
@@ -148,7 +148,7 @@ class Journal:
     def write(self) -> None:
         """Hand all added batches to the system; a checkpoint is then on the disk too, unless the policy is `never`.
 
-        While a long checkpoint takes the place of the journal nothing is written: `is_gathering`.
+        While a long checkpoint replaces the journal nothing is written: `is_gathering`.
         """
         self._require_usable()
         if not self._pending:
@@ -180,13 +180,13 @@ class Journal:
 
     @property
     def is_gathering(self) -> bool:
-        """Does something that was added wait for a long checkpoint? It is written with the next `write` after it."""
+        """Do added batches wait for a long checkpoint? They are written with the next `write` after it."""
         return bool(self._pending)
 
     # A long checkpoint.
 
     def begin_checkpoint(self, pieces: Sequence[bytes]) -> None:
-        """All that was written until now is to be replaced by these bytes, one batch; `step_checkpoint` does it."""
+        """Replace everything written until now by these bytes, one batch; `step_checkpoint` does it."""
         self._require_usable()
         assert self._checkpoint is None, "one checkpoint at a time"
         assert not self._pending, "what the checkpoint covers is written"
@@ -208,7 +208,7 @@ class Journal:
         return self._checkpoint is not None
 
     def step_checkpoint(self) -> bool:
-        """Do a little more of the checkpoint; True when it is over, in place or given up. Raises like `sync`."""
+        """Do one step of the checkpoint; True when it is over, in place or abandoned. Raises like `sync`."""
         with self._step_lock:
             checkpoint = self._checkpoint
             if checkpoint is None:
@@ -217,7 +217,7 @@ class Journal:
                 self._require_usable()
                 self._step(checkpoint)
             except OSError as error:
-                log.error("checkpoint given up path=%s reason=%s", self.path, error.strerror or error)
+                log.error("checkpoint abandoned path=%s reason=%s", self.path, error.strerror or error)
                 self._drop_checkpoint()
             except BaseException:
                 self._drop_checkpoint()
@@ -226,7 +226,7 @@ class Journal:
 
     def _step(self, checkpoint: CheckpointFile) -> None:
         if checkpoint.is_cancelled:
-            log.info("checkpoint given up path=%s reason=overtaken", self.path)
+            log.info("checkpoint abandoned path=%s reason=overtaken", self.path)
             self._drop_checkpoint()
         elif not checkpoint.is_complete:
             checkpoint.write_slice()
@@ -239,7 +239,7 @@ class Journal:
                 self._switch(checkpoint)
 
     def _switch(self, checkpoint: CheckpointFile) -> None:
-        """The new file gets the name of the journal, with all that the journal holds."""
+        """Rename the new file to the journal, with everything the journal holds."""
         with self._state_lock:
             self._is_switching = True
             copies = checkpoint.take_copies()
@@ -263,14 +263,14 @@ class Journal:
             self._is_switching = False
 
     def _drop_checkpoint(self) -> None:
-        """Leave nothing of it; the caller has the lock of its steps."""
+        """Remove it; the caller holds the lock of its steps."""
         with self._state_lock:
             checkpoint, self._checkpoint = self._checkpoint, None
         if checkpoint is not None:
             checkpoint.discard()
 
     def _cancel_checkpoint(self, timeout_s: float = -1) -> None:
-        """It is not wanted any more; the thread that writes it ends it if that takes longer than `timeout_s`."""
+        """Cancel it; if that takes longer than `timeout_s`, the thread that writes it ends it."""
         with self._state_lock:
             if self._checkpoint is not None:
                 self._checkpoint.cancel()
@@ -301,7 +301,7 @@ class Journal:
         return self._policy == "always" or time.monotonic() - self._sync_begun_s >= self._interval_s
 
     def sync(self) -> None:
-        """Force to the disk what was written before this call; blocks, and may run in a thread of its own."""
+        """Force to the disk what was written before this call; blocks, and may run in any thread."""
         with self._sync_lock:
             self._require_usable()
             with self._state_lock:
@@ -373,7 +373,7 @@ class Journal:
         raise AssertionError("the count is endless")
 
     def _continue_file(self, contents: Contents) -> None:
-        """Go on behind the good part of the file."""
+        """Continue after the good part of the file."""
         self._sequence = contents.next_sequence
         self._journal_number, self._previous = contents.journal_number, contents.previous
         with self._guard("cut"):
@@ -387,7 +387,7 @@ class Journal:
         self.bytes = contents.end
 
     def _begin_file(self, kind: int) -> bytes:
-        """The header of a new file, that the next batches continue."""
+        """The header of a new file, which the next batches continue."""
         header = self._new_header(kind, self._sequence)
         self._previous = header_checksum(header)
         return header
@@ -398,7 +398,7 @@ class Journal:
         )
 
     def _put_in_place(self, pieces: list[bytes]) -> None:
-        """A new file takes the place of the journal, complete or not at all."""
+        """Replace the journal by a new file, completely or not at all."""
         with self._guard("replace"):
             new = self._write_beside(pieces)
         with self._state_lock:
@@ -408,14 +408,14 @@ class Journal:
         self._retire(old)
 
     def _count_replacement(self) -> None:
-        """A new file is in place, and on the disk unless the policy is `never`; the caller has the lock."""
+        """A new file is in place, and on the disk unless the policy is `never`; the caller holds the lock."""
         self._written += 1
         if self._policy != "never":
             self._sync_begun = self._synced = self._written
             self._sync_begun_s = time.monotonic()
 
     def _write_beside(self, pieces: list[bytes]) -> int:
-        """Write a new file and give it the name of the journal, in this order on the disk too."""
+        """Write a new file and rename it to the journal, in this order on the disk too."""
         name = self._beside("new")
         file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -464,7 +464,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _guard(self, action: str) -> Iterator[None]:
-        """An error within is the end of this journal; one of the system becomes a JournalError."""
+        """An error within ends this journal; an OSError becomes a JournalError."""
         try:
             yield
         except BaseException as error:
@@ -480,7 +480,7 @@ class Journal:
 
 
 def _resolve(path: Path) -> Path:
-    """The file itself, not a link to it: two names of one journal have one lock."""
+    """The file itself, not a link to it: two names of one journal share one lock."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:

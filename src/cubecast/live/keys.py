@@ -27,7 +27,7 @@ GROUP, KEY, REVOKED = "group.pem", "group.key", "group.crl"
 
 
 def init(folder: str | Path, *, name: str = "cubecast group", days: int = 3650) -> Path:
-    """Make a group's certificate and key in a folder; gives the certificate's path."""
+    """Make a group's certificate and key in a folder; returns the certificate's path."""
     folder = Path(folder)
     if (folder / KEY).exists():
         raise LocalProtocolError(f"{folder / KEY} exists already; choose another folder or remove it")
@@ -58,7 +58,7 @@ def member_file(folder: str | Path, address: str, *, name: str | None = None) ->
 
 
 def issue(folder: str | Path, address: str, *, name: str | None = None, days: int = 365, replace: bool = False) -> Path:
-    """Make the certificate and key of the member at `address`; gives the path of the file with both.
+    """Make the certificate and key of the member at `address`; returns the path of the file with both.
 
     A file that exists already is an error, unless `replace`: then its certificate is revoked first. An interruption
     between the two leaves a revoked certificate, never a valid one that cannot be revoked any more.
@@ -91,7 +91,7 @@ def issue(folder: str | Path, address: str, *, name: str | None = None, days: in
 
 
 def revoke(folder: str | Path, member: str | Path) -> Path:
-    """Add a member's certificate to the list of those revoked; gives the list's path."""
+    """Add a member's certificate to the revocation list; returns the list's path."""
     folder = Path(folder)
     group, group_key = _load(folder)
     try:
@@ -164,7 +164,7 @@ def _key_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, data: bytes, *, secret: bool = False) -> None:
-    """Write beside and rename: a reader never sees half a file, nor anyone else a secret."""
+    """Write beside and rename: a reader never sees half a file, and nobody else sees a secret."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if secret else 0o644), "wb") as file:

@@ -3,8 +3,8 @@
 A handshake is an accepted socket until the driver calls `established`: TLS and then the greeting. Each handshake ends
 in exactly one call of `established`, or of `on_refused` with a reason, unless the listener is closed before.
 
-| field        | shape                    | meaning                               |
-|--------------|--------------------------|---------------------------------------|
+| field        | shape                    | meaning                                |
+|--------------|--------------------------|----------------------------------------|
 | `handshakes` | connection → `Handshake` | unfinished handshakes, in order of age |
 
 Invariants: at most `handshakes_max` handshakes are unfinished, and each ends within `timeout_s`. A stranger's address
@@ -66,7 +66,7 @@ class Listener:
         handshakes_per_address: int = 8,
         timeout_s: float = 5.0,
     ) -> None:
-        """Without credentials the connections are plaintext. `known_peers` gives IP addresses, not names.
+        """Without credentials the connections are plaintext. `known_peers` returns IP addresses, not names.
 
         `on_refused(address, reason)` is for counting: the listener writes the log line itself.
         """
@@ -151,7 +151,7 @@ class Listener:
         except BlockingIOError:
             return
         except OSError as error:
-            # Out of descriptors or buffers, or the peer has gone: none of them is a reason to stop listening.
+            # Out of descriptors or buffers, or the peer is gone: neither is a reason to stop listening.
             self._accept_errors.warning("accept", "accept failed error=%s", error)
             self._unwatch()
             self._pause = asyncio.get_running_loop().call_later(ACCEPT_PAUSE_S, self._watch)
@@ -227,7 +227,7 @@ class Listener:
     # Ends.
 
     def _forget(self, connection: SocketConnection) -> bool:
-        """Is it a handshake? Then it is one no longer."""
+        """Remove a handshake from the unfinished ones; returns whether it was one."""
         handshake = self._handshakes.pop(connection, None)
         if handshake is None:
             return False
@@ -249,7 +249,7 @@ class Listener:
             self._report(handshake, reason, level)
 
     def _connection_ended(self, connection: SocketConnection, reason: str) -> None:
-        """The peer or the driver ended it; the driver logs what it refuses itself."""
+        """The peer or the driver ended it; the driver logs its own refusals."""
         handshake = self._handshakes.get(connection)
         if handshake is not None:
             self._forget(connection)

@@ -1,4 +1,4 @@
-"""Members as processes of this machine: free ports, certificates, and processes that are driven line by line.
+"""Members as processes of this machine: free ports, certificates, and processes controlled by lines of text.
 
 For demonstrations, benchmarks and tests. A port that is free now may be taken a moment later, though that is rare.
 """
@@ -26,7 +26,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses of ports that are free now, in the order of the ranks they give."""
+    """Addresses of free ports, in the order of the ranks they get."""
     return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
@@ -69,7 +69,7 @@ class LineProcess:
         return self.process.stdout.readline().removesuffix("\n")
 
     def close(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill it at once, whatever it is doing."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):

@@ -39,11 +39,11 @@ class LoopThread:
         self._thread.start()
 
     def begin(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """Have the loop do something, and do not wait."""
+        """Schedule a call in the loop without waiting for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Have the loop do something, and wait for its result."""
+        """Run a call in the loop and wait for its result."""
         return self.begin(work).result()
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What `Group.multicast` gives: a message that may be waited for until it is stable."""
+"""The result of `Group.multicast`: a message whose stability can be awaited."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self._outgoing.is_stable
 
     async def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
-        """Wait until every member of the view has the message; `hurry` asks for a stability round at once.
+        """Wait until every member of the view has the message; `hurry` requests a stability round at once.
 
         Raises TimeoutError, naming the members behind; LocalProtocolError if this member left before; ExcludedError if
         the group continued without this member and the message is not multicast again.
@@ -59,7 +59,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             if member.awaits_restore:
                 return "it is not sent before the application takes the group's state; iterate over the group"
             return "it is not sent yet; " + (
-                "too few members are within reach" if member.is_blocked else "the view changes"
+                "too few members are reachable" if member.is_blocked else "the view changes"
             )
         late = ", ".join(f"{who.name} ({count})" for who, count in member.laggards()) or "nobody known"
-        return f"message {self.sequence} is not everywhere; behind are (by messages): {late}"
+        return f"message {self.sequence} is not at every member; members behind (messages): {late}"

@@ -1,4 +1,4 @@
-"""The metrics of one member, in the Prometheus text format, read at the moment they are asked for.
+"""The metrics of one member in the Prometheus text format, read when they are requested.
 
 Units are seconds and bytes; counters end in `_total`. Every metric has the labels `group` and `member` (its address);
 metrics of links have `peer` besides.
@@ -56,7 +56,7 @@ class _Collector(Collector):
         self._group = group
 
     def describe(self) -> list[Metric]:
-        """Nothing is read before it is asked for."""
+        """Nothing is read before a request."""
         return []
 
     def collect(self) -> list[Metric]:
@@ -73,7 +73,7 @@ class _Collector(Collector):
         stats = {**seen["stats"], "members": len(seen["members"])}
         found: list[Metric] = [
             _gauge("view", "Number of the view that this member installed last.", labels, seen["view"]),
-            _gauge("blocked", "1 while too few members are within reach to continue.", labels, seen["blocked"]),
+            _gauge("blocked", "1 while too few members are reachable to continue.", labels, seen["blocked"]),
             _gauge("changing", "1 while the view changes and nothing is delivered.", labels, seen["changing"]),
         ]
         found += [_gauge(name, text, labels, stats.get(name, 0)) for name, text in _GAUGES.items()]

@@ -1,7 +1,7 @@
 """A member in a terminal: every line that comes in is multicast, every delivery goes out as a line.
 
-Standard output has "sender sequence payload" lines and nothing else; what happens to the group goes to standard error.
-The end of the input lets the member leave. With a closed input or `/dev/null`, as under a supervisor, it stays.
+Standard output has "sender sequence payload" lines and nothing else; events of the group go to standard error. At the
+end of the input the member leaves. With a closed input or `/dev/null`, as under a supervisor, it stays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DRAIN_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What `cubecast node` was asked for."""
+    """The options of `cubecast node`."""
 
     group: str
     listen: str
@@ -43,7 +43,7 @@ class Node:
     trace: Path | None = None
     status: str | None = None
     rate_per_s: float = 0.0
-    """Messages that it makes up and sends by itself."""
+    """Messages that it generates and sends by itself."""
     payload_bytes: int = 100
     quiet: bool = False
     """Print no deliveries."""
@@ -71,7 +71,7 @@ async def _live(node: Node) -> None:
         status=node.status,
     )
     group.on_view(_say_view)
-    group.on_blocked(lambda is_blocked: say("blocked: too few members within reach" if is_blocked else "unblocked"))
+    group.on_blocked(lambda is_blocked: say("blocked: too few members reachable" if is_blocked else "unblocked"))
     group.on_excluded(_say_excluded)
     group.on_waiting(say)
     ended = _signals(group)
@@ -98,7 +98,7 @@ async def _live(node: Node) -> None:
 
 
 def say(words: str) -> None:
-    """Tell the person at the terminal, beside what is delivered."""
+    """Print a line for the user at the terminal, apart from the deliveries."""
     print(words, file=sys.stderr, flush=True)
 
 
@@ -107,7 +107,7 @@ def _say_view(view: View) -> None:
 
 
 def _say_excluded(excluded: Excluded) -> None:
-    say(f"excluded: {excluded.reason}; {len(excluded.returned)} messages came back")
+    say(f"excluded: {excluded.reason}; {len(excluded.returned)} messages returned")
 
 
 def _signals(group: Group) -> asyncio.Event:

@@ -1,7 +1,7 @@
 """The log lines of a member: one line per event, its values by name.
 
-Refusals can be provoked by strangers, and links by a bad network, so their lines are limited in number. Nothing that
-belongs to an orderly start or end is a warning.
+Strangers can provoke refusals, and a bad network link events, so the number of their lines is limited. Nothing in an
+orderly start or end is a warning.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class NoticeLog:
     def _blocked(self, is_blocked: bool, member: Member) -> None:
         view = member.view.number if member.view is not None else 0
         if is_blocked:
-            log.warning("blocked member=%s view=%d reason=too few members within reach", self._me, view)
+            log.warning("blocked member=%s view=%d reason=too few members reachable", self._me, view)
         else:
             log.info("unblocked member=%s view=%d", self._me, view)
 
@@ -95,7 +95,7 @@ class NoticeLog:
         log.info("left member=%s", self._me)
 
     def _refused(self, refused: tuple[str, str], member: Member) -> None:
-        """The listener logs what it accepted; here is what this member dialled."""
+        """The listener logs refusals of accepted connections; this logs those of dialled ones."""
         peer, reason = refused
         if peer in member.links.failures:
             self._limited.info(

@@ -1,4 +1,4 @@
-"""Log lines that a stranger can provoke: at most a few per key and interval, then one line with the number of the rest.
+"""Log lines that a stranger can provoke: at most a few per key and interval, then one line with the number suppressed.
 
 | field     | shape                   | meaning                                                          |
 |-----------|-------------------------|------------------------------------------------------------------|

@@ -1,11 +1,11 @@
-"""One TCP or TLS connection as a pipe of bytes: no framing, no protocol, only what asyncio reports.
+"""One TCP or TLS connection as a pipe of bytes: no framing, no protocol, only the events of asyncio.
 
-| state   | `is_made` | `is_open` | callbacks that may still come                                    |
-|---------|-----------|-----------|------------------------------------------------------------------|
-| new     | no        | no        | `on_made`                                                        |
-| open    | yes       | yes       | `on_data`, `on_pause`, `on_resume`, `on_lost`                    |
+| state   | `is_made` | `is_open` | callbacks that may still come                                     |
+|---------|-----------|-----------|-------------------------------------------------------------------|
+| new     | no        | no        | `on_made`                                                         |
+| open    | yes       | yes       | `on_data`, `on_pause`, `on_resume`, `on_lost`                     |
 | closing | yes       | no        | `on_lost`, once what was written is sent, or `stall_s` has passed |
-| ended   | yes or no | no        | none                                                             |
+| ended   | yes or no | no        | none                                                              |
 
 `close` leads from open to closing; `abort`, called by the owner, leads to ended at once and reports nothing; the end of
 the connection reports `on_lost` once. A peer of a TLS connection is authenticated before `on_made`.

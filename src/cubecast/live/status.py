@@ -3,7 +3,7 @@
 | address        | gives                                                                            |
 |----------------|----------------------------------------------------------------------------------|
 | `/`            | the page; it needs nothing but this member                                       |
-| `/status.json` | `Group.status()` and its recent course                                           |
+| `/status.json` | `Group.status()` and its recent history                                          |
 | `/metrics`     | the Prometheus text format (`live/metrics.py`)                                   |
 """
 
@@ -35,7 +35,7 @@ REQUEST_TIMEOUT_S = 5.0
 
 
 def status_of(group: Group) -> dict[str, Any]:
-    """What a member knows of itself and its group."""
+    """The state of a member and its group, as the member knows it."""
     member = group._entered().member
     stats = group.stats
     links = stats.pop("links")

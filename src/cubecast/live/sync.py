@@ -6,9 +6,9 @@ with cubecast.join_sync("orders", listen=..., peers=[...], plaintext=True) as gr
     for delivery in group:
         print(delivery.sender.name, delivery.payload)
 
-Deliveries cross from the loop's thread in lumps. `snapshot` and `restore` are called in the loop's thread while the
-thread that consumes waits for the next event, so they see the state after all events before; callbacks are called
-there at any time.
+Deliveries cross from the loop's thread in batches. `snapshot` and `restore` are called in the loop's thread while the
+thread that consumes waits for the next event, so they see the state after all events before; callbacks are called there
+at any time.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class SyncGroup:
         self._loop = LoopThread()
         self._is_running = False
         self._taken: deque[Event] = deque()
-        """Entries that crossed over and that no call has returned yet."""
+        """Entries that crossed over and were not returned by a call yet."""
         self._taking = threading.Lock()
 
-    # In and out.
+    # Entering and leaving.
 
     def __enter__(self) -> Self:
         """Wait until this member is in the group and has its state."""
@@ -174,7 +174,7 @@ class SyncGroup:
         self._group.on_view(callback)
 
     def on_blocked(self, callback: Callable[[bool], object]) -> None:
-        """Call a function with True when too few members are within reach, with False when there are enough again."""
+        """Call a function with True when too few members are reachable, with False when there are enough again."""
         self._group.on_blocked(callback)
 
     def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
@@ -185,7 +185,7 @@ class SyncGroup:
         """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
         self._group.on_progress(callback)
 
-    # Looking.
+    # Status.
 
     @property
     def me(self) -> MemberId:
@@ -204,7 +204,7 @@ class SyncGroup:
 
     @property
     def is_blocked(self) -> bool:
-        """Are too few members within reach to continue?"""
+        """Are too few members reachable to continue?"""
         return self._group.is_blocked
 
     @property
@@ -229,10 +229,10 @@ class SyncGroup:
         """What this member knows of itself and its group."""
         return self._call(self._group.status)
 
-    # Inside.
+    # Internal.
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Have the loop do something; an interrupt in this thread ends it there too."""
+        """Run a coroutine in the loop; an interrupt in this thread cancels it there too."""
         if not self._is_running:
             work.close()
             raise LocalProtocolError(f"this member is not in group {self._group.name!r}: use it inside `with`")

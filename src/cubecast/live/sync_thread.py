@@ -1,4 +1,4 @@
-"""The thread of one journal, so that the event loop does not wait for the disk: it syncs, and writes what is long.
+"""The thread of one journal, so that the event loop does not wait for the disk: it syncs, and writes checkpoints.
 
 It is a thread of its own: the executor of asyncio is shared with name lookups and the application, and a full one would
 delay the effects of this member. Syncs that were submitted while one runs are served together by the next one (group
@@ -22,7 +22,7 @@ SyncCallback = Callable[[JournalError | None], None]
 
 
 class SyncThread:
-    """Does the work of one journal that takes long."""
+    """Does the slow work of one journal."""
 
     def __init__(self, journal: Journal, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; the results go to `loop`."""
@@ -49,7 +49,7 @@ class SyncThread:
         self._put(self._waiting, callback)
 
     def submit_write(self, callback: SyncCallback) -> None:
-        """Write what was added to the journal, then call back in the loop, which leaves the journal alone till then."""
+        """Write the added batches, then call back in the loop, which does not touch the journal until then."""
         self._put(self._writes, callback)
 
     def submit_checkpoint(self, callback: SyncCallback) -> None:
@@ -71,7 +71,7 @@ class SyncThread:
             raise JournalError(f"the sync thread of {self._journal.path} is closed: submit before close")
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Finish what was submitted, but for a checkpoint, and end the thread; False if it runs after `timeout_s`."""
+        """Finish all submissions except a checkpoint, and end the thread; False if it still runs after `timeout_s`."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -97,7 +97,7 @@ class SyncThread:
             return bool(self._waiting or self._writes or self._checkpoint)
 
     def _serve(self, queue: list[SyncCallback], work: Callable[[], None]) -> None:
-        """Do what all that wait in a queue want, once."""
+        """Serve all requests in a queue at once."""
         with self._changed:
             callbacks, queue[:] = list(queue), []
             self._is_running = bool(callbacks)
@@ -108,7 +108,7 @@ class SyncThread:
             self._report(callbacks, error)
 
     def _step(self) -> None:
-        """A little of the checkpoint."""
+        """Do one step of the checkpoint."""
         is_over = True
 
         def step() -> None:

@@ -88,7 +88,7 @@ class OutputLines:
         threading.Thread(target=self._write, name="output", daemon=True).start()
 
     async def write(self, text: str) -> None:
-        """Write; an output that nobody reads any more raises BrokenPipeError."""
+        """Write; raises BrokenPipeError when the reader is gone."""
         if self._error is not None:
             raise self._error
         encoded = text.encode("utf-8", "backslashreplace")
@@ -101,7 +101,7 @@ class OutputLines:
             await self._has_room.wait()
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait until everything is written, but not for an output that nobody reads."""
+        """Wait until everything is written, except for an output whose reader is gone."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._writing and self._error is None:

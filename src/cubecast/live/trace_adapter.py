@@ -1,7 +1,7 @@
-"""What a member notes of itself, as rows of the one trace schema (`docs/trace.md`) in the file of its process.
+"""The trace events of a member as rows of the one trace schema (`docs/trace.md`), in the file of its process.
 
 The member notes an event when it happens inside; the driver flushes the rows when the journal has their events,
-and before anything of it leaves the process.
+and before any effect of them leaves the process.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ One process writes one file, for all its incarnations and restarts: a sequence o
 A member id of the file is given by `member_id`; the block that names an id comes before the rows that use it.
 `merge_traces` makes one trace of the files of all processes.
 
-Duties of the caller: give `now_ns` of the system's monotonic clock, read after the input that caused the event, because
+Duties of the caller: pass `now_ns` of the system's monotonic clock, read after the input that caused the event, because
 events of different processes are ordered by it; call `flush` when the journal has the events of the rows, and before
-anything of them leaves the process. Rows that a kill took between the two are written again after the restart: so the
+any effect of them leaves the process. Rows lost by a kill between the two are written again after the restart: so the
 replay repeats installs as well as deliveries.
 """
 
@@ -64,7 +64,7 @@ __all__ = [
 ]
 BUFFERED_BYTES_MAX = 1 << 20  # written even without a call of flush
 _ROW = struct.Struct("<qb3xii4xqiiiiqib3x")
-_SMALL = 48  # below so many rows packing them one by one is faster than building an array
+_SMALL = 48  # for fewer rows packing them one by one is faster than building an array
 Integers = Sequence[int] | npt.NDArray[Any]
 Crashes = Mapping[Any, int] | Iterable[tuple[Any, int]]
 """Which processes were killed, by name, and when; pairs where one is killed several times."""
@@ -72,7 +72,7 @@ assert _ROW.size == EVENT_DTYPE.itemsize
 
 
 class MemberTraceWriter:
-    """Appends what one process does, in all its incarnations; every method adds a row or several."""
+    """Appends the events of one process, in all its incarnations; every method adds one or more rows."""
 
     def __init__(self, path: str | Path) -> None:
         """Open the file; what earlier sessions wrote stays."""
@@ -88,7 +88,7 @@ class MemberTraceWriter:
             raise LocalProtocolError(f"cannot write the trace {self.path}: {error.strerror}") from error
 
     def member_id(self, name: Any, incarnation: int) -> int:
-        """Give the id of a member in this session; the file learns its name before the next rows."""
+        """The id of a member in this session; its name is written before the next rows."""
         known = self._ids.get((name, incarnation))
         if known is None:
             known = self._ids[name, incarnation] = len(self._ids)
@@ -204,7 +204,7 @@ class MemberTraceWriter:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MemberTraceFile:
-    """What one file holds: its rows in the order of writing, and the member that each id in them stands for."""
+    """The contents of one file: its rows in the order of writing, and the member of each id in them."""
 
     events: Events
     names: list[MemberName]
@@ -261,7 +261,7 @@ def merge_traces(
     crashes: Crashes = (),
     scenario: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write one trace file from the files of all processes; gives its rows.
+    """Write one trace file from the files of all processes; returns its number of rows.
 
     `crashes` says which processes were killed, by name, and when on the monotonic clock: give a time at which the
     process was gone for certain. The crash is of the newest incarnation of that name that wrote anything before.

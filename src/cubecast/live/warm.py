@@ -36,7 +36,7 @@ def compile_piece(name: str) -> None:
 
 
 def usual() -> list[str]:
-    """What `auto` chooses from, by the size of the view."""
+    """The protocols that `auto` chooses from, by the size of the view."""
     return [one.name for one in protocols("causal") if one.live is not None and one.auto_from is not None]
 
 
@@ -46,14 +46,14 @@ def live_protocols() -> list[str]:
 
 
 def warm(names: Iterable[str] = ()) -> None:
-    """Have every compiled function of a member called once."""
+    """Call every compiled function of a member once."""
     for data in names or usual():
         _pair(data)
 
 
 @cache
 def load(data: str, stability: str) -> None:
-    """Have the compiled code of these protocols loaded: the first view should not wait for that."""
+    """Load the compiled code of these protocols, so that the first view does not wait for it."""
     _pair(data, stability)
 
 
