@@ -168,16 +168,16 @@ class Judge:
 
     def view_agreement(self) -> None:
         bad = self.broken["view_agreement"]
-        told: list[tuple[View, int, int]] = []
+        ranked: list[tuple[View, int, int]] = []
         earlier: list[View] = []
         for index, row in enumerate(self.rows):
             view = view_of(row)
             if row["event"] == Event.VIEW:
-                ranks = [rank for name, _, rank in told if name == view and _ == row["peer"]]
-                peers = [peer for name, peer, rank in told if name == view and rank == row["sequence"]]
+                ranks = [rank for name, _, rank in ranked if name == view and _ == row["peer"]]
+                peers = [peer for name, peer, rank in ranked if name == view and rank == row["sequence"]]
                 if (ranks and ranks[0] != row["sequence"]) or (peers and peers[0] != row["peer"]):
                     bad.add(index)
-                told.append((view, row["peer"], row["sequence"]))
+                ranked.append((view, row["peer"], row["sequence"]))
             if row["event"] != Event.INSTALL:
                 continue
             if row["sequence"] not in (0, len(self.members[view])) or row["member"] not in self.members[view]:
@@ -291,11 +291,11 @@ class Judge:
         rows = [
             self.rows[index]
             for index in self.kept
-            if index < before and (self.rows[index]["event"] == wanted or self.is_told_again(index))
+            if index < before and (self.rows[index]["event"] == wanted or self.is_repeated(index))
         ]
         return {message_of(row) for row in rows if row["member"] == row["sender"]}
 
-    def is_told_again(self, index: int) -> bool:
+    def is_repeated(self, index: int) -> bool:
         """Is it delivered by a member that restarts? If it is its own, it was sent, though the row may be lost."""
         return self.rows[index]["event"] == Event.DELIVER and self.restarting(index) is not None
 
@@ -410,7 +410,7 @@ class Judge:
             unordered = own and message[1] != 1 + _run(held, member)
             if own and not unordered and not self.uses_sent:
                 past.setdefault(message, set(known[member]))
-            elif own and not unordered and self.is_told_again(index):
+            elif own and not unordered and self.is_repeated(index):
                 past.setdefault(message, {(member, before) for before in range(1, message[1])})
             if unordered or message in held or message not in past or past[message] - held:
                 self.broken["causal_order"].add(index)

@@ -134,7 +134,7 @@ def changed(old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("checker", "old", "new", "told"),
+    ("checker", "old", "new", "expected"),
     [
         (
             view_agreement,
@@ -168,7 +168,7 @@ def changed(old: str, new: str) -> str:
         (restart_replay, "b deliver b1\nb deliver b2", "b deliver b2\nb deliver b1", "where message 1 of sender 1"),
         (restart_replay, "b restore a1", "b restore b1", "restarts from a checkpoint without message 1 of sender 0"),
         (restart_replay, "b restart\nb restore a1\nb deliver b1", "b restart\nb restore a1", "again, where message 1"),
-        (restart_replay, "b deliver b1\nb deliver b2\nb restarted", "b deliver b1\nb restarted", "goes on after its"),
+        (restart_replay, "b deliver b1\nb deliver b2\nb restarted", "b deliver b1\nb restarted", "continues after its"),
         (returned_is_returned, "a excluded", "c deliver a2\na excluded", "member 2 delivers message 2 of sender 0"),
         (premature_stability, "c hold b2", "", "but member 2 holds none"),
         (premature_stability, "b deliver a1", "a stable a1\nb deliver a1", "but member 1 holds none"),
@@ -178,9 +178,9 @@ def changed(old: str, new: str) -> str:
     ],
     ids=lambda value: getattr(value, "NAME", None),
 )
-def test_one_change_breaks_a_promise(checker: Checker, old: str, new: str, told: str) -> None:
+def test_one_change_breaks_a_promise(checker: Checker, old: str, new: str, expected: str) -> None:
     found = broken(checker, changed(old, new))
-    assert any(told in message for message in found), found
+    assert any(expected in message for message in found), found
 
 
 def test_branches_share_numbers_where_any_quorum_decides() -> None:
@@ -212,11 +212,11 @@ def test_two_incarnations_of_a_process_are_not_in_one_view() -> None:
 
 def test_causal_past_is_what_was_delivered_when_the_message_was_sent() -> None:
     start = "a install 1 abc\nb install 1 abc\nc install 1 abc\na sent a1 1\na deliver a1\n"
-    told = "member 2 delivers message 1 of sender 1"
+    expected = "member 2 delivers message 1 of sender 1"
     late = start + "b sent b1 1\nb deliver a1\nb deliver b1\nc deliver b1\nc deliver a1"
     assert broken(causal_order, late) == []
     early = start + "b deliver a1\nb sent b1 1\nb deliver b1\nc deliver b1\nc deliver a1"
-    assert [message.split(" (")[0] for message in broken(causal_order, early)] == [told]
+    assert [message.split(" (")[0] for message in broken(causal_order, early)] == [expected]
 
 
 def test_past_reaches_across_views_and_state_transfer() -> None:

@@ -60,7 +60,7 @@ def test_pieces_of_any_size_give_the_same_blocks(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("cut", [0, 5, 28, 3000])
 def test_a_file_read_as_it_grows_gives_every_block_once(cut: int) -> None:
-    """A reader that goes on behind the last whole block needs to know nothing of kills and restarts."""
+    """A reader that continues after the last whole block need not know of kills and restarts."""
     data, ends = _file(cut)
     draw = random.Random(cut)
     place, grown, found = 0, 0, []

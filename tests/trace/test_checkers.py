@@ -179,12 +179,12 @@ def test_rounds_that_never_began_are_caught(first: int) -> None:
     rows = [begin(0, first), *(done(member, first) for member in range(3))]
     assert rounds_end.check(trace_of(*rows, rounds=1)) == []
     (violation,) = rounds_end.check(trace_of(*rows, rounds=2))
-    assert violation.message.startswith(f"2 rounds were asked for, but the last begun is round {first}")
+    assert violation.message.startswith(f"2 rounds were requested, but the last begun is round {first}")
 
 
 def test_a_run_without_any_round_is_caught() -> None:
     (violation,) = rounds_end.check(trace_of(*initial(1, 1, 1), rounds=1))
-    assert violation.message == "1 rounds were asked for, but none began"
+    assert violation.message == "1 rounds were requested, but none began"
 
 
 def test_nobody_is_left_to_end_a_round() -> None:
@@ -358,12 +358,12 @@ def test_counts_are_not_promised_without_metrics() -> None:
 
 def test_the_report_tells_each_promise_and_is_plain_data() -> None:
     report = check_all(trace_of(*initial(5, 5, 4), stable(1, 0, 5), stable(1, 0, 4)))
-    told = json.loads(json.dumps(report.to_dict()))
+    data = json.loads(json.dumps(report.to_dict()))
     assert not report.ok
-    assert told["ok"] is False
-    assert told["events"] == 5
-    assert [verdict["checker"] for verdict in told["verdicts"]] == [checker.NAME for checker in CHECKERS]
-    assert [verdict["status"] for verdict in told["verdicts"]][:3] == ["broken", "broken", "kept"]
+    assert data["ok"] is False
+    assert data["events"] == 5
+    assert [verdict["checker"] for verdict in data["verdicts"]] == [checker.NAME for checker in CHECKERS]
+    assert [verdict["status"] for verdict in data["verdicts"]][:3] == ["broken", "broken", "kept"]
     assert {violation.checker for violation in report.violations} == {
         premature_stability.NAME,
         stable_never_decreases.NAME,

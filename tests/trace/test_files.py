@@ -191,7 +191,7 @@ def test_a_missing_folder_is_named_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_one_line_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "open", lambda *_: open("/dev/full", "r+b"))  # noqa: PTH123, SIM115
     with (  # noqa: PT012
         pytest.raises(LocalProtocolError, match=r"cannot write trace .*: .*No space left") as caught,

@@ -1,1 +1,1 @@
-"""What happened in a run: the schema of events, files of them, and the checkers that hold a trace to its promises."""
+"""The trace of a run: the schema of events, trace files, and the checkers that compare a trace with its promises."""

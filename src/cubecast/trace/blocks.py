@@ -1,4 +1,4 @@
-"""The blocks of a live process's trace file: how rows and names lie on disk, so that kills and restarts harm nothing.
+"""The blocks of a live process's trace file: rows and names on disk, robust against kills and restarts.
 
 One process writes one file, for all its incarnations and restarts (`live.trace_writer`); others read it, also while it
 grows (`lab.spark.live_source`). The file is a sequence of blocks; a block that a kill cut short is ignored by the
@@ -8,9 +8,9 @@ reader, and the blocks after it are found by their first bytes.
 |---|---|---|
 | magic | 8 | `CUBETRC2` |
 | kind | 4 | 1: names, as JSON `[[id, name, incarnation], …]`; 2: rows of `EVENT_DTYPE` |
-| length | 4 | bytes behind the head |
+| length | 4 | bytes after the head |
 | session | 8 | which opening of the file wrote it: ids hold within one session |
-| checksum | 4 | CRC-32 of the bytes behind the head |
+| checksum | 4 | CRC-32 of the bytes after the head |
 
 The block that names an id comes before the rows that use it. A block at the end that is still being written cannot be
 distinguished from one that was cut short: neither is returned, and a later read from the end of the last whole block
@@ -42,7 +42,7 @@ MemberName = tuple[Any, int]
 
 
 class Block(NamedTuple):
-    """A whole block; `end` is the place behind it."""
+    """A whole block; `end` is the place after it."""
 
     kind: int
     session: int
@@ -51,12 +51,12 @@ class Block(NamedTuple):
 
 
 def make_block(kind: int, session: int, body: bytes | bytearray) -> bytes:
-    """Give the bytes of a block."""
+    """Return the bytes of a block."""
     return _HEAD.pack(MAGIC, kind, len(body), session, zlib.crc32(body)) + bytes(body)
 
 
 def is_member_trace(path: str | Path) -> bool:
-    """Say whether a file is one that a live process made; an empty one is, of a process that wrote nothing yet."""
+    """Return whether a live process made the file; an empty file counts, of a process that wrote nothing yet."""
     with Path(path).open("rb") as file:
         return begins_well(file.read(2 * _HEAD.size))
 
@@ -91,7 +91,7 @@ def read_blocks(file: BinaryIO, start: int, end: int) -> Iterator[list[Block]]:
             yield found
             start, wanted = found[-1].end, READ_BYTES
         elif len(data) < wanted:
-            return  # what is left is no whole block
+            return  # the rest is not a whole block
         else:
             wanted *= 2
 

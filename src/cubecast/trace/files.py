@@ -12,7 +12,7 @@ Checkers read nothing else.
 Invariants: a dictionary index equals the code; a file at its final path is complete; what `read_trace` returns has no
 missing value and no unknown name. Format 2 added the events of membership; a file of format 1 is read as it is.
 
-PyArrow is loaded when a file or a table is asked for, so that a live member that only writes rows does without it.
+PyArrow is loaded when a file or a table is requested, so that a live member that only writes rows does not load it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 METADATA_KEY = b"cubecast"
 FORMAT = 2
 _FORMATS_READ = (1, FORMAT)
-ROW_GROUP_ROWS = 1 << 19  # 32 MiB in memory, about what one Spark task or one DuckDB thread likes to read
+ROW_GROUP_ROWS = 1 << 19  # 32 MiB in memory, a good size for one Spark task or one DuckDB thread
 
 
 def __getattr__(name: str) -> Any:
-    """Give `SCHEMA`, the Arrow schema of a trace; it is built on first use."""
+    """Return `SCHEMA`, the Arrow schema of a trace; it is built on first use."""
     if name == "SCHEMA":
         return _schema()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -87,7 +87,7 @@ def _to_arrow(column: str, values: npt.NDArray[Any]) -> pa.Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """The events of one run in execution order, what was run, and what was measured."""
+    """The events of one run in execution order, its scenario, and its metrics."""
 
     events: Events
     scenario: dict[str, Any]
@@ -100,12 +100,12 @@ class Trace:
         return row if self.rows is None else int(self.rows[row])
 
     def arrays(self) -> Events:
-        """Give the events as one structured array of `EVENT_DTYPE`."""
+        """Return the events as one structured array of `EVENT_DTYPE`."""
         return self.events
 
     @cached_property
     def table(self) -> pa.Table:
-        """Give the events as one Arrow table of `SCHEMA`."""
+        """Return the events as one Arrow table of `SCHEMA`."""
         return to_table(self.events)
 
 
@@ -133,7 +133,7 @@ class TraceWriter:
         self._parquet = pq.ParquetWriter(self._sink, _schema(), compression="zstd", write_page_checksum=True)
 
     def __enter__(self) -> Self:
-        """Enter the block at whose end the trace is complete or gone."""
+        """Enter the block at whose end the trace is complete or removed."""
         return self
 
     def __exit__(
@@ -200,7 +200,7 @@ class TraceWriter:
         if self._sink is None:
             return
         sink, self._sink = self._sink, None
-        # Bytes that cannot be flushed any more belong to the file that is removed here.
+        # Bytes that cannot be flushed belong to the file that is removed here.
         with suppress(OSError, pa.ArrowException):
             self._parquet.close()
         with suppress(OSError):
@@ -212,7 +212,7 @@ class TraceWriter:
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Read a trace file whole, or say in one line why it is not one."""
+    """Read a whole trace file, or raise in one line why it is not one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -324,7 +324,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Give the first line of an error, short: libraries below us write paragraphs."""
+    """Return the first line of an error: libraries below us write paragraphs."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = str(error).splitlines() or [type(error).__name__]

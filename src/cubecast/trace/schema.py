@@ -101,7 +101,7 @@ EVENT_DTYPE = np.dtype(
 
 
 def blank_events(count: int) -> Events:
-    """Give `count` rows with every column at the value that means "does not apply"."""
+    """Return `count` rows with every column at the value that means "does not apply"."""
     events = np.zeros(count, EVENT_DTYPE)
     for column in ("member", "peer", "message", "sender", "round", "link"):
         events[column] = NOBODY

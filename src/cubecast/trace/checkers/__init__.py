@@ -1,4 +1,4 @@
-"""Checkers of the promises a run makes. They read the trace, and share no code with the protocols they judge."""
+"""Checkers of the promises of a run. They read the trace, and share no code with the protocols they check."""
 
 from cubecast.trace.checkers.registry import CHECKERS, check_all
 from cubecast.trace.checkers.report import (

@@ -1,18 +1,18 @@
 """Agreement, and no loss among the members that stay: they all deliver the same messages.
 
-What a member that stays delivered, its own messages included, every member that stays must deliver by the end of the
-run. With fewer crashes than the smallest degree of the hypercube this holds even for what only members that crashed
-have delivered, when messages flood the hypercube: a member that delivers one has forwarded it to several (causal
-§4). It does not hold where no member forwards it, or along one path only, nor live, where a process may be killed
-between a delivery and the sending.
+Every member that stays must deliver, by the end of the run, what any other member that stays delivered, its own
+messages included. With fewer crashes than the smallest degree of the hypercube this holds even for messages that only
+crashed members have delivered, when messages flood the hypercube: a member that delivers one has forwarded it to
+several (causal §4). It does not hold where no member forwards it, or along one path only, nor live, where a process may
+be killed between a delivery and the sending.
 
-*Stays* means up at the end. A member that comes later (its trace begins with a crash, and it recovers when it joins)
+*Stays* means up at the end. A member that joins later (its trace begins with a crash, and it recovers when it joins)
 holds from then on what its host held.
 
-In a run with views, the members that went through the same views to the end are compared: those in a last view that
-no member left for another, up and not blocked. What such a member sent, or multicast without ever restarting, it must
-deliver as well. A member that left the group need not, unless the scenario says that all left after all was
-delivered (`left_settled`).
+In a run with views, the members that went through the same views to the end are compared: those in a last view that no
+member left for another, up and not blocked. Such a member must also deliver what it sent, or multicast without ever
+restarting. A member that left the group need not, unless the scenario says that all left after everything was delivered
+(`left_settled`).
 """
 
 from typing import Any
@@ -84,7 +84,7 @@ def check(trace: Trace) -> list[Violation]:
 def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
     up = np.ones(members, np.bool_)
     fates = events[(events["event"] == CRASH) | (events["event"] == RECOVER)]
-    up[fates["member"]] = fates["event"] == RECOVER  # of several fates of a member the last one holds
+    up[fates["member"]] = fates["event"] == RECOVER  # the last of several fates of a member counts
     return up
 
 
@@ -112,7 +112,7 @@ def _describe(
 
 @allocating
 def _scan(events: Any, first: Any, counts: Any, witness: Any, got: Any) -> None:
-    """Mark who delivered what, and for each message the first row of a member whose deliveries count."""
+    """Mark who delivered which message, and for each message the first row of a member whose deliveries count."""
     for row in range(len(events)):
         sequence = events["sequence"][row]
         kind = events["event"][row]
@@ -147,12 +147,12 @@ def _check_views(events: Events, members: int, first: npt.NDArray[np.int64], lea
         violations += [_describe(events, first, int(ranks[place]), int(number), witness) for place, number in shown]
         total += len(places)
     unsent = _unsent(events, np.flatnonzero(ends >= 0))
-    violations += [_tell_unsent(events, row) for row in unsent[: max(LISTED_MAX - total, 0)]]
+    violations += [_describe_unsent(events, row) for row in unsent[: max(LISTED_MAX - total, 0)]]
     return listed(NAME, total + len(unsent), violations)
 
 
 def _unsent(events: Events, members: npt.NDArray[np.int64]) -> list[int]:
-    """Give the multicast rows of messages that were neither sent nor returned, of members that never restarted."""
+    """Return the multicast rows of messages that were neither sent nor returned, of members that never restarted."""
     found = []
     known = events[np.isin(events["event"], (SENT, RETURNED))]
     for member in members:
@@ -165,7 +165,7 @@ def _unsent(events: Events, members: npt.NDArray[np.int64]) -> list[int]:
     return sorted(found)
 
 
-def _tell_unsent(events: Events, row: int) -> Violation:
+def _describe_unsent(events: Events, row: int) -> Violation:
     message = (
         f"member {events['member'][row]} stays up and never sends its multicast {events['message'][row]} "
         f"({at(events, row)})"
@@ -174,7 +174,7 @@ def _tell_unsent(events: Events, row: int) -> Violation:
 
 
 def _ends(events: Events, members: int, views: Views, leavers_stay: bool) -> npt.NDArray[np.int64]:
-    """Give the last view that each member should have reached if it stays, else -1."""
+    """Return the last view that each member should have reached if it stays, else -1."""
     current, left, stays = _follow(events, members, views, leavers_stay)
     ends = np.full(members, -1, np.int64)
     final = np.unique(current[stays & (current >= 0)])
@@ -190,7 +190,7 @@ def _ends(events: Events, members: int, views: Views, leavers_stay: bool) -> npt
 
 @allocating
 def _follow(events: Any, members: int, views: Any, leavers_stay: bool) -> Any:
-    """Give the last view of each member, which views some member left for another one, and which members stay."""
+    """Return the last view of each member, which views some member left for another one, and which members stay."""
     current = np.full(members, -1, np.int64)
     left = np.zeros(len(views.numbers), np.bool_)
     down = np.zeros(members, np.bool_)

@@ -136,7 +136,7 @@ def _scan(events: Any, members: int, first: Any, replay: Any, restarting: Any, u
 
 @allocating
 def _first_lacking(past: Any, prefix: Any) -> int:
-    """Give the first sender of whom something in the past is not delivered, or -1."""
+    """Return the first sender of whom something in the past is not delivered, or -1."""
     for sender in range(len(past)):
         if past[sender] > prefix[sender]:
             return sender

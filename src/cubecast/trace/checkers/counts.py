@@ -1,4 +1,4 @@
-"""Counts agree with the metrics: what was reported can be counted again in the trace (MODELS §9).
+"""Counts agree with the metrics: the reported metrics can be counted again in the trace (MODELS §9).
 
 A unicast is one send row and one message. A tree multicast is one send row with peer = everyone, and counts as n−1
 messages and n−1 times its size, as the papers count it; its hops are the links its copies cross. In a network without
@@ -40,7 +40,7 @@ def not_promised(trace: Trace) -> str | None:
 
 
 def check(trace: Trace) -> list[Violation]:
-    """Find metrics that differ from what the trace says."""
+    """Find metrics that differ from the trace."""
     events, members = well_formed(trace)
     said = {name: value for name, value in trace.metrics.items() if name in COUNTED + TIMED}
     found = measured(events, members)
@@ -54,7 +54,7 @@ def check(trace: Trace) -> list[Violation]:
 
 
 def measured(events: Events, members: int) -> dict[str, float | None]:
-    """Measure in the trace what the metrics of the same names should say; None when no round is over."""
+    """Compute from the trace the metrics of the same names; None when no round is over."""
     totals = _totals(events, members)
     values: dict[str, float | None] = dict(zip(COUNTED, (int(total) for total in totals.flat), strict=False))
     first_ns, last_ns = _round_times_ns(events, members)
@@ -132,7 +132,7 @@ def _follow_rounds(events: Any, upto: Any, members: int, rounds: int) -> Any:
 
 @allocating
 def _floor(done: Any, up: Any, rounds: int) -> Any:
-    """Give how many rounds all members that are up have done (all, when none is up), and how many have done no more."""
+    """Count the rounds that all members that are up have done (all, when none is up), and the members with no more."""
     floor = rounds
     slowest = 0
     for member in range(len(up)):

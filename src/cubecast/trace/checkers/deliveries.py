@@ -22,7 +22,7 @@ from cubecast.trace.schema import (
 
 
 def number_messages(events: Events) -> npt.NDArray[np.int64]:
-    """Give the first number of every sender's messages, and behind them how many messages there are."""
+    """Return the first number of every sender's messages, and behind them how many messages there are."""
     highest = np.zeros(senders_in(events), np.int64)
     _find_highest(events, highest)
     if highest.sum() > 16 * len(events) + 65_536:

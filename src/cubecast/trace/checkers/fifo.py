@@ -29,7 +29,7 @@ PROMISE = (
 
 
 def not_promised(trace: Trace) -> str | None:
-    """A network that reorders on purpose, or gives every message a delay of its own, excuses it."""
+    """A network that reorders on purpose, or draws a delay for every message, does not promise it."""
     if trace.scenario.get("links") == 0:
         return "the network has no links"
     if trace.scenario.get("reorder", 0) > 0:

@@ -2,8 +2,8 @@
 
 A deliver row says "holds everything up to here", so the sequence numbers of one member and sender form a run. The run
 begins at the state the member started with (a deliver row at time 0, or one that names the peer whose state a member
-that joined took over, or a restore row), or at 1 when there is no such row. Sequence numbers go on from view to view.
-What a member that restarts from its journal repeats is judged by another checker.
+that joined took over, or a restore row), or at 1 when there is no such row. Sequence numbers continue from view to
+view. What a member that restarts from its journal repeats is judged by another checker.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ PROMISE = "each member delivers each sender's messages in sequence, without a ga
 
 
 def not_promised(trace: Trace) -> str | None:
-    """A tree over lossy links delivers what comes, when it comes."""
+    """A tree over lossy links delivers messages as they arrive."""
     if trace.scenario.get("family") == "broadcast":
         return "broadcast trees do not order messages"
     return None

@@ -143,7 +143,7 @@ def _scan_views(events: Any, members: int, senders: int, views: Any, found: Any)
 
 @allocating
 def _slowest(received: Any, up: Any) -> int:
-    """Give the member that is up and holds least, the lowest rank of several, or nobody."""
+    """Return the member that is up and holds least, the lowest rank of several, or nobody."""
     slow = NOBODY
     for member in range(len(up)):
         if up[member] and (slow == NOBODY or received[member] < received[slow]):
@@ -153,7 +153,7 @@ def _slowest(received: Any, up: Any) -> int:
 
 @allocating
 def _row_of_holding(events: Any, before: int, member: int, sender: int) -> int:
-    """Give the row before `before` by which the member holds most of the sender, or -1."""
+    """Return the row before `before` by which the member holds most of the sender, or -1."""
     best = -1
     for row in range(before):
         kind = events["event"][row]

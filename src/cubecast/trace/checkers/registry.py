@@ -1,4 +1,4 @@
-"""All checkers, and one question to them: which promises did this run keep?
+"""All checkers: which promises did this run keep?
 
 A new checker is one file with `NAME`, `PROMISE`, `check` and `not_promised`, and one line here.
 """
@@ -45,7 +45,7 @@ CHECKERS: tuple[Checker, ...] = (
 
 
 def check_all(trace: Trace) -> Report:
-    """Let every checker judge the trace; a promise that the scenario does not make is not checked."""
+    """Run every checker on the trace; a promise that the scenario does not make is not checked."""
     return Report(events=len(trace.arrays()), verdicts=tuple(_judge(checker, trace) for checker in CHECKERS))
 
 

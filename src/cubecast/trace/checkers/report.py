@@ -19,7 +19,7 @@ class Violation:
 
 
 class Checker(Protocol):
-    """What the module of a checker offers."""
+    """The interface of a checker module."""
 
     NAME: str
     PROMISE: str
@@ -29,7 +29,7 @@ class Checker(Protocol):
         ...
 
     def not_promised(self, trace: Trace, /) -> str | None:
-        """Say why the scenario does not make the promise, or None when it does."""
+        """Return why the scenario does not make the promise, or None when it does."""
         ...
 
 
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def status(self) -> str:
-        """Give the verdict in one or two words."""
+        """Return the verdict in one or two words."""
         if self.not_promised is not None:
             return "not promised"
         return "broken" if self.violations else "kept"
@@ -59,16 +59,16 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Say whether no promise was broken."""
+        """Return whether no promise was broken."""
         return not self.violations
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Give all violations, in the order of the checkers."""
+        """Return all violations, in the order of the checkers."""
         return tuple(violation for verdict in self.verdicts for violation in verdict.violations)
 
     def lines(self) -> list[str]:
-        """Give the report in plain text, one line per promise and one per violation."""
+        """Return the report in plain text, one line per promise and one per violation."""
         lines = []
         for verdict in self.verdicts:
             reason = f" ({verdict.not_promised})" if verdict.not_promised else ""
@@ -77,6 +77,6 @@ class Report:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain data, for JSON."""
+        """Return the report as plain data, for JSON."""
         verdicts = [{**asdict(verdict), "status": verdict.status} for verdict in self.verdicts]
         return {"ok": self.ok, "events": self.events, "verdicts": verdicts}

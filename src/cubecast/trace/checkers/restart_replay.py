@@ -1,6 +1,6 @@
 """Restart: a member that restarts from its journal delivers again what came after its checkpoint, and nothing else.
 
-Between its restart and restarted rows a member repeats its deliveries in the order of before, from its checkpoint to
+Between its restart and restarted rows a member repeats its earlier deliveries in the same order, from its checkpoint to
 the last one; new messages may follow them. The restore rows show the checkpoint, or else the first delivery.
 """
 
@@ -34,7 +34,7 @@ def not_promised(trace: Trace) -> str | None:
 
 
 def check(trace: Trace) -> list[Violation]:
-    """Find deliveries after a restart that do not repeat those before it, and those that are forgotten."""
+    """Find deliveries after a restart that do not repeat those before it, and those that are missing."""
     events, members = well_formed(trace)
     if not (events["event"] == RESTART).any():
         return []
@@ -54,7 +54,7 @@ def _describe(events: Events, first: Any, row: int, fault: int, number: int) -> 
             f"delivers message {one['sequence']} of sender {one['sender']} again, where {missing} was delivered before"
         )
     elif fault == FORGOTTEN:
-        what = f"goes on after its restart without {missing}, which it delivered before"
+        what = f"continues after its restart without {missing}, which it delivered before"
     else:
         what = f"restarts from a checkpoint without {missing}, which it delivered before others that are in it"
     message = f"member {one['member']} {what} ({at(events, row)})"
@@ -141,7 +141,7 @@ def _scan(events: Any, members: int, first: Any, replay: Any, found: Any) -> int
 
 @allocating
 def _find(log: Any, number: int, expected: int) -> int:
-    """Give the place of a message in the log: the expected one if it is there, else the last one, or -1."""
+    """Return the place of a message in the log: the expected one if it is there, else the last one, or -1."""
     if expected >= 0 and expected < len(log) and log[expected] == number:
         return expected
     for place in range(len(log) - 1, -1, -1):
@@ -158,7 +158,7 @@ def _is_covered(number: int, first: Any, checkpoint: Any) -> bool:
 
 @allocating
 def _covered(log: Any, first: Any, checkpoint: Any) -> int:
-    """Give how many messages of the log the checkpoint holds."""
+    """Return how many messages of the log the checkpoint holds."""
     covered = 0
     for place in range(len(log)):
         covered += _is_covered(log[place], first, checkpoint)
@@ -167,7 +167,7 @@ def _covered(log: Any, first: Any, checkpoint: Any) -> int:
 
 @allocating
 def _first_skipped(log: Any, first: Any, checkpoint: Any, covered: int) -> int:
-    """Give the first message that the checkpoint lacks although it holds later ones, or -1."""
+    """Return the first message that the checkpoint lacks although it holds later ones, or -1."""
     for place in range(covered):
         if not _is_covered(log[place], first, checkpoint):
             return int(log[place])

@@ -1,7 +1,7 @@
-"""Returned is returned: a message handed back to its excluded sender is delivered by no member that went on.
+"""Returned is returned: a message returned to its excluded sender is delivered by no member that continued without it.
 
 An excluded member gets back the messages that the group certainly does not deliver, so that its application may send
-them again. A member *went on* if it installed a view above the last one of the sender.
+them again. A member *continued* if it installed a view above the last one of the sender.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from cubecast.trace.files import Trace
 from cubecast.trace.schema import DELIVER, INSTALL, RESTART, RESTORE, RETURNED, SENT, Events
 
 NAME = "returned is returned"
-PROMISE = "what is returned to an excluded member is delivered by no member that goes on without it"
+PROMISE = "what is returned to an excluded member is delivered by no member that continues without it"
 
 
 def not_promised(trace: Trace) -> str | None:
@@ -31,7 +31,7 @@ def not_promised(trace: Trace) -> str | None:
 
 
 def check(trace: Trace) -> list[Violation]:
-    """Find deliveries, by members that went on, of messages that were returned."""
+    """Find deliveries, by members that continued, of messages that were returned."""
     events, members = well_formed(trace)
     views = read_views(events, members)
     first = number_messages(events)
@@ -52,14 +52,14 @@ def check(trace: Trace) -> list[Violation]:
 
 
 def _sequence(events: Events, row: int, sent: dict[tuple[int, int], int]) -> int:
-    """Give the sequence number of what was returned; a message known by its serial only may have been sent."""
+    """Return the sequence number of what was returned; a message known by its serial only may have been sent."""
     if events["sequence"][row] >= 1 or events["message"][row] < 0:
         return int(events["sequence"][row])
     return sent.get((int(events["member"][row]), int(events["message"][row])), 0)
 
 
 def _sent_by_serial(events: Events) -> dict[tuple[int, int], int]:
-    """Give the sequence number by member and serial, of what was sent since the member's last restart.
+    """Return the sequence number by member and serial, of what was sent since the member's last restart.
 
     A process that restarts begins its serials anew.
     """
@@ -75,7 +75,7 @@ def _sent_by_serial(events: Events) -> dict[tuple[int, int], int]:
 
 
 def _last_views(events: Events, members: int, views: Views) -> Any:
-    """Give the highest view number that each member installed, or -1."""
+    """Return the highest view number that each member installed, or -1."""
     last = np.full(members, -1, np.int64)
     rows = events["event"] == INSTALL
     np.maximum.at(last, events["member"][rows], views.numbers[views.of_row[rows]])
@@ -86,15 +86,15 @@ def _describe(events: Events, row: int, back: int, last: Any) -> Violation:
     one = events[row]
     does = "delivers message" if one["event"] == DELIVER else "restores messages up to"
     message = (
-        f"member {one['member']} {does} {one['sequence']} of sender {one['sender']} ({at(events, row)}) and goes on to "
-        f"view {last[one['member']]}, but that was returned to its sender ({at(events, back)})"
+        f"member {one['member']} {does} {one['sequence']} of sender {one['sender']} ({at(events, row)}) and continues "
+        f"to view {last[one['member']]}, but that was returned to its sender ({at(events, back)})"
     )
     return Violation(checker=NAME, message=message, rows=(row, back), time_ns=int(one["time_ns"]))
 
 
 @allocating
 def _scan(events: Any, first: Any, returned: Any, last: Any, members: int) -> Any:
-    """Give, for each row that gives a returned message to a member that went on, the returned row; else -1."""
+    """Return, for each row that gives a returned message to a member that continued, the returned row; else -1."""
     guilty = np.full(len(events), -1, np.int64)
     known = np.zeros((members, len(returned)), np.bool_)
     for row in range(len(events)):

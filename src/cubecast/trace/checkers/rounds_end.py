@@ -1,7 +1,7 @@
-"""Every round ends: a member that is up at the end knows the outcome of every round asked for (MODELS §1, liveness).
+"""Every round ends: a member that is up at the end knows the result of every requested round (MODELS §1, liveness).
 
 A member may skip a round when a later one covers it, so "done with a round not below r" counts as done with r; a
-member is therefore judged by the highest round it is done with. A run that was asked for a number of rounds stops in
+member is therefore judged by the highest round it is done with. A run with a requested number of rounds stops in
 the middle of the ones after them; without such a number, every round that was begun must end.
 """
 
@@ -21,11 +21,11 @@ from cubecast.trace.files import Trace
 from cubecast.trace.schema import CRASH, DONE, RECOVER, ROUND, Events
 
 NAME = "every round ends"
-PROMISE = "all rounds asked for were begun, and every member that is up at the end is done with them"
+PROMISE = "all requested rounds were begun, and every member that is up at the end is done with them"
 
 
 def not_promised(trace: Trace) -> str | None:
-    """A partition, or a scenario that may stop early, excuses it."""
+    """A scenario with partitions, or one that may stop early, does not promise it."""
     if trace.scenario.get("partitions"):
         return "the scenario has partitions"
     if trace.scenario.get("unfinished_allowed"):
@@ -34,7 +34,7 @@ def not_promised(trace: Trace) -> str | None:
 
 
 def check(trace: Trace) -> list[Violation]:
-    """Find members that are up and not done with the last round asked for, and rounds that were never begun."""
+    """Find members that are up and not done with the last requested round, and rounds that were never begun."""
     events, members = well_formed(trace)
     up, done, first, last = _scan(events, members)
     if not up.any():
@@ -49,7 +49,7 @@ def check(trace: Trace) -> list[Violation]:
 
 
 def _row_of_last_wanted(trace: Trace, events: Events, first: int, last: int) -> int:
-    """Give the row that began the last round which must end."""
+    """Return the row that began the last round which must end."""
     asked = int(trace.scenario.get("rounds", 0))
     final = int(events["round"][first]) + asked - 1
     if asked == 0 or final >= events["round"][last]:
@@ -66,7 +66,7 @@ def _missing_rounds(trace: Trace, events: Events, first: int, last: int) -> list
         return []
     time_ns = int(events["time_ns"][-1]) if len(events) else 0
     where = "none began" if last < 0 else f"the last begun is round {events['round'][last]} ({at(events, last)})"
-    message = f"{asked} rounds were asked for, but {where}"
+    message = f"{asked} rounds were requested, but {where}"
     rows = () if last < 0 else (last,)
     return [Violation(checker=NAME, message=message, rows=rows, time_ns=time_ns)]
 
@@ -83,7 +83,7 @@ def _describe(events: Events, member: int, done: int, last: int) -> Violation:
 
 @allocating
 def _scan(events: Any, members: int) -> Any:
-    """Give who is up at the end, the highest round each is done with, and the rows of the lowest and highest round."""
+    """Find who is up at the end, the highest round each is done with, and the rows of the lowest and highest round."""
     up = np.ones(members, np.bool_)
     done = np.full(members, -1, np.int64)
     first = -1

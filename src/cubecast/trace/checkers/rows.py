@@ -1,6 +1,6 @@
 """Validation of a trace for every checker: rows name only members, links and rounds that can exist.
 
-A compiled scan uses member and sender numbers as indices, so `well_formed` is the gate before each of them.
+A compiled scan uses member and sender numbers as indices, so `well_formed` must be called before each of them.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ _COLUMNS = ("", "event", "member", "peer", "sender", "sequence", "round", "link"
 
 
 def well_formed(trace: Trace) -> tuple[Events, int]:
-    """Give the events and the number of members, or name the first invalid row."""
+    """Return the events and the number of members, or name the first invalid row."""
     members = trace.scenario.get("members")
     if not isinstance(members, int) or isinstance(members, bool) or members < 1:
         raise LocalProtocolError(f"the trace's scenario says members = {members!r}; it must be a whole number above 0")
@@ -61,17 +61,17 @@ def well_formed(trace: Trace) -> tuple[Events, int]:
 
 
 def senders_in(events: Events) -> int:
-    """Give one more than the highest sender that is named."""
+    """Return one more than the highest sender that is named."""
     return int(events["sender"].max(initial=-1)) + 1
 
 
 def new_findings(columns: int) -> npt.NDArray[np.int64]:
-    """Give the table into which a scan writes the first violations it meets, one per row."""
+    """Return the table into which a scan writes the first violations it finds, one per row."""
     return np.zeros((LISTED_MAX, columns), np.int64)
 
 
 def listed(checker: str, total: int, violations: list[Violation]) -> list[Violation]:
-    """Add a closing line when a scan met more violations than it listed."""
+    """Add a closing line when a scan found more violations than it listed."""
     if total <= len(violations):
         return violations
     last = violations[-1]
@@ -86,7 +86,7 @@ def at(events: Events, row: int, number: int | None = None) -> str:
 
 @allocating
 def new_memory() -> Any:
-    """Give a dictionary from numbers to rows; it holds only the number -1, that is "none"."""
+    """Return a dictionary from numbers to rows; it holds only the number -1, that is "none"."""
     return {np.int64(NOBODY): np.int64(NOBODY)}
 
 
@@ -111,7 +111,7 @@ def _first_impossible(events: Any, members: int) -> Any:
 
 @allocating
 def _impossible(events: Any, row: int, members: int) -> int:
-    """Give the column of this row that holds an impossible value, or 0."""
+    """Return the column of this row that holds an impossible value, or 0."""
     kind = events["event"][row]
     if kind < SEND or kind > RESTARTED:
         return _EVENT

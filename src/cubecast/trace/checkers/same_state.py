@@ -1,7 +1,7 @@
 """Same state: a newcomer begins with what the group had delivered before the view that its state belongs to.
 
-The restore rows of a newcomer show its state: everything of a sender up to a sequence number. Those who came from
-the view before have delivered just that when they install the view. Where nobody of them is left in the trace, the
+The restore rows of a newcomer show its state: everything of a sender up to a sequence number. Members that came from
+the view before have delivered exactly that when they install the view. Where none of them is left in the trace, the
 newcomers of a view are compared with each other.
 """
 
@@ -51,7 +51,7 @@ def check(trace: Trace) -> list[Violation]:
 
 
 def _state(events: Events, views: Views, member: int, joined: npt.NDArray[np.int64]) -> tuple[int, int, int] | None:
-    """Give the row, the member and the view of a newcomer's state; None while it waits for it."""
+    """Return the row, the member and the view of a newcomer's state; None while it waits for it."""
     row = int(views.ready[member])
     view = int(views.state_view[member])
     view = int(joined[member]) if view < 0 else view
@@ -93,7 +93,7 @@ def _describe(events: Events, views: Views, row: int, old: int, view: int, held:
 
 @allocating
 def _references(events: Any, members: int, senders: int, views: Any) -> Any:
-    """Give what the first member that came to each view from another one had, and its install row; and the first view
+    """Return what the first member that came to each view from another one had, and its install row; and the first view
     that each member installed."""
     reference = np.zeros((len(views.numbers), senders), np.int32)
     witness = np.full(len(views.numbers), -1, np.int64)

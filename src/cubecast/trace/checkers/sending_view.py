@@ -96,7 +96,7 @@ def _any_sent(events: Any) -> bool:
 
 @allocating
 def _view_at(views: Any, row: int) -> Any:
-    """Give the view in which a sent or deliver row takes place, or -1."""
+    """Return the view in which a sent or deliver row takes place, or -1."""
     return views.of_row[views.segment[row]] if views.segment[row] >= 0 else np.int32(-1)
 
 

@@ -1,4 +1,4 @@
-"""Stability never goes back: what a member called stable stays stable (MODELS §1: S = max(S, M) at every ending).
+"""Stability never decreases: what a member called stable stays stable (MODELS §1: S = max(S, M) at every ending).
 
 A member that restarts from its journal begins anew: it may have to learn again what is stable.
 """

@@ -1,4 +1,4 @@
-"""View agreement: a view is one list of members everywhere, and every member goes through the views one by one.
+"""View agreement: a view is the same list of members everywhere, and every member installs the views one by one.
 
 With a majority quorum the number of a view is enough to name it. With quorum `any` a partition splits the group into
 branches, whose views share numbers: there the number and the tag name the view.
@@ -88,7 +88,7 @@ def _bad_installs(events: Events, views: Views, splits: bool) -> Iterator[tuple[
 
 
 def _founding_views(events: Events, views: Views) -> list[int]:
-    """Give the view to which each view goes back, by the first member that came to it from a view of a lower number."""
+    """Find the founding view of each view, by the first member that came to it from a view of a lower number."""
     parent: dict[int, int] = {}
     current: dict[int, int] = {}
     for row in np.flatnonzero((events["event"] == INSTALL) & ~views.replay).tolist():

@@ -1,4 +1,4 @@
-"""The views of a trace, and what each row means for them: read once, then used by every checker that knows views.
+"""The views of a trace, and what each row means for them: read once, used by every checker of views.
 
 A view is named by its number and its tag; its members are those of its VIEW rows. A member is *in* the view of its last
 install row. A run without install rows has no views: its group is the fixed set of ranks 0…n−1.
@@ -17,11 +17,11 @@ install row. A run without install rows has no views: its group is the fixed set
 
 A message that a newcomer held for its application (a hold row) is delivered in the view in which it was held: the
 install rows of a newcomer may run ahead of its application, which gets the deliveries of several views when the state
-has come.
+has arrived.
 
 Replay: between a member's restart and restarted rows, an install of a view that it installed before, a deliver row not
 above what it delivered or restored of that sender, a sent row not above what it had sent, and a restore row (its
-checkpoint) if it had a state before the restart. A kill may have taken the last rows before the restart. So a message
+checkpoint) if it had a state before the restart. A kill may have lost the last rows before the restart. So a message
 of its own that a restarting member delivers was sent, even if no row says so.
 """
 
@@ -60,12 +60,12 @@ class Views(NamedTuple):
 
 
 def has_views(trace: Trace) -> bool:
-    """Say whether any member of the run installed a view."""
+    """Return whether any member of the run installed a view."""
     return bool((trace.arrays()["event"] == INSTALL).any())
 
 
 def without_views(trace: Trace) -> str | None:
-    """Say why a promise about views is not made, or None when there are views."""
+    """Return why a promise about views is not made, or None when there are views."""
     return None if has_views(trace) else NO_VIEWS
 
 
@@ -86,7 +86,7 @@ def read_views(events: Events, members: int) -> Views:
 
 
 def read_restarts(events: Events, members: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Give `replay` and `restarting` of a well-formed trace, with or without views."""
+    """Return `replay` and `restarting` of a well-formed trace, with or without views."""
     if not (events["event"] == RESTART).any():
         return np.zeros(len(events), np.bool_), np.zeros(len(events), np.bool_)
     views = read_views(events, members)
@@ -102,7 +102,7 @@ def _name_restored(events: Events, unique: npt.NDArray[np.int64], of_row: npt.ND
 
 @allocating
 def _follow(events: Any, members: int, senders: int, of_row: Any, belongs: Any) -> Any:
-    """Give `segment`, `replay`, `restarting`, `newcomer`, `ready` and `state_view`."""
+    """Return `segment`, `replay`, `restarting`, `newcomer`, `ready` and `state_view`."""
     of_restart = np.zeros(len(events), np.bool_)
     segment = np.full(len(events), -1, np.int32)
     last_install = np.full(members, -1, np.int64)

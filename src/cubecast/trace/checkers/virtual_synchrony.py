@@ -1,6 +1,6 @@
-"""Virtual synchrony: who installs a view and then the same next view delivers the same set of messages in between.
+"""Virtual synchrony: members that install a view and then the same next view deliver the same messages in between.
 
-A set is summed up as its size and the exclusive or of one random number for each of its messages, so that a delivery
+A set is represented by its size and the exclusive or of one random number for each message, so that a delivery
 costs one operation; two different sets look alike once in 2⁶⁴. The messages that differ are then listed exactly.
 
 A newcomer is judged from the view at whose beginning its state was.
@@ -61,7 +61,7 @@ def _describe(events: Events, views: Views, row: int, old: int, before: int) -> 
 
 
 def _delivered(events: Events, views: Views, row: int) -> set[tuple[int, int]]:
-    """Give what the member delivered in the view before its install at `row`."""
+    """Return what the member delivered in the view before its install at `row`."""
     own = (events["member"][:row] == events["member"][row]) & ~views.replay[:row]
     start = np.flatnonzero(own & (events["event"][:row] == INSTALL))[-1]
     rows = np.flatnonzero((events["event"] == DELIVER) & (views.segment == start) & ~views.replay)
