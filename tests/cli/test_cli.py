@@ -25,14 +25,14 @@ REQUIRED = {
 }
 
 
-def told(capsys: pytest.CaptureFixture[str], arguments: list[str], *, code: int = 0) -> Any:
-    """Run a command with --json and give what it printed."""
+def run_json(capsys: pytest.CaptureFixture[str], arguments: list[str], *, code: int = 0) -> Any:
+    """Run a command with --json and return what it printed."""
     assert run([*arguments, "--json"]) == code
     return json.loads(capsys.readouterr().out)
 
 
 def test_protocols_lists_family_paper_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    found = {protocol["name"]: protocol for protocol in told(capsys, ["protocols", "--family", "stability"])}
+    found = {protocol["name"]: protocol for protocol in run_json(capsys, ["protocols", "--family", "stability"])}
     assert {"coord", "full_dist", "s_coord", "cube_full_dist"} <= set(found)
     assert found["cube_full_dist"]["paper"] == "cube §3.2"
     assert all(protocol["summary"] for protocol in found.values())
@@ -41,7 +41,7 @@ def test_protocols_lists_family_paper_and_one_line(capsys: pytest.CaptureFixture
 
 
 def test_networks_shows_every_spelling_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, ["networks"])
+    found = run_json(capsys, ["networks"])
     assert run(["networks"]) == 0
     printed = capsys.readouterr().out
     for kind in found:
@@ -50,7 +50,7 @@ def test_networks_shows_every_spelling_in_full(capsys: pytest.CaptureFixture[str
 
 
 def test_simulate_prints_every_figure_that_programs_rely_on(capsys: pytest.CaptureFixture[str]) -> None:
-    result = told(capsys, [*SIMULATE, "--senders", "2", "--seed", "4", "--rounds", "3"])
+    result = run_json(capsys, [*SIMULATE, "--senders", "2", "--seed", "4", "--rounds", "3"])
     assert set(result) >= REQUIRED
     assert (result["members"], result["senders"], result["seed"], result["rounds"]) == (5, 2, 4, 3)
     # Coord: a START, an ACK and an INFO for each of the other four, each round.
@@ -65,7 +65,7 @@ def test_simulate_prints_a_table_for_people(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_simulate_can_be_checked_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    result = told(capsys, [*SIMULATE, "--loss", "0.1", "--check"])
+    result = run_json(capsys, [*SIMULATE, "--loss", "0.1", "--check"])
     assert result["check"]["ok"] is True
     assert run([*SIMULATE, "--check"]) == 0
     assert "no premature stability" in capsys.readouterr().out
@@ -80,7 +80,7 @@ def test_a_kept_trace_passes_and_a_broken_one_is_named(tmp_path: Path, capsys: p
     kept, broken = tmp_path / "kept.parquet", tmp_path / "broken.parquet"
     assert run([*SIMULATE, "--trace", str(kept)]) == 0
     capsys.readouterr()
-    assert told(capsys, ["check", str(kept)])["ok"] is True
+    assert run_json(capsys, ["check", str(kept)])["ok"] is True
 
     trace = read_trace(kept)
     events = trace.arrays().copy()
@@ -89,7 +89,7 @@ def test_a_kept_trace_passes_and_a_broken_one_is_named(tmp_path: Path, capsys: p
     with TraceWriter(broken, trace.scenario) as writer:
         writer.append(events)
         writer.finish(trace.metrics)
-    report = told(capsys, ["check", str(broken)], code=1)
+    report = run_json(capsys, ["check", str(broken)], code=1)
     premature = next(one for one in report["verdicts"] if one["checker"] == "no premature stability")
     assert premature["status"] == "broken"
     assert premature["violations"][0]["rows"][0] == row
@@ -98,9 +98,9 @@ def test_a_kept_trace_passes_and_a_broken_one_is_named(tmp_path: Path, capsys: p
 
 
 def test_compare_puts_all_protocols_of_a_family_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, [*COMPARE, "--members", "4,8", "--repeat", "2"])
+    found = run_json(capsys, [*COMPARE, "--members", "4,8", "--repeat", "2"])
     cells = {(one["protocol"], one["members"]): one for one in found["summary"]}
-    names = [protocol["name"] for protocol in told(capsys, ["protocols", "--family", "stability"])]
+    names = [protocol["name"] for protocol in run_json(capsys, ["protocols", "--family", "stability"])]
     assert set(cells) == {(name, members) for name in names for members in (4, 6, 8)}
     assert cells["full_dist", 8]["messages"] == {"mean": 8 * 7, "ci95": 0}
     assert {run["seed"] for run in found["runs"]} == {0, 1}

@@ -12,14 +12,16 @@ from cubecast.models.failure import k_fail
 from cubecast.models.gossip_chain import GossipChain
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
+def run_json(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
     assert run([*words, "--json"]) == code
     return json.loads(capsys.readouterr().out)
 
 
 def test_gossip_steps_are_those_of_the_chain(capsys: pytest.CaptureFixture[str]) -> None:
     chain = GossipChain(members=60, subset=2, arrival=0.9)
-    answer = told(capsys, "model", "gossip", "-n", "60", "--subset", "2", "--arrival", "0.9", "--p-incomplete", "0.01")
+    answer = run_json(
+        capsys, "model", "gossip", "-n", "60", "--subset", "2", "--arrival", "0.9", "--p-incomplete", "0.01"
+    )
     assert answer["steps"] == pytest.approx(chain.steps_for(0.01))
     assert answer["p_incomplete_by_step"][-1] <= 0.01 < answer["p_incomplete_by_step"][-2]
     assert run(["model", "gossip", "-n", "60"]) == 0
@@ -28,15 +30,15 @@ def test_gossip_steps_are_those_of_the_chain(capsys: pytest.CaptureFixture[str])
 
 def test_trigger_names_x_and_says_when_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("model", "trigger", "--buffer", "640", "--rate", "50", "--round-s", "2")
-    assert told(capsys, *words)["level"] == 540
+    assert run_json(capsys, *words)["level"] == 540
     assert run([*words]) == 0
     assert "540 of 640" in capsys.readouterr().out
-    answer = told(capsys, "model", "trigger", "--buffer", "100", "--rate", "50", "--round-s", "2", code=1)
+    answer = run_json(capsys, "model", "trigger", "--buffer", "100", "--rate", "50", "--round-s", "2", code=1)
     assert answer["verdict"] == "infeasible"
 
 
 def test_kfail_is_that_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = told(capsys, "model", "kfail", "-n", "50", "--step-s", "2", "--p-mistake", "1e-4")
+    answer = run_json(capsys, "model", "kfail", "-n", "50", "--step-s", "2", "--p-mistake", "1e-4")
     assert answer["k_fail"] == k_fail(members=50, p_mistake=1e-4, step_s=2.0).k_fail
     assert answer["detection_s_max"] == 2 * answer["k_fail"]
 
@@ -60,7 +62,7 @@ def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.Captu
 
 def test_the_window_lies_around_the_fastest_step(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("tune", "gossip", "-n", "30", "--network", "wan-tree", "--senders", "1", "--seeds", "2")
-    answer = told(capsys, *words)
+    answer = run_json(capsys, *words)
     assert 0 < answer["low_s"] <= answer["best_s"] <= answer["high_s"]
     inside = [one["tpr_s"] for one in answer["course"] if answer["low_s"] <= one["step_s"] <= answer["high_s"]]
     assert max(inside) < 1.5 * answer["tpr_s"]

@@ -185,7 +185,7 @@ def test_the_printed_command_gives_the_same_figures(
     scenario = Scenario.of(**settings)
     expected = simulate(**settings).to_dict()
     assert run([*shlex.split(scenario.command())[1:], "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     for clock in ("wall_seconds", "packet_hops_per_second"):
-        del told[clock], expected[clock]
-    assert told == json.loads(json.dumps(expected))
+        del printed[clock], expected[clock]
+    assert printed == json.loads(json.dumps(expected))

@@ -58,9 +58,9 @@ def examples() -> Iterator[None]:
 def test_it_is_simulated_and_checked_with_its_parameter(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "pledge", "--protocol-file", str(own), "-n", "9", "--copies", "3", "--rounds", "2"]
     assert run([*words, "--network", "star", "--check", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["messages"] == 2 * round_messages(9, 3)
-    assert told["check"]["ok"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["messages"] == 2 * round_messages(9, 3)
+    assert result["check"]["ok"]
 
 
 def test_a_parameter_before_the_protocol_is_known_from_the_file(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +101,7 @@ def test_processes_started_later_know_it(own: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "expected"),
     [
         ("missing.py", None, "there is no such file"),
         ("notes.txt", "PROTOCOL = 1", "give it the name of a Python module"),
@@ -114,13 +114,13 @@ def test_processes_started_later_know_it(own: Path) -> None:
 )
 @pytest.mark.usefixtures("own")
 def test_a_missing_or_wrong_file_is_one_clear_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, expected: str
 ) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
     assert run(["simulate", "pledge", "-n", "4", "--protocol-file", str(tmp_path / name)]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert expected in error
     assert error.count("\n") == 1
 
 

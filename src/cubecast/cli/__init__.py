@@ -1,7 +1,7 @@
 """The command line: `cubecast simulate`, `compare`, `check` and the rest.
 
-One file a group of commands. A command imports what it needs when it runs, so that `--help` answers at once; it holds
-no logic of its own beyond options, tables and exit codes.
+One file per group of commands. A command imports what it needs when it runs, so that `--help` answers at once; it
+contains only options, tables and exit codes.
 
 | exit code | meaning |
 |---|---|

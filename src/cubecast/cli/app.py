@@ -46,7 +46,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def cubecast(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Choose a group-communication protocol before you deploy it.
@@ -65,17 +65,17 @@ def cubecast(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["protocols"]:
-        # A list compiles nothing, so the compiler need not be loaded for it.
+        # Listing compiles nothing, so the compiler need not be loaded for it.
         os.environ.setdefault("CUBECAST_JIT", "off")
     signal.signal(signal.SIGTERM, _leave)
     sys.exit(run(words))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; every error a user can make is one line on stderr."""
+    """Run one command line; every user error is one line on stderr."""
     try:
         code = app(args=list(arguments), prog_name="cubecast", standalone_mode=False)
         sys.stdout.flush()
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     except CubecastError as error:
         return _say(error, 2)
     except typer.TyperException as error:
-        return _say(f"{error.format_message()} (cubecast --help tells more)", error.exit_code)
+        return _say(f"{error.format_message()} (see cubecast --help)", error.exit_code)
     except BrokenPipeError:
         _discard_output()
         return 1
@@ -98,16 +98,16 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _say(what: object, code: int) -> int:
-    """One line: whatever a library put into its message."""
+    """One line, whatever a library put into its message."""
     print("cubecast:", " ".join(str(what).split()), file=sys.stderr)
     return code
 
 
 def _discard_output() -> None:
-    """Whoever read our output has left; Python must not complain about it while it shuts down."""
+    """The reader of our output has closed it; Python must not complain about it while it shuts down."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """A polite kill ends the run as Ctrl-C does, so that nothing half-written is left."""
+    """SIGTERM ends the run as Ctrl-C does, so that nothing half-written is left."""
     raise SystemExit(128 + number)

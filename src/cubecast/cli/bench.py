@@ -17,10 +17,10 @@ def bench(
     ] = 3,
     json: JsonOption = False,
 ) -> None:
-    """Measure whole jobs and packet-hops a second, on one core.
+    """Measure whole jobs and packet-hops per second, on one core.
 
-    A packet-hop is one packet crossing one link. A whole job makes the network,
-    finds the routes and runs.
+    A packet-hop is one packet crossing one link. A whole job builds the network,
+    computes the routes and runs.
 
     Example:
 

@@ -34,14 +34,14 @@ def check(
         str, typer.Option(help="Quorum of the live group: majority, or any (views may branch).")
     ] = "majority",
     unsettled: Annotated[
-        bool, typer.Option("--unsettled", help="Messages of the live group were under way when its traces ended.")
+        bool, typer.Option("--unsettled", help="Messages of the live group were in transit when its traces ended.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Judge a trace: was anything called stable too early, did every round end, do the views agree?
+    """Check a trace: was a message declared stable too early, did every round end, do the views agree?
 
-    The traces of the members of a live group are merged and judged together; the options concern only them. Exit code 1
-    when a promise is broken; the rows of the trace that break it are named.
+    The traces of the members of a live group are merged and checked together; the options concern only them. Exit code
+    1 when a promise is broken; the output names the rows of the trace that break it.
 
     Examples:
 
@@ -68,7 +68,7 @@ def check(
 
 
 def _read(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> list[tuple[str, Trace]]:
-    """Give every finished trace by its path, and one trace of all members' files together."""
+    """Yield every finished trace by its path, and one merged trace of all members' files."""
     from cubecast.live.trace_writer import is_member_trace, merged_trace
     from cubecast.trace.files import read_trace
 
@@ -83,7 +83,7 @@ def _read(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> li
 
 
 def _files(path: Path) -> list[Path]:
-    """Give a file itself, and of a folder its finished traces and its traces of members."""
+    """Yield a file itself, or the finished traces and member traces of a folder."""
     from cubecast.live.trace_writer import is_member_trace
 
     if not path.is_dir():
@@ -96,7 +96,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _print(reports: dict[str, Report], names: dict[str, list[list[Any]]], *, json: bool) -> None:
-    """One trace as it always was; several, each under its name."""
+    """Print one trace without a name; several, each under its name."""
     if json and len(reports) == 1:
         print_json(next(iter(reports.values())).to_dict())
     elif json:
@@ -108,14 +108,14 @@ def _print(reports: dict[str, Report], names: dict[str, list[list[Any]]], *, jso
                 print(title)
             print_report(report)
             if not report.ok and names[title]:
-                told = (
+                listed = (
                     f"{member} is {name} ({incarnation})" for member, (name, incarnation) in enumerate(names[title])
                 )
-                print(f"members by name (incarnation): {', '.join(told)}")
+                print(f"members by name (incarnation): {', '.join(listed)}")
 
 
 def print_report(report: Report) -> None:
-    """One line a promise, then every event that broke one."""
+    """One line per promise, then every event that broke one."""
     table = new_table("checker", "verdict", "promise, or why there is none", left=3, title=f"{report.events:,} events")
     for verdict in report.verdicts:
         table.add_row(verdict.checker, verdict.status, verdict.not_promised or verdict.promise)

@@ -71,7 +71,7 @@ compare = with_scenario(_compare, leave_out=("members",))
 
 
 def _check_places(plot: Path | None, out: Path | None) -> None:
-    """A picture that cannot be made, or written, is better known before the runs than after them."""
+    """Check before the runs, not after them, that the plot can be drawn and written."""
     from cubecast.lab.plots import check_ending
     from cubecast.lab.whole_file import check_folder
 
@@ -114,5 +114,5 @@ def _cell(figure: Estimate, metric: Metric) -> str:
     if figure.n == 0:
         return "–"
     mean = f"{figure.value:,.{metric.digits}f}"
-    # What every seed agrees on, such as 3(n−1) messages, needs no interval.
+    # A value that all seeds agree on, such as 3(n−1) messages, needs no interval.
     return f"{mean} ± {figure.half_width:,.{metric.digits}f}" if figure.half_width else mean

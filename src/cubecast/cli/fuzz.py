@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from cubecast.fuzz.world import HistoryEvent
 
 HIDDEN = ("deliver", "member deliveries", "member stable", "member sent", "member hold", "member multicast")
-"""Events of which there are too many to read."""
+"""Events that are too frequent to print."""
 HIDDEN_ALSO = ("member safe", "settled", "waiting", "multicast")
 
 
 class FuzzSummary(NamedTuple):
-    """What is kept of one history."""
+    """The summary of one history."""
 
     seed: int
     violations: tuple[str, ...]
@@ -42,11 +42,11 @@ def fuzz(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Draw groups in which everything goes wrong, run real members in them, and judge what they promise.
+    """Run real members in random groups with many faults, and check their guarantees.
 
-    The members run over simulated sockets, disks and clocks: connections are reset, machines lose power, disks decay,
-    processes stop, join, leave and come back. One seed gives one history. With even seeds faults come by the clock,
-    with odd ones they strike at moments of the protocol, such as the second decision. A group that has lost its quorum
+    The members run over simulated sockets, disks and clocks: connections are reset, machines lose power, disks are
+    corrupted, processes stop, join, leave and come back. One seed gives one history. With even seeds faults come at
+    random times, with odd ones at steps of the protocol, such as the second decision. A group that has lost its quorum
     for good is forced, or founded anew.
 
     Exit code 1 when a promise is broken; the command that replays it is printed.
@@ -146,7 +146,7 @@ def _show(seed: int, verbose: bool, everything: bool, trace: Path | None) -> Non
 
 
 def _write_trace(path: Path, outcome: Outcome) -> None:
-    """What the members noted, in the files that live members would write, merged to one trace."""
+    """The trace events of the members, in the files that live members would write, merged to one trace."""
     import tempfile
 
     from cubecast.live.trace_adapter import TraceAdapter

@@ -1,4 +1,4 @@
-"""`cubecast protocols` and `cubecast networks`: what there is to choose from."""
+"""`cubecast protocols` and `cubecast networks`: list the available choices."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from cubecast.live.credentials import Credentials
     from cubecast.live.demo import Demo
 
-keys = typer.Typer(no_args_is_help=True, help="Make the certificates by which members know each other.")
+keys = typer.Typer(no_args_is_help=True, help="Make the certificates with which members authenticate each other.")
 
 RATE_MAX, SECONDS_MAX = 1e6, 1e6
 Folder = Annotated[Path, typer.Option("--folder", help="Where the group's keys are.")]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put these commands into the command line."""
+    """Add these commands to the command line."""
     app.add_typer(keys, name="keys")
     app.command("node")(node)
     app.command("status")(status)
@@ -43,7 +43,7 @@ def keys_init(
     from cubecast.live.keys import KEY, init
 
     certificate = init(folder, name=name)
-    print(f"{certificate} goes to every member; keep {folder / KEY} to yourself")
+    print(f"{certificate}: copy it to every member; keep {folder / KEY} secret")
 
 
 @keys.command("issue")
@@ -62,7 +62,7 @@ def keys_issue(
     is_replaced = member_file(folder, address, name=name).exists()
     print(issue(folder, address, name=name, days=days, replace=replace))
     if is_replaced:
-        print(f"the old certificate is revoked; {folder / REVOKED} goes to every member, beside group.pem")
+        print(f"the old certificate is revoked; copy {folder / REVOKED} to every member, beside group.pem")
 
 
 @keys.command("revoke")
@@ -70,10 +70,10 @@ def keys_revoke(
     member: Annotated[Path, typer.Argument(metavar="MEMBER.pem", help="The certificate to revoke.")],
     folder: Folder = Path("keys"),
 ) -> None:
-    """Put a member's certificate on the list of those revoked (group.crl, read again when it changes)."""
+    """Add a member's certificate to the revocation list (group.crl, read again when it changes)."""
     from cubecast.live.keys import revoke
 
-    print(f"{revoke(folder, member)} goes to every member, beside group.pem")
+    print(f"{revoke(folder, member)}: copy it to every member, beside group.pem")
 
 
 @with_protocol_files
@@ -82,21 +82,21 @@ def node(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where this member accepts connections.")],
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="How others reach it and what they call it.", show_default="--listen"),
+        typer.Option(metavar="HOST:PORT", help="The address that others dial, and its name.", show_default="--listen"),
     ] = None,
     peer: Annotated[
         list[str] | None, typer.Option(metavar="HOST:PORT", help="Found the group with this member; once for each.")
     ] = None,
     contact: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Join a running group by this member of it.")
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="Join a running group through this member of it.")
     ] = None,
-    found: Annotated[bool, typer.Option("--found", help="Found a group of one, that others join.")] = False,
+    found: Annotated[bool, typer.Option("--found", help="Found a group of one, which others join.")] = False,
     journal: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Continue from this file after a stop or a crash.")
     ] = None,
     credentials: Annotated[Path | None, typer.Option(metavar="FILE", help="This member's certificate and key.")] = None,
     ca: Annotated[Path | None, typer.Option(metavar="FILE", help="The group's certificate.")] = None,
-    plaintext: Annotated[bool, typer.Option("--plaintext", help="Go without TLS.")] = False,
+    plaintext: Annotated[bool, typer.Option("--plaintext", help="Do not use TLS.")] = False,
     data: Annotated[str | None, typer.Option(metavar="NAME", help="The data protocol.", show_default="auto")] = None,
     data_parameter: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of the data protocol. Repeatable.")
@@ -119,22 +119,22 @@ def node(
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(metavar="none|all|N", help="Messages of the past that a newcomer gets.", show_default="none"),
+        typer.Option(metavar="none|all|N", help="Earlier messages that a newcomer gets.", show_default="none"),
     ] = None,
     sync: Annotated[
         str | None,
-        typer.Option(metavar="always|interval|never", help="When the journal goes to the disk.", show_default="always"),
+        typer.Option(metavar="always|interval|never", help="When the journal is synced.", show_default="always"),
     ] = None,
     join_timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long it may take to get in.", show_default="30")
+        float | None, typer.Option(metavar="SECONDS", help="How long founding or joining may take.", show_default="30")
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write events for `cubecast check`.")] = None,
     status_at: Annotated[str | None, typer.Option("--status", metavar="HOST:PORT", help="Serve status here.")] = None,
-    rate: Annotated[float, typer.Option(metavar="PER_SECOND", help="Send made-up messages, not lines.")] = 0.0,
+    rate: Annotated[float, typer.Option(metavar="PER_SECOND", help="Send generated messages, not lines.")] = 0.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no deliveries.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every link.")] = False,
 ) -> None:
-    """Be a member of a group: lines in are multicast, deliveries come out as "sender sequence text".
+    """Run a member of a group: lines in are multicast, deliveries come out as "sender sequence text".
 
     Example, two terminals:
 
@@ -146,11 +146,11 @@ def node(
 
       cubecast node chat --listen 127.0.0.1:7003 --contact 127.0.0.1:7001 --plaintext
 
-    All members of a group run the same protocols with the same parameters, also those of a file of your own:
+    All members of a group run the same protocols with the same parameters, also custom ones from a file:
 
       cubecast node chat --listen 127.0.0.1:7001 --found --plaintext --protocol-file mine.py --stability mine
 
-    With --journal a member that was killed continues where it was, and needs no other way in.
+    With --journal a member that was killed continues where it stopped, and needs no --peer or --contact.
     """
     from cubecast.live.node import Node, run_node
     from cubecast.member.settings import Settings
@@ -189,7 +189,7 @@ def node(
 
 
 def _require_between(option: str, value: float, low: float, high: float) -> None:
-    """Refuse what the option cannot mean, such as nan."""
+    """Reject a value outside the option's range, such as nan."""
     if not low <= value <= high:
         raise LocalProtocolError(f"{option} {value:g}: give a number from {low:g} to {high:g}")
 
@@ -217,7 +217,7 @@ def _credentials(credentials: Path | None, ca: Path | None, *, plaintext: bool) 
     from cubecast.live.credentials import Credentials
 
     if (credentials is None or ca is None) != plaintext:
-        raise LocalProtocolError("give --credentials MEMBER.pem and --ca group.pem, or --plaintext to go without TLS")
+        raise LocalProtocolError("give --credentials MEMBER.pem and --ca group.pem, or --plaintext for no TLS")
     return Credentials.load(credentials, ca=ca) if credentials and ca else None
 
 
@@ -233,7 +233,7 @@ def status(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the member serves its status.")],
     json: JsonOption = False,
 ) -> None:
-    """Ask a member how its group is: members, links, frontier, and who holds stability back."""
+    """Show the status of a member and its group: members, links, frontier, and who holds stability back."""
     from cubecast.live.demo import fetch_status
 
     found = fetch_status(address)
@@ -245,7 +245,7 @@ def status(
 
 def _status_table(found: dict[str, Any]) -> Table:
     title = f"{found['group']}: rank {found['rank']} at {found['address']}, view {found['view']}"
-    title += ", BLOCKED: too few members within reach" if found["blocked"] else ""
+    title += ", BLOCKED: too few members reachable" if found["blocked"] else ""
     table = new_table("address", "link", "rank", "received", "stable", "lag", "behind", left=2, title=title)
     for one in found["members"]:
         link = "this member" if one["rank"] == found["rank"] else _link_word(one["link"])
@@ -266,12 +266,12 @@ def demo(
         int | None, typer.Option(help="Members to kill -9 after a third of the time.", show_default="up to 2")
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long it runs.")] = 15.0,
-    rate: Annotated[float, typer.Option(help="Messages a second, each member.")] = 50.0,
+    rate: Annotated[float, typer.Option(help="Messages per second and member.")] = 50.0,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep one trace of all, for `cubecast check`.")
+        Path | None, typer.Option(metavar="FILE", help="Write one merged trace, for `cubecast check`.")
     ] = None,
 ) -> None:
-    """Show a live group on this machine: processes that multicast, some killed, and what the others make of it."""
+    """Run a live group on this machine: processes that multicast, some killed, and a verdict on the survivors."""
     from cubecast.live.demo import Demo, kills_max, run_demo
     from cubecast.live.warm import warm
 
@@ -291,13 +291,13 @@ def demo(
             verdict = run_demo(shown, seconds=seconds, kills=chosen, show=screen.show)
         print(verdict.line)
         if trace is not None:
-            print(f"{shown.write_trace(trace):,} events in {trace}; judge them with: cubecast check {trace}")
+            print(f"{shown.write_trace(trace):,} events in {trace}; check them with: cubecast check {trace}")
     if not verdict.is_good:
         raise typer.Exit(1)
 
 
 class _Screen:
-    """A table that updates itself in a terminal, a line now and then elsewhere."""
+    """A table that updates itself in a terminal, a line at intervals elsewhere."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -315,15 +315,15 @@ class _Screen:
             self._live.stop()
 
     def show(self, demo: Demo, states: dict[int, Any], said: str) -> None:
-        """What every member says now."""
+        """Show the status of every member."""
         if self._live is not None:
             self._live.update(_demo_table(demo, states, said), refresh=True)
         elif states:
             views = sorted({(one["view"], len(one["members"])) for one in states.values()})
             lags = [one["stats"]["unstable_messages"] for one in states.values()]
             delivered = min(one["stats"]["delivered"] for one in states.values())
-            told = ", ".join(f"view {view}: {count} members" for view, count in views)
-            print(f"{said}; {told}; {delivered:,} messages delivered, at most {max(lags)} not stable", flush=True)
+            shown = ", ".join(f"view {view}: {count} members" for view, count in views)
+            print(f"{said}; {shown}; {delivered:,} messages delivered, at most {max(lags)} not stable", flush=True)
 
 
 def _demo_table(demo: Demo, states: dict[int, Any], said: str) -> Table:

@@ -1,4 +1,4 @@
-"""`cubecast model`: what the formulas say, without a simulation."""
+"""`cubecast model`: evaluate the formulas of the papers, without a simulation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 from cubecast.cli.options import number, whole_number
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table
 
-app = typer.Typer(no_args_is_help=True, help="What the formulas of the papers say, without a simulation.")
+app = typer.Typer(no_args_is_help=True, help="Evaluate the formulas of the papers, without a simulation.")
 
 Members = Annotated[int, typer.Option("--members", "-n", parser=whole_number, metavar="INTEGER", help="Group size n.")]
-Subset = Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Members told in one step, p.")]
+Subset = Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Members gossiped to per step, p.")]
 Arrival = Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Probability that a message arrives.")]
 
 
@@ -39,7 +39,7 @@ def gossip(
     chain = GossipChain(members=members, subset=subset, arrival=arrival)
     steps = chain.steps_for(p_incomplete)
     by_step = [chain.incomplete(step * members) for step in range(math.ceil(steps) + 1)]
-    told = {
+    result = {
         "members": members,
         "subset": subset,
         "arrival": arrival,
@@ -49,7 +49,7 @@ def gossip(
         "p_incomplete_by_step": by_step,
     }
     if json:
-        print_json(told)
+        print_json(result)
         return
     print(f"one member's news reaches all {members} after {chain.expected_steps():.2f} steps on average")
     print(f"P(round incomplete) ≤ {p_incomplete:g} after {steps:.2f} steps")
@@ -64,7 +64,7 @@ def trigger(
     buffer_messages: Annotated[
         int, typer.Option("--buffer", parser=whole_number, metavar="INTEGER", help="Messages a buffer holds, g.")
     ],
-    rate: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Messages sent a second, r.")],
+    rate: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Messages sent per second, r.")],
     round_s: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Time per round (TPR), f.")],
     stable_fraction: Annotated[
         float, typer.Option(parser=number, metavar="NUMBER", help="Share that a round releases, α.")
@@ -85,8 +85,8 @@ def trigger(
     )
     found = answer(case)
     if json:
-        told = asdict(case) | {"verdict": found.verdict.value, "level": found.level, "sentence": found.sentence}
-        print_json(told)
+        result = asdict(case) | {"verdict": found.verdict.value, "level": found.level, "sentence": found.sentence}
+        print_json(result)
     else:
         print(f"{found.verdict.value}: {found.sentence}")
     if found.verdict is Feasibility.INFEASIBLE:
@@ -120,5 +120,5 @@ def kfail(
         print_json(asdict(found))
         return
     print(f"K_fail = {found.k_fail}: suspect a member after {found.detection_s_max:g} s without news of it")
-    print(f"P(any false suspicion) ≤ {found.p_mistake_bound:.2e}; {found.message_bytes} bytes a message, ", end="")
-    print(f"{found.bytes_per_s:,.0f} bytes a second from each member")
+    print(f"P(any false suspicion) ≤ {found.p_mistake_bound:.2e}; {found.message_bytes} bytes per message, ", end="")
+    print(f"{found.bytes_per_s:,.0f} bytes per second from each member")

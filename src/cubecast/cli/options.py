@@ -1,8 +1,8 @@
 """The options of a scenario, shared by every command that runs one.
 
-`OPTIONS` is data: one entry for each field of `Scenario`, whose default an option left out keeps. All other options
-are parameters of protocols, which the protocols declare themselves. The defaults are
-written in the help only, so that `--help` needs not load the simulator; a test holds them to the fields.
+`OPTIONS` is data: one entry for each field of `Scenario`; an option left out keeps the default of its field. All other
+options are parameters of protocols, which the protocols declare themselves. The defaults are written in the help only,
+so that `--help` need not load the simulator; a test compares them with the fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def whole_number(text: str) -> int:
-    """Read an integer; the error names what stands there instead."""
+    """Read an integer; the error names the text found instead."""
     try:
         return int(text)
     except ValueError:
@@ -29,7 +29,7 @@ def whole_number(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """Read a number; the error names what stands there instead."""
+    """Read a number; the error names the text found instead."""
     try:
         return float(text)
     except ValueError:
@@ -61,8 +61,8 @@ OPTIONS: dict[str, ScenarioOption] = {
     "members": _O(int, ("--members", "-n"), GROUP, "", "Size n of the group, ranks 0 … n−1."),
     "senders": _O(int, ("--senders", "-m"), GROUP, "all, at most 50", "How many of them send: ranks 0 … m−1."),
     "seed": _O(int, ("--seed", "-s"), GROUP, "0", "One seed, one result."),
-    "joins": _O(list[str], ("--join",), GROUP, "none", "The last ranks come later: 7@20ms. Repeatable."),
-    "leaves": _O(list[str], ("--leave",), GROUP, "none", "Members say good-bye: 3@20ms. Repeatable."),
+    "joins": _O(list[str], ("--join",), GROUP, "none", "The last ranks join later: 7@20ms. Repeatable."),
+    "leaves": _O(list[str], ("--leave",), GROUP, "none", "Members leave: 3@20ms. Repeatable."),
     "network": _O(str, ("--network",), NETWORK, "random:p=0.02", "`cubecast networks` lists the kinds."),
     "routing": _O(Literal["hops", "delay"], ("--routing",), NETWORK, "hops", "Shortest paths by links, or by delay."),
     "placement": _O(
@@ -111,7 +111,7 @@ OPTIONS: dict[str, ScenarioOption] = {
         "Find out what everybody holds, or what anybody has seen.",
     ),
     "sequences": _O(
-        int, ("--sequences",), PROTOCOL, "one a sender", "Sequences that the senders share; 1 under total order."
+        int, ("--sequences",), PROTOCOL, "one per sender", "Sequences that the senders share; 1 under total order."
     ),
     "changed_only": _O(
         bool, ("--changed-only/--no-changed-only",), PROTOCOL, "False", "Send only entries that differ from the last S."
@@ -127,9 +127,9 @@ OPTIONS: dict[str, ScenarioOption] = {
         int, ("--heartbeats",), PROTOCOL, "0", "Broadcast trees: heartbeats that links are known by; 0: exactly known."
     ),
     "loss": _O(float, ("--loss",), FAULTS, "0.0", "Probability that a link loses a message."),
-    "duplicate": _O(float, ("--duplicate",), FAULTS, "0.0", "Probability that a link doubles a message."),
-    "reorder": _O(float, ("--reorder",), FAULTS, "0.0", "Probability that a message is held up, and overtaken."),
-    "reorder_ms": _O(float, ("--reorder-ms",), FAULTS, "1.0", "Held up for how long at most."),
+    "duplicate": _O(float, ("--duplicate",), FAULTS, "0.0", "Probability that a link duplicates a message."),
+    "reorder": _O(float, ("--reorder",), FAULTS, "0.0", "Probability that a message is delayed, and overtaken."),
+    "reorder_ms": _O(float, ("--reorder-ms",), FAULTS, "1.0", "The longest such delay."),
     "losses_per_step": _O(
         int, ("--losses-per-step",), FAULTS, "0", "Gossip: messages lost at their senders in each step."
     ),
@@ -137,7 +137,7 @@ OPTIONS: dict[str, ScenarioOption] = {
         list[str], ("--crash",), FAULTS, "none", "Crash members: 3@2ms, 3@2ms-5ms (recovers), 1+2+4@0ms. Repeatable."
     ),
     "suspicions": _O(
-        list[str], ("--suspect",), FAULTS, "none", "Suspect a live member, which is then put out: 5@10ms. Repeatable."
+        list[str], ("--suspect",), FAULTS, "none", "Suspect a live member, which is then excluded: 5@10ms. Repeatable."
     ),
     "partitions": _O(
         list[str], ("--partition",), FAULTS, "none", "Cut members off for a while: 0-15@10ms-60ms. Repeatable."
@@ -151,15 +151,15 @@ OPTIONS: dict[str, ScenarioOption] = {
     ),
     "detect_ms": _O(float, ("--detect-ms",), DETECTION, "10.0", "Model: how long a member is down before a report."),
     "detect_spread_ms": _O(
-        float, ("--detect-spread-ms",), DETECTION, "1.0", "Model: within how long all members have the report."
+        float, ("--detect-spread-ms",), DETECTION, "1.0", "Model: time within which all members get the report."
     ),
     "messages": _O(
         int, ("--messages",), DATA, "0", "Data messages each sender multicasts; 0: only the protocol itself runs."
     ),
-    "rate": _O(float, ("--rate",), DATA, "100.0", "Data messages a second, each sender."),
+    "rate": _O(float, ("--rate",), DATA, "100.0", "Data messages per second and sender."),
     "payload_bytes": _O(int, ("--payload",), DATA, "100", "Bytes of a data message."),
     "churn_per_s": _O(
-        float, ("--churn",), CHURN, "no views", "A group with views: joins, leaves, crashes and returns a second."
+        float, ("--churn",), CHURN, "no views", "A group with views: joins, leaves, crashes and returns per second."
     ),
     "churn_mix": _O(
         str, ("--churn-mix",), CHURN, "join=1,leave=1,crash=1,return=1", "How often each kind of change comes."
@@ -177,10 +177,8 @@ OPTIONS: dict[str, ScenarioOption] = {
     "buffer_messages": _O(
         int, ("--buffer-messages",), DATA, "0", "Unstable messages of its own that stop a sender; 0: any number."
     ),
-    "series_ms": _O(float, ("--series-ms",), DATA, "0.0", "Record what the buffers hold at such intervals; 0: not."),
-    "until_ms": _O(
-        float, ("--until-ms",), LIMITS, "600000.0", "Simulated time after which a run that has not ended is given up."
-    ),
+    "series_ms": _O(float, ("--series-ms",), DATA, "0.0", "Sample the buffers at this interval; 0: never."),
+    "until_ms": _O(float, ("--until-ms",), LIMITS, "600000.0", "Simulated time after which an unfinished run fails."),
     "least_ms": _O(float, ("--least-ms",), LIMITS, "0.0", "Simulated time before which a run does not end."),
     "packets_max": _O(int, ("--packets-max",), LIMITS, "4194304", "Message copies in flight at most."),
     "measure": _O(bool, ("--measure/--no-measure",), LIMITS, "True", "Sample queues and load."),
@@ -196,7 +194,7 @@ _FAULT_KINDS = {
 
 
 def with_scenario(command: Callable[..., None], *, leave_out: tuple[str, ...] = ()) -> Callable[..., None]:
-    """Give a command the options of a scenario; it finds those that were given in its argument `settings`."""
+    """Add the options of a scenario to a command; those that were given are in its argument `settings`."""
     names = [name for name in OPTIONS if name not in leave_out]
 
     @wraps(command)
@@ -253,7 +251,7 @@ def _take_protocol(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _read_option(word: str, protocol: str | None, settings: Mapping[str, Any]) -> tuple[str, str | None, ParameterInfo]:
-    """The flat name, the value if it stands in the same word, and the parameter of --name, --name=value, --no-flag."""
+    """The flat name, the value if it is in the same word, and the parameter of --name, --name=value, --no-flag."""
     from cubecast.sim.roles import parameter_of
 
     option, has_value, value = word.partition("=")
@@ -268,7 +266,7 @@ def _read_option(word: str, protocol: str | None, settings: Mapping[str, Any]) -
 
 
 def _parameters(words: list[str], protocol: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of protocols among the words that are no options of a scenario."""
+    """Parameters of protocols among the words that are not options of a scenario."""
     found: dict[str, Any] = {}
     waiting = iter(words)
     for word in waiting:

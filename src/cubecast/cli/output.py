@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for programs, a bar for whoever waits."""
+"""The output of the commands: tables for people, JSON for programs, a progress bar for long runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def new_table(*columns: str, left: int = 1, title: str | None = None) -> Table:
 
 
 def print_table(table: Table) -> None:
-    """As wide as the terminal; in a file or a pipe as wide as the table wants to be."""
+    """As wide as the terminal; in a file or a pipe as wide as the table needs."""
     from rich.console import Console
     from rich.measure import Measurement
 
@@ -64,7 +64,7 @@ def print_table(table: Table) -> None:
 
 @contextmanager
 def waiting(what: str) -> Iterator[Step]:
-    """Show a bar on stderr once the block has taken two seconds; it gives (done, total, what is next) to the bar."""
+    """Show a progress bar on stderr once the block has taken two seconds; yields a function of (done, total, next)."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""`--protocol-file`: protocols of the user's own, for every command that takes the name of one."""
+"""`--protocol-file`: custom protocols, for every command that takes the name of one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 
 
 def _load(files: list[Path] | None) -> list[Path] | None:
-    """Make the protocols of these files known here and, by the environment, in every process started from here."""
+    """Register the protocols of these files here and, by the environment, in every process started from here."""
     if not files:
         return files
     from cubecast.errors import LocalProtocolError
@@ -40,7 +40,7 @@ _OPTION = inspect.Parameter(
         typer.Option(
             "--protocol-file",
             metavar="FILE",
-            help="A Python file with a protocol of your own. Repeatable.",
+            help="A Python file with a custom protocol. Repeatable.",
             callback=_load,
             is_eager=True,  # other options may be parameters of these protocols
             show_default=False,
@@ -50,7 +50,7 @@ _OPTION = inspect.Parameter(
 
 
 def with_protocol_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option; the files are loaded before the command is called."""
+    """Add the option to a command; the files are loaded before the command is called."""
 
     @wraps(command)
     def wrapper(**values: Any) -> None:

@@ -28,7 +28,7 @@ def _simulate(
     ],
     settings: dict[str, Any],
     trace: Annotated[Path | None, typer.Option(help="Write every event of the run to this Parquet file.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Let the checkers judge the run.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Run the checkers on the run's trace.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Run one protocol once and print what it cost.
@@ -72,7 +72,7 @@ simulate = with_scenario(_simulate)
 
 @contextmanager
 def _trace_place(asked: Path | None, *, wanted: bool) -> Iterator[Path | None]:
-    """Where the trace goes: a check without --trace needs one for a moment."""
+    """The path of the trace: a check without --trace needs a temporary one."""
     if asked is not None or not wanted:
         yield asked
         return
@@ -104,7 +104,7 @@ def _print_result(result: Result) -> None:
 
 
 def _lines(result: Result) -> list[tuple[str, str]]:
-    """The figures a person wants first; --json has them all."""
+    """The most important figures; --json has them all."""
     lines = [("senders", f"{result.senders:,}")]
     if result.rounds:
         lines += _round_lines(result)
@@ -115,7 +115,7 @@ def _lines(result: Result) -> list[tuple[str, str]]:
     if result.failure_messages:
         lines += [
             ("failure detection: messages", f"{result.failure_messages:,}"),
-            ("failure detection: bytes a member a second", f"{result.failure_bytes_per_member_s:,.0f}"),
+            ("failure detection: bytes per member and second", f"{result.failure_bytes_per_member_s:,.0f}"),
             ("failure detection: false suspicions", f"{result.false_suspicions:,}"),
         ]
     return [
@@ -130,7 +130,7 @@ def _lines(result: Result) -> list[tuple[str, str]]:
 
 
 def _view_lines(result: Result) -> list[tuple[str, str]]:
-    """What changes of the group cost."""
+    """The cost of membership changes."""
     return [
         ("changes", f"{result.changes or 0:,}"),
         ("views", f"{result.views or 0:,}"),
@@ -139,8 +139,8 @@ def _view_lines(result: Result) -> list[tuple[str, str]]:
         ("pause, 99th percentile", _ms(result.pause_p99_ms)),
         ("time to stable, median", _ms(result.stable_p50_ms)),
         ("time to stable, 99th percentile", _ms(result.stable_p99_ms)),
-        ("membership: bytes a member a second", f"{result.membership_bytes_per_member_s or 0:,.0f}"),
-        ("stability: bytes a member a second", f"{result.stability_bytes_per_member_s or 0:,.0f}"),
+        ("membership: bytes per member and second", f"{result.membership_bytes_per_member_s or 0:,.0f}"),
+        ("stability: bytes per member and second", f"{result.stability_bytes_per_member_s or 0:,.0f}"),
         ("excluded although up", f"{result.excluded_wrongly or 0:,}"),
     ]
 
@@ -178,7 +178,7 @@ def _data_lines(result: Result) -> list[tuple[str, str]]:
 
 
 def _family_lines(result: Result) -> list[tuple[str, str]]:
-    """What the papers measure besides: causal §5, and of trees what arrives and what it costs."""
+    """Further metrics of the papers: causal §5, and for trees the deliveries and their cost."""
     from cubecast.protocols.catalogue import protocol_named
 
     family = protocol_named(result.protocol).family

@@ -17,7 +17,7 @@ BAR = 40  # characters of the longest bar
 
 def _tune(
     protocol: Annotated[
-        str, typer.Argument(metavar="PROTOCOL", help="A protocol that goes in steps.", show_default=False)
+        str, typer.Argument(metavar="PROTOCOL", help="A protocol that works in steps.", show_default=False)
     ],
     settings: dict[str, Any],
     seeds: Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs of each step interval.")] = 5,
@@ -90,7 +90,7 @@ def _print(found: Tuning) -> None:
         table.add_row(f"{step_s:8.3f}", f"{tpr_s:8.3f}" if ended else "–", bar, mark)
     print_table(table)
     print(
-        f"fastest near {window.best_s:.3g} s: {window.best_value:.4g} s a round; "
+        f"fastest near {window.best_s:.3g} s: {window.best_value:.4g} s per round; "
         f"any step from {window.low_s:.3g} s to {window.high_s:.3g} s stays within "
         f"{found.plan.tolerance:.0%} ({len(window.measurements)} runs)"
     )

@@ -1,4 +1,4 @@
-"""`cubecast warm`: compile everything once, and let Java start quickly."""
+"""`cubecast warm`: compile everything once, and speed up the start of Java."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def warm(json: JsonOption = False) -> None:
     """Compile every protocol and the checkers, so that later runs start at once.
 
-    Compiled code is kept in ~/.cache/cubecast, or in $CUBECAST_CACHE_DIR, and made
+    Compiled code is cached in ~/.cache/cubecast, or in $CUBECAST_CACHE_DIR, and compiled
     again when its sources change. Warm the cache before several processes share it.
     Where there are Spark and Java, an archive of Spark's classes is made too (190 MB):
     studies then start in half the time.
@@ -26,7 +26,7 @@ def warm(json: JsonOption = False) -> None:
     from cubecast.sim.warm import warm as run
 
     began = time.perf_counter()
-    with waiting("looking at what is compiled") as step:
+    with waiting("checking what is compiled") as step:
         compiled = run(lambda done, total, what: step(done, total, f"compiling, once: {what}"), _live_pieces())
         seconds = time.perf_counter() - began
         step(1, 1, "archiving, once: Spark's classes")
@@ -37,15 +37,15 @@ def warm(json: JsonOption = False) -> None:
         print_json({"compiled": len(compiled), "archive": made, "seconds": seconds, "cache": str(place)})
         return
     if compiled:
-        print(f"compiled {len(compiled)} functions in {seconds:.1f} s; they are kept in {place}")
+        print(f"compiled {len(compiled)} functions in {seconds:.1f} s; they are cached in {place}")
     else:
-        print(f"nothing to compile: all is in {place}")
+        print(f"nothing to compile: everything is in {place}")
     if archive is not None:
         print(f"Spark's classes are archived in {archive}")
 
 
 def _warm_spark() -> Path | None:
-    """The archive of Spark's classes, if it had to be made; nothing without PySpark or a Java that it can use."""
+    """The archive of Spark's classes, if it had to be made; None without PySpark or a suitable Java."""
     if find_spec("pyspark") is None:
         return None
     from cubecast.lab.java import require_java
@@ -54,12 +54,12 @@ def _warm_spark() -> Path | None:
     try:
         require_java()
     except LocalProtocolError:
-        return None  # whoever runs a study is told what is wrong with Java
+        return None  # running a study reports what is wrong with Java
     return make_archive()
 
 
 def _live_pieces() -> list[Piece]:
-    """What a live member calls; nothing where the packages it needs are not installed."""
+    """The functions that a live member calls; none where the packages it needs are not installed."""
     if find_spec("msgspec") is None:
         return []
     from cubecast.jit.compile_apart import Piece
