@@ -95,7 +95,7 @@ class Process:
         self.restored_bytes = len(state)
 
     async def live(self) -> None:
-        """Be a member until told to leave."""
+        """Run a member until a leave command."""
         began = time.time()
         async with self.group:
             self._say({"joined_s": round(time.time() - began, 2)})

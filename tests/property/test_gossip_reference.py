@@ -1,4 +1,4 @@
-"""Gossip does with every message what the pseudo-code says, whatever is lost, doubled, delayed, and whoever leaves."""
+"""Gossip handles every message as the pseudo-code does, under loss, duplication, delays and leaves."""
 
 from __future__ import annotations
 

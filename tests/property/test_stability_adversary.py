@@ -151,7 +151,7 @@ class Adversary:
             return
         who = self.random.choice(sorted(self.alive))
         if self.random.random() < 0.5:
-            who = min(self.alive)  # whoever coordinates
+            who = min(self.alive)  # the coordinator
         self.may_lose -= 1
         self.alive.remove(who)
         self.to_report += [(rank, who) for rank in sorted(self.alive)]

@@ -175,7 +175,7 @@ def _membership(
     """The last ranks come later; somebody says good-bye. To CubeFullDist a member that is not there is a gap, too."""
     room = _losses_max(protocol, members) - len(lost)
     found: dict[str, tuple[Fault, ...]] = {}
-    first = max(lost, default=0) + 1  # whoever goes was there from the start
+    first = max(lost, default=0) + 1  # a member that leaves was there from the start
     if room > 0 and first < members and draw.random() < 0.4:
         count = draw.randint(1, min(room, members - first))
         times = [round(draw.uniform(0, span_ms) * NS_PER_MS) for _ in range(count)]
@@ -230,8 +230,8 @@ def main() -> int:
             print(f"\nseed {seed}: {scenario.command()}")
             print("\n".join(f"  {line}" for line in found[:3]), flush=True)
         done = min(start + 100, last) - options.first_seed
-        told = f"{done} of {options.count} scenarios, {bad} with complaints, {time.monotonic() - began:.0f} s"
-        print(told, file=sys.stderr, flush=True)
+        progress = f"{done} of {options.count} scenarios, {bad} with complaints, {time.monotonic() - began:.0f} s"
+        print(progress, file=sys.stderr, flush=True)
     print(f"{options.count} scenarios from seed {options.first_seed}: {bad} with complaints")
     return 1 if bad else 0
 

@@ -5,7 +5,7 @@ double and reorder messages, members crash and come back. `python -m tests.sim.r
 many seeds and prints, for every broken promise and every run that does not end, the command that replays it.
 
 Besides the checkers: a message of a sender that stays up reaches every member that stays up (the run would not end
-otherwise), and whoever stays up has taken every member out that went down for good.
+otherwise), and every member that stays up has excluded the members that went down for good.
 """
 
 from __future__ import annotations

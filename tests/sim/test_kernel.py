@@ -68,7 +68,7 @@ def test_pausing_changes_nothing(settings: dict[str, Any], budget: int) -> None:
 
 
 def test_a_long_run_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two slices progress is told and Ctrl-C is noticed: a slice has a bounded number of calls."""
+    """Between two slices progress is reported and Ctrl-C is noticed: a slice has a bounded number of calls."""
     seen: list[Result] = []
     monkeypatch.setattr(simulate, "SLICE", 50)
     result = simulate.simulate("full_dist", members=12, network="star", rounds=4, progress=seen.append)

@@ -1,4 +1,4 @@
-"""Rounds end after all sorts of trouble: whoever coordinates crashes, nearly everybody does, a partition heals."""
+"""Rounds end after many kinds of faults: the coordinator crashes, nearly everybody crashes, a partition heals."""
 
 from __future__ import annotations
 

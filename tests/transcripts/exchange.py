@@ -47,14 +47,14 @@ class Copy:
     numbers: tuple[int, ...]
     size: int
 
-    def told(self) -> list[int]:
-        """The numbers that the mask speaks of, counted from the first."""
+    def masked_numbers(self) -> list[int]:
+        """The numbers in the mask, counted from the first."""
         base = self.sequence + 1 if _KINDS[self.kind] == "ACK" else self.sequence
         return [base + k for k in range(64) if self.mask >> k & 1]
 
     def __str__(self) -> str:
         name = _KINDS[self.kind]
-        many = " {" + " ".join(map(str, self.told())) + "}" if self.mask else ""
+        many = " {" + " ".join(map(str, self.masked_numbers())) + "}" if self.mask else ""
         if name == "NAK":
             return f"NAK of {self.sender} to {self.field_1}{many}"
         if name == "ACK":
