@@ -130,7 +130,7 @@ def test_a_run_that_cannot_end_leaves_with_1_and_its_replay_command(capsys: pyte
     assert capsys.readouterr().err == error
 
 
-def test_compare_tells_of_runs_that_cannot_end_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_reports_runs_that_cannot_end_and_continues(capsys: pytest.CaptureFixture[str]) -> None:
     found = [*COMPARE, "--members", "12", "--protocols", "full_dist,coord", "--packets-max", "40"]
     assert run([*found, "--json"]) == 1
     captured = capsys.readouterr()

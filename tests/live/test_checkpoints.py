@@ -473,7 +473,7 @@ def test_what_waits_for_the_disk_is_not_lost_by_a_checkpoint(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("sync", ["interval", "always"])
-def test_a_member_goes_on_while_a_large_checkpoint_is_written(
+def test_a_member_continues_while_a_large_checkpoint_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str
 ) -> None:
     """The disk takes no slice of the checkpoint for a while: messages are delivered, and survive a kill before it."""

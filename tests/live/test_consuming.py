@@ -43,7 +43,7 @@ def test_leaving_the_loop_after_every_delivery_loses_nothing_and_returns_the_byt
     asyncio.run(run())
 
 
-def test_an_iterator_that_timed_out_or_was_cancelled_goes_on() -> None:
+def test_an_iterator_that_timed_out_or_was_cancelled_continues() -> None:
     """Today, `wait_for(anext(it))` that times out once ends the iterator for good."""
 
     async def run() -> None:
@@ -143,7 +143,7 @@ def test_deliveries_can_be_taken_after_leaving_and_then_end() -> None:
     asyncio.run(run())
 
 
-def test_who_waits_for_deliveries_is_woken_by_the_end() -> None:
+def test_a_task_that_waits_for_deliveries_is_woken_by_the_end() -> None:
     async def run() -> None:
         async with groups_of(2) as groups:
             waiting = asyncio.create_task(anext(aiter(groups[0]), None))

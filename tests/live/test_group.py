@@ -74,7 +74,7 @@ def test_messages_are_sent_in_the_order_of_the_calls_under_gather_too() -> None:
     asyncio.run(run())
 
 
-def test_a_cancelled_multicast_sends_nothing_and_the_others_go_on() -> None:
+def test_a_cancelled_multicast_sends_nothing_and_the_others_continue() -> None:
     async def run() -> None:
         async with groups_of(2, window_messages=4) as groups:
             await groups[1].leave(drain=False)

@@ -106,7 +106,9 @@ def kinds(heard: bytes) -> list[int]:
         (frame.encode_frame(frame.HELLO, 0, 0, b"\xff" * 40), "malformed hello"),
     ],
 )
-def test_garbage_is_refused_and_the_group_goes_on(octets: bytes, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_garbage_is_refused_and_the_group_continues(
+    octets: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with pair() as groups:
             before = groups[0].stats["refused_connections"]

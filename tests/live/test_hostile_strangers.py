@@ -34,7 +34,7 @@ async def require_untouched(groups: list[Group], connections: int) -> None:
 
 
 @pytest.mark.parametrize("name", CONNECTIONS)
-def test_strangers_are_refused_and_the_group_goes_on(
+def test_strangers_are_refused_and_the_group_continues(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(attacks, "KNOCKS", 4)
@@ -48,7 +48,7 @@ def test_strangers_are_refused_and_the_group_goes_on(
     assert ("not finished within 0.3 s" in caplog.text) == (name in SLOW)
 
 
-def test_an_attack_counts_whom_it_finds_welcome() -> None:
+def test_an_attack_counts_the_connections_that_get_welcome() -> None:
     async def run() -> None:
         async with groups_of(2) as groups:
             assert await attacks.knock(groups[0].address, hello(groups[0]), wait_s=1) == 1
@@ -56,7 +56,7 @@ def test_an_attack_counts_whom_it_finds_welcome() -> None:
     asyncio.run(run())
 
 
-def test_what_a_member_said_on_its_connection_lets_nobody_else_in(tmp_path: Path) -> None:
+def test_a_recorded_handshake_of_a_member_admits_nobody_else(tmp_path: Path) -> None:
     async def run() -> None:
         async with pair(tmp_path, handshake_timeout_s=0.3) as groups:
             heard = await overhear(tmp_path, free_addresses(2))

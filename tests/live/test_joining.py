@@ -27,7 +27,7 @@ SHORT = quick(join_timeout_s=1.5)
 # Who cannot get in learns why. Today all of these "go on without" after 30 s, and call their messages stable alone.
 
 
-def test_a_founder_without_the_others_fails_and_says_for_whom_it_waited(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_founder_without_the_others_fails_and_names_the_missing_ones(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         own, *others = free_addresses(3)
         with pytest.raises(LocalProtocolError) as raised:
@@ -181,7 +181,7 @@ def test_a_newcomer_gets_the_state_at_its_place_among_the_messages() -> None:
     asyncio.run(run())
 
 
-def test_a_snapshot_that_raises_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_snapshot_that_raises_is_requested_again(caplog: pytest.LogCaptureFixture) -> None:
     """Today it is never asked again, and the newcomer waits for ever."""
 
     async def run() -> None:

@@ -276,7 +276,7 @@ def test_a_torn_end_is_copied_and_cut_off(path: Path, caplog: pytest.LogCaptureF
         assert f"bytes={len(torn)}" in caplog.messages[-1]
 
 
-def test_the_journal_goes_on_behind_a_torn_end(path: Path) -> None:
+def test_the_journal_continues_after_a_torn_end(path: Path) -> None:
     write_file(path, b"one", b"two")
     path.write_bytes(path.read_bytes()[:-1])
     write_file(path, b"three")
@@ -370,7 +370,7 @@ def test_a_checkpoint_takes_the_place_of_all_before(path: Path, sync: SyncPolicy
     assert read_file(path) == [b"checkpoint", b"two", b"three", b"four"]
 
 
-def test_sequence_numbers_and_the_journal_number_go_on_after_a_checkpoint(path: Path) -> None:
+def test_sequence_numbers_and_the_journal_number_continue_after_a_checkpoint(path: Path) -> None:
     write_file(path, b"one", b"two", b"three")
     before = read_journal(path.read_bytes(), group=GROUP, member=MEMBER)
     journal = open_journal(path)

@@ -27,7 +27,7 @@ def nodes_of(page: str, kind: str) -> set[int]:
     return {int(rank) for rank in re.findall(rf'<g class="{kind}" data-rank="(\d+)"', page)}
 
 
-def test_the_page_draws_who_is_in_and_how_the_links_are_and_who_went(tmp_path: Path) -> None:
+def test_the_page_shows_members_links_and_departed_members(tmp_path: Path) -> None:
     async def run() -> tuple[str, str, str]:
         (address,) = free_addresses(1)
         async with groups_of(8, suspect_after_s=5.0, data="tree") as groups, StatusServer(groups[1], address):

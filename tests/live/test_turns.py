@@ -79,7 +79,7 @@ def test_a_task_that_multicasts_without_a_pause_lets_others_run() -> None:
     asyncio.run(run())
 
 
-def test_those_who_wait_for_room_go_on_when_a_lone_member_makes_room_by_itself() -> None:
+def test_callers_that_wait_for_room_continue_when_a_lone_member_makes_room_by_itself() -> None:
     async def run() -> None:
         async with groups_of(2, window_messages=2) as groups:
             await groups[1].leave()

@@ -85,7 +85,7 @@ def _batch(*sequences: int) -> tuple[bytes, np.ndarray, int]:
     return body, table, data.decode_batch(body, table, FORM)
 
 
-def test_what_is_held_back_is_kept_and_asked_for_when_it_is_delivered() -> None:
+def test_a_held_back_message_is_stored_and_read_when_it_is_delivered() -> None:
     core = _core()
     body, table, count = _batch(1, 2)
     size = len(body) // 2

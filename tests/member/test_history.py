@@ -116,7 +116,7 @@ def test_the_last_messages_are_kept_across_chunks_and_the_rest_is_forgotten(keep
     assert sum(map(len, pieces)) < 300 * keep + 1000
 
 
-def test_nothing_is_kept_unless_it_is_asked_for() -> None:
+def test_no_history_is_kept_with_keep_none_or_zero() -> None:
     for keep in ("none", 0):
         history = History(keep)
         history.add([Delivery(SENDERS[0], 1, 1, b"")])

@@ -86,7 +86,7 @@ def test_a_new_connection_carries_what_the_old_one_did_not_bring() -> None:
     assert link.connections == 2
 
 
-def test_an_acknowledged_frame_is_sent_no_more_though_the_other_side_says_an_older_number() -> None:
+def test_an_acknowledged_frame_is_not_sent_again_though_the_peer_reports_an_older_number() -> None:
     """It may have greeted before it read the last frames of the connection that broke."""
     link, pipe = connected()
     link.send(frame.CONTROL, TAG, b"one")
@@ -198,7 +198,7 @@ def test_a_repeated_frame_is_not_taken_twice_and_a_gap_is_an_error() -> None:
         link.accept(Frame(frame.CONTROL, 4, TAG, b""))
 
 
-def test_what_arrives_is_acknowledged_after_many_bytes_or_when_asked() -> None:
+def test_frames_are_acknowledged_after_many_bytes_or_on_request() -> None:
     link, pipe = connected()
     link.confirm()
     assert written(pipe) == [], "nothing came"

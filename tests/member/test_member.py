@@ -66,7 +66,7 @@ def test_a_majority_of_the_founders_is_enough_and_the_last_one_joins_later() -> 
     assert network.app(A).payloads == [b"before", b"after"]
 
 
-def test_too_few_founders_wait_and_say_for_whom() -> None:
+def test_too_few_founders_wait_and_name_the_missing_ones() -> None:
     network = Network()
     network.start(A, founders=NAMES[:3])
     network.multicast(A, b"too early")
@@ -216,7 +216,7 @@ def test_an_answer_is_never_delivered_before_the_question() -> None:
         assert all(network.app(name).payloads == [b"question", b"answer"] for name in names)
 
 
-def test_stability_can_be_asked_for_at_once() -> None:
+def test_stability_can_be_requested_at_once() -> None:
     network = Network()
     names = network.form(3, settings=replace(SETTINGS, round_every_s=10.0))
     (outgoing,) = network.multicast(A, b"hurry")
@@ -335,7 +335,7 @@ def test_the_coordinator_may_be_killed_at_any_moment_of_a_change() -> None:
         assert names
 
 
-def test_a_minority_blocks_and_is_let_in_again_when_the_network_heals() -> None:
+def test_a_minority_blocks_and_rejoins_when_the_network_heals() -> None:
     network = Network()
     names = network.form(5)
     network.cut([D, E], [A, B, C])
@@ -407,7 +407,7 @@ def test_what_was_pending_at_an_exclusion_is_sent_again_as_the_settings_say(rese
     assert (sent.failure is None) == (resend == "always")
 
 
-def test_what_the_decision_says_nobody_delivers_is_sent_again() -> None:
+def test_messages_that_the_decision_excludes_are_sent_again() -> None:
     network = Network()
     network.form(3)
     network.cut([C], [A, B])

@@ -296,7 +296,7 @@ def test_everybody_learns_how_far_the_others_are() -> None:
     assert world.hosts[2].stack.progress() == [10, 10, 10, 0]
 
 
-def test_stability_can_be_asked_for_before_the_pause_is_over() -> None:
+def test_stability_can_be_requested_before_the_pause_is_over() -> None:
     world = World(3, replace(SETTINGS, round_every_s=3600.0))
     world.run(20)
     world.hosts[0].stack.publish([b"x"])
@@ -349,7 +349,7 @@ def data_sent_to(world: World, rank: int) -> set[int]:
     return reached
 
 
-def test_rasm_asks_others_for_what_came_over_a_link_that_got_worse() -> None:
+def test_rasm_requests_from_others_what_came_over_a_link_that_got_worse() -> None:
     """The tree of 3 reaches 1 over the link 1–3 until 1 misses every other heartbeat of 3."""
     world = World(8, replace(SETTINGS, data="causal_rasm"))
     world.hosts[3].stack.publish([b"payload"])

@@ -47,7 +47,7 @@ def test_the_first_snapshot_counts_because_pieces_of_it_may_be_on_their_way() ->
     assert snapshots.kept[2] == (b"first",)
 
 
-def test_a_snapshot_is_kept_until_all_who_wait_for_it_have_it_or_are_gone() -> None:
+def test_a_snapshot_is_kept_until_all_waiting_members_have_it_or_are_gone() -> None:
     other = MemberId("o", 1)
     snapshots, view = Snapshots(4), joined_view(NEW, other)
     snapshots.expect(view)
@@ -79,7 +79,7 @@ def test_no_more_pieces_are_given_at_a_time_than_a_newcomer_may_ask_for() -> Non
 
 
 @given(st.binary(max_size=300), st.integers(1, 7))
-def test_a_state_comes_over_piece_by_piece(state: bytes, size: int) -> None:
+def test_a_state_is_transferred_piece_by_piece(state: bytes, size: int) -> None:
     snapshots, view = Snapshots(size), joined_view()
     snapshots.expect(view)
     snapshots.keep(2, snapshots.cut_up(state))
@@ -99,7 +99,7 @@ def piece(view: View, place: int, of: int = 40) -> State:
     return State(view.id, place, of, bytes([place]))
 
 
-def test_more_is_asked_for_before_everything_has_come() -> None:
+def test_more_pieces_are_requested_before_all_have_arrived() -> None:
     view = joined_view()
     fetch = Fetch(view, 0, STALL_NS)
     assert fetch.ask(view.members, 0) == (OLD[0], AskState(view.id, 0, PIECES_AHEAD))
@@ -119,7 +119,7 @@ def test_a_piece_that_is_not_the_next_one_or_of_another_state_is_dropped() -> No
     assert not fetch.take(piece(view, 1, of=39), 0)
 
 
-def test_another_member_is_asked_from_the_beginning_when_nothing_comes() -> None:
+def test_another_member_is_asked_from_the_first_piece_when_nothing_arrives() -> None:
     view = joined_view()
     fetch = Fetch(view, 0, STALL_NS)
     fetch.ask(view.members, 0)
@@ -129,7 +129,7 @@ def test_another_member_is_asked_from_the_beginning_when_nothing_comes() -> None
     assert fetch.pieces == []
 
 
-def test_another_member_is_asked_when_the_first_is_gone_and_nobody_when_all_are() -> None:
+def test_the_next_member_is_asked_when_the_first_is_gone_and_none_when_all_are() -> None:
     view = joined_view()
     fetch = Fetch(view, 0, STALL_NS)
     fetch.ask(view.members, 0)
@@ -137,7 +137,7 @@ def test_another_member_is_asked_when_the_first_is_gone_and_nobody_when_all_are(
     assert fetch.ask((NEW,), 2) is None
 
 
-def test_after_a_reconnection_only_the_rest_is_asked_for_unless_the_process_restarted() -> None:
+def test_after_a_reconnection_only_the_rest_is_requested_unless_the_process_restarted() -> None:
     view = joined_view()
     fetch = Fetch(view, 0, STALL_NS)
     fetch.link_up(OLD[0], 77, 0)

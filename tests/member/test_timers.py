@@ -22,7 +22,7 @@ def test_calls_come_by_time_and_ties_in_the_order_of_scheduling() -> None:
     assert timers.next_ns is None
 
 
-def test_what_a_call_asks_for_is_due_at_the_next_run() -> None:
+def test_what_a_call_schedules_is_due_at_the_next_run() -> None:
     timers = Timers()
     called: list[int] = []
 

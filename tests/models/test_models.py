@@ -245,7 +245,7 @@ def test_search_walks_away_from_intervals_where_no_round_ends() -> None:
         run_search(PLAN, lambda _: math.inf)
 
 
-def test_search_takes_only_what_it_asked_for() -> None:
+def test_search_accepts_only_the_requested_interval() -> None:
     search = StepSearch(PLAN)
     asked = search.next()
     assert asked is not None

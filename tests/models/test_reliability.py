@@ -20,7 +20,7 @@ def test_a_link_is_judged_after_some_steps_and_only_when_it_is_another() -> None
     assert heartbeats.believed.tolist() == [0, pytest.approx(0.5, abs=0.05)]
 
 
-def test_a_good_link_is_never_worth_a_word() -> None:
+def test_a_good_link_never_changes_its_estimate() -> None:
     heartbeats = Heartbeats(1)
     assert not any(heartbeats.note(0, heard=True) for _ in range(1000))
 

@@ -104,7 +104,7 @@ def test_senders_are_judged_apart() -> None:
     assert len(premature_stability.check(trace_of(*rows, stable(0, 1, 3)))) == 1
 
 
-def test_what_a_whole_crashed_group_said_harms_nobody() -> None:
+def test_stability_rows_of_a_crashed_group_break_no_promise() -> None:
     crashes = [row(Event.CRASH, member) for member in range(3)]
     assert premature_stability.check(trace_of(*initial(1, 1, 1), *crashes, stable(0, 0, 9))) == []
 
@@ -112,7 +112,7 @@ def test_what_a_whole_crashed_group_said_harms_nobody() -> None:
 # Stability never decreases
 
 
-def test_stability_that_goes_back_is_caught() -> None:
+def test_stability_that_decreases_is_caught() -> None:
     (violation,) = stable_never_decreases.check(trace_of(stable(0, 0, 3), stable(1, 0, 2), stable(0, 0, 2)))
     assert violation.rows == (2, 0)
     assert "stable up to 2" in violation.message
@@ -160,7 +160,7 @@ def test_a_round_begun_by_any_member_must_end() -> None:
     assert len(rounds_end.check(trace_of(*rows))) == 3
 
 
-def test_a_run_may_stop_in_a_round_that_was_not_asked_for() -> None:
+def test_a_run_may_stop_in_a_round_that_was_not_requested() -> None:
     rows = [begin(0, 1), *(done(member, 1) for member in range(3)), begin(2, 2), done(1, 2)]
     assert rounds_end.check(trace_of(*rows, rounds=1)) == []
     (violation,) = rounds_end.check(trace_of(rows[0], *rows[2:], rounds=1))

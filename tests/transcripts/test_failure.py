@@ -100,7 +100,7 @@ def test_data_messages_keep_a_member_alive(detector: Protocol) -> None:
 
 
 @each_detector
-def test_one_who_left_is_not_suspected_again(detector: Protocol) -> None:
+def test_a_member_that_left_is_not_suspected_again(detector: Protocol) -> None:
     talk = Exchange(detector, members=3, step_ms=STEP_MS, threshold=4)
     talk.start()
     steps(talk, 6, down=(2,))
@@ -112,7 +112,7 @@ def test_one_who_left_is_not_suspected_again(detector: Protocol) -> None:
 
 
 @each_detector
-def test_one_who_was_down_does_not_suspect_everybody_when_it_comes_back(detector: Protocol) -> None:
+def test_a_member_that_was_down_does_not_suspect_everybody_when_it_comes_back(detector: Protocol) -> None:
     """Silence is counted in own steps, and one who is down takes none."""
     talk = Exchange(detector, members=3, step_ms=STEP_MS, threshold=4, where_known={"subset": 2})
     talk.start()

@@ -268,7 +268,7 @@ def test_members_that_wait_for_each_other_recover_by_announcements(protocol: str
 
 
 @both
-def test_whoever_still_pushes_takes_the_place_of_a_dead_provider(protocol: str) -> None:
+def test_a_neighbour_that_still_pushes_replaces_a_crashed_provider(protocol: str) -> None:
     """3 hears that 1 is dead before the copy of 2 comes, which it would have refused."""
     talk = TreeTalk(protocol)
     talk.publish(0)

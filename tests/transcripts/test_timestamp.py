@@ -55,7 +55,7 @@ def test_a_message_waits_until_its_cause_is_delivered() -> None:
     assert talk.state.order.waiting.tolist() == [0, 0, 0]
 
 
-def test_who_lacks_a_message_of_the_dead_asks_the_one_that_has_it() -> None:
+def test_a_member_that_lacks_a_message_of_a_crashed_sender_requests_it() -> None:
     """0 crashes when its second message has reached 1 and not 2; 2 learns of the crash first."""
     talk = Talk()
     talk.publish(0)
@@ -80,7 +80,7 @@ def test_who_lacks_a_message_of_the_dead_asks_the_one_that_has_it() -> None:
     """)
 
 
-def test_who_has_more_lets_the_other_ask() -> None:
+def test_a_member_that_has_more_answers_have_too() -> None:
     """As before, but 1 learns of it first: the later HAVE of 2 shows that 2 lacks something."""
     talk = Talk()
     talk.publish(0)
@@ -112,7 +112,7 @@ def test_nothing_is_accepted_from_a_crashed_member_after_have() -> None:
     assert talk.received()[1] == [0, 0, 0]
 
 
-def test_when_the_one_that_was_asked_dies_another_is_asked() -> None:
+def test_when_the_member_that_was_asked_crashes_another_is_asked() -> None:
     talk = Talk(4)
     talk.publish(0)
     talk.deliver(0, 1)

@@ -79,7 +79,7 @@ def test_a_change_takes_as_much_as_changes() -> None:
 
 @given(st.integers(0, 1 << 60))
 @settings(deadline=None, max_examples=100)
-def test_a_reader_in_another_view_learns_only_where_a_change_was_said(seed: int) -> None:
+def test_a_reader_in_another_view_learns_only_the_view_of_a_change(seed: int) -> None:
     chance = random.Random(seed)
     base, other = draw_base(chance, 5), draw_base(chance, 5)
     message = draw_relative(chance, base)

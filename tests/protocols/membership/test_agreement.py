@@ -492,7 +492,7 @@ def test_a_member_that_only_the_coordinator_cannot_reach_does_not_hold_up_a_chan
     assert world[0].installed[0].view.members == (*world.view.members[:3], NEW)
 
 
-def test_who_was_there_before_an_earlier_wish_is_asked_again() -> None:
+def test_a_member_that_answered_an_earlier_probe_is_probed_again() -> None:
     world = World(3)
     world[0].agreement.hear_join(NEW, 0)
     world.tick(0)
@@ -603,7 +603,7 @@ def test_a_member_that_restarted_is_heard_although_the_coordinator_seems_out_of_
     assert world[0].installed, "the coordinator does not know that a new view is wanted"
 
 
-def test_reports_go_to_the_first_ranks_within_reach_when_something_changed() -> None:
+def test_reports_go_to_the_first_reachable_ranks_when_something_changed() -> None:
     world = World(6)
     world[5].suspected = {world.view.members[0]}
     world[5].agreement.tick(0)

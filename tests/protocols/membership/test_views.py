@@ -67,7 +67,7 @@ def changes(draw: st.DrawFn) -> tuple[View, set[MemberId], list[MemberId], tuple
 
 
 @given(changes())
-def test_who_stays_keeps_its_rank_where_there_is_room(
+def test_a_member_that_stays_keeps_its_rank_where_there_is_room(
     change: tuple[View, set[MemberId], list[MemberId], tuple[int, ...]],
 ) -> None:
     view, stay, join, cut = change
@@ -135,7 +135,7 @@ def test_the_names_of_departed_members_are_bounded_and_older_ones_are_past_all_t
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.booleans()), min_size=200, max_size=700), st.randoms())
 @settings(deadline=None, max_examples=20)
-def test_nobody_who_was_a_member_ever_comes_back_in_the_same_incarnation(steps, chance) -> None:  # type: ignore[no-untyped-def]
+def test_a_past_member_never_returns_in_the_same_incarnation(steps, chance) -> None:  # type: ignore[no-untyped-def]
     """Whatever is forgotten: an incarnation that was a member and is gone is past for ever."""
     keeper = MemberId("keeper", 1)
     view = founding_view([keeper])
