@@ -1,4 +1,4 @@
-"""What the command line prints, and with which exit code it leaves."""
+"""The output and the exit codes of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a process: quick to start, polite when it is stopped."""
+"""The command as a process: it starts quickly, and stops cleanly."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 
 
 def stop_in_the_middle(number: signal.Signals, folder: Path) -> tuple[int, str, str]:
-    """Start a run that writes a trace, stop it while it writes; gives its exit code and what it said."""
+    """Start a run that writes a trace, stop it while it writes; returns its exit code and its output."""
     process = subprocess.Popen(
         [*CUBECAST, *LONG, "--trace", "run.parquet"],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""The member with one safeguard taken out at a time. Random histories must show each."""
+"""The member with one safeguard removed at a time. Random histories must expose each removal."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _accept_again(self: Link, arrived: Any) -> bool:
 
 
 def _read_batch_again(self: Stack, source: int, body: bytes) -> None:
-    """As if the data protocols did not look for duplicates, where a message comes over one link only."""
+    """As if the data protocols did not check for duplicates, where a message comes over one link only."""
     before = self.log.delivered()
     _READ_BATCH(self, source, body)
     if self._host.settings.data not in ("timestamp", "star", "tree"):  # type: ignore[attr-defined]
@@ -263,7 +263,7 @@ def without(name: str) -> Iterator[None]:
 
 
 def caught(name: str, seeds: Iterable[int], run: Callable[[int], Any] = run_history) -> tuple[int, str] | None:
-    """The first seed whose history shows that the safeguard is missing, and what it shows."""
+    """The first seed whose history exposes the missing safeguard, and the violation."""
     with without(name):
         for seed in seeds:
             violations = run(seed).violations

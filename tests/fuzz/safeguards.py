@@ -1,6 +1,6 @@
-"""The first random history that shows each missing safeguard: `python -m tests.fuzz.safeguards --budget N [NAME …]`.
+"""The first random history that exposes each missing safeguard: `python -m tests.fuzz.safeguards --budget N [NAME …]`.
 
-One line per safeguard: its name, the seed that shows that it is missing, and the promise that is broken.
+One line per safeguard: its name, the seed that exposes its removal, and the broken promise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.fuzz.broken_members import BROKEN, caught
 
 
 def main() -> None:
-    """Search, and print what was found."""
+    """Search, and print the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--budget", type=int, default=2000, help="seeds to try for each safeguard")
     parser.add_argument("--first", type=int, default=0, help="the first seed")

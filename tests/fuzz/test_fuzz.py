@@ -1,4 +1,4 @@
-"""Whole members over simulated sockets, disks and clocks keep every promise, whatever goes wrong."""
+"""Whole members over simulated sockets, disks and clocks keep every promise under all faults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Each safeguard of a member, taken out, is shown by a random history: the fuzzer sees what it is to see.
+"""Each removed safeguard of a member is exposed by a random history: the fuzzer finds what it must find.
 
-`FIRST` has a seed that shows each; `python -m tests.fuzz.safeguards` searches for others when the code changes.
+`FIRST` has a seed that exposes each; `python -m tests.fuzz.safeguards` searches for others when the code changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether functions are compiled, and how: the self-test, what it decides, and where its verdict is kept."""
+"""Whether functions are compiled, and how: the self-test, its verdict, and where that is cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ needs_compiler = pytest.mark.skipif(not COMPILED, reason="nothing is compiled wi
 
 @pytest.fixture
 def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A cache of its own, no wish of the user, and a list of what the self-test was run with."""
+    """A cache of its own, no environment setting, and a list of the modes the self-test was run with."""
     monkeypatch.setenv("CUBECAST_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("CUBECAST_JIT", raising=False)
     return []
@@ -33,7 +33,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def passing(tried: list[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let the self-test pass with these wishes only."""
+    """Let the self-test pass in these modes only."""
 
     def let_pass(*wishes: str) -> None:
         def passes(wish: str) -> bool:

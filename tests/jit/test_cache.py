@@ -1,4 +1,4 @@
-"""Compiled code is kept between processes, and never outlives the source it was made from."""
+"""Compiled code is cached between processes, and never outlives the source it was compiled from."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CHECK_A_LIVE_TRACE = """
 
 
 def run_python(source: str, **environment: str) -> str:
-    """Run a program in a new process and give what it printed."""
+    """Run a program in a new process and return what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(source)],
         env=os.environ | environment,

@@ -1,7 +1,7 @@
 """A replica of the key–value store in a process of its own, for tests with real processes.
 
-It writes now and then, in bursts if asked, and obeys lines: `quiet` (write no more), `set KEY VALUE` (answers when it
-is stable), `report N` (one JSON line), `force`, `leave`. Its trace goes to a file.
+It writes at intervals, in bursts if configured, and executes commands: `quiet` (stop writing), `set KEY VALUE` (answers
+when it is stable), `report N` (one JSON line), `force`, `leave`. Its trace goes to a file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Strangers at the door of a running group: connections that are no member's, many at a time.
+"""Attacks on a running group by strangers: connections that belong to no member, many at a time.
 
-Each attack knows only addresses (and, for a replay, what an eavesdropper saw) and gives how often it was let in: it
-counts WELCOME frames. `python -m tests.live.attacks NAME ADDRESS … [-- FILE]` runs one in a process of its own.
+Each attack knows only addresses (and, for a replay, what an eavesdropper saw) and returns how often it was admitted: it
+counts WELCOME frames. `python -m tests.live.attacks NAME ADDRESS … [-- FILE]` runs one in a separate process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KNOCKS = 40  # for each member
 
 
 def stranger_hello(name: str, towards: str, group: str = "test") -> bytes:
-    """A well-formed greeting of somebody who knows neither the settings nor an incarnation."""
+    """A well-formed HELLO of a process that knows neither the settings nor an incarnation."""
     said = Hello(
         oldest=frame.OLDEST,
         newest=frame.VERSION,
@@ -44,7 +44,7 @@ def stranger_hello(name: str, towards: str, group: str = "test") -> bytes:
 
 
 async def knock(address: str, octets: bytes, *, wait_s: float = 8, context: ssl.SSLContext | None = None) -> int:
-    """Say something and read what comes; 1 if it was welcomed."""
+    """Send bytes and read the answer; 1 if it was WELCOME."""
     host, port = address.rsplit(":", 1)
     answer = b""
     with suppress(OSError, TimeoutError):
@@ -61,7 +61,7 @@ async def knock(address: str, octets: bytes, *, wait_s: float = 8, context: ssl.
 
 
 async def garbage(addresses: list[str]) -> int:
-    """Random bytes, damaged greetings, other protocols."""
+    """Random bytes, damaged HELLO frames, other protocols."""
     chance = random.Random(5)
     welcomed = 0
     for _ in range(KNOCKS):
@@ -73,12 +73,12 @@ async def garbage(addresses: list[str]) -> int:
 
 
 async def half_open(addresses: list[str]) -> int:
-    """Connections that never say a word."""
+    """Connections that never send anything."""
     return sum(await asyncio.gather(*(knock(address, b"") for address in addresses for _ in range(KNOCKS))))
 
 
 async def slow_loris(addresses: list[str]) -> int:
-    """Greetings that come byte by byte, for ever."""
+    """HELLO frames sent byte by byte, for ever."""
 
     async def drip(address: str) -> int:
         host, port = address.rsplit(":", 1)
@@ -95,13 +95,13 @@ async def slow_loris(addresses: list[str]) -> int:
 
 
 async def liars(addresses: list[str]) -> int:
-    """Greetings in the name of every member."""
+    """HELLO frames in the name of every member."""
     pairs = [(name, towards) for name in addresses for towards in addresses]
     return sum(await asyncio.gather(*(knock(towards, stranger_hello(name, towards)) for name, towards in pairs)))
 
 
 async def replay(addresses: list[str], heard: bytes) -> int:
-    """The very bytes that another member sent on its connection, once more, to each member."""
+    """The exact bytes that another member sent on its connection, replayed to each member."""
     return sum(await asyncio.gather(*(knock(address, heard) for address in addresses for _ in range(5))))
 
 

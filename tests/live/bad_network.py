@@ -1,8 +1,8 @@
-"""A network of our own for the members of a live test: real TCP over links that lose, delay, reorder or are cut.
+"""A simulated network for the members of a live test: real TCP over links that lose, delay, reorder or are cut.
 
-Every member lives in a network namespace of its own, whose only device is a tunnel (TUN) that ends here. A thread
-reads the packets out of the tunnels, does to them what the link's state says, and writes them into the tunnel they are
-for. It needs root and Linux; `is_possible` says whether it can be had.
+Every member runs in its own network namespace, whose only device is a tunnel (TUN) that ends here. A thread reads the
+packets from the tunnels, applies the state of their link, and writes them into the tunnel of their destination. It
+needs root and Linux; `is_possible` returns whether both are available.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class BadNetwork:
         return [f"{_host(rank)}:{PORT}" for rank in range(len(self.names))]
 
     def enter(self, rank: int) -> list[str]:
-        """The beginning of a command that runs inside a member's namespace."""
+        """The prefix of a command that runs inside a member's namespace."""
         return ["ip", "netns", "exec", self.names[rank]]
 
     def between(self, ranks: set[int], others: set[int]) -> Iterator[LinkState]:
@@ -127,7 +127,7 @@ class BadNetwork:
                     self._deliver(*heapq.heappop(self._due)[1:])
 
     def _take(self, source: int) -> None:
-        """Read what a member sends and decide its fate."""
+        """Read a packet of a member and decide its fate."""
         for _ in range(64):
             try:
                 packet = os.read(self._tunnels[source], 1 << 16)

@@ -1,6 +1,6 @@
-"""Processes of a group: start them, hurt them, divide their network, and let the checkers judge what they traced.
+"""Processes of a group: start them, inject faults, partition their network, and check their traces.
 
-A *place* is an address and its files; one process at a time lives there, one after the other.
+A *place* is an address and its files; one process at a time runs there, one after the other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cast:
         is_light: bool = True,
         **settings: Any,
     ) -> None:
-        """Nobody is there yet."""
+        """No process yet."""
         self.folder = folder
         self.addresses = network.addresses[:places] if network else free_addresses(places)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -68,19 +68,19 @@ class Cast:
     # Coming and going.
 
     def form(self, *places: int, wait_s: float = 60.0) -> None:
-        """Processes found the group together; waits until all are in."""
+        """Processes found the group together; waits until all are in it."""
         for place in places:
             self.start_soon(place, peers=places)
         for place in places:
             assert self.read(place, wait_s) == "ready", self.said(place)
 
     def start(self, place: int, contact: int | None = None, *, wait_s: float = 30.0) -> None:
-        """A process founds the group, joins by one contact, or continues from its journal; waits until it is in."""
+        """A process founds, joins by one contact, or continues from its journal; waits until it is in the group."""
         self.start_soon(place, contact)
         assert self.read(place, wait_s) == "ready", self.said(place)
 
     def start_soon(self, place: int, contact: int | None = None, peers: Sequence[int] = ()) -> None:
-        """Start, and do not wait."""
+        """Start without waiting."""
         address = self.addresses[place]
         task: dict[str, Any] = {**self._common, "listen": address, "trace": str(self._file(place, "trace"))}
         if peers:
@@ -131,7 +131,7 @@ class Cast:
         self._file(place, "journal").unlink(missing_ok=True)
 
     def reap(self, place: int) -> int:
-        """A process has ended, or is about to; gives its exit code."""
+        """A process has ended, or is about to; returns its exit code."""
         process = self.processes.pop(place)
         process.wait()
         self.frozen.discard(place)
@@ -142,12 +142,12 @@ class Cast:
         return process.returncode
 
     def freeze(self, place: int) -> None:
-        """Stop a process; nobody tells the others."""
+        """Stop a process with SIGSTOP; the others are not informed."""
         self.frozen.add(place)
         self.processes[place].send_signal(signal.SIGSTOP)
 
     def thaw(self, place: int) -> None:
-        """Let it go on."""
+        """Continue it."""
         self.frozen.discard(place)
         self.processes[place].send_signal(signal.SIGCONT)
 
@@ -165,18 +165,18 @@ class Cast:
     # Talking to them.
 
     def said(self, place: int) -> str:
-        """What a process said on standard error."""
+        """The standard error of a process."""
         return f"place {place}: " + self._file(place, "log").read_text()[-3000:]
 
     def command(self, place: int, line: str) -> None:
-        """One line to a process."""
+        """Send one line to a process."""
         stdin = self.processes[place].stdin
         assert stdin is not None
         stdin.write(line.encode() + b"\n")
         stdin.flush()
 
     def read(self, place: int, timeout_s: float) -> str:
-        """One line of a process, empty when none comes."""
+        """One line of a process, empty when none arrives."""
         stdout = self.processes[place].stdout
         assert stdout is not None
         heard = self._heard[place]
@@ -192,7 +192,7 @@ class Cast:
         return line.decode()
 
     def report(self, place: int, timeout_s: float = 10.0) -> dict[str, Any]:
-        """What a process says of itself."""
+        """The report of a process."""
         found = self.ask(place, timeout_s)
         assert found is not None, self.said(place)
         return found
@@ -208,11 +208,11 @@ class Cast:
         return None
 
     def reports(self) -> dict[int, dict[str, Any] | None]:
-        """Of all that live."""
+        """The reports of all live processes."""
         return {place: self.ask(place, 2.0) for place in sorted(self.processes) if self.is_alive(place)}
 
     def settle(self, timeout_s: float = 30.0) -> dict[int, dict[str, Any]]:
-        """Nobody writes any more; wait until all are in one view, and nobody has anything left to say."""
+        """Stop all writes; wait until all processes are in one view and idle."""
         for place in filter(self.is_alive, self.processes):
             self.command(place, "quiet")
         deadline = time.monotonic() + timeout_s

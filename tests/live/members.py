@@ -72,14 +72,14 @@ async def take(group: Group, count: int) -> list[Delivery]:
 
 
 async def until(condition: Callable[[], Any], timeout_s: float = WAIT_S) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)
 
 
 async def vanish(group: Group) -> None:
-    """The member is gone without a word, as if its process were killed."""
+    """End the member abruptly, as if its process were killed."""
     driver = group._entered()
     driver._is_stopped = True
     driver.connections.abort()

@@ -82,7 +82,7 @@ def put(journal: Journal, *payloads: bytes) -> None:
 
 
 def carry_out(journal: Journal) -> int:
-    """All steps of a checkpoint; gives how many."""
+    """All steps of a checkpoint; returns how many."""
     steps = 1
     while not journal.step_checkpoint():
         steps += 1
@@ -426,7 +426,7 @@ class Replica:
         await self.take(len(payloads))
 
     async def take(self, count: int) -> None:
-        """Take so many deliveries."""
+        """Take this many deliveries."""
         self.log += [got.payload for got in await take(self.group, count)]
 
     async def look(self) -> None:
@@ -436,7 +436,7 @@ class Replica:
 
     @property
     def checkpoints(self) -> int:
-        """How many took the place of the journal, or were given up."""
+        """How many replaced the journal, or were abandoned."""
         return int(self.group._state._checkpoint_bytes > 0)
 
     @property
@@ -452,7 +452,7 @@ def numbered(count: int) -> list[bytes]:
 
 
 def test_what_waits_for_the_disk_is_not_lost_by_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`sync="always"`: the journal has a message that the application was not given, and so its snapshot has not."""
+    """`sync="always"`: the journal has a message that the application, and so its snapshot, does not have yet."""
 
     async def run() -> None:
         replica = Replica(tmp_path / "journal")

@@ -1,4 +1,4 @@
-"""How an application takes what is delivered: it may stop, be cancelled and continue anywhere, and nothing is lost."""
+"""How an application takes deliveries: it may stop, be cancelled and continue anywhere, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.live
 
 
 def test_leaving_the_loop_after_every_delivery_loses_nothing_and_returns_the_bytes() -> None:
-    """Today, `async for … : break` never returns the delivery's bytes, and the group stops at backlog_bytes."""
+    """After `async for … : break` the delivery's bytes count as taken, else the group would stop at backlog_bytes."""
 
     async def run() -> None:
         async with groups_of(2, backlog_bytes=5_000, window_messages=50) as groups:
@@ -44,7 +44,7 @@ def test_leaving_the_loop_after_every_delivery_loses_nothing_and_returns_the_byt
 
 
 def test_an_iterator_that_timed_out_or_was_cancelled_continues() -> None:
-    """Today, `wait_for(anext(it))` that times out once ends the iterator for good."""
+    """A `wait_for(anext(it))` that times out must not end the iterator."""
 
     async def run() -> None:
         async with groups_of(2) as groups:

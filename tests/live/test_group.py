@@ -60,7 +60,7 @@ def test_what_is_not_octets_is_refused_with_its_type(payload: Any) -> None:
 
 
 def test_messages_are_sent_in_the_order_of_the_calls_under_gather_too() -> None:
-    """Today's code sent the 64th of 200 as the 198th."""
+    """A fast path must not overtake multicasts that wait."""
 
     async def run() -> None:
         async with groups_of(2, window_messages=300) as groups:
@@ -124,7 +124,7 @@ def test_the_window_holds_a_sender_back_and_a_slow_application_is_named() -> Non
 def test_stability_frees_buffers_and_is_reported_and_exceptions_of_callbacks_stop_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Today, two exceptions in on_stable stop stability for ever."""
+    """Exceptions in on_stable must not stop stability."""
 
     async def run() -> None:
         seen: list[dict[Any, int]] = []

@@ -40,7 +40,7 @@ asyncio.run(main(json.loads(sys.argv[1])))
 
 
 async def founder_with_history(count: int = COUNT, **settings: Any) -> tuple[Group, asyncio.Task[None]]:
-    """A founder that has multicast so many messages, and whose application takes everything."""
+    """A founder that has multicast this many messages, and whose application takes everything."""
     founder = await enter(found=True, settings=quick(keep="all", suspect_after_s=5.0, **settings))
     draining = asyncio.create_task(drain(founder))
     for number in range(count):
@@ -70,7 +70,7 @@ def test_nothing_is_sent_before_the_application_has_taken_the_history(count: int
 
 
 def test_an_application_that_has_all_of_the_history_from_before_may_send_at_once() -> None:
-    """After an exclusion the history comes again; what the application has got before is left out."""
+    """After an exclusion the history comes again; messages that the application took before are skipped."""
 
     async def run() -> None:
         founder, draining = await founder_with_history()

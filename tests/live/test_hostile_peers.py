@@ -55,7 +55,7 @@ async def require_alive(groups: list[Group]) -> None:
 
 
 async def speak(address: str, octets: bytes, context: ssl.SSLContext | None = None) -> bytes:
-    """Connect, say something, and read until the other side closes, or says nothing for a while."""
+    """Connect, send bytes, and read until the other side closes, or sends nothing for a while."""
     reader, writer = await asyncio.open_connection(*parse_address(address), ssl=context)
     heard = b""
     try:
@@ -71,7 +71,7 @@ async def speak(address: str, octets: bytes, context: ssl.SSLContext | None = No
 
 
 def hello(towards: Group, /, **changes: object) -> bytes:
-    """The greeting of a newcomer, changed."""
+    """The HELLO of a newcomer, changed."""
     said: dict[str, Any] = {
         "oldest": frame.OLDEST,
         "newest": frame.VERSION,
@@ -219,7 +219,7 @@ def test_a_certificate_that_does_not_count_is_refused(
 
 
 async def dial(groups: list[Group], folder: Path, fault: str) -> bytes:
-    """Greet with a wrong certificate; what came back, nothing when TLS itself refused."""
+    """Send HELLO with a wrong certificate; returns the answer, nothing when TLS itself refused."""
     keys = folder / "keys"
     if fault == "none":
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,4 @@
-"""Programs that cancel at the worst moment, call back into the group, or use what they should not: nothing breaks."""
+"""Programs that cancel at the worst moment, call back into the group, or misuse the API: nothing breaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 
 
 async def steps(count: int) -> None:
-    """So many turns of the event loop."""
+    """This many turns of the event loop."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -26,7 +26,7 @@ SLOW = ("garbage", "half_open", "slow_loris")
 
 
 async def require_untouched(groups: list[Group], connections: int) -> None:
-    """Every connection was refused and is forgotten, and the view is the first one still."""
+    """Every connection was refused and dropped, and the view is still the first one."""
     await until(lambda: sum(group.stats["refused_connections"] for group in groups) >= connections)
     await until(lambda: not any(group._entered().connections._listener.handshakes for group in groups))
     await require_alive(groups)
@@ -68,7 +68,7 @@ def test_a_recorded_handshake_of_a_member_admits_nobody_else(tmp_path: Path) -> 
 
 
 async def overhear(keys: Path, addresses: list[str]) -> bytes:
-    """What a member with a certificate of the group says first to whomever it dials."""
+    """The first bytes that a member with a certificate of the group sends to a peer it dials."""
     heard: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

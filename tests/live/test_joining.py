@@ -1,4 +1,4 @@
-"""Ways into a group: founders, contacts, journals; and what a member says that cannot get in."""
+"""Ways into a group: founders, contacts, journals; and the errors of a member that cannot join."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def refusals(**changes: Any) -> Callable[[str, str], tuple[dict[str, Any], dict[
 
 
 def named_otherwise(first: str, second: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One calls the other by another name."""
+    """One member uses another name for the other."""
     return (
         {"listen": first, "peers": [second.replace("127.0.0.1", "localhost")]},
         {"listen": second, "peers": [first]},
@@ -182,7 +182,7 @@ def test_a_newcomer_gets_the_state_at_its_place_among_the_messages() -> None:
 
 
 def test_a_snapshot_that_raises_is_requested_again(caplog: pytest.LogCaptureFixture) -> None:
-    """Today it is never asked again, and the newcomer waits for ever."""
+    """A failed snapshot is requested again, else the newcomer would wait for ever."""
 
     async def run() -> None:
         tries = 0
@@ -277,7 +277,7 @@ def test_the_last_messages_are_kept_for_a_newcomer() -> None:
 
 
 def test_a_member_that_vanished_comes_back_under_its_address() -> None:
-    """Today its return ends the healthy members with ExcludedError."""
+    """Its return must not end the healthy members with ExcludedError."""
 
     async def run() -> None:
         async with groups_of(3) as groups:
@@ -321,7 +321,7 @@ def test_a_member_with_a_journal_continues_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_lone_founder_with_a_journal_has_after_a_restart_what_was_stable(tmp_path: Path) -> None:
-    """Today it has none of them."""
+    """The restarted founder delivers all of them again."""
 
     async def run() -> None:
         journal = tmp_path / "journal"

@@ -143,7 +143,7 @@ async def listening(
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for it; the test's own timeout ends a wait in vain."""
+    """Wait for it; the test's own timeout ends a wait that never succeeds."""
     while not condition():
         await asyncio.sleep(0.005)
 
@@ -187,7 +187,7 @@ def is_closed(one: socket.socket) -> bool:
 
 
 async def greet(listener: Listener, context: ssl.SSLContext | None = None) -> bytes:
-    """Be a member: connect, greet, read the answer, close."""
+    """Act as a member: connect, greet, read the answer, close."""
     reader, writer = await asyncio.open_connection(*listener.name, ssl=context)
     try:
         writer.write(b"hello")
@@ -401,7 +401,7 @@ def test_sockets_without_a_certificate_do_not_displace_a_member_that_has_proved_
 
 @pytest.fixture
 def only_127_0_0_1_is_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """127.0.0.2 and the like play the strangers."""
+    """127.0.0.2 and so on are the strangers."""
     monkeypatch.setattr(listener_module, "_is_loopback", lambda ip: ip == "127.0.0.1")
 
 

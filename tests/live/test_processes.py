@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def require_agreement(cast: Cast, present: set[int]) -> dict[int, dict[str, Any]]:
-    """All who should be there settle in one view, their replicas are the same, and no promise was broken."""
+    """All expected processes are in one view, their replicas are equal, and no promise was broken."""
     reports = cast.settle()
     assert set(reports) == present
     assert len({report["digest"] for report in reports.values()}) == 1, reports
@@ -47,7 +47,7 @@ def require_agreement(cast: Cast, present: set[int]) -> dict[int, dict[str, Any]
 
 
 def until(is_so: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline
@@ -80,7 +80,7 @@ def test_the_survivors_of_killed_members_agree(folder: Path, data: str, victims:
 
 
 def test_a_member_killed_and_started_again_disturbs_nobody(folder: Path) -> None:
-    """Today the healthy members end with ExcludedError, or the one that came back continues alone."""
+    """The healthy members must not end with ExcludedError, nor the one that came back continue alone."""
     with closing(Cast(folder, 3, **QUICK)) as cast:
         cast.form(0, 1, 2)
         time.sleep(0.5)
@@ -95,7 +95,7 @@ def test_a_member_killed_and_started_again_disturbs_nobody(folder: Path) -> None
 
 
 def test_a_member_stopped_for_longer_than_the_others_wait_learns_that_it_was_excluded(folder: Path) -> None:
-    """Today it excludes everybody else and calls its messages stable alone (6 of 7 tries)."""
+    """It must not exclude everybody else and call its messages stable alone."""
     with closing(Cast(folder, 3, **QUICK)) as cast:
         cast.form(0, 1, 2)
         for _ in range(2):
@@ -112,7 +112,7 @@ def test_a_member_stopped_for_longer_than_the_others_wait_learns_that_it_was_exc
 
 
 def test_the_coordinator_is_killed_while_one_joins_and_another_dies_midway(folder: Path) -> None:
-    """Four members: whichever newcomer is in the view by then, those who are left are most of it."""
+    """Four members: whichever newcomer is in the view by then, the remaining members are a majority of it."""
     with closing(Cast(folder, 6, tls=True, **QUICK)) as cast:
         cast.start(0)
         cast.start(1, 0)
@@ -143,7 +143,7 @@ def test_a_whole_group_that_was_killed_continues_from_its_journals_and_loses_not
 
 @pytest.mark.parametrize("members", [1, 2, 3])
 def test_what_was_stable_is_there_after_everybody_was_killed(folder: Path, members: int) -> None:
-    """`sync="always"`: kill -9 right after `stable()` returned. Today a lone founder has nothing after it."""
+    """`sync="always"`: kill -9 right after `stable()` returned, also of a lone founder."""
     with closing(Cast(folder, members, durable=True, pause_s=60.0, **{**PATIENT, "sync": "always"})) as cast:
         if members == 1:
             cast.start(0)

@@ -184,7 +184,7 @@ NODE = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "
 
 
 def node(folder: Path, *options: str) -> LineProcess:
-    """A member on the command line; what it says beside deliveries goes to a file."""
+    """A member on the command line; its standard error goes to a file."""
     with (folder / f"{len(list(folder.glob('*.said')))}.said").open("wb") as said:
         return LineProcess([*NODE, *options], folder=ROOT, errors=said.fileno(), light=True)
 
@@ -287,7 +287,7 @@ def test_a_node_refuses_bad_options_with_one_line(options: list[str], said: str)
 
 @pytest.mark.parametrize("options", [["--members", "3"], ["--members", "4", "--kills", "1"]])
 def test_the_demonstration_ends_with_a_verdict(options: list[str], tmp_path: Path) -> None:
-    """Today `demo --members 3` fails on its own default of kills, and there is no verdict."""
+    """`demo --members 3` must work with its default number of kills, and end with a verdict."""
     command = [sys.executable, "-c", "from cubecast.cli import main; main()", "demo", *options, "--seconds", "6"]
     trace = tmp_path / "run.parquet"
     ended = subprocess.run([*command, "--trace", str(trace)], capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""When messages leave: a lone one at once, many of one turn of the event loop together; and who is woken by what."""
+"""When messages are sent: a lone one at once, many of one turn of the event loop together; and what wakes callers."""
 
 from __future__ import annotations
 

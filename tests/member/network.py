@@ -1,7 +1,7 @@
 """Members joined by a simulated network: one seed, one history.
 
-A connection carries bytes in order, each way, after a short delay. `cut` holds what is under way between two names and
-lets dials fail; `reset` loses what is under way and ends the connection at both ends; `kill` ends a process and keeps
+A connection carries bytes in order, each way, after a short delay. `cut` holds bytes in transit between two names and
+makes dials fail; `reset` loses bytes in transit and ends the connection at both ends; `kill` ends a process and keeps
 its journal. The driver carries out effects in their order, and asserts that a durable member shows nothing, to the
 application or to a peer, that its journal does not hold.
 """
@@ -39,7 +39,7 @@ NAMES = [f"10.0.0.{number}:7000" for number in range(1, 17)]
 
 
 class Application:
-    """What one process's application saw. Its state is the list of payloads, which it gives as a snapshot."""
+    """What the application of one process saw. Its state is the list of payloads, which is its snapshot."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -69,7 +69,7 @@ class Application:
 
 
 class Process:
-    """One run of one member, with what its driver keeps."""
+    """One run of one member, and the state of its driver."""
 
     def __init__(self, member: Member, application: Application, journal: list[bytes], makes_snapshots: bool) -> None:
         """Just started."""
@@ -82,10 +82,10 @@ class Process:
 
 
 class Connection:
-    """Bytes under way between two processes, by the process they go to."""
+    """Bytes in transit between two processes, by destination."""
 
     def __init__(self, dialler: Process, listener: Process) -> None:
-        """Open, nothing under way."""
+        """Open, nothing in transit."""
         self.ends = (dialler, listener)
         self.under_way: dict[int, deque[bytes]] = {id(dialler): deque(), id(listener): deque()}
 
@@ -98,7 +98,7 @@ class Network:
     """All processes and connections, and the clock."""
 
     def __init__(self, seed: int = 0, *, jitter_ns: int = 0) -> None:
-        """Nobody yet."""
+        """Empty."""
         self.now_ns = 0
         self.processes: dict[str, Process] = {}
         self.applications: dict[str, Application] = {}
@@ -150,7 +150,7 @@ class Network:
         return member
 
     def form(self, count: int, **options: Any) -> list[str]:
-        """Start a group of so many founders, and wait until all are in one view."""
+        """Start a group of this many founders, and wait until all are in one view."""
         names = NAMES[:count]
         for name in names:
             self.start(name, founders=names, **options)
@@ -201,13 +201,13 @@ class Network:
         self.call(name, lambda member: member.leave(self.now_ns))
 
     def call(self, name: str, function: Callable[[Member], object]) -> None:
-        """Call a member, and carry out what it asks for."""
+        """Call a member, and carry out its effects."""
         process = self.processes[name]
         function(process.member)
         self.turn(process)
 
     def take_all(self, name: str) -> None:
-        """The application of a name takes what waits, and is slow no more."""
+        """The application of a name takes what waits, and is no longer slow."""
         process = self.processes[name]
         process.application.is_slow = False
         self._give(process)
@@ -228,7 +228,7 @@ class Network:
                     self._at(DELAY_NS, self._arrive, number, end)
 
     def reset(self, one: str, other: str) -> None:
-        """End the connections between two names; what is under way is lost."""
+        """End the connections between two names; bytes in transit are lost."""
         for number, connection in list(self.connections.items()):
             if {end.member.me.name for end in connection.ends} == {one, other}:
                 del self.connections[number]
@@ -245,7 +245,7 @@ class Network:
         self.now_ns = end_ns
 
     def run_until(self, is_done: Callable[[], bool], *, seconds: float = 20) -> None:
-        """Let time pass until something holds."""
+        """Let time pass until a condition holds."""
         end_ns = self.now_ns + round(seconds * 1000) * MS
         while not is_done():
             assert self._heap, "nothing is left to happen"
@@ -386,7 +386,7 @@ class Network:
             self._at(delay_ns, self._arrive, number, to)
 
     def _arrive(self, number: int, to: Process) -> None:
-        """The oldest bytes under way arrive, unless they are held."""
+        """The oldest bytes in transit arrive, unless they are held."""
         connection = self.connections.get(number)
         if connection is None or not self._runs(to) or not connection.under_way[id(to)]:
             return

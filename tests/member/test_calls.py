@@ -1,4 +1,4 @@
-"""How a live member calls a data core: what it must keep, what it is given back, and what it must do later."""
+"""How a live member calls a data core: held-back messages, deliveries and timers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _receive(state, row, now_ns, mail, slot):  # type: ignore[no-untyped-def]
 
 @linked
 def _on_timer(state, row, now_ns, mail, timer, tag):  # type: ignore[no-untyped-def]
-    """A message of the core's own about sender 1; for timer 9, what no data core may ask for."""
+    """A control message about sender 1; for timer 9, an action that no data core may request."""
     if timer == 9:
         begin_round(mail, 1)
     slot = draft(mail, 3, -1, 0)

@@ -1,4 +1,4 @@
-"""What a founder promised binds it in every incarnation: else two majorities could found two groups."""
+"""The promises of a founder bind it in every incarnation: otherwise two majorities could found two groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("10.0.0.1:7000", "10.0.0.2:7000", "10.0.0.3:7000")
 
 
 def test_a_founder_that_begins_another_incarnation_keeps_what_it_accepted() -> None:
-    """It accepted a founding view, the others went on without it, and one of them says so."""
+    """It accepted a founding view, the others continued without it, and one of them reports so."""
     member = Member(
         "g", NAMES[1], Settings(), incarnation=5, session=1, is_durable=True, makes_snapshots=True, trace=None
     )

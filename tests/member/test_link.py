@@ -1,4 +1,4 @@
-"""One link: frames in order and without a gap over as many connections as it takes, and what restarts lose."""
+"""One link: frames in order and without a gap over successive connections, and what restarts lose."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_new_connection_carries_what_the_old_one_did_not_bring() -> None:
 
 
 def test_an_acknowledged_frame_is_not_sent_again_though_the_peer_reports_an_older_number() -> None:
-    """It may have greeted before it read the last frames of the connection that broke."""
+    """It may have sent HELLO before it read the last frames of the connection that broke."""
     link, pipe = connected()
     link.send(frame.CONTROL, TAG, b"one")
     link.send(frame.CONTROL, TAG, b"two")
@@ -234,7 +234,7 @@ STEPS = st.lists(
 @given(STEPS)
 @settings(deadline=None)
 def test_frames_arrive_once_and_in_order_however_connections_break(steps: list[tuple[str, int]]) -> None:
-    """Two ends; a break loses any suffix of what is under way, in both directions."""
+    """Two ends; a break loses any suffix of the bytes in transit, in both directions."""
     one, other = Link(MemberId("b:1", 1), 8), Link(MemberId("a:1", 1), 9)
     one_pipe, other_pipe = new_pipe(), new_pipe()
     under_way: list[Frame] = []

@@ -1,4 +1,4 @@
-"""All connections of one member: who is greeted, who is refused and why, and which of two connections stays."""
+"""All connections of one member: which peers are accepted or refused and why, and which of two connections stays."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Wire:
         dialler.links.connection_made(number, dialled or listener.me.name, None, "address", now_ns)
 
     def pass_bytes(self, now_ns: int = 0) -> None:
-        """Until nothing is under way. What belongs to other connections is put back."""
+        """Until nothing is in transit. Effects of other connections are put back."""
         is_moving = True
         while is_moving:
             is_moving = False
@@ -135,12 +135,12 @@ class Wire:
 
 
 def hello(owner: Owner, to: str, **change: Any) -> Hello:
-    """What an owner says, with some fields changed."""
+    """The HELLO of an owner, with some fields changed."""
     return msgspec.structs.replace(owner.links._hello(to), **change)
 
 
 def greet(listener: Owner, said: Hello, *, certificate: tuple[str, ...] | None = None, number: int = 1) -> Effects:
-    """A stranger dials and says this."""
+    """A stranger dials and sends this."""
     listener.links.connection_made(number, "", certificate, "1.2.3.4:5678", 0)
     listener.links.data_received(number, encode_frame(frame.HELLO, 0, 0, handshake.encode(said)), 0)
     return listener.take()
@@ -248,7 +248,7 @@ def test_the_dialler_hears_why_it_is_refused_and_keeps_the_reason() -> None:
 
 
 def test_the_dialler_refuses_too() -> None:
-    """The one that was dialled may be the one that is wrong."""
+    """The peer that was dialled may be the one that is wrong."""
     one = Owner(A)
     other = Owner(B, settings=replace(Settings(), window_bytes=9 << 20))
     one.links.connection_made(1, B, None, B, 0)

@@ -1,4 +1,4 @@
-"""Whole members over a simulated network: how they come into a group, pass from view to view, and go."""
+"""Whole members over a simulated network: how they join, go from view to view, and leave."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_a_slow_application_holds_back_the_senders_and_loses_nothing() -> None:
 
 
 def test_data_of_a_view_that_is_not_installed_yet_is_held_and_delivered() -> None:
-    """B hears of the new view late: what A sends in it comes before the decision."""
+    """B learns of the new view late: what A sends in it arrives before the decision."""
     network = Network()
     network.form(3)
     network.multicast(A, b"old")
@@ -354,7 +354,7 @@ def test_a_minority_blocks_and_rejoins_when_the_network_heals() -> None:
 
 
 def test_an_excluded_member_learns_of_it_although_its_connections_broke() -> None:
-    """A paused process: the others give it up, and its connections are reset before it hears why."""
+    """A paused process: the others exclude it, and its connections are reset before it learns why."""
     network = Network()
     network.form(3)
     network.cut([C], [A, B])
@@ -443,7 +443,7 @@ def test_what_one_branch_decides_is_not_certain_for_all(quorum: str) -> None:
 
 
 def test_own_messages_are_not_sent_before_the_new_state_is_in_place() -> None:
-    """After an exclusion the application still has the discarded state until it says that it restored the new one."""
+    """After an exclusion the application has the discarded state until it reports that it restored the new one."""
     network = Network()
     names = network.form(3, snapshots=True)
     network.multicast(A, b"before")
@@ -617,7 +617,7 @@ def test_a_lone_founder_has_after_a_restart_what_it_called_stable() -> None:
 
 
 def test_a_message_that_waited_at_an_exclusion_is_delivered_once_however_often_its_sender_restarts() -> None:
-    """The defect: excluded with a message waiting, killed before it is back, restarted: delivered twice."""
+    """Excluded with a waiting message, killed before it is back, restarted: the message must not be delivered twice."""
     for pause_ms in (0, 1, 2, 5, 10, 30, 100, 300):
         network = Network()
         names = network.form(3, durable=True)
@@ -679,7 +679,7 @@ def test_what_a_founder_wanted_to_send_before_it_left_is_sent_when_it_is_started
 
 
 def test_a_founder_that_restarts_keeps_its_promise_however_often() -> None:
-    """A promise that is forgotten could let two different first views be decided."""
+    """A lost promise could let two different first views be decided."""
     network = Network()
     names = NAMES[:3]
     for name in (A, B):
@@ -714,7 +714,7 @@ def test_a_process_that_restarts_with_an_empty_disk_joins_as_a_newcomer() -> Non
 
 
 def test_a_fixed_group_survives_the_quick_restart_of_a_member_without_a_journal() -> None:
-    """The defect: rank 2 killed and restarted after 0.5 s ended the healthy ranks 0 and 1."""
+    """Rank 2 is killed and restarted after 0.5 s: the healthy ranks 0 and 1 must continue."""
     network = Network()
     names = network.form(3)
     network.kill(C)
@@ -814,7 +814,7 @@ def own_records(member: Member, effects: Effects) -> list[bytes]:
 
 
 def test_a_kill_between_writing_and_showing_is_like_a_kill_before_showing() -> None:
-    """What was written and not carried out is delivered after the restart, everywhere."""
+    """Records that were written and whose effects were not carried out are delivered after the restart, everywhere."""
     network = Network()
     names = network.form(3, durable=True)
     network.settle(*names)
@@ -937,7 +937,7 @@ def test_with_quorum_any_two_halves_become_one_again() -> None:
 
 @pytest.mark.parametrize("seed", [3, 7, 21, 96, 469, 912])
 def test_with_quorum_any_branches_become_one_again_after_any_partitions(seed: int) -> None:
-    """In 912 a member that yields to another branch would be let in by its own one again, for ever."""
+    """Seed 912: a member that yields to another branch must not be admitted by its own branch again and again."""
     chance = random.Random(seed)
     network = Network(seed=seed, jitter_ns=MS)
     count = chance.randint(2, 6)

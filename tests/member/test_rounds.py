@@ -1,4 +1,4 @@
-"""When stability rounds begin: they wait for messages, and for a pause, unless a buffer or the application calls."""
+"""When stability rounds begin: after messages and a pause, unless a buffer or the application requests one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every setting is validated: a value that cannot be is one clear error."""
+"""Every setting is validated: an impossible value is one clear error."""
 
 from __future__ import annotations
 

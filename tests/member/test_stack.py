@@ -110,7 +110,7 @@ class World:
                 self.under_way.setdefault((host.rank, to), []).extend(host.readers[who].feed(data))
 
     def step(self) -> None:
-        """A millisecond: timers, and what is under way arrives; with a seed, some of it later."""
+        """A millisecond: timers fire, and frames in transit arrive; with a seed, some of them later."""
         self.now_ns += MS
         for host in self.hosts:
             if not host.is_down:
@@ -140,7 +140,7 @@ class World:
             self.step()
 
     def run_until(self, is_done: Callable[[], bool], milliseconds: int = 20_000) -> None:
-        """Let time pass until something holds."""
+        """Let time pass until a condition holds."""
         for _ in range(milliseconds):
             if is_done():
                 return
@@ -337,7 +337,7 @@ def test_a_member_that_is_alone_delivers_and_finds_stable_at_once() -> None:
 
 
 def data_sent_to(world: World, rank: int) -> set[int]:
-    """To whom this member has data records to send now."""
+    """The ranks to which this member has data records to send now."""
     host = world.hosts[rank]
     reached: set[int] = set()
     for who, link in host.links.items():

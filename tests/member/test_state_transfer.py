@@ -1,4 +1,4 @@
-"""The application's state for newcomers: kept in pieces, asked for several at a time, from one member at a time."""
+"""The application's state for newcomers: in pieces, requested several at a time, from one member at a time."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_after_a_reconnection_only_the_rest_is_requested_unless_the_process_rest
 
 
 def test_a_state_that_could_not_be_given_is_given_with_a_later_view() -> None:
-    """The application's snapshot failed: those who wait for it get the state with which a later view begins."""
+    """The application's snapshot failed: newcomers that wait for it get the state with which a later view begins."""
     snapshots, first = Snapshots(4), joined_view()
     snapshots.expect(first)
     assert snapshots.fail(2)
@@ -198,7 +198,7 @@ def test_a_newcomer_gives_up_when_nobody_gives_the_state_for_long() -> None:
 
 
 def test_a_newcomer_knows_that_the_member_which_gave_it_the_state_has_it() -> None:
-    """Else it would think itself the last one that has it, and never leave as the coordinator."""
+    """Otherwise it would take itself for the last one that has it, and never leave as the coordinator."""
     network = Network(seed=1)
     first, second = NAMES[:2]
     network.start(first, snapshots=True)
@@ -209,7 +209,7 @@ def test_a_newcomer_knows_that_the_member_which_gave_it_the_state_has_it() -> No
 
 
 def test_a_newcomer_that_got_the_state_in_an_earlier_view_is_known_to_have_it() -> None:
-    """Its message may arrive when the next view stands; else the others could not leave."""
+    """Its message may arrive after the next view is installed; otherwise the others could not leave."""
     network = Network(seed=1)
     first, second, third = NAMES[:3]
     network.start(first, snapshots=True)

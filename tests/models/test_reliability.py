@@ -1,4 +1,4 @@
-"""What a member believes of its links: from heartbeats heard and missed to the paths that messages take."""
+"""A member's estimates of its links: from heartbeats heard and missed to the paths that messages take."""
 
 from __future__ import annotations
 

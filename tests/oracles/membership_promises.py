@@ -11,7 +11,7 @@ promise, the rows that break it, as the checker of the same name must name them.
 | a message is delivered in the view in which it was sent | sending_view |
 | no message twice, none unsent, none by a member that is out | exactly_once |
 | a restart repeats, in order, what came after the checkpoint | restart_replay |
-| what is returned is delivered by nobody that went on | returned_is_returned |
+| what is returned is delivered by no member that continued | returned_is_returned |
 | what is called stable is at every member of the view | premature_stability |
 | nobody delivers a message before one that happened before it | causal_order |
 | messages of one sender come one by one | in_order_delivery |

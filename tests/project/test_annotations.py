@@ -1,7 +1,7 @@
 """Every function that is not compiled is fully annotated.
 
-mypy cannot tell a jitted function from another by its decorator, so pyproject.toml lets some packages go without
-annotations and this test takes the leave back for all but the compiled functions.
+mypy cannot distinguish a jitted function by its decorator, so pyproject.toml exempts some packages from annotations,
+and this test requires them for all but the compiled functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Imports point one way through the package (docs/architecture.md, "Who may import whom").
 
-The rules are data: `MAY_IMPORT` orders our own layers, `FORBIDDEN` keeps the cores pure, `ONLY_IN` gives a library one
-door. `violations` reads sources, never imports them, so the synthetic sources below show that each rule bites.
+The rules are data: `MAY_IMPORT` orders our own layers, `FORBIDDEN` keeps the cores pure, `ONLY_IN` names the one
+package that may import a library. `violations` reads sources, never imports them, so the synthetic sources below test
+each rule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A protocol of a stranger, in one file outside of the package: simulated, checked, and live between processes."""
+"""A custom protocol in one file outside of the package: simulated, checked, and live between processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIGHT = {**os.environ, "CUBECAST_JIT": "off"}
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file; what becomes known of it is forgotten after the test."""
+    """The file; its registration is undone after the test."""
     monkeypatch.setenv(ENVIRONMENT, "")
     with restored_catalogue():
         yield write_pledge(tmp_path / "own")
@@ -48,7 +48,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def examples() -> Iterator[None]:
-    """The protocols of the examples, known while these tests run."""
+    """The protocols of the examples, registered while these tests run."""
     with restored_catalogue():
         for path in EXAMPLE_FILES:
             load_protocol_file(path)

@@ -1,4 +1,4 @@
-"""Nothing in the package asks for a protocol by name: whatever others need to know of one, its entry says.
+"""Nothing in the package refers to a protocol by name: its entry states what others need to know.
 
 A name may stand in the file of the protocol itself, in `models/` (the papers' formulas), in docstrings, and where
 `ELSEWHERE` says why.

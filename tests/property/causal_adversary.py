@@ -1,12 +1,12 @@
 """An adversary schedules a causal core, and a slow oracle that knows the whole history judges every delivery.
 
-The adversary has one FIFO queue for every ordered pair of members, which loses nothing; any interleaving of the queues
-is its own to choose, and timers ring at any moment after they are due. It may kill a member: of what that one had
-under way to each other member an arbitrary beginning still arrives, for that is what a killed process leaves behind.
+The adversary has one FIFO queue for every ordered pair of members, which loses nothing; it chooses any interleaving of
+the queues, and timers fire at any moment after they are due. It may kill a member: an arbitrary prefix of each of its
+queues still arrives, as for a killed process.
 Each survivor learns of a crash at its own time, and accepts nothing from the crashed member afterwards. A member may
 also learn what is stable: it frees that, and can no longer send it.
 
-`python -m tests.property.causal_adversary overlay 1000` plays so many random schedules and prints the seed of each
+`python -m tests.property.causal_adversary overlay 1000` plays this many random schedules and prints the seed of each
 that breaks a promise.
 """
 
@@ -35,7 +35,7 @@ ROOM = 1 << 10
 
 
 class BrokenPromiseError(AssertionError):
-    """The core broke a promise, and this is which."""
+    """The core broke this promise."""
 
 
 def require(holds: bool, promise: str) -> None:
@@ -67,7 +67,7 @@ class Oracle:
 
 
 class Adversary(Exchange):
-    """A group of one causal core in the hands of the adversary."""
+    """A group of one causal core, scheduled by the adversary."""
 
     def __init__(self, protocol: str, *, members: int, senders: int, window: int = ROOM) -> None:
         super().__init__(protocol_named(protocol), members=members, senders=senders, room=ROOM, window=window)
@@ -108,16 +108,16 @@ class Adversary(Exchange):
             self.deliver(*pairs[number % len(pairs)])
 
     def let_drain(self, number: int) -> None:
-        """All that is on its way to one member arrives there."""
+        """All messages in transit to one member arrive."""
         self._drain(self.live[number % len(self.live)])
 
     def flow(self, source: int, to: int) -> None:
-        """All that is on its way from one member to another arrives."""
+        """All messages in transit from one member to another arrive."""
         for _ in [copy for copy in self.under_way if (copy.source, copy.to) == (source, to)]:
             self.deliver(source, to)
 
     def let_wait(self, number: int) -> None:
-        """Time passes, and of the timers that are due some ring: any of them may be late."""
+        """Time passes, and some of the due timers fire: any of them may be late."""
         self.now_ns += number % WAIT_NS
         for alarm in sorted(alarm for alarm in self.alarms if alarm.time_ns <= self.now_ns):
             number = number * 0x5DEECE66D + 11 & NUMBERS - 1
@@ -126,13 +126,13 @@ class Adversary(Exchange):
                 self.ring(alarm)
 
     def let_crash(self, number: int) -> None:
-        """Kill a member; an arbitrary beginning of each of its queues survives it."""
+        """Kill a member; an arbitrary prefix of each of its queues survives."""
         if len(self.live) > 1:
             draw = random.Random(number)
             self.kill(self.live[number % len(self.live)], lambda waiting: draw.randint(0, waiting))
 
     def kill(self, dead: int, kept: Callable[[int], int] = lambda _waiting: 0) -> None:
-        """Kill a member; `kept` says how many of the messages of a queue of its arrive all the same."""
+        """Kill a member; `kept` says how many messages of each of its queues still arrive."""
         self.live.remove(dead)
         for to in self.live:
             queue = [copy for copy in self.under_way if (copy.source, copy.to) == (dead, to)]

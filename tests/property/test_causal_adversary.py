@@ -1,4 +1,4 @@
-"""Causal cores in the hands of an adversary that orders, delays and kills as it likes: no promise is broken."""
+"""Causal cores under an adversary that orders, delays and kills: no promise is broken."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_each_safeguard_of_timestamp_is_missed(broken: str, promise: str) -> Non
 
 
 def test_what_was_freed_since_a_link_was_asked_for_is_not_sent_over_it() -> None:
-    """3 asks 0 for a link when 1 has died; before 0 hears of it, 3 gets the message by way of 2, and 0 frees it."""
+    """3 asks 0 for a link when 1 has crashed; before 0 learns of it, 3 gets the message through 2, and 0 frees it."""
     talk = Adversary("overlay", members=4, senders=1)
     talk.let_crash(1)
     for _ in range(3):

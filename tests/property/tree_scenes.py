@@ -1,4 +1,4 @@
-"""Scenes in which a stamped tree must mend itself, played step by step with the square 0–1–3–2–0; only 0 sends."""
+"""Scenes in which a stamped tree must repair itself, played step by step on the square 0–1–3–2–0; only 0 sends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def square(protocol: str) -> Adversary:
 
 
 def stays_away(protocol: str) -> Adversary:
-    """The second message is on its way from 1 to 3, which has asked 2 for it meanwhile."""
+    """The second message is in transit from 1 to 3, which has requested it from 2 meanwhile."""
     talk = square(protocol)
     talk.let_publish(0)
     talk.flow(0, 1)
@@ -31,7 +31,7 @@ def stays_away(protocol: str) -> Adversary:
 
 
 def the_provider_dies(protocol: str) -> None:
-    """What 1 took with it 3 gets from 2, and nobody needs to know that 1 is dead."""
+    """3 gets from 2 what was lost with 1, without a report of the crash of 1."""
     talk = stays_away(protocol)
     talk.kill(1)
     reports, talk.unreported = talk.unreported, []
@@ -44,7 +44,7 @@ def the_provider_dies(protocol: str) -> None:
 
 
 def the_provider_and_the_one_asked_die(protocol: str) -> None:
-    """Both neighbours of 3 die: it links to 0, and asks again."""
+    """Both neighbours of 3 crash: it links to 0, and requests again."""
     talk = stays_away(protocol)
     talk.kill(1)
     talk.kill(2)
@@ -56,7 +56,7 @@ def the_provider_and_the_one_asked_die(protocol: str) -> None:
 
 
 def freed_before_the_wish_arrives(protocol: str) -> None:
-    """3 gets the message from 1 after all; 2 learns that it is stable, frees it, and then hears the wish."""
+    """3 gets the message from 1 after all; 2 learns that it is stable, frees it, and then receives the request."""
     talk = stays_away(protocol)
     talk.flow(1, 3)
     talk.let_settle(2)

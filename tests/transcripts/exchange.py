@@ -1,4 +1,4 @@
-"""Data protocols, transports and failure detectors driven by hand: who says what to whom, in order, as text.
+"""Data protocols, transports and failure detectors driven by hand: the messages sent, in order, as text.
 
 `Exchange` holds a small group of one protocol (row = rank) and a clock. The test publishes, decides what arrives and
 what is lost, and lets time pass; the transcript has one line per action.
@@ -35,7 +35,7 @@ _KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """One copy of a message under way."""
+    """One copy of a message in transit."""
 
     source: int
     to: int
@@ -66,7 +66,7 @@ class Copy:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Alarm:
-    """A timer that will ring."""
+    """A timer that is set."""
 
     time_ns: int
     order: int
@@ -135,7 +135,7 @@ class Exchange:
         self.under_way.remove(self._find(source, to))
 
     def deliver_all(self) -> None:
-        """Everything arrives in the order it was sent, and what it leads to."""
+        """Everything arrives in the order it was sent, and so do the messages that follow from it."""
         for _ in range(10_000):
             if not self.under_way:
                 return
@@ -143,7 +143,7 @@ class Exchange:
         raise AssertionError("the messages never end")
 
     def pass_time(self, duration_ns: int) -> None:
-        """Timers ring as they are due; nothing arrives."""
+        """Timers fire as they are due; nothing arrives."""
         until_ns = self.now_ns + duration_ns
         while self.alarms and min(self.alarms).time_ns <= until_ns:
             alarm = min(self.alarms)

@@ -1,7 +1,7 @@
-"""Cores driven by hand: who says what to whom, in order, as text that a reader can check against the paper.
+"""Cores driven by hand: the messages sent, in order, as text that a reader can check against the paper.
 
 `Talk` holds a small group of one protocol (row = rank). It calls the core through `call_core`, as any driver does, and
-keeps what the core asked for: messages under way, timers that run, and a transcript with one line an action. The test
+keeps its actions: messages in transit, timers that are set, and a transcript with one line per action. The test
 decides what arrives, what is lost and which timer is due.
 """
 
@@ -52,7 +52,7 @@ DELTA_NS, REPEAT_NS, STEP_NS = 1000, 70, 100
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One copy under way."""
+    """One copy in transit."""
 
     source: int
     to: int
@@ -76,7 +76,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Timer:
-    """One wake-up that a core asked for."""
+    """One timer that a core set."""
 
     rank: int
     name: str

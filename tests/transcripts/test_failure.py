@@ -25,7 +25,7 @@ def live_array(talk: Exchange, rank: int) -> list[int]:
 
 
 def steps(talk: Exchange, count: int, *, down: tuple[int, ...] = ()) -> None:
-    """Everybody but those who are down takes so many steps, and hears what is sent meanwhile."""
+    """Everybody but those who are down takes this many steps, and receives what is sent meanwhile."""
     for _ in range(count * STEP_NS):
         talk.alarms = [alarm for alarm in talk.alarms if alarm.rank not in down]
         talk.pass_time(1)
@@ -113,7 +113,7 @@ def test_a_member_that_left_is_not_suspected_again(detector: Protocol) -> None:
 
 @each_detector
 def test_a_member_that_was_down_does_not_suspect_everybody_when_it_comes_back(detector: Protocol) -> None:
-    """Silence is counted in own steps, and one who is down takes none."""
+    """Silence is counted in own steps, and a member that is down takes none."""
     talk = Exchange(detector, members=3, step_ms=STEP_MS, threshold=4, where_known={"subset": 2})
     talk.start()
     steps(talk, 6)
@@ -167,12 +167,12 @@ def test_a_live_array_goes_to_the_neighbours_in_the_hypercube() -> None:
 
 
 def suspects(talk: Exchange, rank: int) -> list[int]:
-    """Whom a member suspects now."""
+    """The members that a member suspects now."""
     return [other for other, entry in enumerate(live_array(talk, rank)) if entry >= talk.state.threshold]
 
 
 def test_a_suspicion_is_ones_own_opinion() -> None:
-    """What 0 thinks of 6 makes nobody else think so: membership gathers the opinions."""
+    """A suspicion of 6 by 0 makes no other member suspect it: membership collects the suspicions."""
     talk = exchange("live_array", members=8, threshold=5)
     talk.start()
     talk.deliver_all()
@@ -216,7 +216,7 @@ def test_the_progress_of_every_member_travels_with_the_gossip() -> None:
 
 
 def test_nobody_is_suspected_right_after_another_has_gone() -> None:
-    """News of 3 came through 1 and 2: it must have time to come another way."""
+    """News of 3 came through 1 and 2: it must have time to come over another path."""
     talk = exchange("live_array", members=4, threshold=10)
     talk.start(0)
     talk.state.silent[0] = [0, 9, 9, 9]

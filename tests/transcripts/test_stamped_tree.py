@@ -1,4 +1,4 @@
-"""Causal Plumtree and RASM by hand, on the square 0–1–3–2–0: who says what to whom, in order."""
+"""Causal Plumtree and RASM by hand, on the square 0–1–3–2–0: the messages sent, in order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("protocol", ["causal_plumtree", "causal_rasm"])
 
 
 def grown(protocol: str) -> TreeTalk:
-    """The tree of 0 has grown: 3 gets its messages from 1; all that follows speaks of the second message."""
+    """The tree of 0 has grown: 3 gets its messages from 1; everything below concerns the second message."""
     talk = TreeTalk(protocol)
     talk.publish(0)
     talk.deliver_all()
@@ -129,7 +129,7 @@ def test_what_happened_after_something_that_is_missing_waits(protocol: str) -> N
 
 @both
 def test_a_missing_message_is_requested_and_then_pushed(protocol: str) -> None:
-    """The copy from 1 to 3 is lost, as if 1 had died; 2 announces the message, and 3 asks for it."""
+    """The copy from 1 to 3 is lost, as if 1 had crashed; 2 announces the message, and 3 requests it."""
     talk = grown(protocol)
     talk.publish(0)
     talk.deliver(0, 1)
@@ -245,7 +245,7 @@ def require_the_next_message(talk: TreeTalk) -> None:
 
 @both
 def test_members_that_wait_for_each_other_recover_by_announcements(protocol: str) -> None:
-    """1 and 3 have each other for a provider, and nobody else pushes to them: they hear of what comes from others."""
+    """1 and 3 have each other as provider, and nobody else pushes to them: announcements inform them of messages."""
     talk = grown(protocol)
     peers = talk.state.tree.peers
     for rank, provider in ((1, 3), (3, 1)):
@@ -269,7 +269,7 @@ def test_members_that_wait_for_each_other_recover_by_announcements(protocol: str
 
 @both
 def test_a_neighbour_that_still_pushes_replaces_a_crashed_provider(protocol: str) -> None:
-    """3 hears that 1 is dead before the copy of 2 comes, which it would have refused."""
+    """3 learns that 1 crashed before the copy of 2 arrives, which it would have refused."""
     talk = TreeTalk(protocol)
     talk.publish(0)
     for source, to in ((0, 1), (0, 2), (1, 3)):
@@ -282,7 +282,7 @@ def test_a_neighbour_that_still_pushes_replaces_a_crashed_provider(protocol: str
 
 
 def test_a_link_that_got_worse_gives_way_to_a_better_path_and_wins_again_when_it_is_well() -> None:
-    """Both ends of the link between 1 and 3 lose half of their heartbeats; 3 looks around (rasm §3.1, §3.3)."""
+    """Both ends of the link between 1 and 3 lose half of their heartbeats; 3 compares paths (rasm §3.1, §3.3)."""
     talk = grown("causal_rasm")
     judge_link(talk, 0.5)
     talk._call(3, TIMER, stamped_tree.WORSE, 1)
@@ -313,6 +313,6 @@ def test_a_link_that_got_worse_gives_way_to_a_better_path_and_wins_again_when_it
 
 
 def judge_link(talk: TreeTalk, failure: float) -> None:
-    """The link between 1 and 3 is believed to fail so often, at both ends."""
+    """Set the estimated failure probability of the link between 1 and 3, at both ends."""
     rasm.set_link_failure(talk.state.tree, 1, 3, failure)
     rasm.set_link_failure(talk.state.tree, 3, 1, failure)

@@ -1,4 +1,4 @@
-"""Timestamp by hand: a message waits for its cause, and survivors make up for a sender that died in mid-multicast."""
+"""Timestamp by hand: a message waits for its cause, and survivors recover what a sender sent before it crashed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ BASE = draw_base(random.Random(1), MEMBERS)
 
 
 def draw_hello(chance: random.Random) -> Hello:
-    """A greeting of an honest member."""
+    """A HELLO of an honest member."""
     return Hello(
         oldest=1,
         newest=chance.randrange(1, 4),
@@ -116,7 +116,7 @@ def damage_body(chance: random.Random, whole: bytes) -> bytes:
 
 
 class Decoder:
-    """All that a member does with bytes before a core sees them."""
+    """Everything that a member does with bytes before a core sees them."""
 
     def __init__(self) -> None:
         """Allocate once, as a member does."""

@@ -1,4 +1,4 @@
-"""How members greet, as bytes: what comes back, what is refused, and what a later version may add."""
+"""The handshake as bytes: what is decoded, what is refused, and what a later version may add."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_stale_batches_of_an_older_file_behind_the_end_are_torn() -> None:
 
 
 def test_a_batch_that_was_cut_off_does_not_follow_the_one_in_its_place() -> None:
-    """The end was torn and cut off, the file went on, and a sector of the old end appears again."""
+    """The end was torn and cut off, the file continued, and a sector of the old end appears again."""
     before, begins = build([b"one", b"two", b"three"])
     after, _ = build([b"one", b"TWO"])
     assert len(after) == begins[2]

@@ -1,4 +1,4 @@
-"""The agreement on the next view, message by message: who asks, who promises, what is cut, and what is decided."""
+"""The agreement on the next view, message by message: probes, promises, the cut, and the decision."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Host:
         self.agreement.begin_view(view, self.world.now_ns)
 
     def send(self, to: MemberId, message: Message) -> None:
-        """A message is under way."""
+        """A message is in transit."""
         self.world.under_way.append((self.me, to, message))
 
     def record(self, record: r.Record) -> None:
@@ -106,7 +106,7 @@ class Host:
 
 
 class World:
-    """Members of one view; messages are under way until a test delivers them."""
+    """Members of one view; messages are in transit until a test delivers them."""
 
     def __init__(self, members: int, settings: MembershipSettings = SETTINGS) -> None:
         """The founding view is installed everywhere."""
@@ -138,14 +138,14 @@ class World:
                 self[rank].agreement.tick(self.now_ns)
 
     def kinds(self) -> list[str]:
-        """What is under way, sorted: "0 Prepare 1"."""
+        """The messages in transit, sorted: "0 Prepare 1"."""
         rank = {who.name: str(place) for place, who in enumerate(self.view.members)} | {NEW.name: "n"}
         return sorted(
             f"{rank[source.name]} {type(message).__name__} {rank[to.name]}" for source, to, message in self.under_way
         )
 
     def pass_on(self) -> None:
-        """Everything that is under way now arrives; answers are under way then."""
+        """Everything in transit now arrives; answers are then in transit."""
         arriving, self.under_way = self.under_way, []
         for source, to, message in arriving:
             host = self.hosts.get(to)
@@ -158,7 +158,7 @@ class World:
                 host.agreement.handle(source, message, self.now_ns)
 
     def pass_all(self) -> None:
-        """Until nothing is under way."""
+        """Until nothing is in transit."""
         while self.under_way:
             self.pass_on()
 
@@ -516,7 +516,7 @@ def test_only_the_first_rank_within_reach_probes() -> None:
 
 
 def test_a_process_that_returns_is_not_awaited_as_the_one_it_was() -> None:
-    """Neither when the coordinator asks who is there, nor when it gathers promises."""
+    """Neither when the coordinator probes, nor when it gathers promises."""
     world = World(3)
     world.down.add(world.view.members[2])
     world[0].agreement.hear_join(MemberId("m2", 9), 0)
@@ -623,7 +623,7 @@ def test_reports_go_to_the_first_reachable_ranks_when_something_changed() -> Non
 
 
 def founders(count: int, settings: MembershipSettings = SETTINGS) -> World:
-    """So many founders, who agree on view 1 in view 0, which lists names only."""
+    """This many founders, who agree on view 1 in view 0, which lists names only."""
     world = World(count, settings)
     zero = View(0, 0, 0, tuple(MemberId(f"m{rank}", 0) for rank in range(count)), (), (), ())
     for host in world.hosts.values():

@@ -1,4 +1,4 @@
-"""Whole members hear of changes of a view that they are not in."""
+"""Whole members receive changes of a view that they are not in."""
 
 from __future__ import annotations
 
