@@ -1,4 +1,4 @@
-"""Reliable, causally ordered multicast that knows when a message is everywhere, and the laboratory to choose it in.
+"""Reliable, causally ordered multicast that knows when a message has reached everyone, and the laboratory to choose it.
 
 A message is *stable* when every member of a group has it; then its buffers may be freed. Several protocols find that
 out, and they differ by orders of magnitude in time, messages and queues. Simulate them, packet by packet:
@@ -19,8 +19,8 @@ Where to look next:
     help(cubecast.simulate)    one run, and every setting of it: help(cubecast.Scenario)
     help(cubecast.Result)      what is measured
     help(cubecast.compare)     protocols side by side
-    cubecast.protocols()       what there is to compare
-    help(cubecast.check_all)   the promises that checkers hold a trace to
+    cubecast.protocols()       the protocols to compare
+    help(cubecast.check_all)   the promises that checkers verify in a trace
 
 Then run the same protocols between real processes:
 
@@ -30,11 +30,11 @@ Then run the same protocols between real processes:
         async for delivery in group:               # causal order, each message once
             print(delivery.sender.name, delivery.payload)
 
-help(cubecast.join) and docs/tutorial.md tell more; help(cubecast.Settings) lists every setting. Members may leave, join
-(`contact=` instead of `peers=`), crash and come back, with a journal where they were.
+See help(cubecast.join) and docs/tutorial.md; help(cubecast.Settings) lists every setting. Members may leave, join
+(`contact=` instead of `peers=`), crash and come back; with a journal they continue where they stopped.
 
-A protocol of your own is one file: functions over NumPy arrays, decorated with `linked`, that read and write messages
-with the functions of `cubecast.protocol`, made known by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
+A custom protocol is one file: functions over NumPy arrays, decorated with `linked`, that read and write messages with
+the functions of `cubecast.protocol`, registered by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
 examples/doubling.py is one; docs/protocols.md explains it.
 
 Every user error raises a `cubecast.CubecastError` with one line that names the value and the fix; `cubecast.errors`

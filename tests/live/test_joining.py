@@ -24,7 +24,7 @@ pytestmark = pytest.mark.live
 SHORT = quick(join_timeout_s=1.5)
 
 
-# Who cannot get in learns why. Today all of these "go on without" after 30 s, and call their messages stable alone.
+# A member that cannot join fails with the reason; it never founds a group alone by mistake.
 
 
 def test_a_founder_without_the_others_fails_and_names_the_missing_ones(caplog: pytest.LogCaptureFixture) -> None:
