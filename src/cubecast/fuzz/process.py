@@ -148,7 +148,7 @@ class Process:
         world.note(self, "start", how)
         self.call(getattr(self.member, how), **arguments)
         if how == "resume":
-            self._entries.append(Replayed(told, incarnation))
+            self._entries.append(Replayed(seen, incarnation))
             self._survives(self._take_entries)
 
     # External events.
