@@ -14,7 +14,10 @@ from cubecast.networks.network import Network
 from cubecast.networks.routes import NO_PORT, find_routes, path_links
 from cubecast.networks.spec import build_network
 
-SPECS = ["random:p=0.1", "random:degree=2", "star", "chain", "wan-tree", "wan-tree:nodes=90", "random:p=1"]
+SPECS = [
+    *("random:p=0.1", "random:degree=2", "star", "chain", "wan-tree", "wan-tree:nodes=90", "random:p=1"),
+    *("waxman:degree=4", "locality:degree=4", "transit-stub", "regions", "topohub:name=sndlib/germany50"),
+]
 
 
 def as_graph(network: Network) -> nx.Graph[int]:

@@ -23,10 +23,15 @@ DELAYS = st.sampled_from(["", ",delay=0-1ms", ",delay=3ms", ",delay=exp:1ms", ",
 def networks(draw: st.DrawFn) -> Network:
     members = draw(st.integers(2, 40))
     kind = draw(
-        st.sampled_from(["random:p=", "random:degree=", "wan-tree:nodes=", "star:bandwidth=", "chain:bandwidth="])
+        st.sampled_from(
+            [
+                *("random:p=", "random:degree=", "wan-tree:nodes=", "star:bandwidth=", "chain:bandwidth="),
+                *("waxman:alpha=", "locality:far=0.1,near=", "transit-stub:stub_size=", "regions:bandwidth="),
+            ]
+        )
     )
     value: float
-    if kind == "random:p=":
+    if kind in ("random:p=", "waxman:alpha=", "locality:far=0.1,near="):
         value = draw(st.floats(0, 1))
     elif kind == "random:degree=":
         value = draw(st.floats(0.01, members - 1))
@@ -67,7 +72,10 @@ def test_an_edge_list_loses_nothing(network: Network) -> None:
 @given(
     st.text(max_size=30)
     | st.text(max_size=9).map("random:p=0.1".__add__)
-    | st.from_regex(r"(random|star|flat|wan-tree):[a-z]{1,9}=[0-9a-z.:,=-]{0,20}", fullmatch=True)
+    | st.from_regex(
+        r"(random|star|flat|wan-tree|waxman|locality|transit-stub|topohub|regions):[a-z]{1,9}=[0-9a-z.:,=/-]{0,20}",
+        fullmatch=True,
+    )
 )
 def test_any_spelling_builds_or_is_refused_in_one_line(spec: str) -> None:
     refusal = ""

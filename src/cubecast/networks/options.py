@@ -46,6 +46,21 @@ class Options:
             raise self._unreadable(key, "a whole number")
         return int(text)
 
+    def probability(self, key: str, default: float) -> float:
+        value = self.number(key, default)
+        if not 0 <= value <= 1:
+            raise self._unreadable(key, "a probability from 0 to 1" if key != "radius" else "a share from 0 to 1")
+        return value
+
+    def average_degree(self) -> float:
+        """The option degree: edges at a node, on average."""
+        degree = self.number("degree")
+        if not 0 < degree <= self.members - 1:
+            raise self._unreadable(
+                "degree", f"a degree above 0 and at most {self.members - 1} for {self.members} members"
+            )
+        return degree
+
     def bandwidth_bps(self, default: float) -> float:
         bandwidth = self.number("bandwidth", default)
         if not 0 < bandwidth < math.inf:

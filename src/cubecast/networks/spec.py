@@ -9,7 +9,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cubecast.errors import LocalProtocolError
-from cubecast.networks import flat, from_file, random_graph, regular, rounds, wan_tree
+from cubecast.networks import (
+    flat,
+    from_file,
+    geometric,
+    random_graph,
+    real_topology,
+    regions,
+    regular,
+    rounds,
+    transit_stub,
+    wan_tree,
+)
 from cubecast.networks.network import NODES_MAX, Network
 from cubecast.networks.options import Options
 
@@ -27,6 +38,36 @@ _KINDS: dict[str, _Kind] = {
         ("p", "degree", "delay", "bandwidth"),
         "random:p=0.02 | random:degree=5[,delay=0-1ms][,bandwidth=100e6]",
         "flat random graph by edge probability or average degree, made connected",
+    ),
+    "waxman": _Kind(
+        geometric.waxman,
+        ("alpha", "beta", "degree", "delay", "bandwidth"),
+        "waxman:alpha=0.1 | waxman:degree=5[,beta=0.2][,delay=0-1ms][,bandwidth=100e6]",
+        "random places, edges alpha·exp(−d / (beta·L)) likely at distance d (Waxman), made connected",
+    ),
+    "locality": _Kind(
+        geometric.locality,
+        ("near", "far", "degree", "ratio", "radius", "delay", "bandwidth"),
+        "locality:near=0.1,far=0.01 | locality:degree=5[,ratio=10][,radius=0.2][,delay=0-1ms][,bandwidth=100e6]",
+        "random places, edges likelier within the radius than beyond (GT-ITM's locality), made connected",
+    ),
+    "transit-stub": _Kind(
+        transit_stub.from_options,
+        ("stubs", "stub_size", "transit", "delay", "bandwidth"),
+        "transit-stub[:stubs=3][,stub_size=8][,transit=5-20ms][,delay=0-1ms][,bandwidth=100e6]",
+        "transit domains with stub domains at their nodes (GT-ITM), every node a member",
+    ),
+    "topohub": _Kind(
+        real_topology.from_options,
+        ("name", "bandwidth"),
+        "topohub:name=sndlib/germany50[,bandwidth=1e9]",
+        "a real network with delays from its lengths (Topology Zoo, SNDlib, …), from the extra topologies",
+    ),
+    "regions": _Kind(
+        regions.from_options,
+        ("count", "delay", "bandwidth"),
+        "regions[:count=10][,delay=0.5ms][,bandwidth=1e9]",
+        "members in regions of a public cloud, with its published round-trip times between them",
     ),
     "star": _Kind(
         regular.star,

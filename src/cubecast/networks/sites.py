@@ -1,0 +1,31 @@
+"""Members at the sites of a given network, such as the cities of a real one: any number of members on few sites.
+
+Sites take members in a random order, one each; where there are more members than sites, each of the others has a node
+of its own that an access edge links to a site, dealt in the same order again. Sites without a member only route.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.random import Generator
+
+from cubecast.networks.network import Edges, Network, from_edges
+from cubecast.networks.options import Options
+
+
+def members_at_sites(
+    options: Options, generator: Generator, sites: int, edges: Edges, *, access_ns: int, access_bps: float
+) -> Network:
+    """The network of `edges` between nodes 0 … sites − 1 with the members of the options."""
+    members = options.members
+    order = generator.permutation(sites)
+    away = max(0, members - sites)
+    at = order[np.arange(away) % sites]
+    access = np.stack([at, sites + np.arange(away)], axis=1).astype(np.int64)
+    hosts = np.concatenate([order[: min(members, sites)], sites + np.arange(away)])
+    joined = Edges(
+        ends=np.concatenate([edges.ends, access]),
+        delay_ns=np.concatenate([edges.delay_ns, np.full(away, access_ns, np.int64)]),
+        bandwidth_bps=np.concatenate([edges.bandwidth_bps, np.full(away, access_bps)]),
+    )
+    return from_edges(joined, name=options.name, nodes=sites + away, hosts=hosts.astype(np.int32))
