@@ -30,13 +30,14 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _spark_class(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A master or a worker, started from the PySpark package, in a process group of its own."""
+def _spark_class(folder: Path, *words: str, hidden: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A master or worker of the PySpark package, in a process group of its own; it finds `hidden` empty."""
     pyspark = pytest.importorskip("pyspark")
     home = Path(pyspark.__file__).parent
     folder.mkdir(parents=True, exist_ok=True)
+    hide = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden)]
     process = subprocess.Popen(
-        [str(home / "bin" / "spark-class"), *words],
+        [*(hide if hidden is not None else []), str(home / "bin" / "spark-class"), *words],
         env={
             **os.environ,
             "SPARK_HOME": str(home),
@@ -92,3 +93,24 @@ def test_a_study_survives_the_death_of_a_worker(tmp_path: Path, whole: list[tupl
             assert study.wait(SECONDS_MAX) == 0
     assert 0 < done < LONG_RUNS, "the worker was not killed in the middle"
     assert committed(cluster) == whole
+
+
+@pytest.mark.timeout(600)
+def test_a_worker_without_the_folder_of_results_ends_the_study_with_one_line(tmp_path: Path) -> None:
+    """In the worker's place of the folder there is an empty one; before, its results were lost without a word."""
+    if os.geteuid() != 0:
+        pytest.skip("a worker with other folders needs the right to mount one")
+    plans, out = long_plans(tmp_path), tmp_path / "out"
+    out.mkdir()
+    port = _free_port()
+    master = f"spark://127.0.0.1:{port}"
+    deploy, place = "org.apache.spark.deploy", ("--host", "127.0.0.1")
+    worker = (f"{deploy}.worker.Worker", *place, "--cores", "1", "--memory", "2g", "--webui-port", "0", master)
+    leader = (f"{deploy}.master.Master", *place, "--port", str(port), "--webui-port", "0")
+    with _spark_class(tmp_path / "master", *leader):
+        _wait_for_port(port)
+        with _spark_class(tmp_path / "worker", *worker, hidden=out), (tmp_path / "said").open("wb") as said:
+            assert start_study(plans, out, master, stderr=said).wait(SECONDS_MAX) == 2
+    told = (tmp_path / "said").read_text().splitlines()[-1]
+    assert f"does not share {out} with the driver: choose a folder (--out) that all workers see" in told
+    assert committed(out) == []
