@@ -156,6 +156,16 @@ def test_tables_of_other_studies_stay(again: Study, tmp_path: Path) -> None:
     assert set(outcome.summary.column("study").to_pylist()) == {"small"}
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([1, 2.5], [1.0, 2.5]), ([True, False], [True, False]), (["all", 3], ["all", "3"]), ([True, 2], ["True", "2"])],
+)
+def test_a_parameter_has_one_type(values: list[Any], expected: list[Any]) -> None:
+    from cubecast.lab.spark.analysis import parameter_column
+
+    assert parameter_column(values).to_pylist() == expected
+
+
 def test_points_have_a_column_per_parameter(first: First) -> None:
     found = [(row["point"], row["protocol"], row["members"]) for row in _table(first[1], "points")]
     assert sorted(found)[:2] == [(0, "coord", 8), (1, "coord", 16)]

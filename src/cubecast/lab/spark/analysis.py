@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -143,8 +144,16 @@ def _write_points(store: Store, plans: Sequence[Plan], size: str) -> None:
     for plan in plans:
         folder = store.partition("points", plan.id)
         folder.mkdir(parents=True, exist_ok=True)
-        rows = [{"point": number, **point} for number, point in enumerate(points_of(plan, size))]
-        pq.write_table(pa.Table.from_pylist(rows), folder / "points.parquet", compression="zstd")
+        points = points_of(plan, size)
+        columns = {name: parameter_column([point[name] for point in points]) for name in points[0]}
+        table = pa.table({"point": pa.array(range(len(points)), pa.int32()), **columns})
+        pq.write_table(table, folder / "points.parquet", compression="zstd")
+
+
+def parameter_column(values: list[Any]) -> pa.Array:
+    """Values of a parameter as numbers, as truth values or, where they are of several kinds, as text."""
+    kinds = {type(value) for value in values}
+    return pa.array(values if len(kinds) == 1 or kinds == {int, float} else [str(value) for value in values])
 
 
 @contextmanager
