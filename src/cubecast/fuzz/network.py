@@ -187,7 +187,12 @@ class FuzzNetwork:
         if reader.is_gone:
             return
         if self.on_read is not None:
-            data = self.on_read(stream, data)
+            arrived = self.on_read(stream, data)
+            if len(arrived) < len(data):  # nothing that was sent later arrives either
+                stream.size -= sum(len(later) for _, later in stream.waiting)
+                stream.waiting.clear()
+                stream.is_broken = True
+            data = arrived
         if data and reader.process.is_alive and not reader.is_gone:
             reader.process.data_received(reader, data)
 

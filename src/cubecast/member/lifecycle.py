@@ -295,6 +295,8 @@ class Lifecycle(InView):
         is_member = link.peer in members.ranks
         if is_member and members.last_decision is not None and members.last_decision.view == said:
             self.send(link.peer, members.last_decision)
+            if self.is_ready:
+                self.send(link.peer, Ready(members.view.id))
         elif said.number > members.view.number:
             self.send(link.peer, ChangeReport(members.view.id, 0, 0, (), leaves=False, renews=False))
         elif not is_member and self.settings.quorum == ANY and said.number and not members.view.is_past(link.peer):
@@ -393,6 +395,10 @@ class Lifecycle(InView):
         self._report_view(view, now_ns - members.frozen_ns if members.is_frozen and members.view.number else 0)
         self._begin_view(view)
         self.snapshots.retain(view.members)
+        if self.is_ready and view.members[0] != self.me:
+            self.send(
+                view.members[0], Ready(view.id)
+            )  # a coordinator that restarted does not know, and could not leave
 
     def _report_view(self, view: View, pause_ns: int) -> None:
         self._note("install", view=view, pause_ns=pause_ns)
@@ -641,6 +647,7 @@ class Lifecycle(InView):
 
     def _give_back(self, reason: str, above: int, *, certain: bool) -> None:
         """Messages that did not reach the group wait for the next incarnation, or are lost."""
+        self._record_pending()  # also what was multicast in this step
         back = self.own.returned(above, self.effects)
         returned = [outgoing for outgoing in back if certain or not outgoing.was_sent]
         self._note("excluded", returned=[outgoing.serial for outgoing in returned], certain=certain)
