@@ -84,6 +84,6 @@ def test_every_safeguard_of_the_stamped_trees_is_needed(tmp_path_factory: pytest
     found: dict[str, str] = output_of("tests.property.broken_trees", tmp_path_factory)
     assert found.pop("") == ""
     assert "before its causes" in found.pop("all causes are awaited")
-    assert "freed" in found.pop("what is stable is not sent again")
+    assert "freed" in found.pop("stable messages are not sent again")
     assert len(found) == 5
     assert all("never delivers" in violation for violation in found.values())
