@@ -45,8 +45,21 @@ def test_each_task_is_read_by_itself_and_the_table_is_gone_at_the_end(store: Sto
 
 def test_a_killed_study_leaves_no_table_behind(store: Store) -> None:
     store.tasks("of-a-killed-study").write_bytes(b"half")
+    (store.root / ".rows-x").mkdir()
+    (store.root / ".rows-x" / "rows.parquet").write_bytes(b"half")
     store.clear_unfinished()
+    assert [path.name for path in store.root.iterdir() if path.name.startswith(".")] == []
+
+
+def test_an_error_while_the_tasks_are_done_is_not_taken_for_one_of_the_table(store: Store) -> None:
+    with pytest.raises(ConnectionRefusedError), task_file(store, [_runs(1)]):
+        raise ConnectionRefusedError
     assert list(store.root.glob(".tasks-*")) == []
+
+
+def test_a_table_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LocalProtocolError, match="cannot write into"), task_file(Store(tmp_path / "x"), [_runs(1)]):
+        pass
 
 
 def test_a_worker_that_does_not_share_the_folder_says_so(store: Store) -> None:

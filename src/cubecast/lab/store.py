@@ -2,7 +2,7 @@
 
 | path | what |
 |---|---|
-| `.tasks-*.parquet` | the pending runs, while a study runs |
+| `.tasks-*.parquet`, `.rows-*/` | the pending runs, and other rows for workers, while a study runs |
 | `runs/*.parquet` | results, one row per run; a file is there whole or not at all |
 | `unreadable/` | result files that were found damaged |
 | `tables/{points,values,summary,findings}/study=…/` | what was measured (docs/results.md) |
@@ -27,6 +27,8 @@ import pyarrow.parquet as pq
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.schema import RUNS
 
+ROWS_PREFIX = ".rows-"
+"""How the folder of a table begins that is there only while it is needed."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """How s3://bucket and the like begin; a path has lost the second slash."""
 
@@ -90,6 +92,8 @@ class Store:
         shutil.rmtree(self.runs / "_temporary", ignore_errors=True)
         for path in self.root.glob(self.tasks("*").name):
             path.unlink(missing_ok=True)
+        for path in self.root.glob(f"{ROWS_PREFIX}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

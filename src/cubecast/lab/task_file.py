@@ -44,15 +44,20 @@ def task_file(store: Store, tasks: list[list[Run]]) -> Iterator[TaskFile]:
     name = uuid.uuid4().hex
     path = store.tasks(name)
     try:
+        _write(path, name, tasks)
+        yield TaskFile(str(path.resolve()), name)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, name: str, tasks: list[list[Run]]) -> None:
+    try:
         with pq.ParquetWriter(path, TASKS.with_metadata({NAME_KEY: name.encode()}), compression="zstd") as writer:
             for task in tasks:
                 # A row group of its own, however large.
                 writer.write_table(pa.Table.from_pylist([pending_row(run) for run in task], schema=TASKS), len(task))
-        yield TaskFile(str(path.resolve()), name)
     except OSError as error:
-        raise LocalProtocolError(f"cannot write into {store.root}: {error.strerror or error}") from error
-    finally:
-        path.unlink(missing_ok=True)
+        raise LocalProtocolError(f"cannot write into {path.parent}: {error.strerror or error}") from error
 
 
 def pending_row(run: Run) -> Row:

@@ -32,7 +32,7 @@ from cubecast.lab.runs import Run, points_of
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.spark.failures import reported
 from cubecast.lab.stats import student_table
-from cubecast.lab.store import Store
+from cubecast.lab.store import ROWS_PREFIX, Store
 
 ROWS_AT_ONCE = 100_000
 WANTED = pa.schema(
@@ -159,7 +159,7 @@ def parameter_column(values: list[Any]) -> pa.Array:
 @contextmanager
 def _on_disk(store: Store, rows: Iterator[dict[str, object]], schema: pa.Schema) -> Iterator[Path]:
     """Rows as a file that workers can read, as long as the block lasts; a few of them in memory at a time."""
-    with tempfile.TemporaryDirectory(dir=store.root, prefix=".rows-") as folder:
+    with tempfile.TemporaryDirectory(dir=store.root, prefix=ROWS_PREFIX) as folder:
         path = Path(folder) / "rows.parquet"
         with pq.ParquetWriter(path, schema, compression="zstd") as writer:
             batch: list[dict[str, object]] = []
