@@ -21,7 +21,7 @@ def crossed_by(network: Network, groups: tuple[tuple[int, ...], ...]) -> list[se
     for which, group in enumerate(groups):
         up = [set(path_links(routes, network, int(network.hosts[rank]), root)) for rank in group]
         # A link is on the way between two of the group if it is above some of them and not above all.
-        for link in up[0].union(*up) - up[0].intersection(*up):
+        for link in frozenset().union(*up) - up[0].intersection(*up[1:]):
             groups_on[link].add(which)
     return groups_on
 
