@@ -98,7 +98,7 @@ def test_a_buffer_is_full_after_b_over_r_k() -> None:
 
 TRIGGERED = [
     {"buffer_messages": 40, "rate": 400.0},
-    {"buffer_messages": 200, "rate": 400.0, "loss": 0.02},
+    {"buffer_messages": 200, "rate": 200.0, "loss": 0.02},
     {"buffer_messages": 30, "rate": 400.0, "network": "flat:delay=0.2-3ms"},
 ]
 
