@@ -23,7 +23,7 @@ for _entry in protocols():
         HOMES.setdefault(_entry.name, set()).add(_entry.state.__module__)
 FILES = set().union(*HOMES.values())
 
-_MULTICAST = ("cli/options.py", "sim/build.py", "sim/resolve_defaults.py", "sim/scenario.py", "sim/warm.py")
+_MULTICAST = ("cli/options.py", "sim/build.py", "sim/network_facts.py", "sim/scenario.py", "sim/warm.py")
 ELSEWHERE: dict[str, str] = {
     # The word means something else: how a multicast travels, a kind of network, a part of the status page, a formula.
     **dict.fromkeys((*_MULTICAST, "sim/views/settings.py"), "tree"),
