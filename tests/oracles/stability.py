@@ -3,6 +3,9 @@
 `true_minimum` and `judge` are the specification (MODELS §1). The classes follow cube Figs 1, 2, 3 and 5 for a reliable
 FIFO network in which nobody fails; each handler returns the messages it sends as (to, message) in order, a message as
 (kind, round, iteration, numbers, heard).
+
+`Aggregation` is the oracle of dissemination and cascade in the same terms: an overlay as plain lists of edges, and all
+that was ever heard.
 """
 
 from __future__ import annotations
@@ -218,3 +221,84 @@ class CubeFullDist(Reference):
             sent += self.state(rank)
         self.know(rank, self.round[rank], self.minimum[rank])
         return sent + self.state(rank)
+
+
+Edges = dict[int, list[list[int]]]
+"""Of every place, the places at each level."""
+
+
+def tree_edges(members: int, degree: int) -> tuple[Edges, Edges]:
+    """Inputs and outputs of a tree: children report at level 1, the parent at level 2."""
+    parent = {place: (place - 1) // degree for place in range(1, members)}
+    children = {place: [child for child, up in parent.items() if up == place] for place in range(members)}
+    above = {place: [parent[place]] if place else [] for place in range(members)}
+    inputs = {place: [[], children[place], above[place]] for place in range(members)}
+    outputs = {place: [[], above[place], children[place]] for place in range(members)}
+    return inputs, outputs
+
+
+def dissemination_edges(members: int, radix: int) -> tuple[Edges, Edges]:
+    """Inputs and outputs of the dissemination: strides of 1 … radix − 1, then radix times that."""
+    strides: list[list[int]] = []
+    stride = 1
+    while stride < members:
+        strides.append([r * stride for r in range(1, radix) if r * stride < members])
+        stride *= radix
+    inputs = {i: [[], *([(i - one) % members for one in step] for step in strides)] for i in range(members)}
+    outputs = {i: [*([(i + one) % members for one in step] for step in strides), []] for i in range(members)}
+    return inputs, outputs
+
+
+def cube_edges(members: int) -> tuple[Edges, Edges]:
+    """Inputs and outputs of the hypercube; places beyond its corners report to one of them."""
+    dimension = members.bit_length() - 1
+    corners = 2**dimension
+    inputs: Edges = {}
+    outputs: Edges = {}
+    for place in range(members):
+        if place >= corners:
+            inputs[place], outputs[place] = [[], [place - corners]], [[place - corners], []]
+            continue
+        beyond = [place + corners] if place + corners < members else []
+        across = [[place ^ 2**k] for k in range(dimension)]
+        inputs[place] = [[], beyond, *across]
+        outputs[place] = [[], *across, beyond]
+    return inputs, outputs
+
+
+class Aggregation(Reference):
+    """A wave, or round, over an overlay of inputs and outputs; nobody fails and nothing is lost."""
+
+    def __init__(self, received: dict[int, Numbers], edges: tuple[Edges, Edges]) -> None:
+        super().__init__(received)
+        self.inputs, self.outputs = edges
+        self.round = dict.fromkeys(self.ranks, 0)
+        self.heard: dict[tuple[int, int], list[tuple[int, Numbers]]] = {}
+        self.sent: dict[tuple[int, int], int] = {}
+
+    def begin(self, rank: int, number: int) -> Sent:
+        self.round[rank] = max(self.round[rank], number)
+        return self.go_on(rank)
+
+    def receive(self, rank: int, source: int, message: Wire) -> Sent:
+        _, number, _, numbers, _ = message
+        self.heard.setdefault((rank, source), []).append((number, numbers))
+        return self.begin(rank, number)
+
+    def go_on(self, rank: int) -> Sent:
+        """Send what may be sent: at each level the minimum over all that is below it."""
+        sent: Sent = []
+        ready, minimum = self.round[rank], self.received[rank]
+        for sources, targets in zip(self.inputs[rank], self.outputs[rank], strict=True):
+            for source in sources:
+                came = self.heard.get((rank, source), [(0, (0,) * len(minimum))])
+                ready = min(ready, max(number for number, _ in came))
+                newest = tuple(max(column) for column in zip(*(numbers for _, numbers in came), strict=True))
+                minimum = smaller(minimum, newest)
+            for target in targets:
+                if self.sent.get((rank, target), 0) < ready:
+                    self.sent[rank, target] = ready
+                    sent.append((target, ("MINIMUM", ready, 0, minimum, ())))
+        if ready > self.done[rank]:
+            self.know(rank, ready, minimum)
+        return sent

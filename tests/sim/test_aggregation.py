@@ -1,0 +1,98 @@
+"""Dissemination and cascade, simulated: every safeguard is needed, a quiet group is silent, seeds keep promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cubecast.errors import LocalProtocolError
+from cubecast.sim.scenario import Scenario
+from cubecast.sim.simulate import simulate
+from tests.sim.plain_python import told_by
+from tests.sim.random_scenarios import random_scenario, run_seeds
+
+PROTOCOLS = ("dissemination", "cascade")
+
+
+@pytest.fixture(scope="module")
+def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    told: dict[str, list[str]] = told_by("tests.sim.broken_aggregation", tmp_path_factory)
+    return told
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("removed", ["blind to views", "remembering", "without last input"])
+def test_without_it_stability_is_premature(noticed: dict[str, list[str]], protocol: str, removed: str) -> None:
+    assert "no premature stability" in noticed[f"{removed} {protocol}"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("removed", ["not restarting", "never asking", "never answering"])
+def test_without_it_rounds_do_not_end(noticed: dict[str, list[str]], protocol: str, removed: str) -> None:
+    assert noticed[f"{removed} {protocol}"] == ["every round ends"]
+
+
+def test_without_asking_in_a_new_view_rounds_do_not_end(noticed: dict[str, list[str]]) -> None:
+    """Cascade asks whatever is overdue; dissemination, where nothing is lost, asks in new views alone."""
+    assert noticed["not asking after exclusions dissemination"] == ["every round ends"]
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_random_scenarios_keep_every_promise(first: int) -> None:
+    bad = [(scenario.command(), found) for _, scenario, found in run_seeds(range(first, first + 50), PROTOCOLS)]
+    assert bad == []
+
+
+def test_the_scenarios_draw_every_overlay() -> None:
+    drawn = [random_scenario(seed, ["cascade"]).parameters for seed in range(100)]
+    assert {one.overlay for one in drawn} == {"tree", "dissemination", "hypercube"}
+    assert {one.linger for one in drawn} == {True, False}
+
+
+QUIET: dict[str, Any] = {
+    "members": 9,
+    "network": "random:degree=3",
+    "senders": 3,
+    "messages": 4,
+    "rate": 100,
+    "delta_ms": 2.0,
+    "seed": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "own"),
+    [
+        ("dissemination", {}),
+        ("cascade", {"overlay": "tree"}),
+        ("cascade", {"overlay": "dissemination"}),
+        ("cascade", {"overlay": "hypercube"}),
+    ],
+)
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_a_quiet_group_sends_nothing(protocol: str, own: dict[str, Any], loss: float) -> None:
+    """Whether the run goes on for one second or for three after the last message: the same messages were sent."""
+    counts = {simulate(protocol, least_ms=least_ms, loss=loss, **QUIET, **own).messages for least_ms in (1000, 3000)}
+    assert len(counts) == 1
+
+
+def test_a_lone_message_is_stable_after_one_climb_and_descent() -> None:
+    """The first wave finds nothing; the message needs one more, of a minimum up and a frontier down for each member."""
+    alone = QUIET | {"senders": 1, "messages": 1, "delta_ms": 1.0}
+    result = simulate("cascade", **alone)
+    waves = result.messages / (2 * (QUIET["members"] - 1))
+    assert waves == 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("radix", [1, 0, -3, 65])
+def test_a_radix_that_cannot_be_is_refused_in_one_line(protocol: str, radix: int) -> None:
+    with pytest.raises(LocalProtocolError, match=f"^radix = {radix} of {protocol}: choose from 2 to 64$"):
+        Scenario.of(protocol, members=4, radix=radix)
+
+
+def test_an_unknown_overlay_is_refused_in_one_line() -> None:
+    wanted = "^overlay = 'ring' of cascade: choose tree or dissemination or hypercube$"
+    with pytest.raises(LocalProtocolError, match=wanted):
+        Scenario.of("cascade", members=4, overlay="ring")
