@@ -361,7 +361,7 @@ def _ask_overdue(state, row, now_ns, mail):
             again_ns = _patience_ns(state, row, k)
             if state.links.input_levels[row, k] > 1:  # an answer comes sooner than a wave
                 again_ns = min(again_ns, state.repeat_ns)
-            state.due_ns[row, k] = now_ns + again_ns + state.backoff_ns[row, k]
+            state.due_ns[row, k] = now_ns + again_ns
             state.backoff_ns[row, k] = min(state.backoff_ns[row, k] + again_ns // 4, state.repeat_ns)
         first_ns = min(first_ns, state.due_ns[row, k])
     if first_ns < _NEVER:
