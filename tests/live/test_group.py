@@ -292,7 +292,7 @@ def test_any_data_protocol_serves(data: str) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("stability", ["coord", "full_dist", "s_coord"])
+@pytest.mark.parametrize("stability", ["coord", "full_dist", "s_coord", "dissemination", "cascade"])
 def test_any_stability_protocol_serves(stability: str) -> None:
     async def run() -> None:
         async with groups_of(3, stability=stability, suspect_after_s=5.0) as groups:

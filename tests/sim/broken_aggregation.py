@@ -97,7 +97,7 @@ def without_last_input(protocol: str) -> Iterator[None]:
         honest(links, group, row)
         links.input_count[row] += 1
 
-    honest = aggregation.compute_minima
+    honest: Any = aggregation.compute_minima
     with broken(aggregation, "compute_minima", compute_minima), broken(module, "compute_minima", compute_minima):
         yield
 
