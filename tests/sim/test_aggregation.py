@@ -9,7 +9,7 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate
-from tests.sim.plain_python import told_by
+from tests.sim.plain_python import output_of
 from tests.sim.random_scenarios import random_scenario, run_seeds
 
 PROTOCOLS = ("dissemination", "cascade")
@@ -17,7 +17,7 @@ PROTOCOLS = ("dissemination", "cascade")
 
 @pytest.fixture(scope="module")
 def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    told: dict[str, list[str]] = told_by("tests.sim.broken_aggregation", tmp_path_factory)
+    told: dict[str, list[str]] = output_of("tests.sim.broken_aggregation", tmp_path_factory)
     return told
 
 
