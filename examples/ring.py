@@ -86,8 +86,8 @@ def build(group: GroupState, context: Context, parameters: Parameters) -> RingSt
         members=context.members,
         both_ways=int(parameters.both_ways),
         sizes=message_sizes(MESSAGES, context),
-        forward=np.zeros_like(group.members),
-        asked=np.zeros_like(group.members),
+        forward=rank_sets.empty(len(group.rank), context.members),
+        asked=rank_sets.empty(len(group.rank), context.members),
         log=np.zeros((rows, context.room), np.int64),
         logged=np.zeros(rows, np.int64),
     )

@@ -48,7 +48,7 @@ def build(group: GroupState, context: Context, parameters: Parameters) -> Pledge
     return PledgeState(
         group=group, copies=parameters.copies, delta_ns=context.delta_ns, repeat_ns=context.repeat_ns,
         sizes=message_sizes(MESSAGES, context), round=np.zeros(rows, np.int64), done=np.zeros(rows, np.int64),
-        minimum=np.zeros_like(group.received), heard=np.zeros_like(group.members),
+        minimum=np.zeros_like(group.received), heard=rank_sets.empty(len(group.rank), context.members),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cubecast.protocol import mail as mailbox
-from cubecast.protocol import rank_sets
+from cubecast.protocol import rank_sets, shared_sets
 from cubecast.protocol.bound import bind
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import new_group
@@ -109,7 +109,7 @@ class Exchange:
         self._call(rank, HEARD, source, 0)
 
     def leave(self, rank: int, who: int) -> None:
-        rank_sets.discard(self.group.members[rank], who)
+        shared_sets.discard(self.group.members, rank, who)
         self._call(rank, LEAVE, who, 0)
 
     def receive(self, copy: Copy) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cubecast.protocol import mail as mailbox
-from cubecast.protocol import rank_sets
+from cubecast.protocol import rank_sets, shared_sets
 from cubecast.protocol.bound import bind
 from cubecast.protocol.group import STABILITY, new_group
 from cubecast.protocol.handlers import (
@@ -158,12 +158,12 @@ class Talk:
 
     def leave(self, rank: int, who: int) -> None:
         """The failure detector of a member reports `who`."""
-        rank_sets.discard(self.group.members[rank], who)
+        shared_sets.discard(self.group.members, rank, who)
         self._call(rank, LEAVE, who, 0)
 
     def join(self, rank: int, who: int) -> None:
         """A member takes the newcomer `who` into its membership."""
-        rank_sets.add(self.group.members[rank], who)
+        shared_sets.add(self.group.members, rank, who)
         self._call(rank, JOIN, who, 0)
 
     # What befalls messages under way.

@@ -214,7 +214,7 @@ def test_leader_that_crashes_before_it_speaks_is_replaced() -> None:
 
 def test_the_row_of_a_newcomer_is_waited_for() -> None:
     talk = Talk("full_dist", RECEIVED)
-    talk.group.members[:] = 0b0111
+    talk.group.members.sets[0] = 0b0111
     talk.state.missing[:] = 3
     talk.start(0, 1, 2)
     talk.deliver(0, 1)

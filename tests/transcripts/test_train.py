@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cubecast.protocol import shared_sets
 from tests.transcripts.talk import Talk
 
 RECEIVED = [[5, 3], [4, 4], [6, 2], [5, 5]]
@@ -142,12 +143,12 @@ def test_the_last_one_goes_on_alone() -> None:
 
 def test_a_newcomer_is_the_last_on_the_way() -> None:
     talk = Talk("train", RECEIVED, lossy=True)
-    talk.group.members[:] = 0b0111
+    talk.group.members.sets[0] = 0b0111
     talk.start(0, 1, 2)
     talk.deliver(0, 1)
     talk.deliver(1, 2)
     talk.lose(2, 0)
-    talk.group.members[3] = 0b1111
+    shared_sets.add(talk.group.members, 3, 3)
     talk.start(3)
     talk.join(2, 3)
     talk.said()

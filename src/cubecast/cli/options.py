@@ -180,7 +180,7 @@ OPTIONS: dict[str, ScenarioOption] = {
     "series_ms": _O(float, ("--series-ms",), DATA, "0.0", "Sample the buffers at this interval; 0: never."),
     "until_ms": _O(float, ("--until-ms",), LIMITS, "600000.0", "Simulated time after which an unfinished run fails."),
     "least_ms": _O(float, ("--least-ms",), LIMITS, "0.0", "Simulated time before which a run does not end."),
-    "packets_max": _O(int, ("--packets-max",), LIMITS, "4194304", "Message copies in flight at most."),
+    "packets_max": _O(int, ("--packets-max",), LIMITS, "4194304, or 32 a member", "Message copies in flight at most."),
     "measure": _O(bool, ("--measure/--no-measure",), LIMITS, "True", "Sample queues and load."),
 }
 

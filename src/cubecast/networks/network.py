@@ -31,7 +31,7 @@ from cubecast.networks.delays import DelayDistribution
 # Keeps the draws of a network apart from every other use of the same seed.
 _NETWORK_STREAM = 0x6E6574
 
-# Routes take two tables of two bytes for every pair of nodes: 2 GiB each at this size.
+# Routes take two tables of two bytes for every pair of nodes: 2 GiB each at this size. Larger networks have none.
 NODES_MAX = 32_768
 
 
@@ -84,6 +84,8 @@ class Network:
     unreliability: Unreliability | None = None
     random_ties: bool = False
     """Do packets that arrive at one instant arrive in a random order? Otherwise by the number of their link."""
+    arity: int = 0
+    """Children of an inner node, where the network is any tree with the nodes numbered breadth first: a star, a chain."""
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -139,6 +141,7 @@ def from_edges(
     tree_children: int = 0,
     unreliability: Unreliability | None = None,
     random_ties: bool = False,
+    arity: int = 0,
 ) -> Network:
     """The network with two links, one per direction, for every edge."""
     link_from = np.concatenate([edges.ends[:, 0], edges.ends[:, 1]])
@@ -157,6 +160,7 @@ def from_edges(
         tree_children=tree_children,
         unreliability=unreliability and replace(unreliability, loss=np.tile(unreliability.loss, 2)[order]),
         random_ties=random_ties,
+        arity=arity,
     )
 
 

@@ -15,12 +15,12 @@ BANDWIDTH_BPS = 100e6
 
 def star(options: Options) -> Network:
     """Rank 0 in the middle, an edge from it to every other rank."""
-    return _shaped(options, parents=np.zeros(options.members - 1, dtype=np.int64))
+    return _shaped(options, parents=np.zeros(options.members - 1, dtype=np.int64), arity=options.members - 1)
 
 
 def chain(options: Options) -> Network:
     """Ranks in a row, an edge between each and the next."""
-    return _shaped(options, parents=np.arange(options.members - 1))
+    return _shaped(options, parents=np.arange(options.members - 1), arity=1)
 
 
 def tree_edges(parents: NDArray[np.int64], delay: DelayDistribution, bandwidth_bps: float, seed: int) -> Edges:
@@ -32,6 +32,7 @@ def tree_edges(parents: NDArray[np.int64], delay: DelayDistribution, bandwidth_b
     )
 
 
-def _shaped(options: Options, parents: NDArray[np.int64]) -> Network:
+def _shaped(options: Options, *, parents: NDArray[np.int64], arity: int) -> Network:
     edges = tree_edges(parents, options.delay(DELAY), options.bandwidth_bps(BANDWIDTH_BPS), options.seed)
-    return from_edges(edges, name=options.name, nodes=options.members, hosts=every_node_hosts(options.members))
+    hosts = every_node_hosts(options.members)
+    return from_edges(edges, name=options.name, nodes=options.members, hosts=hosts, arity=arity)

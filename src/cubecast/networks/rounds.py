@@ -24,6 +24,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
+from cubecast.jit.decorators import allocating
 from cubecast.networks.delays import NS_PER_MS, constant
 from cubecast.networks.network import Edges, Network, Unreliability, components, every_node_hosts, generator_for
 from cubecast.networks.network import from_edges as network_of_edges
@@ -98,18 +99,31 @@ def _lattice(order: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
 
 def _swap(generator: Generator, ends: NDArray[np.int64]) -> None:
     """Exchange ends of random pairs of edges, in place, as long as the graph stays simple."""
-    present = {_key(int(a), int(b)) for a, b in ends}
-    picks = generator.integers(0, len(ends), (SWAPS_PER_EDGE * len(ends), 2))
-    for one, other in picks.tolist():
-        a, b = map(int, ends[one])
-        c, d = map(int, ends[other])
-        new = (_key(a, d), _key(c, b))
-        if a == d or c == b or new[0] == new[1] or new[0] in present or new[1] in present:
+    _exchange_ends(ends, generator.integers(0, len(ends), (SWAPS_PER_EDGE * len(ends), 2)), int(ends.max()) + 1)
+
+
+@allocating
+def _exchange_ends(ends, picks, nodes):
+    present = set()
+    for edge in range(ends.shape[0]):
+        present.add(_key(ends[edge, 0], ends[edge, 1], nodes))
+    for pick in range(picks.shape[0]):
+        one = picks[pick, 0]
+        other = picks[pick, 1]
+        a, b, c, d = ends[one, 0], ends[one, 1], ends[other, 0], ends[other, 1]
+        first = _key(a, d, nodes)
+        second = _key(c, b, nodes)
+        if a == d or c == b or first == second or first in present or second in present:
             continue
-        present -= {_key(a, b), _key(c, d)}
-        present |= set(new)
-        ends[one, 1], ends[other, 1] = d, b
+        present.remove(_key(a, b, nodes))
+        present.remove(_key(c, d, nodes))
+        present.add(first)
+        present.add(second)
+        ends[one, 1] = d
+        ends[other, 1] = b
 
 
-def _key(a: int, b: int) -> tuple[int, int]:
-    return (a, b) if a < b else (b, a)
+@allocating
+def _key(a, b, nodes):
+    """A number for the edge between two nodes, whichever comes first."""
+    return min(a, b) * nodes + max(a, b)

@@ -8,7 +8,8 @@
 |            |                | itself, and in the rows of destinations that host no member        |
 
 At node v a message for node d takes link `first_link[v] + port[d, v]`. The next hops towards one destination form a
-tree, so no message runs in a circle.
+tree, so no message runs in a circle. Networks with more than `NODES_MAX` nodes have no table (`port` has one entry): a
+tree needs none, and in other graphs a message reaches neighbours only (`sim.next_link`).
 
 Ties between paths of equal length: by hops, the breadth-first search from the destination d looks at the neighbours of
 a node v in the order v + 1, v + 2, … (modulo the nodes), and the first to discover a node is its next hop. Always
@@ -46,11 +47,16 @@ class Routes(NamedTuple):
 
 def find_routes(network: Network, *, by: Literal["hops", "delay"]) -> Routes:
     """Shortest paths by number of hops, or by the sum of the propagation delays."""
-    _check_size(network)
+    if network.one_hop is not None:
+        raise LocalProtocolError(f"network {network.name} has no links, so it needs no routes")
+    assert network.largest_degree < NO_PORT or network.nodes > NODES_MAX
     first_link = np.zeros(network.nodes + 1, dtype=np.int32)
     np.cumsum(np.bincount(network.link_from, minlength=network.nodes), out=first_link[1:])
     # Sorting by (to, from) puts the reverse of the k-th link of the (from, to) order at place k.
     reverse = np.lexsort((network.link_from, network.link_to)).astype(np.int32)
+    if network.nodes > NODES_MAX:
+        _check_without_table(network, by)
+        return Routes(first_link, reverse, np.zeros((1, 1), np.uint16))
     port = np.full((network.nodes, network.nodes), NO_PORT, dtype=np.uint16)
     destinations = np.unique(network.hosts)
     port_of = _ports_by_neighbour(network, first_link)
@@ -80,15 +86,25 @@ def path_links(routes: Routes, network: Network, source: int, destination: int) 
     return links
 
 
-def _check_size(network: Network) -> None:
-    if network.one_hop is not None:
-        raise LocalProtocolError(f"network {network.name} has no links, so it needs no routes")
+def arity_of(network: Network) -> int:
+    """How next hops are found: 0 by table, −1 to neighbours only, otherwise by arithmetic in a tree of that arity."""
+    if network.nodes <= NODES_MAX:
+        return 0
+    return network.arity or -1
+
+
+def need_table(network: Network, what: str) -> None:
+    """Refuse what works with a table of routes only."""
     if network.nodes > NODES_MAX:
         raise LocalProtocolError(
-            f"{network.nodes} nodes in network {network.name}: routes reach up to {NODES_MAX} nodes, "
-            "use flat for larger groups"
+            f"{what} on network {network.name} of {network.nodes} nodes: it takes a table of routes, "
+            f"up to {NODES_MAX} nodes"
         )
-    assert network.largest_degree < NO_PORT
+
+
+def _check_without_table(network: Network, by: Literal["hops", "delay"]) -> None:
+    if by == "delay" and network.arity == 0:
+        need_table(network, "routing = delay")
 
 
 def _ports_by_neighbour(network: Network, first_link: NDArray[np.int32]) -> NDArray[np.uint16]:

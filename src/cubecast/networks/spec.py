@@ -108,6 +108,10 @@ _KINDS: dict[str, _Kind] = {
 }
 
 
+_LARGE = ("flat", "star", "chain", "wan-tree", "regular")
+"""Kinds that need no table of routes."""
+
+
 def network_kinds() -> list[tuple[str, str]]:
     """The spec of each kind, and a one-line description."""
     return [(kind.spelling, kind.description) for kind in _KINDS.values()]
@@ -120,9 +124,9 @@ def build_network(spec: str, *, members: int, seed: int) -> Network:
     name, _, words = spec.partition(":")
     if name not in _KINDS or not spec.isprintable():
         raise LocalProtocolError(f"unknown network {spec!r}: choose one of {', '.join(_KINDS)}")
-    if name != "flat" and members > NODES_MAX:
+    if name not in _LARGE and members > NODES_MAX:
         raise LocalProtocolError(
-            f"{members} members in network {spec}: networks with links reach {NODES_MAX}, use flat for larger groups"
+            f"{members} members in network {spec}: it reaches {NODES_MAX}, for larger groups use {', '.join(_LARGE)}"
         )
     kind = _KINDS[name]
     values = {"path": words} if name == "file" else _parse_words(spec, words, kind.keys)

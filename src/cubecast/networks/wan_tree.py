@@ -36,7 +36,7 @@ COSTS = NodeCosts(
 
 def from_options(options: Options) -> Network:
     nodes = options.whole_number("nodes", options.members)
-    if not options.members <= nodes <= NODES_MAX:
+    if not options.members <= nodes <= max(NODES_MAX, options.members):
         raise LocalProtocolError(
             f"nodes={nodes} in network {options.name}: give at least {options.members}, one per member, "
             f"and at most {NODES_MAX}"
@@ -51,6 +51,7 @@ def from_options(options: Options) -> Network:
         hosts=_hosts(options, nodes),
         costs=COSTS,
         tree_children=CHILDREN,
+        arity=CHILDREN,
     )
 
 

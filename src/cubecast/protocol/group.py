@@ -3,7 +3,8 @@
 | field    | shape         | meaning                                                                                 |
 |----------|---------------|-----------------------------------------------------------------------------------------|
 | rank     | rows          | the member's rank                                                                       |
-| members  | rows × words  | the current membership as this member sees it: a set of ranks                           |
+| members  | rows × words  | the current membership as this member sees it: a set of ranks, shared by those that see |
+|          |               | the same (`protocol.shared_sets`); a driver changes it, a protocol only reads           |
 | received | rows × m      | R: the member holds every message of sender j up to `received[row, j]`                  |
 | stable   | rows × m      | S: every current member holds every message of sender j up to `stable[row, j]`          |
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
+from cubecast.protocol.shared_sets import SharedSets, new_shared_sets
 
 STABILITY, ERRORS = range(2)
 
@@ -29,7 +31,7 @@ class GroupState(NamedTuple):
     """The group as its local members see it."""
 
     rank: np.ndarray
-    members: np.ndarray
+    members: SharedSets
     received: np.ndarray
     stable: np.ndarray
     goal: int = STABILITY
@@ -40,7 +42,7 @@ def new_group(*, members: int, senders: int, ranks: np.ndarray, goal: int = STAB
     rows = len(ranks)
     return GroupState(
         rank=np.asarray(ranks, np.int64),
-        members=rank_sets.full(rows, members),
+        members=new_shared_sets(rows, members),
         received=np.zeros((rows, senders), np.int32),
         stable=np.zeros((rows, senders), np.int32),
         goal=goal,

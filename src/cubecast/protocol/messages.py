@@ -34,6 +34,8 @@ class Size(NamedTuple):
     """How a reader would write it: n members, m senders."""
     of: Callable[[Context, Any], int]
     """From the surroundings and the parameters of the protocol."""
+    is_set: bool = False
+    """Is it a set of ranks or other things, so that the message needs bits?"""
 
 
 class MessageType(NamedTuple):
@@ -77,7 +79,7 @@ def member_set() -> Size:
 
 def bit_set(text: str, count: Callable[[Context, Any], int]) -> Size:
     """A set of this many things, one bit each; `text` is the count as a reader would write it."""
-    return Size(f"⌈{text} / 8⌉", lambda context, parameters: (count(context, parameters) + 7) // 8)
+    return Size(f"⌈{text} / 8⌉", lambda context, parameters: (count(context, parameters) + 7) // 8, is_set=True)
 
 
 def where_lossy(size_bytes: int) -> Size:
@@ -89,6 +91,11 @@ def where_lossy(size_bytes: int) -> Size:
 def payload() -> Size:
     """A message of the application."""
     return Size("of the application", lambda context, _parameters: context.payload_bytes)
+
+
+def carry_sets(messages: Sequence[MessageType]) -> bool:
+    """Does any of these messages carry a set?"""
+    return any(size.is_set for one in messages for size in one.fields.values())
 
 
 def kinds_of(messages: Sequence[MessageType]) -> list[int]:

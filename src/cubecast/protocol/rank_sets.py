@@ -143,6 +143,12 @@ def fingerprint(words):
 def full(rows: int, members: int) -> np.ndarray:
     """One set per row, each holding all ranks 0 … members−1."""
     words = np.zeros((rows, words_for(members)), np.uint64)
-    for rank in range(members):
-        words[:, rank >> 6] |= np.uint64(1) << np.uint64(rank & 63)
+    words[:, : members >> 6] = ~_ZERO
+    if members & 63:
+        words[:, -1] = (_ONE << np.uint64(members & 63)) - _ONE
     return words
+
+
+def empty(rows: int, members: int) -> np.ndarray:
+    """One set per row for ranks 0 … members−1, each empty."""
+    return np.zeros((rows, words_for(members)), np.uint64)

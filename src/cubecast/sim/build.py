@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
-from cubecast.networks.routes import Routes
+from cubecast.networks.routes import Routes, arity_of
+from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol, Steps
 from cubecast.protocol.group import (
@@ -21,15 +22,16 @@ from cubecast.protocol.group import (
     new_group,
 )
 from cubecast.protocol.mail import Mail, new_mail
+from cubecast.protocol.messages import carry_sets
 from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.random import new_stream, uniform
-from cubecast.protocol.rank_sets import words_for
 from cubecast.sim import events
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
-from cubecast.sim.events import schedule
+from cubecast.sim.events import schedule, schedule_beginnings
 from cubecast.sim.faults import Faults, new_faults
 from cubecast.sim.local_groups import local_groups
+from cubecast.sim.memory import check_memory
 from cubecast.sim.metrics import Metrics, new_metrics
 from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.network_facts import network_facts
@@ -78,6 +80,7 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     protocol = scenario.entry()
     context = _context(scenario, network)
     _check_order(scenario, network, protocol)
+    check_memory(scenario, context)
     group = _first_group(scenario)
     routes = routes_of(network, by=scenario.routing)
     simulation = Simulation(
@@ -153,12 +156,13 @@ def _first_metrics(scenario: Scenario, protocol: Protocol) -> Metrics:
 
 def _empty_mail(scenario: Scenario, context: Context) -> Mail:
     n = scenario.members
+    with_sets = any(carry_sets(role.entry.messages) for role in scenario.running.values())
     data_room = scenario.sequence_count * scenario.messages if scenario.carries_data else 0
     widths = [role.entry.numbers(context, getattr(scenario, role.field)) for role in scenario.roles.values()]
     return new_mail(
         slots=32 * n + 65_536 + min(n * data_room, FLOODED_MAX),
         width=max(*widths, 1),
-        words=words_for(n),
+        words=rank_sets.words_for(n) if with_sets else 1,
         room=8 * n + 4096 + 2 * data_room,
     )
 
@@ -168,10 +172,10 @@ def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
     slots = len(simulation.mail.heads)
     world = simulation.world
     if scenario.piggyback_control:
-        rides_to = np.zeros((slots, words_for(scenario.members)), np.uint64)
+        rides_to = np.zeros((slots, rank_sets.words_for(scenario.members)), np.uint64)
         world = world._replace(riders=np.zeros(slots, np.int64), rides_to=rides_to)
     if scenario.changed_only:
-        world = world._replace(left_out=np.zeros((slots, words_for(scenario.sequence_count)), np.uint64))
+        world = world._replace(left_out=np.zeros((slots, rank_sets.words_for(scenario.sequence_count)), np.uint64))
     return simulation._replace(world=world)
 
 
@@ -185,7 +189,7 @@ def _first_group(scenario: Scenario) -> GroupState:
         _freeze_received(scenario, group)
     group.received[newcomers] = 0
     for rank in newcomers:
-        group.members[:, rank >> 6] &= ~(np.uint64(1) << np.uint64(rank & 63))
+        rank_sets.discard(group.members[0], rank)  # the one set that all share so far
     return group
 
 
@@ -269,9 +273,7 @@ def _schedule_all(scenario: Scenario, simulation: Simulation) -> None:
     for place, partition in enumerate(scenario.partitions, start=1):
         schedule(world, partition.at_ns, events.SPLIT, 0, place, 0)
         schedule(world, partition.until_ns, events.SPLIT, 0, 0, 0)
-    for rank in range(scenario.members):
-        if rank not in newcomers:
-            schedule(world, 0, events.BEGIN, rank, 0, 0)
+    schedule_beginnings(world, simulation.metrics.members.up)
     if scenario.series_ms > 0:
         schedule(world, 0, events.SAMPLE, 0, round(scenario.series_ms * NS_PER_MS), 0)
     if scenario.least_ms > 0:
@@ -315,7 +317,7 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
 
 
 def _packets(scenario: Scenario, shift: int) -> np.recarray[Any, Any]:
-    packets = aligned(1 + scenario.packets_max, PACKET).view(np.recarray)
+    packets = aligned(1 + scenario.packet_room, PACKET).view(np.recarray)
     packets[NO_PACKET] = 0
     packets[NO_PACKET].start_ns = IDLE
     packets[NO_PACKET].arrive_ns = IDLE >> shift
@@ -371,7 +373,7 @@ def _event_room(scenario: Scenario, network: Network) -> int:
     crashes = sum(len(fault.members) for fault in changes)
     senders = scenario.sender_count if scenario.messages else 0
     room = (64 + 4 * crashes + senders) * scenario.members + 65_536
-    return room + (scenario.packets_max if alone else 0)
+    return room + (scenario.packet_room if alone else 0)
 
 
 def _trace_room(scenario: Scenario) -> int:
@@ -387,6 +389,7 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
         "link_mask": (1 << _link_bits(lines)) - 1,
         "leaves": leaves_for(lines),
         "part_shift": part_shift_for(lines),
+        "arity": arity_of(network),
         "queue_limit": scenario.queue_limit,
         "loss": max(scenario.loss, float(link_loss(scenario, network).max(initial=0.0))),
         "duplicate": scenario.duplicate,

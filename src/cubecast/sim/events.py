@@ -41,6 +41,14 @@ def schedule(world, time_ns, what, member, a, b):
     events[place].b = b
 
 
+@entry_point
+def schedule_beginnings(world, up):
+    """Every member that is up begins at time 0, in the order of the ranks."""
+    for member in range(up.shape[0]):
+        if up[member] == 1:
+            schedule(world, 0, BEGIN, member, 0, 0)
+
+
 @linked
 def _is_before(events, one, other):
     if events[one].time_ns != events[other].time_ns:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cubecast.jit.decorators import entry_point, linked
 from cubecast.protocol import mail as mailbox
-from cubecast.protocol import rank_sets
+from cubecast.protocol import rank_sets, shared_sets
 from cubecast.protocol.bound import call_bound
 from cubecast.protocol.handlers import (
     HEARD,
@@ -81,7 +81,7 @@ from cubecast.sim.output_buffers import (
 from cubecast.sim.piggyback import drop_lost_riders, next_rider_for, rides
 from cubecast.sim.record import record, record_fact
 from cubecast.sim.transmit import transmit_pending, transmit_to
-from cubecast.sim.world import CORE_FULL, MAIL_FULL
+from cubecast.sim.world import CORE_FULL, MAIL_FULL, VIEWS_FULL
 from cubecast.trace import schema as tracing
 
 # What `call` says: which core to call, and with what.
@@ -240,14 +240,16 @@ def _wake(world, books, group, call, what, member, a, b, now_ns):
     elif what == BEGIN:
         _set_call(call, mailbox.DATA, START, member, a, b, now_ns)
     elif what == EXCLUDE:
-        rank_sets.discard(group.members[member], a)
+        if not shared_sets.discard(group.members, member, a):
+            world.scalars[0].error = VIEWS_FULL
         record_fact(world, tracing.EXCLUDE, now_ns, member, a, -1, -1, 0)
         note_excluded(books, a, now_ns)
         _set_call(call, mailbox.DATA, LEAVE, member, a, b, now_ns)
     elif what == CONFIRM:
         _set_call(call, mailbox.DATA, TIMER, member, np.int64(-1), a, now_ns)
     elif what == INCLUDE:
-        rank_sets.add(group.members[member], a)
+        if not shared_sets.add(group.members, member, a):
+            world.scalars[0].error = VIEWS_FULL
         _set_call(call, mailbox.DATA, JOIN, member, a, b, now_ns)
     else:
         _note_published(world, books, member, now_ns)

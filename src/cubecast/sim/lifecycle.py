@@ -18,7 +18,7 @@ report; their own detectors suspect it in their own time.
 import numpy as np
 
 from cubecast.jit.decorators import linked
-from cubecast.protocol import rank_sets
+from cubecast.protocol import rank_sets, shared_sets
 from cubecast.protocol.random import uniform
 from cubecast.sim.events import CONFIRM, COUNTS, CRASH, EVICT, EXCLUDE, INCLUDE, RECOVER, SPLIT, SUSPECT, schedule
 from cubecast.sim.metrics import (
@@ -31,6 +31,7 @@ from cubecast.sim.metrics import (
 )
 from cubecast.sim.output_buffers import let_rounds_go
 from cubecast.sim.record import record_fact
+from cubecast.sim.world import VIEWS_FULL
 from cubecast.trace import schema as tracing
 
 
@@ -92,8 +93,9 @@ def enter_group(world, metrics, group, faults, member, now_ns):
         if metrics.members[other].up == 1:
             guide = np.int64(other)
     if guide >= 0:
-        rank_sets.copy(group.members[member], group.members[guide])
-    rank_sets.add(group.members[member], member)
+        shared_sets.share(group.members, member, guide)
+    if not shared_sets.add(group.members, member, member):
+        world.scalars[0].error = VIEWS_FULL
     note_joined(metrics, member)
     tell_all(world, metrics, faults, INCLUDE, member, now_ns)
     if metrics.totals[0].self_joining == 1:

@@ -19,9 +19,10 @@ from cubecast.protocol.mail import (
 from cubecast.protocol.random import uniform
 from cubecast.sim.due import IDLE, WINNER, challenge, play_again
 from cubecast.sim.events import PACKET_ARRIVES, RESEND, schedule
+from cubecast.sim.next_link import next_link
 from cubecast.sim.piggyback import drop_riders
 from cubecast.sim.record import record
-from cubecast.sim.world import LINK_PROCESSOR, NO_PACKET, PACKETS_FULL, TIME_FULL
+from cubecast.sim.world import LINK_PROCESSOR, NO_PACKET, NO_ROUTE, PACKETS_FULL, TIME_FULL
 from cubecast.trace import schema as tracing
 
 
@@ -297,7 +298,10 @@ def pass_node(world, mail, node, packet, now_ns):
     if to == node:
         return packet
     if to >= 0:
-        link = np.int64(world.first_link[np.uint64(node)]) + np.int64(world.port[np.uint64(to), np.uint64(node)])
+        link = next_link(world, node, to)
+        if link < 0:
+            world.scalars[0].error = NO_ROUTE
+            return np.int64(-1)
         enter_wire(world, mail, link, packet, now_ns)
         return np.int64(-1)
     root = -2 - to

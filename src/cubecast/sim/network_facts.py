@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cubecast.networks.network import Network
+from cubecast.networks.routes import need_table
 from cubecast.protocol.context import NetworkFacts
 from cubecast.sim.paths import routes_of
 from cubecast.sim.scenario import Scenario
@@ -41,6 +42,7 @@ def mean_arrival(scenario: Scenario, network: Network) -> float:
         return 1.0
     if network.one_hop is not None:
         return 1 - scenario.loss
+    need_table(network, "a failure detector with loss")
     routes = routes_of(network, by=scenario.routing)
     arrived = 0.0
     for destination in network.hosts:

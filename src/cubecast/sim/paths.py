@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.networks.network import Network
-from cubecast.networks.routes import Routes, find_routes
+from cubecast.networks.network import NODES_MAX, Network
+from cubecast.networks.routes import Routes, find_routes, need_table
 from cubecast.sim.tree_cover import mark_tree_cover
 
 
@@ -42,6 +42,7 @@ def tree_cover(network: Network, *, by: Literal["hops", "delay"]) -> NDArray[np.
     """For each member's multicast tree: does a node have a member at or below it?"""
     found = _FOUND.setdefault(network, _Paths({}, {})).cover
     if by not in found:
+        need_table(network, "multicast = tree")
         routes = routes_of(network, by=by)
         found[by] = np.zeros((network.members, network.nodes), np.bool_)
         mark_tree_cover(found[by], network.hosts, network.link_to, routes.first_link, routes.port)

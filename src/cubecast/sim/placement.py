@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
-from cubecast.networks.network import Network
+from cubecast.networks.network import NODES_MAX, Network
 from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES, ROUND_BYTES
 from cubecast.protocol.random import below, new_stream
 from cubecast.protocol.traffic import Traffic
@@ -77,7 +77,7 @@ def find_placement(scenario: Scenario, network: Network) -> Placement:
     order = np.arange(network.members)
     if scenario.placement == "random":
         order = _shuffled(network.members, scenario.seed)
-    if traffic is None or network.members > MEMBERS_MAX:
+    if traffic is None or network.members > MEMBERS_MAX or network.nodes > NODES_MAX:
         return Placement(order, 0.0)
     return _placed(scenario.placement, order, traffic, _distances_ms(scenario, network), scenario.seed)
 

@@ -112,7 +112,8 @@ class Scenario:
     """Simulated time after which an unfinished run is given up."""
     least_ms: float = 0.0
     """Simulated time before which a run does not end, even if there is nothing left to do but more rounds."""
-    packets_max: int = 1 << 22
+    packets_max: int | None = None
+    """Message copies in flight at most; they take memory once they are. Default: 4 Mi, or 32 per member if more."""
     measure: bool = True
     """Sample queues and load (MODELS §9)."""
     parameters: Any = None
@@ -152,6 +153,12 @@ class Scenario:
         """The protocols that run, by the field that holds their parameters."""
         return roles_of(vars(self))
 
+    @property
+    def running(self) -> dict[str, Role]:
+        """Those of them that have something to do: a transport has only where data flows above it."""
+        idle = self.carries_data or self.messages == 0
+        return {field: role for field, role in self.roles.items() if field != "transport_parameters" or not idle}
+
     def entry(self, role: str = "parameters") -> Protocol:
         """The catalogue's entry of the protocol in a role."""
         return self.roles[role].entry
@@ -168,6 +175,11 @@ class Scenario:
     def sequence_count(self) -> int:
         """Entries of an array."""
         return self.sender_count if self.sequences is None else self.sequences
+
+    @property
+    def packet_room(self) -> int:
+        """Message copies that may be in flight."""
+        return max(1 << 22, 32 * self.members) if self.packets_max is None else self.packets_max
 
     @property
     def forced_losses(self) -> int:
@@ -311,7 +323,7 @@ def _check_sizes(scenario: Scenario) -> None:
     for name, most in _COUNTS_MAX.items():
         if not 0 <= getattr(scenario, name) <= most:
             raise LocalProtocolError(f"{name} = {getattr(scenario, name)}: choose from 0 to {most}", setting=name)
-    if not 1 <= scenario.packets_max <= SIZE_MAX:
+    if not 1 <= scenario.packet_room <= SIZE_MAX:
         raise LocalProtocolError(
             f"packets_max = {scenario.packets_max}: choose from 1 to {SIZE_MAX}", setting="packets_max"
         )

@@ -20,7 +20,17 @@ from cubecast.sim.result import Result, collect, delivered_everywhere
 from cubecast.sim.runner import runner
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.views.simulate import incarnations_max, names, run_with_views
-from cubecast.sim.world import CORE_FULL, EVENTS_FULL, MAIL_FULL, PACKETS_FULL, ROUNDS_FULL, TIME_FULL, TRACE_FULL
+from cubecast.sim.world import (
+    CORE_FULL,
+    EVENTS_FULL,
+    MAIL_FULL,
+    NO_ROUTE,
+    PACKETS_FULL,
+    ROUNDS_FULL,
+    TIME_FULL,
+    TRACE_FULL,
+    VIEWS_FULL,
+)
 from cubecast.trace.files import Trace, TraceWriter
 from cubecast.trace.schema import CRASH, DELIVER, Events, blank_events
 
@@ -39,6 +49,8 @@ _FAILURES = {
     TIME_FULL: "simulated time overflows; lower --until-ms",
     ROUNDS_FULL: "more rounds than can be counted; a longer --delta-ms makes fewer",
     CORE_FULL: "a buffer or log of {protocol} is full; fewer messages, or a lower --rate",
+    VIEWS_FULL: "members see more different memberships than memory is set aside for; fewer members or changes",
+    NO_ROUTE: "{protocol} sends to a member that is no neighbour: a network of this size has no other routes, use flat",
     TRACE_FULL: "a single event wrote more trace rows than the buffer holds",
 }
 
@@ -161,7 +173,7 @@ def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
 
 def _failure(scenario: Scenario) -> Callable[[int], str]:
     """The text of a kernel error."""
-    return lambda error: _FAILURES[error].format(packets_max=scenario.packets_max, protocol=scenario.protocol)
+    return lambda error: _FAILURES[error].format(packets_max=scenario.packet_room, protocol=scenario.protocol)
 
 
 def _initial_deliveries(simulation: Simulation) -> Events:

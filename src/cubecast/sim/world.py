@@ -8,7 +8,7 @@
 | numbers    | packets or 1  | for a trace: the number of each message copy; copies of a tree multicast share it    |
 | first_link | nodes + 1     | the links of node v are first_link[v] … first_link[v + 1] − 1                        |
 | reverse    | links         | the opposite direction of each link                                                  |
-| port       | nodes × nodes | port[d, v]: which of v's links leads to d                                            |
+| port       | nodes × nodes | port[d, v]: which of v's links leads to d; one entry without (`sim.next_link`)       |
 | hosts      | n             | the node of each member                                                              |
 | member_at  | nodes         | the member of each node, or −1                                                       |
 | on_tree    | n × nodes     | is there a member at or below this node in the multicast tree of that member?        |
@@ -75,6 +75,7 @@ SCALARS = np.dtype(
         ("link_mask", np.int64),  # the link in a key
         ("leaves", np.int64),  # the place of the first link in `due`
         ("part_shift", np.int64),  # from a link's place in `due` to its part of 512; −1 in a small network
+        ("arity", np.int64),  # how the next hop is found: `sim.next_link`
         ("queue_limit", np.int64),  # packets that may wait on a link, 0 = any number
         ("resend_ns", np.int64),  # when a lost packet is sent again by its source, 0 = never (`sim.views`)
         ("loss", np.float64),  # per link crossed
@@ -130,7 +131,7 @@ SCALARS = np.dtype(
 )
 
 # Why a run cannot go on.
-FINE, PACKETS_FULL, EVENTS_FULL, MAIL_FULL, TIME_FULL, ROUNDS_FULL, TRACE_FULL, CORE_FULL = range(8)
+FINE, PACKETS_FULL, EVENTS_FULL, MAIL_FULL, TIME_FULL, ROUNDS_FULL, TRACE_FULL, CORE_FULL, VIEWS_FULL, NO_ROUTE = range(10)
 
 # Kinds of `one_hop`.
 LINKS_ONLY, DELAY_UNIFORM, DELAY_EXPONENTIAL = range(3)

@@ -81,7 +81,7 @@ def _build(group: GroupState, context: Context, links: Overlay, eager_tree: int)
     rows, members = len(group.rank), context.members
     overlay = of_ranks(links, group.rank)
     neighbours = np.full((rows, min(members, LINKS_MAX)), -1, np.int32)
-    asked = np.zeros_like(group.members)
+    asked = rank_sets.empty(len(group.rank), context.members)
     degree = np.diff(overlay.offsets).astype(np.int64)
     for row in range(rows):
         first = overlay.neighbours[overlay.offsets[row] : overlay.offsets[row + 1]]

@@ -122,13 +122,13 @@ def build(group: GroupState, context: Context, parameters: NoParameters) -> PcOv
         joined=np.zeros(rows, np.int8),
         leaving=np.zeros(rows, np.int8),
         unsent=np.zeros(rows, np.int64),
-        present=group.members.copy(),
-        going=np.zeros_like(group.members),
+        present=np.array(group.members),
+        going=rank_sets.empty(len(group.rank), context.members),
         host=np.full(rows, -1, np.int64),
     )
     for row in range(rows):
         rank = int(group.rank[row])
-        present = {other for other in range(members) if group.members[row, other >> 6] >> np.uint64(other & 63) & 1}
+        present = {other for other in range(members) if rank_sets.contains(group.members[row], other)}
         state.joined[row] = rank in present
         if rank in present:
             peers = first_peers(present, state.dimension)[rank]

@@ -98,8 +98,8 @@ def build(group: GroupState, context: Context, parameters: CoordParameters) -> C
         done=np.zeros(rows, np.int64),
         phase=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
-        acked=np.zeros_like(group.members),
-        informed=np.zeros_like(group.members),
+        acked=rank_sets.empty(len(group.rank), context.members),
+        informed=rank_sets.empty(len(group.rank), context.members),
     )
 
 

@@ -117,7 +117,7 @@ def build(group: GroupState, context: Context, parameters: CubeFullDistParameter
         done=np.zeros(rows, np.int64),
         iteration=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
-        heard=np.zeros_like(group.members),
+        heard=rank_sets.empty(len(group.rank), context.members),
     )
 
 

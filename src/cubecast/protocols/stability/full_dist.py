@@ -105,7 +105,7 @@ def build(group: GroupState, context: Context, parameters: FullDistParameters) -
         joined=np.zeros(rows, np.int64),
         sent=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
-        missing=np.bitwise_count(group.members).sum(axis=1).astype(np.int64),
+        missing=np.bitwise_count(np.asarray(group.members)).sum(axis=1).astype(np.int64),
         minimum=np.zeros_like(group.received),
     )
 

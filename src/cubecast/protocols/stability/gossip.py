@@ -112,7 +112,7 @@ def build(group: GroupState, context: Context, parameters: GossipParameters) -> 
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
-        heard=np.zeros_like(group.members),
+        heard=rank_sets.empty(len(group.rank), context.members),
         stream=new_streams(context.seed, "gossip", group.rank),
         order=np.arange(context.members),
         targets=np.zeros(parameters.subset, np.int64),

@@ -15,6 +15,7 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.group import GroupState
 from cubecast.protocol.overlays import paper_tree_degree, tree_parents
 from cubecast.protocol.parameters import parameter
+from cubecast.protocol.rank_lists import RankLists, fill, new_rank_lists
 from cubecast.protocol.random import below, new_stream
 
 
@@ -47,15 +48,15 @@ def first_tree(group: GroupState, parents: np.ndarray) -> tuple[np.ndarray, np.n
         above[absent] = parents[above[absent]]
 
 
-def children_of(group: GroupState, parents: np.ndarray) -> np.ndarray:
+def children_of(group: GroupState, parents: np.ndarray) -> RankLists:
     """The set of children of each local member, before anything happens."""
     above, present = first_tree(group, parents)
     row_of = np.full(len(parents), -1, np.int64)
     row_of[group.rank] = np.arange(len(group.rank))
     child = np.flatnonzero((above >= 0) & present)
     child = child[row_of[above[child]] >= 0]
-    children = np.zeros_like(group.members)
-    np.bitwise_or.at(children, (row_of[above[child]], child // 64), np.uint64(1) << (child % 64).astype(np.uint64))
+    children = new_rank_lists(len(group.rank), len(parents))
+    fill(children, row_of[above[child]], child)
     return children
 
 

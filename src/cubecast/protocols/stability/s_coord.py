@@ -16,10 +16,10 @@ default there.
 | reported | rows         | the newest round in which it sent its ACK (the root: knew S)                     |
 | done     | rows         | the newest round whose S it knows                                                |
 | parent   | rows         | whom it reports to; −1 at the root                                               |
-| children | rows × words | who reports to it                                                                |
+| children | rows         | who reports to it (`protocol.rank_lists`, like the next two)                     |
 | minimum  | rows × m     | M: the minimum of its own R and its children's ACKs in this round                |
-| acked    | rows × words | whose ACK of this round is in                                                    |
-| informed | rows × words | whose ACK_INFO of this round is in (lossy form)                                  |
+| acked    | rows         | whose ACK of this round is in                                                    |
+| informed | rows         | whose ACK_INFO of this round is in (lossy form)                                  |
 
 Invariants: `done ≤ round`, `reported ≤ round`; `minimum` is at most R of every live member below a child in `acked`.
 
@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.jit.decorators import linked
-from cubecast.protocol import rank_sets
+from cubecast.protocol import rank_lists, rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import (
@@ -60,6 +60,7 @@ from cubecast.protocol.mail import (
 )
 from cubecast.protocol.messages import message, message_sizes, per_sender, where_lossy
 from cubecast.protocol.parameters import parameter
+from cubecast.protocol.rank_lists import RankLists
 from cubecast.protocol.traffic import Traffic, to_all, together, up_tree
 from cubecast.protocols.stability.logical_tree import (
     LogicalTreeParameters,
@@ -105,10 +106,10 @@ class SCoordState(NamedTuple):
     reported: np.ndarray
     done: np.ndarray
     parent: np.ndarray
-    children: np.ndarray
+    children: RankLists
     minimum: np.ndarray
-    acked: np.ndarray
-    informed: np.ndarray
+    acked: RankLists
+    informed: RankLists
 
 
 def build(group: GroupState, context: Context, parameters: SCoordParameters) -> SCoordState:
@@ -128,8 +129,8 @@ def build(group: GroupState, context: Context, parameters: SCoordParameters) -> 
         parent=first_tree(group, parents)[0][group.rank],
         children=children_of(group, parents),
         minimum=np.zeros_like(group.received),
-        acked=np.zeros_like(group.members),
-        informed=np.zeros_like(group.members),
+        acked=rank_lists.new_rank_lists(rows, context.members),
+        informed=rank_lists.new_rank_lists(rows, context.members),
     )
 
 
@@ -170,7 +171,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 def on_leave(state, row, now_ns, mail, rank):
     """Follow the new tree, report to a new parent, lead when nobody else is left to."""
     before = state.parent[row]
-    was_informed = rank_sets.covers(state.informed[row], state.children[row])
+    was_informed = rank_lists.covers(state.informed, state.children, row)
     _rebuild_edges(state, row, mail)
     unfinished = state.done[row] < state.round[row]
     if state.parent[row] == -1:
@@ -202,7 +203,7 @@ def _lead(state, row, mail, before, unfinished, was_informed):
 @linked
 def _inform_orphans(state, row, mail):
     """Its own children all know S, and it had stopped repeating; those it takes on may not."""
-    if state.repeat_ns > 0 and not rank_sets.covers(state.informed[row], state.children[row]):
+    if state.repeat_ns > 0 and not rank_lists.covers(state.informed, state.children, row):
         set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
 
 
@@ -210,13 +211,13 @@ def _inform_orphans(state, row, mail):
 def on_join(state, row, now_ns, mail, rank):
     """A newcomer takes its place; its parent tells it the round that is under way."""
     before = state.parent[row]
-    was_informed = rank_sets.covers(state.informed[row], state.children[row])
+    was_informed = rank_lists.covers(state.informed, state.children, row)
     _rebuild_edges(state, row, mail)
     if state.done[row] == state.round[row]:
         if not was_informed:  # it may have waited for one that reports to the newcomer from now on
             _tell_if_informed(state, row, mail)
         return
-    if state.relayed == 0 and rank_sets.contains(state.children[row], rank):
+    if state.relayed == 0 and rank_lists.contains(state.children, row, rank):
         send(mail, _draft_bare(state, mail, START, state.round[row]), rank)
     if state.parent[row] != before and state.reported[row] == state.round[row]:
         _report(state, row, mail)
@@ -240,9 +241,9 @@ def _rebuild_edges(state, row, mail):
     state.parent[row] = live_parent(state.parents, members, me)
     for rank in range(state.parents.shape[0]):
         if not rank_sets.contains(members, rank) or live_parent(state.parents, members, rank) != me:
-            rank_sets.discard(state.children[row], rank)
-        elif not rank_sets.contains(state.children[row], rank):
-            rank_sets.add(state.children[row], rank)
+            rank_lists.discard(state.children, row, rank)
+        elif not rank_lists.contains(state.children, row, rank):
+            rank_lists.add(state.children, row, rank, mail)
             if state.relayed != 0:
                 _brief(state, row, mail, rank)
 
@@ -271,9 +272,10 @@ def _spread(state, row, mail, slot):
     if state.relayed == 0:
         multicast(mail, slot)
         return
-    for rank in range(state.parents.shape[0]):
-        if rank_sets.contains(state.children[row], rank):
-            send(mail, slot, rank)
+    entry = state.children.first[row]
+    while entry != 0:
+        send(mail, slot, state.children.rank[entry])
+        entry = state.children.after[entry]
 
 
 @linked
@@ -282,8 +284,8 @@ def _enter_round(state, row, mail, number):
         return
     state.round[row] = number
     copy_numbers(state.minimum[row], state.group.received[row])
-    rank_sets.clear(state.acked[row])
-    rank_sets.clear(state.informed[row])
+    rank_lists.clear(state.acked, row)
+    rank_lists.clear(state.informed, row)
     begin_round(mail, number)
     if state.repeat_ns > 0:
         set_timer(mail, REPEAT, number, state.repeat_ns)
@@ -319,13 +321,13 @@ def _on_ack(state, row, mail, slot):
     if number == state.round[row]:
         # Kept also after its own report: it may come from one that knows before us that we are the root.
         fold(state.group, state.minimum[row], mail.numbers[slot])
-        rank_sets.add(state.acked[row], mail.heads[slot].source)
+        rank_lists.add(state.acked, row, mail.heads[slot].source, mail)
         _report_if_collected(state, row, mail)
 
 
 @linked
 def _report_if_collected(state, row, mail):
-    if state.reported[row] == state.round[row] or not rank_sets.covers(state.acked[row], state.children[row]):
+    if state.reported[row] == state.round[row] or not rank_lists.covers(state.acked, state.children, row):
         return
     state.reported[row] = state.round[row]
     if state.parent[row] == -1:
@@ -359,7 +361,7 @@ def _conclude(state, row, mail):
 def _succeed(state, row, mail):
     """Go on after the last round of a root that left, perhaps before all knew its result."""
     if state.repeat_ns > 0 and state.done[row] > 0:
-        rank_sets.clear(state.informed[row])
+        rank_lists.clear(state.informed, row)
         _spread(state, row, mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]))
         set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
         _wait_if_informed(state, row, mail)
@@ -369,7 +371,7 @@ def _succeed(state, row, mail):
 
 @linked
 def _wait_if_informed(state, row, mail):
-    if rank_sets.covers(state.informed[row], state.children[row]):
+    if rank_lists.covers(state.informed, state.children, row):
         rest(mail, NEXT_ROUND, state.done[row], state.delta_ns)
 
 
@@ -392,7 +394,7 @@ def _on_info(state, row, mail, slot):
 @linked
 def _acknowledge_if_informed(state, row, mail):
     """Tell the parent that S is known here and below."""
-    if state.repeat_ns > 0 and state.parent[row] >= 0 and rank_sets.covers(state.informed[row], state.children[row]):
+    if state.repeat_ns > 0 and state.parent[row] >= 0 and rank_lists.covers(state.informed, state.children, row):
         send(mail, _draft_bare(state, mail, ACK_INFO, state.done[row]), state.parent[row])
 
 
@@ -400,9 +402,9 @@ def _acknowledge_if_informed(state, row, mail):
 def _on_ack_info(state, row, mail, slot):
     source = mail.heads[slot].source
     number = mail.heads[slot].round_number
-    if number != state.round[row] or rank_sets.contains(state.informed[row], source):
+    if number != state.round[row] or rank_lists.contains(state.informed, row, source):
         return
-    rank_sets.add(state.informed[row], source)
+    rank_lists.add(state.informed, row, source, mail)
     if number == state.done[row]:
         _tell_if_informed(state, row, mail)
 
@@ -412,10 +414,10 @@ def _repeat(state, row, mail):
     """Ask the children again that have not answered."""
     number = state.round[row]
     if state.done[row] < number:
-        _send_to_missing(state, row, mail, _draft_bare(state, mail, START, number), state.acked[row])
-    elif not rank_sets.covers(state.informed[row], state.children[row]):
+        _send_to_missing(state, row, mail, _draft_bare(state, mail, START, number), state.acked)
+    elif not rank_lists.covers(state.informed, state.children, row):
         info = _draft_array(state, mail, INFO, number, state.group.stable[row])
-        _send_to_missing(state, row, mail, info, state.informed[row])
+        _send_to_missing(state, row, mail, info, state.informed)
     else:
         return
     set_timer(mail, REPEAT, number, state.repeat_ns)
@@ -423,9 +425,12 @@ def _repeat(state, row, mail):
 
 @linked
 def _send_to_missing(state, row, mail, slot, answered):
-    for rank in range(state.parents.shape[0]):
-        if rank_sets.contains(state.children[row], rank) and not rank_sets.contains(answered, rank):
+    entry = state.children.first[row]
+    while entry != 0:
+        rank = state.children.rank[entry]
+        if not rank_lists.contains(answered, row, rank):
             send(mail, slot, rank)
+        entry = state.children.after[entry]
 
 
 @linked

@@ -156,7 +156,7 @@ def build(group: GroupState, context: Context, parameters: SGossipParameters) ->
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
-        heard=np.zeros_like(group.members),
+        heard=rank_sets.empty(len(group.rank), context.members),
         gathered=np.zeros_like(group.received),
         groups=np.zeros((rows, rank_sets.words_for(len(divided))), np.uint64),
         stream=new_streams(context.seed, "s_gossip", group.rank),

@@ -132,7 +132,7 @@ def on_leave(state, row, now_ns, mail, rank):
     successor = rank_sets.following(state.group.members[row], me)
     if is_lowest(state.group, row) and (rank < me or successor == me):
         _take_over(state, row, mail)
-    elif state.passed[row] > 0 and _lies_between(rank, me, successor, state.group.members.shape[1] * 64):
+    elif state.passed[row] > 0 and _lies_between(rank, me, successor, state.group.members[row].shape[0] * 64):
         _send_again(state, row, mail)
 
 

@@ -1,0 +1,90 @@
+"""How much memory the state of all members will take, before it is allocated.
+
+A protocol is built for three small groups of its own; its bytes are a polynomial of second degree in the members, which
+those three determine. Most of what a large group cannot have is a bitmap of the membership per member: n² bits.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cubecast.errors import LocalProtocolError
+from cubecast.protocol.context import Context
+from cubecast.protocol.definition import Protocol
+from cubecast.protocol.group import new_group
+from cubecast.protocol.messages import carry_sets
+from cubecast.protocol.overlays import ring
+from cubecast.protocols.catalogue import protocols
+from cubecast.sim.scenario import Scenario
+
+SAMPLES = (128, 256, 512)
+MEMBERS_MIN = 8192
+"""Up to this size no protocol's bitmaps take more than a few MiB each, and nobody is asked."""
+GIB = 1 << 30
+
+
+def check_memory(scenario: Scenario, context: Context, *, available: int | None = None) -> None:
+    """Refuse a group whose state this machine cannot hold, with the bytes it would take and the protocols that fit."""
+    if scenario.members < MEMBERS_MIN:
+        return
+    limit = physical_memory() if available is None else available
+    needed = sum(
+        state_bytes(role.entry, getattr(scenario, role.field), context) for role in scenario.running.values()
+    )
+    if needed <= limit:
+        return
+    family = scenario.entry().family
+    others = [one for one in protocols(family) if one.name != scenario.protocol]
+    fitting = [one.name for one in others if _fits(one, context, limit)]
+    raise LocalProtocolError(
+        f"{scenario.protocol} with {scenario.members} members would take {needed / GIB:,.0f} GiB, its state is "
+        f"quadratic, and this machine has {limit / GIB:,.0f} GiB: choose fewer members"
+        + (f", or {', '.join(fitting)}" if fitting else ""),
+        setting="members",
+    )
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def state_bytes(protocol: Protocol, parameters: Any, context: Context) -> int:
+    """What the states of all members take together, and the sets in the messages of one from each."""
+    taken = [_sampled_bytes(protocol, parameters, context, size) for size in SAMPLES]
+    return max(0, round(float(np.polyval(np.polyfit(SAMPLES, taken, 2), context.members))))
+
+
+def _fits(protocol: Protocol, context: Context, limit: int) -> bool:
+    parameters = protocol.resolve(protocol.parameters(), context)
+    return state_bytes(protocol, parameters, context) <= limit
+
+
+def _sampled_bytes(protocol: Protocol, parameters: Any, context: Context, members: int) -> int:
+    senders = context.senders
+    if senders > min(SAMPLES):  # as many in proportion
+        senders = max(1, senders * members // context.members)
+    overlay = ring(members)
+    small = replace(
+        context,
+        members=members,
+        senders=senders,
+        overlay=overlay,
+        link_failure=np.zeros(len(overlay.neighbours)),
+        near=None,
+    )
+    group = new_group(members=members, senders=senders, ranks=np.arange(members))
+    state = protocol.build(group._replace(members=group.members._replace(sets=group.members.sets[:1])), small, parameters)
+    carried = -(-members // 64) * 8 * members if carry_sets(protocol.messages) else 0
+    return _bytes_of(state) + carried
+
+
+def _bytes_of(value: Any) -> int:
+    """The arrays of a state, at any depth."""
+    if isinstance(value, tuple):
+        return sum(map(_bytes_of, value))
+    return value.nbytes if isinstance(value, np.ndarray) else 0
