@@ -220,8 +220,8 @@ def test_a_group_of_fewer_than_two_is_refused(members: int) -> None:
 
 
 def test_a_group_too_large_for_routes_is_sent_to_flat() -> None:
-    with pytest.raises(LocalProtocolError, match=r"40000 members in network chain: .* use flat"):
-        build_network("chain", members=40_000, seed=1)
+    with pytest.raises(LocalProtocolError, match=r"40000 members in network random:p=0.5: .* use flat"):
+        build_network("random:p=0.5", members=40_000, seed=1)
 
 
 def test_negative_seed_is_refused() -> None:

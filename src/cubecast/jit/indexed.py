@@ -43,7 +43,7 @@ if COMPILED:
     class _TypeOfRow(AbstractTemplate):  # type: ignore[misc]
         """The type of `value[i]`."""
 
-        def generic(self, args: Any, kws: Any) -> Any:
+        def generic(self, args: Any, _kws: Any) -> Any:
             value, index = args
             through = _THROUGH.get(getattr(value, "instance_class", None))
             if through is None or not isinstance(index, types.Integer):
@@ -53,7 +53,7 @@ if COMPILED:
     @lower_builtin(operator.getitem, types.NamedTuple, types.Integer)  # type: ignore[untyped-decorator]
     def _take_row(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         """The code of `value[i]`: of the two look-ups, as Numba does each."""
-        kind, index = sig.args
+        kind = sig.args[0]
         rows, which = _THROUGH[kind.instance_class]
         found = types.int64(kind.types[which], types.intp)
         place = context.get_function(operator.getitem, found)(builder, (builder.extract_value(args[0], which), args[1]))

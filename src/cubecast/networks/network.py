@@ -85,7 +85,7 @@ class Network:
     random_ties: bool = False
     """Do packets that arrive at one instant arrive in a random order? Otherwise by the number of their link."""
     arity: int = 0
-    """Children of an inner node, where the network is any tree with the nodes numbered breadth first: a star, a chain."""
+    """Children of an inner node, where the network is a tree with the nodes numbered breadth first, even a chain."""
 
     def __post_init__(self) -> None:
         _check_types(self)

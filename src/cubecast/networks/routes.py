@@ -103,7 +103,14 @@ def need_table(network: Network, what: str) -> None:
 
 
 def _check_without_table(network: Network, by: Literal["hops", "delay"]) -> None:
-    if by == "delay" and network.arity == 0:
+    if network.arity > 0:
+        return
+    if network.nodes > network.members:
+        raise LocalProtocolError(
+            f"{network.nodes} nodes in network {network.name}: routes reach up to {NODES_MAX} nodes, "
+            "use flat for larger groups"
+        )
+    if by == "delay":
         need_table(network, "routing = delay")
 
 

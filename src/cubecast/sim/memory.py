@@ -32,9 +32,7 @@ def check_memory(scenario: Scenario, context: Context, *, available: int | None 
     if scenario.members < MEMBERS_MIN:
         return
     limit = physical_memory() if available is None else available
-    needed = sum(
-        state_bytes(role.entry, getattr(scenario, role.field), context) for role in scenario.running.values()
-    )
+    needed = sum(state_bytes(role.entry, getattr(scenario, role.field), context) for role in scenario.running.values())
     if needed <= limit:
         return
     family = scenario.entry().family
@@ -78,7 +76,8 @@ def _sampled_bytes(protocol: Protocol, parameters: Any, context: Context, member
         near=None,
     )
     group = new_group(members=members, senders=senders, ranks=np.arange(members))
-    state = protocol.build(group._replace(members=group.members._replace(sets=group.members.sets[:1])), small, parameters)
+    one_set = group.members._replace(sets=group.members.sets[:1])  # all share it: the rest is room that nobody takes
+    state = protocol.build(group._replace(members=one_set), small, parameters)
     carried = -(-members // 64) * 8 * members if carry_sets(protocol.messages) else 0
     return _bytes_of(state) + carried
 

@@ -15,8 +15,8 @@ from cubecast.protocol.context import Context
 from cubecast.protocol.group import GroupState
 from cubecast.protocol.overlays import paper_tree_degree, tree_parents
 from cubecast.protocol.parameters import parameter
-from cubecast.protocol.rank_lists import RankLists, fill, new_rank_lists
 from cubecast.protocol.random import below, new_stream
+from cubecast.protocol.rank_lists import RankLists, fill, new_rank_lists
 
 
 @linked

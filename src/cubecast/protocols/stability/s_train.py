@@ -57,6 +57,7 @@ from cubecast.protocol.messages import message, message_sizes, per_sender, where
 from cubecast.protocol.traffic import Traffic, pairs, to_all, together
 from cubecast.protocols.stability.logical_tree import (
     LogicalTreeParameters,
+    first_tree,
     live_parent,
     logical_order,
     logical_parents,
@@ -101,24 +102,41 @@ def build(group: GroupState, context: Context, parameters: LogicalTreeParameters
     """S_Train before its first round. `repeat_ns = 0` is the reliable FIFO form."""
     rows = len(group.rank)
     order = logical_order(context, shuffled=bool(parameters.shuffled))
+    parents, place = logical_parents(order, parameters), np.argsort(order)
+    view = rank_sets.fingerprint(group.members[0])
     return STrainState(
         group=group,
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns,
         sizes=message_sizes(MESSAGES, context),
-        parents=logical_parents(order, parameters),
-        place=np.argsort(order),
+        parents=parents,
+        place=place,
         minimum=np.zeros_like(group.received),
-        **{name: np.zeros(rows, np.int64) for name in ("round", "done", "view_seen", "sent_round", "sent_view")},
-        **{name: np.full(rows, -1, np.int64) for name in ("parent", "elder", "younger", "last_child")},
+        view_seen=np.full(rows, view, np.int64),
+        **{name: np.zeros(rows, np.int64) for name in ("round", "done", "sent_round", "sent_view")},
+        **_first_relatives(group, parents, place),
         **{name: np.zeros(rows, np.int64) for name in ("elder_in", "child_in")},
     )
 
 
+def _first_relatives(group: Group, parents: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
+    """What `_see_membership` finds before anything happens, for all members at once."""
+    above, present = first_tree(group, parents)
+    children = np.flatnonzero(present & (above >= 0))
+    children = children[np.lexsort((place[children], above[children]))]  # siblings together, the eldest first
+    same = above[children[1:]] == above[children[:-1]]
+    found = {name: np.full(len(parents), -1, np.int64) for name in ("elder", "younger", "last_child")}
+    found["elder"][children[1:][same]] = children[:-1][same]
+    found["younger"][children[:-1][same]] = children[1:][same]
+    found["last_child"][above[children]] = children  # of several, the last is kept
+    return {"parent": above[group.rank]} | {name: values[group.rank] for name, values in found.items()}
+
+
 @linked
 def start(state, row, now_ns, mail):
-    """Everyone finds its relatives; the root opens the first round; a newcomer asks for the one under way."""
-    _see_membership(state, row)
+    """The root opens the first round; a newcomer finds its relatives and asks for the one under way."""
+    if now_ns > 0:
+        _see_membership(state, row)
     if is_lowest(state.group, row):
         _open_round(state, row, mail, 1)
     elif now_ns > 0:
