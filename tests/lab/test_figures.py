@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import vl_convert
 
 from cubecast.lab.figures import draw
+from cubecast.lab.metric_titles import LOWER_BOUND
 from cubecast.lab.plan import Figure, Plan
+from cubecast.lab.tables import figure_rows
 
 PLAN = Plan(
     id="x",
@@ -65,3 +68,27 @@ def test_every_value_has_its_mark(figure: Figure, mark: str, count: int) -> None
     picture = vl_convert.vegalite_to_svg(spec)
     assert picture.count(f'aria-roledescription="{mark}"') == count
     assert all(text in picture for text in ("Coord" if figure.kind != "order" else "Coord below FullDist", "members"))
+
+
+def test_a_floor_is_one_more_line_and_the_lowest_at_each_point() -> None:
+    figure = Figure(id="1", title="", x="members", y=("hops",), panel="degree")
+    floors = [
+        {**row, "metric": "floor_hops", "mean": row["mean"] - 5.0, "point": json.dumps(_point(row))} for row in _rows()
+    ]
+    summary = floors + [{**row, "point": json.dumps(_point(row))} for row in _rows()]
+    rows = figure_rows(figure, summary)
+    floor = {(row["members"], row["degree"]): row["value"] for row in rows if row["protocol"] == LOWER_BOUND}
+    assert floor == {(members, degree): members * degree - 5.0 for members in SIZES for degree in DEGREES}
+    picture = vl_convert.vegalite_to_svg(draw(PLAN, figure, rows))
+    assert picture.count('aria-roledescription="point"') == 3 * 3 * 2
+    assert LOWER_BOUND in picture
+
+
+def test_a_phase_diagram_has_no_floor() -> None:
+    figure = Figure(id="1", title="", x="members", y=("hops",), kind="winner", rows="degree")
+    floors = [{**row, "metric": "floor_hops", "point": json.dumps(_point(row))} for row in _rows()]
+    assert figure_rows(figure, floors) == []
+
+
+def _point(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("protocol", "members", "degree")}

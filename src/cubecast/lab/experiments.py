@@ -27,6 +27,7 @@ import numpy as np
 from cubecast.errors import LocalProtocolError, NoTreeError, OutOfTimeError, PlanError, blame
 from cubecast.lab import formulas
 from cubecast.lab.formulas import Metrics, Settings, only_known
+from cubecast.lab.metric_titles import FLOOR
 from cubecast.lab.tune import require_steps, tune
 from cubecast.models.complexity import GroupSize, round_cost
 from cubecast.models.step_search import SearchPlan
@@ -34,6 +35,7 @@ from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.protocol.overlays import hypercube, paper_tree_degree
 from cubecast.sim.faults import Fault, parse_fault
+from cubecast.sim.lower_bounds import BOUNDED, lower_bounds
 from cubecast.sim.result import Result
 from cubecast.sim.roles import PARAMETER_FIELDS, split_settings
 from cubecast.sim.scenario import Scenario
@@ -196,14 +198,16 @@ def _network(scenario: Scenario) -> Network:
 
 def _simulate(settings: Settings) -> Metrics:
     scenario = scenario_of(settings)
+    network = _network(scenario)
     try:
-        result = run_scenario(scenario, _network(scenario))
+        result = run_scenario(scenario, network)
     except OutOfTimeError:
         if settings.get("bad_samples"):
             return {"ended": 0.0}
         raise
     values = {name: getattr(result, name) for name in _RESULT_METRICS}
-    return {"ended": 1.0} | {name: float(value) for name, value in values.items() if value is not None}
+    floors = {FLOOR + name: value for name, value in lower_bounds(scenario, network, result).items()}
+    return {"ended": 1.0} | floors | {name: float(value) for name, value in values.items() if value is not None}
 
 
 _RESULT_METRICS = tuple(field.name for field in fields(Result) if field.name not in NOT_METRICS)
@@ -324,7 +328,7 @@ _EXPERIMENTS = {
     for one in (
         Experiment(
             name="simulate",
-            metrics=("ended", *_RESULT_METRICS),
+            metrics=("ended", *_RESULT_METRICS, *(FLOOR + name for name in BOUNDED)),
             check=_check_simulation,
             run=_simulate,
             cost=_simulation_cost,

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from cubecast.lab.metric_titles import title_of
+from cubecast.lab.metric_titles import LOWER_BOUND, title_of
 from cubecast.lab.palette import colours
 from cubecast.lab.phase_diagrams import (
     order_map,
@@ -23,6 +23,7 @@ from cubecast.protocols.catalogue import protocols as registered
 WIDTH, HEIGHT = 330, 230
 COLUMNS_MAX = 3
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
+FLOOR_DASH = [2, 2]
 _STATISTICS = {"mean": "", "spread": "worst − best of ", "variation": "standard deviation / mean of "}
 
 
@@ -86,10 +87,11 @@ def _panel_name(figure: Figure, panel: Any) -> str:
 def _names(plan: Plan, figure: Figure, rows: list[Row]) -> dict[Any, str]:
     """How the values of the series are called, in the order of the plan."""
     titles = {protocol.name: protocol.title for protocol in registered()}
+    floor = {LOWER_BOUND: LOWER_BOUND} if any(row[figure.series] == LOWER_BOUND for row in rows) else {}
     if figure.series == "protocol":
-        return {name: titles.get(name, name) for name in plan.protocols}
+        return {name: titles.get(name, name) for name in plan.protocols} | floor
     if figure.series == "variant":
-        return {variant["label"]: variant["label"] for variant in plan.variants}
+        return {variant["label"]: variant["label"] for variant in plan.variants} | floor
     return {row[figure.series]: f"{row[figure.series]}" for row in rows}
 
 
@@ -109,7 +111,8 @@ def _lines(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt
         x=alt.X("x:Q", title=title_of(figure.x), scale=x_scale, axis=alt.Axis(format=_form("x", values), tickCount=6)),
         color=alt.Color("series:N", scale=colours(names), legend=_legend(figure)),
     )
-    dash = alt.Scale(domain=[*names.values()], range=[DASHES[place % len(DASHES)] for place in range(len(names))])
+    dashes = [FLOOR_DASH if name == LOWER_BOUND else DASHES[k % len(DASHES)] for k, name in enumerate(names.values())]
+    dash = alt.Scale(domain=[*names.values()], range=dashes)
     line = base.mark_line(strokeWidth=1.8).encode(
         y=alt.Y("value:Q", title=None, scale=y_scale, axis=y_axis),
         strokeDash=alt.StrokeDash("series:N", scale=dash, legend=None),

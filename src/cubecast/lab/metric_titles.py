@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+FLOOR = "floor_"
+"""Before the name of a metric: what no protocol can beat (`models.lower_bounds`)."""
+LOWER_BOUND = "lower bound"
+"""The line of those values in figures."""
+
 TITLES = {
     "rtt_first_ms": "RTT, first member (ms)",
     "rtt_last_ms": "RTT, last member (ms)",

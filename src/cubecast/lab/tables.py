@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from cubecast.lab.metric_titles import FLOOR, LOWER_BOUND
 from cubecast.lab.plan import Figure, Plan
 from cubecast.lab.runs import points_of
 from cubecast.lab.select import matches
@@ -26,7 +27,7 @@ def rows_of(table: pa.Table, study: str) -> list[Row]:
 
 def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[Row]:
     """What a figure draws: its parameters, the metric, the value drawn, and the statistics behind it."""
-    rows = []
+    rows = _floor_rows(figure, summary)
     for row in summary:
         if row["metric"] not in figure.y:
             continue
@@ -37,6 +38,27 @@ def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[R
         rows.append({**point, "metric": row["metric"], "value": _value(figure, row), **statistics})
     names = [figure.panel, figure.rows, figure.series, "metric", figure.x]
     return sorted(rows, key=lambda row: [sortable(row.get(name)) for name in names if name])
+
+
+def _floor_rows(figure: Figure, summary: list[Row]) -> list[Row]:
+    """One more line: what no protocol can beat. Of several floors at one point, the lowest holds for all."""
+    if figure.kind != "lines" or figure.statistic != "mean":
+        return []
+    floors: dict[str, Row] = {}
+    for row in summary:
+        metric = row["metric"].removeprefix(FLOOR)
+        if metric == row["metric"] or metric not in figure.y:
+            continue
+        point = json.loads(row["point"])
+        if not matches(figure.only, point):
+            continue
+        kept: Row = {name: point[name] for name in (figure.x, figure.panel) if name is not None and name in point}
+        statistics = {name: row[name] for name in STATISTICS}
+        found = {**kept, figure.series: LOWER_BOUND, "metric": metric, "value": float(row["mean"]), **statistics}
+        place = json.dumps([kept, metric])
+        if place not in floors or found["value"] < floors[place]["value"]:
+            floors[place] = found
+    return list(floors.values())
 
 
 def _value(figure: Figure, row: Row) -> float | None:

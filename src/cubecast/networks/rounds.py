@@ -103,7 +103,7 @@ def _swap(generator: Generator, ends: NDArray[np.int64]) -> None:
 
 
 @allocating
-def _exchange_ends(ends, picks, nodes):
+def _exchange_ends(ends: NDArray[np.int64], picks: NDArray[np.int64], nodes: int) -> None:
     present = set()
     for edge in range(ends.shape[0]):
         present.add(_key(ends[edge, 0], ends[edge, 1], nodes))
@@ -124,6 +124,6 @@ def _exchange_ends(ends, picks, nodes):
 
 
 @allocating
-def _key(a, b, nodes):
+def _key(a: int, b: int, nodes: int) -> int:
     """A number for the edge between two nodes, whichever comes first."""
     return min(a, b) * nodes + max(a, b)

@@ -1,0 +1,50 @@
+"""What no protocol can beat: the floor under time and messages.
+
+**Time.** What is stable depends on what every member holds, so no member knows it before the news of the farthest
+member has reached it, at the speed of the network: the first member needs at least the radius, the last the diameter.
+A multicast takes at least the distance from its sender to each receiver.
+
+**Messages of a round.** Whoever knows the result first has heard of n − 1 others, directly or not, and each of these
+has sent at least one message that arrived before: n − 1 messages. Nobody else knows the result at that moment (it is
+the first), so each of the n − 1 others needs at least one more message: 2 (n − 1). A tree reaches it.
+
+**Messages of a multicast.** Each of n − 1 members receives it at least once.
+
+**Hops of a round**, with aggregation inside the network: if routers could fold minima, one message up and one down each
+link of a tree over the members would do, and a tree that connects n members has at least n − 1 links: 2 (n − 1) hops.
+Likewise n − 1 hops for a multicast. Messages that cross several links each, and are folded at members only, cost more.
+
+The bounds hold for a group whose membership does not change, with or without loss.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def round_messages(members: int) -> int:
+    """Messages, and hops, that a round takes at least."""
+    return 2 * (members - 1)
+
+
+def multicast_messages(members: int) -> int:
+    """Messages, and hops, that a multicast takes at least."""
+    return members - 1
+
+
+def first_to_know(distances: NDArray[np.float64]) -> float:
+    """The radius: how long news of all members takes to the member that is best placed; [i, j] is from i to j."""
+    return float(distances.max(axis=0).min())
+
+
+def last_to_know(distances: NDArray[np.float64]) -> float:
+    """The diameter: how long news of all members takes to the member that is worst placed."""
+    return float(distances.max())
+
+
+def multicast_delays(distances: NDArray[np.float64], senders: int) -> tuple[float, float]:
+    """Mean and largest delay of messages of ranks 0 … senders−1 at all others."""
+    sent = distances[:senders]
+    others = sent.sum() / (sent.size - senders)
+    return float(others), float(sent.max())
