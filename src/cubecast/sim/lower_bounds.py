@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,21 +28,30 @@ BOUNDED = (
 _FOUND: WeakKeyDictionary[Network, NDArray[np.float64]] = WeakKeyDictionary()
 
 
+class _Times(NamedTuple):
+    """In milliseconds, for any protocol."""
+
+    first_to_know: float
+    last_to_know: float
+    delay_mean: float
+    delay_max: float
+
+
 def lower_bounds(scenario: Scenario, network: Network, result: Result) -> dict[str, float]:
     """For each metric that has a floor, its value; none for a group that changes."""
-    if _changes(scenario) or network.nodes > NODES_MAX:
+    if _changes(scenario) or (network.one_hop is None and network.nodes > NODES_MAX):
         return {}
-    distances = _distances_ms(network)
+    times = _times(network, scenario.sender_count)
     found: dict[str, float] = {}
     if scenario.carries_data:
         copies = float(bounds.multicast_messages(scenario.members) * scenario.messages * scenario.sender_count)
         found |= {"data_messages": copies, "data_hops": copies}
     else:
         least = float(result.rounds * bounds.round_messages(scenario.members))
-        found |= {"rtt_first_ms": bounds.first_to_know(distances), "rtt_last_ms": bounds.last_to_know(distances)}
+        found |= {"rtt_first_ms": times.first_to_know, "rtt_last_ms": times.last_to_know}
         found |= {} if scenario.piggyback_control else {"messages": least, "hops": least}
     if scenario.messages > 0 and scenario.placement is None:  # a placement moves the senders
-        found["delay_mean_ms"], found["delay_max_ms"] = bounds.multicast_delays(distances, scenario.sender_count)
+        found |= {"delay_mean_ms": times.delay_mean, "delay_max_ms": times.delay_max}
     return found
 
 
@@ -50,15 +60,23 @@ def _changes(scenario: Scenario) -> bool:
     return scenario.has_views or scenario.detects or any(faults)
 
 
+def _times(network: Network, senders: int) -> _Times:
+    if network.one_hop is not None:  # the shortest delay that may be drawn, between any two
+        return _Times(*[network.one_hop.low_ns / NS_PER_MS] * 4)
+    if network not in _FOUND:
+        _FOUND[network] = _distances_ms(network)
+    distances = _FOUND[network]
+    return _Times(
+        bounds.first_to_know(distances),
+        bounds.last_to_know(distances),
+        *bounds.multicast_delays(distances, senders),
+    )
+
+
 def _distances_ms(network: Network) -> NDArray[np.float64]:
     """[i, j] = the least time of a bare header from member i to j: propagation and transmission, by the best path."""
-    if network.one_hop is not None:
-        apart = np.full((network.members, network.members), network.one_hop.low_ns / NS_PER_MS)
-        np.fill_diagonal(apart, 0.0)
-        return apart
-    if network not in _FOUND:
-        crossing_ns = network.delay_ns + 8e9 * HEADER_BYTES / network.bandwidth_bps
-        shape = (network.nodes, network.nodes)
-        graph = csr_array((crossing_ns, (network.link_from, network.link_to)), shape=shape)
-        _FOUND[network] = dijkstra(graph, indices=network.hosts)[:, network.hosts] / NS_PER_MS
-    return _FOUND[network]
+    crossing_ns = network.delay_ns + 8e9 * HEADER_BYTES / network.bandwidth_bps
+    shape = (network.nodes, network.nodes)
+    graph = csr_array((crossing_ns, (network.link_from, network.link_to)), shape=shape)
+    found: NDArray[np.float64] = dijkstra(graph, indices=network.hosts)[:, network.hosts] / NS_PER_MS
+    return found
