@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +71,9 @@ def test_every_value_has_its_mark(figure: Figure, mark: str, count: int) -> None
 
 def test_a_floor_is_one_more_line_and_the_lowest_at_each_point() -> None:
     figure = Figure(id="1", title="", x="members", y=("hops",), panel="degree")
-    floors = [
-        {**row, "metric": "floor_hops", "mean": row["mean"] - 5.0, "point": json.dumps(_point(row))} for row in _rows()
-    ]
-    summary = floors + [{**row, "point": json.dumps(_point(row))} for row in _rows()]
-    rows = figure_rows(figure, summary)
+    points, summary = _summary()
+    floors = [{**row, "metric": "floor_hops", "mean": row["mean"] - 5.0} for row in summary]
+    rows = figure_rows(figure, points, floors + summary)
     floor = {(row["members"], row["degree"]): row["value"] for row in rows if row["protocol"] == LOWER_BOUND}
     assert floor == {(members, degree): members * degree - 5.0 for members in SIZES for degree in DEGREES}
     picture = vl_convert.vegalite_to_svg(draw(PLAN, figure, rows))
@@ -86,9 +83,11 @@ def test_a_floor_is_one_more_line_and_the_lowest_at_each_point() -> None:
 
 def test_a_phase_diagram_has_no_floor() -> None:
     figure = Figure(id="1", title="", x="members", y=("hops",), kind="winner", rows="degree")
-    floors = [{**row, "metric": "floor_hops", "point": json.dumps(_point(row))} for row in _rows()]
-    assert figure_rows(figure, floors) == []
+    points, summary = _summary()
+    assert figure_rows(figure, points, [{**row, "metric": "floor_hops"} for row in summary]) == []
 
 
-def _point(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("protocol", "members", "degree")}
+def _summary() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The points, and the rows with their places among them."""
+    points = [{name: row[name] for name in ("protocol", "members", "degree")} for row in _rows()]
+    return points, [{**row, "point": place} for place, row in enumerate(_rows())]

@@ -40,12 +40,12 @@ if COMPILED:
         return typing.resolve_function_type(operator.getitem, (rows, types.intp), {}).return_type
 
     @infer_global(operator.getitem)
-    class _TypeOfRow(AbstractTemplate):  # type: ignore[misc]
+    class _TypeOfRow(AbstractTemplate):
         """The type of `value[i]`."""
 
         def generic(self, args: Any, _kws: Any) -> Any:
             value, index = args
-            through = _THROUGH.get(getattr(value, "instance_class", None))
+            through = _THROUGH.get(getattr(value, "instance_class", type(None)))
             if through is None or not isinstance(index, types.Integer):
                 return None
             return signature(_row_type(self.context, value.types[through[0]]), value, types.intp)

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from cubecast.lab.metric_titles import FLOOR
+
 SIZES = ("quick", "full")
 PAPERS = ("cube", "guo", "causal", "rasm", "own")
 FORMULAS = ("gossip_chain", "trigger", "causal_cost")
@@ -139,3 +141,9 @@ class Plan:
             for test in claim.tests:
                 names += [test.metric, *([test.metric_bottom] if test.metric_bottom else [])]
         return tuple(dict.fromkeys(names))
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The metrics, and the lower bounds of those that are drawn as lines."""
+        drawn = [name for figure in self.figures if figure.kind == "lines" for name in figure.y]
+        return tuple(dict.fromkeys([*self.metrics, *(FLOOR + name for name in drawn)]))

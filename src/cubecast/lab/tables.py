@@ -27,7 +27,7 @@ def rows_of(table: pa.Table, study: str) -> list[Row]:
 
 def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[Row]:
     """What a figure draws: its parameters, the metric, the value drawn, and the statistics behind it."""
-    rows = _floor_rows(figure, summary)
+    rows = _floor_rows(figure, points, summary)
     for row in summary:
         if row["metric"] not in figure.y:
             continue
@@ -40,22 +40,22 @@ def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[R
     return sorted(rows, key=lambda row: [sortable(row.get(name)) for name in names if name])
 
 
-def _floor_rows(figure: Figure, summary: list[Row]) -> list[Row]:
+def _floor_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[Row]:
     """One more line: what no protocol can beat. Of several floors at one point, the lowest holds for all."""
     if figure.kind != "lines" or figure.statistic != "mean":
         return []
-    floors: dict[str, Row] = {}
+    floors: dict[tuple[Any, ...], Row] = {}
     for row in summary:
         metric = row["metric"].removeprefix(FLOOR)
         if metric == row["metric"] or metric not in figure.y:
             continue
-        point = json.loads(row["point"])
+        point = points[row["point"]]
         if not matches(figure.only, point):
             continue
         kept: Row = {name: point[name] for name in (figure.x, figure.panel) if name is not None and name in point}
         statistics = {name: row[name] for name in STATISTICS}
         found = {**kept, figure.series: LOWER_BOUND, "metric": metric, "value": float(row["mean"]), **statistics}
-        place = json.dumps([kept, metric])
+        place = (*kept.values(), metric)
         if place not in floors or found["value"] < floors[place]["value"]:
             floors[place] = found
     return list(floors.values())

@@ -73,7 +73,7 @@ def _sampled_bytes(protocol: Protocol, parameters: Any, context: Context, member
         senders=senders,
         overlay=overlay,
         link_failure=np.zeros(len(overlay.neighbours)),
-        near=None,
+        local_groups=None,
     )
     group = new_group(members=members, senders=senders, ranks=np.arange(members))
     one_set = group.members._replace(sets=group.members.sets[:1])  # all share it: the rest is room that nobody takes

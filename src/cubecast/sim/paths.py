@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from cubecast.networks.network import NODES_MAX, Network
+from cubecast.networks.network import Network
 from cubecast.networks.routes import Routes, find_routes, need_table
 from cubecast.sim.tree_cover import mark_tree_cover
 

@@ -66,7 +66,7 @@ def analyse(spark: SparkSession, store: Store, plans: Sequence[Plan], size: str,
 
 def measured(spark: SparkSession, store: Store, wanted: DataFrame, plans: Sequence[Plan]) -> DataFrame:
     """One row per measured value. Results of other code or other plans stay out, and so do metrics nobody asks for."""
-    names = ", ".join(sorted({repr(metric) for plan in plans for metric in plan.metrics})) or "NULL"
+    names = ", ".join(sorted({repr(metric) for plan in plans for metric in plan.measured})) or "NULL"
     # Left out here, before anything is sorted: a run has some 30 metrics, and a plan looks at two.
     metrics = expr(f"map_filter(metrics, (name, value) -> name IN ({names}))").alias("metrics")
     results = _read_results(spark, store).where("status = 'ok'").select("run_id", "code", metrics)
@@ -74,8 +74,8 @@ def measured(spark: SparkSession, store: Store, wanted: DataFrame, plans: Sequen
     values = joined.select("study", "point", "seed", explode("metrics").alias("metric", "value"))
     asked = pa.table(
         {
-            "study": [plan.id for plan in plans for _ in plan.metrics],
-            "metric": [metric for plan in plans for metric in plan.metrics],
+            "study": [plan.id for plan in plans for _ in plan.measured],
+            "metric": [metric for plan in plans for metric in plan.measured],
         },
         schema=pa.schema([("study", pa.string()), ("metric", pa.string())]),
     )

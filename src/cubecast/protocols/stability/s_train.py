@@ -119,7 +119,7 @@ def build(group: GroupState, context: Context, parameters: LogicalTreeParameters
     )
 
 
-def _first_relatives(group: Group, parents: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
+def _first_relatives(group: GroupState, parents: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
     """What `_see_membership` finds before anything happens, for all members at once."""
     above, present = first_tree(group, parents)
     children = np.flatnonzero(present & (above >= 0))
