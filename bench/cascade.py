@@ -121,9 +121,8 @@ def named(protocol: str, settings: dict[str, Any]) -> str:
 def print_table(members: int, loss: float, seeds: int) -> None:
     where = {"members": members, "loss": loss, "seeds": seeds}
     rounds = {named(protocol, own): curve(protocol, own, **where) for protocol, own in ROUND_BASED}
-    print(
-        f"\nn = {members}, loss {loss:.0%}, all hold after {all_hold_ms(members, loss):.1f} ms; ms at messages/s/member"
-    )
+    print(f"\nn = {members}, loss {loss:.0%}, all hold after {all_hold_ms(members, loss):.1f} ms")
+    print("mean ms at control messages/s/member:")
     for name, points in rounds.items():
         said = " · ".join(f"{point.mean_ms:.1f} at {point.rate:.0f}" for point in points)
         print(f"  {name}: {said or 'did not end'}")
