@@ -25,9 +25,11 @@ FILES = set().union(*HOMES.values())
 
 _MULTICAST = ("cli/options.py", "sim/build.py", "sim/network_facts.py", "sim/scenario.py", "sim/warm.py")
 ELSEWHERE: dict[str, str] = {
-    # The word means something else: how a multicast travels, a kind of network, a part of the status page, a formula.
+    # The word means something else: how a multicast travels, a kind of network, an aggregation overlay, a part of the
+    # status page, a formula.
     **dict.fromkeys((*_MULTICAST, "sim/views/settings.py"), "tree"),
     "networks/spec.py": "star",
+    "protocols/stability/cascade.py": "tree dissemination",
     "live/status.py": "overlay",
     "cli/model.py": "gossip",
     # Papers, and what is computed or counted after them.
