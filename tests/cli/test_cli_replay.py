@@ -88,7 +88,8 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "piggyback_control": flags,
     "until_ms": st.floats(1.0, 1e9),
     "least_ms": st.floats(0.0, 1.0),
-    "packets_max": st.integers(1, 10**6),
+    "packets_max": st.none() | st.integers(1, 10**6),
+    "placement": st.sampled_from([None, "random", "bisection", "search"]),
     "measure": flags,
 }
 
