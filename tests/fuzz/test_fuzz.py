@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cubecast.fuzz import histories
 from cubecast.fuzz.histories import Outcome, run_history
+from cubecast.protocols.catalogue import protocols
 
 SEEDS = 120
 STEP = 20
@@ -18,6 +20,15 @@ def _text(outcome: Outcome) -> str:
 def test_random_histories_keep_every_promise(first: int) -> None:
     for seed in range(first, first + STEP):
         outcome = run_history(seed)
+        assert not outcome.violations, _text(outcome)
+
+
+@pytest.mark.parametrize(
+    "stability", [one.name for one in protocols("stability") if one.name not in histories.STABILITY]
+)
+def test_random_histories_with_a_protocol_that_is_not_drawn_keep_every_promise(stability: str) -> None:
+    for seed in range(4000, 4020):
+        outcome = run_history(seed, stability=stability)
         assert not outcome.violations, _text(outcome)
 
 

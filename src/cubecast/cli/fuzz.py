@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -25,6 +26,7 @@ class FuzzSummary(NamedTuple):
     """The summary of one history."""
 
     seed: int
+    replay: str
     violations: tuple[str, ...]
     is_lost: bool
     counts: Counter[str]
@@ -35,6 +37,10 @@ def fuzz(
     count: Annotated[int, typer.Option(min=1, help="How many histories to draw.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the first one; the others follow.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
+    stability: Annotated[
+        str | None,
+        typer.Option(metavar="PROTOCOL", help="The stability protocol of all groups.", show_default="drawn"),
+    ] = None,
     verbose: Annotated[bool, typer.Option(help="Run the history of --seed only, and print its events.")] = False,
     everything: Annotated[bool, typer.Option(help="With --verbose: also every message.")] = False,
     trace: Annotated[
@@ -55,14 +61,15 @@ def fuzz(
 
       cubecast fuzz --count 1000 --jobs 2
       cubecast fuzz --seed 17 --verbose
+      cubecast fuzz --stability cascade
     """
     if verbose or trace is not None:
-        _show(seed, verbose, everything, trace)
+        _show(seed, stability, verbose, everything, trace)
         return
     began_s = time.perf_counter()
     summaries: list[FuzzSummary] = []
     with waiting("running histories") as step:
-        for summary in _run(range(seed, seed + count), jobs):
+        for summary in _run(range(seed, seed + count), stability, jobs):
             summaries.append(summary)
             step(len(summaries), count, f"seed {summary.seed}")
     _report(summaries, time.perf_counter() - began_s, json)
@@ -70,24 +77,25 @@ def fuzz(
         raise typer.Exit(1)
 
 
-def _run(seeds: range, jobs: int) -> Iterator[FuzzSummary]:
+def _run(seeds: range, stability: str | None, jobs: int) -> Iterator[FuzzSummary]:
+    work = partial(summarize, stability=stability)
     if jobs == 1:
-        yield from map(summarize, seeds)
+        yield from map(work, seeds)
         return
     import multiprocessing
 
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(summarize, seeds, chunksize=4)
+        yield from pool.imap(work, seeds, chunksize=4)
 
 
-def summarize(seed: int) -> FuzzSummary:
+def summarize(seed: int, stability: str | None = None) -> FuzzSummary:
     """Run one history."""
     from cubecast.fuzz.histories import run_history
 
     began_s = time.process_time()
-    outcome = run_history(seed)
+    outcome = run_history(seed, stability=stability)
     counts = Counter(event.what for event in outcome.events)
-    return FuzzSummary(seed, outcome.violations, outcome.is_lost, counts, time.process_time() - began_s)
+    return FuzzSummary(seed, outcome.replay, outcome.violations, outcome.is_lost, counts, time.process_time() - began_s)
 
 
 def _report(summaries: list[FuzzSummary], seconds: float, as_json: bool) -> None:
@@ -121,14 +129,15 @@ def _report(summaries: list[FuzzSummary], seconds: float, as_json: bool) -> None
     print_table(table)
     for number, promise in broken:
         print(f"seed {number}: {promise}")
-    for number in sorted({number for number, _ in broken}):
-        print(f"replay: cubecast fuzz --seed {number} --verbose")
+    for summary in summaries:
+        if summary.violations:
+            print(f"replay: {summary.replay}")
 
 
-def _show(seed: int, verbose: bool, everything: bool, trace: Path | None) -> None:
+def _show(seed: int, stability: str | None, verbose: bool, everything: bool, trace: Path | None) -> None:
     from cubecast.fuzz.histories import run_history
 
-    outcome = run_history(seed)
+    outcome = run_history(seed, stability=stability)
     if verbose:
         print(outcome.world.settings)
         print(outcome.world.plan)

@@ -32,7 +32,11 @@ SETTLE_NS = 20 * SECOND
 STEP_NS = 10 * MS
 FOUNDERS = (1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 7)
 DATA = tuple(one.name for one in protocols("causal") if one.live is not None)
-STABILITY = (chosen("stability").name, *(one.name for one in protocols("stability")))
+STABILITY = (
+    chosen("stability").name,
+    *(one.name for one in protocols("stability") if not one.paper.startswith("own")),
+)
+"""Those of the papers: one more in the list would draw other histories. `stability=` runs others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,8 @@ class Outcome:
     """The result of one history."""
 
     seed: int
+    stability: str | None
+    """The stability protocol, if it was not drawn."""
     violations: tuple[str, ...]
     is_lost: bool
     """Did the group lose its quorum, or everybody who had the state?"""
@@ -50,7 +56,8 @@ class Outcome:
     @property
     def replay(self) -> str:
         """The command that replays this history."""
-        return f"cubecast fuzz --seed {self.seed} --verbose"
+        chosen_by_hand = f" --stability {self.stability}" if self.stability is not None else ""
+        return f"cubecast fuzz --seed {self.seed}{chosen_by_hand} --verbose"
 
 
 def run_history(
@@ -60,12 +67,15 @@ def run_history(
     make_member: Callable[..., Any] = Member,
     settings: Settings | None = None,
     plan: HistoryPlan | None = None,
+    stability: str | None = None,
 ) -> Outcome:
-    """Draw a history, run it, judge it."""
+    """Draw a history, run it, judge it; `stability` replaces the protocol that is drawn."""
     draw = random.Random(seed)
     theme = draw.choice(THEMES) if faults and seed % 2 else ANYTHING
     plan = plan or _draw_plan(draw, theme)
     settings = settings or _draw_settings(draw, plan, theme)
+    if stability is not None:
+        settings = replace(settings, stability=stability)
     with _without_collection():
         world = FuzzWorld(seed, settings, plan, make_member)
         _draw_network(draw, world, faults)
@@ -80,7 +90,7 @@ def run_history(
         world.calm()
         _start_again(draw, world)
         settle_ns, is_over = _settle(world)
-        return _judge(seed, world, settle_ns, is_over)
+        return _judge(seed, stability, world, settle_ns, is_over)
 
 
 @contextmanager
@@ -95,7 +105,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _judge(seed: int, world: FuzzWorld, settle_ns: int, is_over: bool) -> Outcome:
+def _judge(seed: int, stability: str | None, world: FuzzWorld, settle_ns: int, is_over: bool) -> Outcome:
     keeps_everything = world.plan.makes_snapshots or world.settings.keep == "all"
     judge = Judge(
         quorum=world.settings.quorum,
@@ -111,6 +121,7 @@ def _judge(seed: int, world: FuzzWorld, settle_ns: int, is_over: bool) -> Outcom
         judge.broken.append(f"progress: not settled after {settle_ns / SECOND:.1f} s: {describe(world)}")
     return Outcome(
         seed=seed,
+        stability=stability,
         violations=(*world.violations, *judge.broken),
         is_lost=is_over,
         settle_ms=settle_ns / MS,
