@@ -1,4 +1,4 @@
-"""The lifecycle of a member: founding, joining, view changes, leaving, exclusion, restart.
+"""The lifecycle of a member: founding, joining, view changes, leaving, exclusion.
 
 | state   | meaning                                                                    |
 |---------|----------------------------------------------------------------------------|
@@ -9,9 +9,7 @@
 | OUT     | left, or failed                                                            |
 
 An excluded member begins another incarnation by itself (`rejoin`), and multicasts there what certainly did not reach
-the group (`resend`). **Restart.** A member that resumes from its journal keeps its incarnation and its promises. Its
-links have lost what they carried, so it takes no part in its old view except to agree on the next one, which it
-requests at once. The application gets its last checkpoint, and then again, in the same order, everything after it.
+the group (`resend`). A process that restarts: `member.restart`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from itertools import groupby
 
 from cubecast.errors import ExcludedError, RemoteProtocolError
 from cubecast.member.alone import Alone
-from cubecast.member.durable import Durable, from_view, read_back
+from cubecast.member.durable import from_view
 from cubecast.member.effects import (
     Delivery,
     Excluded,
@@ -33,7 +31,7 @@ from cubecast.member.effects import (
 )
 from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT, InView
 from cubecast.member.link import Link
-from cubecast.member.message_log import SEQUENCE_MASK, MessageLog
+from cubecast.member.message_log import MessageLog
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch
 from cubecast.protocols.membership import records as r
@@ -60,7 +58,6 @@ from cubecast.protocols.membership.views import (
     View,
     ViewId,
 )
-from cubecast.wire.data import payload_of
 from cubecast.wire.handshake import Hello
 from cubecast.wire.membership import Elsewhere, decode_message, require_fit
 
@@ -68,11 +65,10 @@ RIVALS_MAX = 3
 """After this many exclusions by another process of the same name this one fails."""
 GATE_SLICE = 1000
 """How many entries that waited for the state are handed over at a time."""
-EXCLUDED_BEFORE = "it was excluded before its restart"
 
 
 class Lifecycle(InView):
-    """Views, state transfer, leaving, exclusion and restart of one member."""
+    """Views, state transfer, leaving and exclusion of one member."""
 
     contacts: list[str]
     founders: list[str]
@@ -708,84 +704,6 @@ class Lifecycle(InView):
         else:
             self._fail(ExcludedError(f"{self.me.name} knows no member that it could ask to join again: give a contact"))
 
-    # Restart.
-
-    def _resume(self, batches: list[bytes], contacts: Sequence[str], founders: Sequence[str]) -> None:
-        durable = read_back(batches, self.settings)
-        self.me = durable.me
-        self._note("restart")
-        view = durable.view
-        if durable.over is not None or view is None:
-            self._resume_outside(durable, contacts, founders)
-            return
-        self.contacts = [*contacts, *durable.contacts]
-        self.founders = [*durable.founders]
-        self.names = {*durable.names, *contacts, *founders} - {self.me.name}
-        self._next_contact, self._quorum_ns, self._linger_until_ns, self._last_incarnation = 0, -1, 0, 0
-        self._branch_probe_ns = self._branch_probes = 0
-        self._members = self._new_agreement()
-        self.state = IN_VIEW
-        self.view = view
-        self.log = durable.log
-        self.renews = True
-        self._members.begin_view(view, self._now_ns)
-        self._members.acceptor = durable.acceptor
-        self._members.acceptor.moved_ns = self._members.frozen_ns = self._now_ns
-        self._members.last_decision = durable.decision
-        self._heard_ns = {who.name: self._now_ns for who in view.members}
-        self._take_back_earlier(durable)
-        self._take_up_own(durable, view)
-        self._take_up_application(durable)
-        self.links.need({who.name for who in view.members}, self._now_ns)
-        self._note("restarted")
-
-    def _resume_outside(self, durable: Durable, contacts: Sequence[str], founders: Sequence[str]) -> None:
-        """The journal ends outside of the group, or before it: begin again, with the messages that wait to be sent."""
-        was_excluded = durable.over is not None and not durable.over.has_left
-        if was_excluded:
-            self._take_back(durable)
-        else:
-            self._take_back_earlier(durable)
-            for payload in durable.pending:
-                self.own.add(payload)
-        names = [who.name for who in durable.view.members] if durable.view is not None else []
-        known = [*names, *sorted(durable.names), *contacts]
-        is_founder = durable.view is None and not was_excluded and (durable.founders or founders)
-        if durable.over is not None:
-            self.me = MemberId(self.me.name, self.me.incarnation + 1)
-        self._begin_incarnation(known, (durable.founders or founders) if is_founder else ())
-        self._note("restarted")
-        if is_founder:
-            self._start_forming()
-            self._keep_promise(durable.acceptor)
-        else:
-            self._start_joining()
-
-    def _take_back(self, durable: Durable) -> None:
-        """What the last incarnation did not send, or sent without success, is sent by the next one, or returned."""
-        if durable.decision is not None and durable.view is not None:
-            cut, rank = durable.decision.proposal.cut, durable.view.members.index(durable.me)
-            for record in durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()):
-                self.own.add(payload_of(record)).was_sent = True
-        for payload in durable.pending:
-            self.own.add(payload)
-        certain = self._decides_for_all
-        lost = self._resend(self.own.returned(0, self.effects), certain)
-        self._repeat_exclusion(lost, certain, is_reported=durable.is_reported)
-
-    def _take_back_earlier(self, durable: Durable) -> None:
-        """The process crashed before its application learned what an earlier exclusion returned."""
-        for payload in durable.returned:
-            self.own.add(payload)
-        self._repeat_exclusion(self.own.returned(0, self.effects), certain=False, is_reported=False)
-
-    def _repeat_exclusion(self, lost: list[Outgoing], certain: bool, *, is_reported: bool) -> None:
-        self._lose(lost, EXCLUDED_BEFORE)
-        if is_reported:
-            self._unreported = ()
-        elif lost:
-            self.effects.notices.append(Notice("excluded", Excluded(EXCLUDED_BEFORE, self._unreported, certain)))
-
     def _keep_promise(self, acceptor: Acceptor) -> None:
         """A founder is bound by its promises from before a restart or of an earlier incarnation: see its journal."""
         self._members.acceptor = acceptor
@@ -794,38 +712,3 @@ class Lifecycle(InView):
             self.record(r.Adopted(acceptor.accepted_ballot, acceptor.accepted))
         if acceptor.promised > acceptor.accepted_ballot:
             self.record(r.Promised(acceptor.promised))
-
-    def _take_up_own(self, durable: Durable, view: View) -> None:
-        rank = view.members.index(self.me)
-        first = view.sent[rank] + self.log.stable[rank] + 1
-        own = self.log.in_order(_only(rank, self.log.stable[rank], self.log.delivered()), self.log.delivered())
-        for record in own:
-            self.own.add(payload_of(record))
-        self.own.send(len(own), view.number, first)
-        for payload in durable.pending:
-            self.own.add(payload)
-        self._recorded_pending = len(durable.pending)
-
-    def _take_up_application(self, durable: Durable) -> None:
-        view = durable.view
-        assert view is not None
-        for number, needed_by in durable.expected.items():
-            self.snapshots.needed_by[number] = set(needed_by)
-        for number, state in durable.snapshots.items():
-            self.snapshots.kept[number] = self.snapshots.cut_up(state)
-        self.snapshots.retain(view.members)
-        if durable.joined is not None:
-            self._gate = list(durable.replay)
-            self._fetch = self._new_fetch(durable.joined)
-            for entry in durable.replay:
-                self._note_again(entry)
-            return
-        self._members.have_state.add(self.me)
-        if durable.checkpoint is not None:
-            self._put_state(self.snapshots.cut_up(durable.checkpoint), is_checkpoint=True)
-        self._replay(durable.replay, is_restart=True)
-
-
-def _only(rank: int, above: int, delivered: Sequence[int]) -> list[int]:
-    """A vector above everything except this rank's messages."""
-    return [above if other == rank else SEQUENCE_MASK for other in range(len(delivered))]

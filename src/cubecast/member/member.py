@@ -31,7 +31,7 @@ from typing import Any
 from cubecast.errors import LocalProtocolError
 from cubecast.member.effects import Delivery, Effects, Entry, Notice, Outgoing, ViewChange
 from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT
-from cubecast.member.lifecycle import Lifecycle
+from cubecast.member.restart import Restart
 from cubecast.member.settings import MEMBERS_MAX, parse_address
 from cubecast.member.state_transfer import uncut
 from cubecast.protocols.membership import records as r
@@ -41,7 +41,7 @@ from cubecast.wire.records import encode_checkpoint, encode_kept, encode_record
 _PHASES = {FORMING: "forming", JOINING: "joining", LINGER: "leaving", OUT: "out"}
 
 
-class Member(Lifecycle):
+class Member(Restart):
     """One member. Begin with exactly one of `found`, `form`, `join` and `resume`."""
 
     # Beginning.
