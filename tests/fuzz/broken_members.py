@@ -17,6 +17,7 @@ from cubecast.member.links import Links
 from cubecast.member.member import Member
 from cubecast.member.message_log import SEQUENCE_MASK, MessageLog
 from cubecast.member.own_messages import OwnMessages
+from cubecast.member.restart import Restart
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch, Snapshots
 from cubecast.protocols.membership import agreement, propose
@@ -36,7 +37,7 @@ _RESUME = Link.resume
 _TAKE_EFFECTS = Member.take_effects
 _RECORD = InView.record
 _FRAME_ARRIVED = InView.frame_arrived
-_RESUME_OUTSIDE = Lifecycle._resume_outside
+_RESUME_OUTSIDE = Restart._resume_outside
 _GIVE_BACK = Lifecycle._give_back
 _MAY_SEND = InView._may_send
 _READ_BATCH = Stack._read_batch
@@ -169,7 +170,7 @@ def _adopt_without_promise(self: Durable, record: Any) -> None:
     self.acceptor.accepted = record.proposal
 
 
-def _queue_twice(self: Lifecycle, durable: Durable, *arguments: Any) -> None:
+def _queue_twice(self: Restart, durable: Durable, *arguments: Any) -> None:
     durable.pending.extend(list(durable.pending))
     _RESUME_OUTSIDE(self, durable, *arguments)
 
@@ -226,7 +227,7 @@ BROKEN: dict[str, list[Change]] = {
     "a promise is not read back": [(Durable, "_promised", _nothing), (Durable, "_adopted", _adopt_without_promise)],
     "an accepted proposal is not read back": [(Durable, "_adopted", _nothing)],
     "what waits is not read back": [(Durable, "_pending", _nothing)],
-    "what waits is queued twice": [(Lifecycle, "_resume_outside", _queue_twice)],
+    "what waits is queued twice": [(Restart, "_resume_outside", _queue_twice)],
     "deliveries are not read back": [(Durable, "_delivered", _nothing)],
     "recovered messages are not read back": [(Durable, "_recovered", _nothing)],
     "the restored state is not read back": [(Durable, "_restored", _nothing)],

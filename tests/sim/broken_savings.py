@@ -38,19 +38,19 @@ def changed_only() -> Iterator[tuple[str, list[str]]]:
         yield "what is left out is taken for received", noticed(wanted)
 
 
-def riding_on_data() -> Iterator[tuple[str, list[str]]]:
+def piggybacked_on_data() -> Iterator[tuple[str, list[str]]]:
     """Control messages inside data messages are not read, or wait for ever."""
     wanted = Scenario(protocol="coord", piggyback_control=True, **SENDING)
-    yield "nothing rides wrongly", noticed(wanted)
-    with broken(kernel, "next_rider_for", lambda world, slot, member: 0):
-        yield "riders are not read", noticed(wanted)
+    yield "nothing is piggybacked wrongly", noticed(wanted)
+    with broken(kernel, "next_piggybacked_for", lambda world, slot, member: 0):
+        yield "piggyback are not read", noticed(wanted)
     full = Scenario(protocol="coord", piggyback_control=True, buffer_messages=1, **SENDING)
     yield "full buffers", noticed(full)
     with broken(kernel, "transmit_pending", lambda *_: None):
         yield "nobody flushes", noticed(full)
 
 
-def order_of_riders() -> list[int]:
+def order_of_piggybacked() -> list[int]:
     """The rounds of three control messages for member 4, as it reads them; one more is for member 5 alone."""
     simulation = build_simulation(*_sending(), tracing=False)
     world, metrics, mail = simulation.world, simulation.metrics, simulation.mail
@@ -58,10 +58,10 @@ def order_of_riders() -> list[int]:
         slot = draft(mail, 0, number, 36)
         assert piggyback.waits_for_data(world, metrics, mail, slot, 0, to, 0)
     data = draft(mail, PAYLOAD, 0, 132)
-    piggyback.take_riders(world, metrics, mail, data, 0)
+    piggyback.take_piggyback(world, metrics, mail, data, 0)
     assert mail.heads[data].size_bytes == 132 + 4 * 4
     read, slot = [], data
-    while (slot := int(piggyback.next_rider_for(world, slot, 4))) > 0:
+    while (slot := int(piggyback.next_piggybacked_for(world, slot, 4))) > 0:
         read.append(int(mail.heads[slot].round_number))
     return read
 
@@ -75,8 +75,10 @@ def main() -> None:
     """Print a JSON object: what was broken, and which checkers noticed."""
     assert not COMPILED, "run this with CUBECAST_JIT=off"
     np.seterr(over="ignore")
-    found: dict[str, list[Any]] = dict(one for experiment in (changed_only, riding_on_data) for one in experiment())
-    print(json.dumps(found | {"riders in order": order_of_riders()}))
+    found: dict[str, list[Any]] = dict(
+        one for experiment in (changed_only, piggybacked_on_data) for one in experiment()
+    )
+    print(json.dumps(found | {"piggyback in order": order_of_piggybacked()}))
 
 
 if __name__ == "__main__":

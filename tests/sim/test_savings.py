@@ -124,30 +124,30 @@ def test_control_messages_ride_on_data(protocol: str) -> None:
     """Fewer messages; every step of a round waits at most for the next data message."""
     wanted = scenario(protocol, **DATA, senders=MEMBERS, piggyback_control=True)
     plain, _ = run(replace(wanted, piggyback_control=False))
-    riding, simulation = run(wanted)
-    assert plain.rides == 0 < riding.rides
-    assert riding.messages / riding.rounds < 0.8 * plain.messages / plain.rounds
-    assert riding.data_messages == plain.data_messages
+    piggybacks, simulation = run(wanted)
+    assert plain.piggybacked == 0 < piggybacks.piggybacked
+    assert piggybacks.messages / piggybacks.rounds < 0.8 * plain.messages / plain.rounds
+    assert piggybacks.data_messages == plain.data_messages
     assert (simulation.group.stable == DATA["messages"]).all()
     assert complaints(wanted) == []
 
 
-def test_a_rider_saves_its_header_and_waits_for_data() -> None:
+def test_a_piggybacked_message_saves_its_header_and_waits_for_data() -> None:
     """All three steps of Coord's first round ride, where everyone is about to send."""
     wanted = scenario("coord", **DATA, senders=MEMBERS, piggyback_control=True)
-    plain, riding = run(replace(wanted, piggyback_control=False))[0], run(wanted)[0]
-    assert plain.per_round[0].rtt_last_ms < riding.per_round[0].rtt_last_ms
-    assert riding.per_round[0].rtt_last_ms < plain.per_round[0].rtt_last_ms + 3 * INTERVAL_MS
+    plain, piggybacks = run(replace(wanted, piggyback_control=False))[0], run(wanted)[0]
+    assert plain.per_round[0].rtt_last_ms < piggybacks.per_round[0].rtt_last_ms
+    assert piggybacks.per_round[0].rtt_last_ms < plain.per_round[0].rtt_last_ms + 3 * INTERVAL_MS
     array = 4 * MEMBERS
-    carried = riding.data_bytes - plain.data_bytes
-    # START has no array; every copy of a data message carries the rider.
+    carried = piggybacks.data_bytes - plain.data_bytes
+    # START has no array; every copy of a data message carries the piggybacked.
     assert carried % ((MEMBERS - 1) * array) == 0
-    assert 0 < carried < riding.rides * (MEMBERS - 1) * array
+    assert 0 < carried < piggybacks.piggybacked * (MEMBERS - 1) * array
 
 
 @pytest.mark.parametrize("protocol", STABILITY)
-def test_riders_are_lost_with_their_data_and_come_again(protocol: str) -> None:
-    """Crashes too, of a sender with riders among them."""
+def test_piggybacked_messages_are_lost_with_their_data_and_come_again(protocol: str) -> None:
+    """Crashes too, of a sender with piggyback among them."""
     crash = parse_fault("0@31ms", what="crash")
     assert (
         complaints(scenario(protocol, **DATA, piggyback_control=True, loss=0.1, duplicate=0.05, crashes=(crash,))) == []
@@ -155,7 +155,7 @@ def test_riders_are_lost_with_their_data_and_come_again(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
-def test_riders_are_given_back(loss: float) -> None:
+def test_piggybacked_messages_are_given_back(loss: float) -> None:
     wanted = scenario("gossip", **DATA, subset=2, piggyback_control=True, loss=loss, duplicate=loss)
     _, simulation = run(wanted)
     waiting: set[int] = set()
@@ -163,7 +163,7 @@ def test_riders_are_given_back(loss: float) -> None:
         slot = int(first)
         while slot > 0:
             waiting.add(slot)
-            slot = int(simulation.world.riders[slot])
+            slot = int(simulation.world.piggyback[slot])
     free = simulation.mail.free[: int(simulation.mail.counts[2])].tolist()
     assert sorted([*free, *waiting]) == list(range(1, int(simulation.mail.counts[3])))
     assert [one for one in leaks(simulation) if not one.startswith("messages free")] == []
@@ -236,8 +236,8 @@ def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     [
         ("nothing left out", []),
         ("what is left out is taken for received", ["no premature stability"]),
-        ("nothing rides wrongly", []),
-        ("riders are not read", ["every round ends"]),
+        ("nothing is piggybacked wrongly", []),
+        ("piggyback are not read", ["every round ends"]),
         ("full buffers", []),
         ("nobody flushes", ["every round ends"]),
     ],
@@ -246,5 +246,7 @@ def test_broken_savings_are_noticed(noticed: dict[str, list[str]], what: str, by
     assert noticed[what] == by
 
 
-def test_riders_are_read_in_the_order_they_were_sent_by_those_they_are_for(noticed: dict[str, list[int]]) -> None:
-    assert noticed["riders in order"] == [1, 3, 4]
+def test_piggybacked_messages_are_read_in_the_order_they_were_sent_by_those_they_are_for(
+    noticed: dict[str, list[int]],
+) -> None:
+    assert noticed["piggyback in order"] == [1, 3, 4]

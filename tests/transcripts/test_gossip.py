@@ -129,7 +129,7 @@ def test_a_member_that_missed_the_result_is_told_where_messages_can_be_lost() ->
         assert talk.said() == ("0 → 3: INFO 1 [4 2]" if lossy else "")
 
 
-def test_the_result_rides_on_later_gossip() -> None:
+def test_the_result_is_piggybacked_on_later_gossip() -> None:
     talk = begun(ending="piggyback")
     talk.receive(Message(source=1, to=0, kind="GOSSIP", round=1, heard=(1, 2, 3), numbers=(4, 2, 0, 0)))
     talk.says("0 knows 1: [4 2]")
@@ -154,7 +154,7 @@ def test_where_no_next_round_comes_the_cover_itself_is_told() -> None:
 
 @pytest.mark.parametrize(("piggyback", "second"), [(False, 36 + 8 + 1), (True, 36 + 8 + 8 + 1)])
 def test_sizes(piggyback: bool, second: int) -> None:
-    """36 + 4m + ⌈n/8⌉ (guo §5.2); S costs its 4m from the second round on, where it rides along."""
+    """36 + 4m + ⌈n/8⌉ (guo §5.2); S costs its 4m from the second round on, where it is piggybacked."""
     talk = begun(ending="piggyback" if piggyback else "optimised")
     talk.wake(0, "STEP")
     assert talk.lose(0).size == 36 + 8 + 1

@@ -172,8 +172,8 @@ def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
     slots = len(simulation.mail.heads)
     world = simulation.world
     if scenario.piggyback_control:
-        rides_to = np.zeros((slots, rank_sets.words_for(scenario.members)), np.uint64)
-        world = world._replace(riders=np.zeros(slots, np.int64), rides_to=rides_to)
+        piggybacked_to = np.zeros((slots, rank_sets.words_for(scenario.members)), np.uint64)
+        world = world._replace(piggyback=np.zeros(slots, np.int64), piggybacked_to=piggybacked_to)
     if scenario.changed_only:
         world = world._replace(left_out=np.zeros((slots, rank_sets.words_for(scenario.sequence_count)), np.uint64))
     return simulation._replace(world=world)
@@ -307,8 +307,8 @@ def build_world(scenario: Scenario, network: Network, routes: Routes, *, tracing
         on_tree=tree_cover(network, by=scenario.routing) if scenario.multicast == "tree" else np.zeros((1, 1), bool),
         due=new_due(lines),
         events=np.empty(_event_room(scenario, network), EVENT).view(np.recarray),
-        riders=np.zeros(1, np.int64),
-        rides_to=np.zeros((1, 1), np.uint64),
+        piggyback=np.zeros(1, np.int64),
+        piggybacked_to=np.zeros((1, 1), np.uint64),
         left_out=np.zeros((1, 1), np.uint64),
         scalars=_scalars(scenario, network, lines, tracing=tracing),
         random=new_stream(scenario.seed, "network"),

@@ -16,25 +16,25 @@ from cubecast.protocol.mail import DRAFTED, HEADER_BYTES, NUMBER_BYTES
 
 
 @linked
-def leave_out_unchanged(world, books, mail, member):
+def leave_out_unchanged(world, metrics, mail, member):
     """Shorten the arrays among the messages just drafted."""
-    width = books.seen_stable.shape[1]
+    width = metrics.seen_stable.shape[1]
     for k in range(mail.counts[DRAFTED]):
         slot = mail.drafts[k]
         rank_sets.clear(world.left_out[slot])
         saved = -((width + 7) // 8)
         for j in range(width):
-            if mail.numbers[slot, j] == books.seen_stable[member, j]:
+            if mail.numbers[slot, j] == metrics.seen_stable[member, j]:
                 saved += NUMBER_BYTES
         if saved > 0 and mail.heads[slot].size_bytes >= HEADER_BYTES + NUMBER_BYTES * width:
             mail.heads[slot].size_bytes -= saved
-            _leave_out(world, books, mail, slot, member)
+            _leave_out(world, metrics, mail, slot, member)
 
 
 @linked
-def _leave_out(world, books, mail, slot, member):
-    for j in range(books.seen_stable.shape[1]):
-        if mail.numbers[slot, j] == books.seen_stable[member, j]:
+def _leave_out(world, metrics, mail, slot, member):
+    for j in range(metrics.seen_stable.shape[1]):
+        if mail.numbers[slot, j] == metrics.seen_stable[member, j]:
             rank_sets.add(world.left_out[slot], j)
 
 

@@ -78,7 +78,7 @@ from cubecast.sim.output_buffers import (
     sample_buffers,
     wait_for_round,
 )
-from cubecast.sim.piggyback import drop_lost_riders, next_rider_for, rides
+from cubecast.sim.piggyback import drop_lost_piggyback, is_piggybacked, next_piggybacked_for
 from cubecast.sim.record import record, record_fact
 from cubecast.sim.transmit import transmit_pending, transmit_to
 from cubecast.sim.world import CORE_FULL, MAIL_FULL, VIEWS_FULL
@@ -94,10 +94,10 @@ _FOREVER = np.int64(1) << 62
 
 
 @entry_point
-def run(world, books, mail, group, cores, faults, call, until_ns, budget):
+def run(world, metrics, mail, group, cores, faults, call, until_ns, budget):
     """Go on for at most `budget` calls of a core."""
     for _ in range(budget):
-        status = step(world, books, mail, group, faults, call, until_ns, budget)
+        status = step(world, metrics, mail, group, faults, call, until_ns, budget)
         if status != CALL:
             return status
         call_bound(cores, call[LAYER], call[MEMBER], call[NOW_NS], call[WHAT], call[A], call[B])
@@ -105,31 +105,31 @@ def run(world, books, mail, group, cores, faults, call, until_ns, budget):
 
 
 @linked
-def step(world, books, mail, group, faults, call, until_ns, budget):
+def step(world, metrics, mail, group, faults, call, until_ns, budget):
     """Finish the last call and go on to the next one, or to the end."""
     scalars = world.scalars
-    if call[WHAT] >= 0 and _finish_call(world, books, mail, group, call):
+    if call[WHAT] >= 0 and _finish_call(world, metrics, mail, group, call):
         return CALL
     for _ in range(budget):
         if scalars[0].error != 0:
             return FAILED
         if scalars[0].tracing != 0 and scalars[0].trace_size * 2 > world.trace.shape[0]:
             return PAUSED
-        if books.totals[0].finished == 1 and scalars[0].next_sample_ns != _FOREVER:
+        if metrics.totals[0].finished == 1 and scalars[0].next_sample_ns != _FOREVER:
             sample_load(scalars, scalars[0].now_ns)
             scalars[0].next_sample_ns = _FOREVER  # what still drains is no part of the run
-        last_ns = _FOREVER if books.totals[0].finished == 1 else until_ns
+        last_ns = _FOREVER if metrics.totals[0].finished == 1 else until_ns
         packet = advance(world, mail, min(_next_event_ns(world), last_ns), budget)
         if packet >= 0:
-            if _arrive(world, books, mail, group, call, packet):
+            if _arrive(world, metrics, mail, group, call, packet):
                 return CALL
         elif packet == -2:
             return FAILED if scalars[0].error != 0 else PAUSED
         elif scalars[0].events_size == 0 and world.due[WINNER] >= IDLE:
-            return FINISHED if books.totals[0].finished == 1 else STUCK
+            return FINISHED if metrics.totals[0].finished == 1 else STUCK
         elif _next_event_ns(world) > last_ns:
             return OUT_OF_TIME
-        elif _next_event(world, books, mail, group, faults, call):
+        elif _next_event(world, metrics, mail, group, faults, call):
             return CALL
     return PAUSED
 
@@ -150,15 +150,15 @@ def _set_call(call, layer, what, member, a, b, now_ns):
 
 
 @linked
-def _finish_call(world, books, mail, group, call):
+def _finish_call(world, metrics, mail, group, call):
     """Do what the core asked for; returns whether the same event concerns another layer too."""
-    _carry_out(world, books, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
-    detecting = books.totals[0].detecting == 1
+    _carry_out(world, metrics, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
+    detecting = metrics.totals[0].detecting == 1
     if call[WHAT] == RECEIVE:
-        if world.riders.shape[0] > 1:
-            rider = next_rider_for(world, call[A], call[MEMBER])
-            if rider > 0:
-                _let_receive(world, mail, group, call, call[MEMBER], rider, call[NOW_NS])
+        if world.piggyback.shape[0] > 1:
+            piggybacked = next_piggybacked_for(world, call[A], call[MEMBER])
+            if piggybacked > 0:
+                _let_receive(world, mail, group, call, call[MEMBER], piggybacked, call[NOW_NS])
                 return True
         source = mail.heads[call[A]].source
         heard = detecting and mail.layers[world.packets[call[PACKET]].message] == mailbox.DATA
@@ -177,59 +177,59 @@ def _finish_call(world, books, mail, group, call):
 
 
 @linked
-def _next_event(world, books, mail, group, faults, call):
+def _next_event(world, metrics, mail, group, faults, call):
     """Take the next event; returns whether it concerns a core."""
     event = world.events[0]
     now_ns = event.time_ns
     what, member, a, b = event.what, event.member, event.a, event.b
     remove_first_event(world)
-    if books.totals[0].finished == 1 and what != PACKET_ARRIVES:
+    if metrics.totals[0].finished == 1 and what != PACKET_ARRIVES:
         return False
     world.scalars[0].now_ns = now_ns
     if now_ns >= world.scalars[0].next_sample_ns:
         sample_load(world.scalars, now_ns - 1)
     if what == PACKET_ARRIVES:
-        return _arrive_late(world, books, mail, group, call, member, a, now_ns)
-    if what == COUNTS and books.members[member].up == 1:
-        count_newcomer(world, books, group, member, now_ns)
+        return _arrive_late(world, metrics, mail, group, call, member, a, now_ns)
+    if what == COUNTS and metrics.members[member].up == 1:
+        count_newcomer(world, metrics, group, member, now_ns)
         return False
     if what == CRASH or what == RECOVER or what == EVICT or what == SUSPECT or what == SPLIT:
-        let_fault_happen(world, books, group, faults, what, member, a, now_ns)
+        let_fault_happen(world, metrics, group, faults, what, member, a, now_ns)
         return False
     if what == ENTER:
-        enter_group(world, books, group, faults, member, now_ns)
+        enter_group(world, metrics, group, faults, member, now_ns)
         _set_call(call, mailbox.DATA, START, member, a, b, now_ns)
         return True
     if what == LASTED:
-        books.totals[0].lasting = 0
-        finish_if_all_complete(books)
+        metrics.totals[0].lasting = 0
+        finish_if_all_complete(metrics)
         return False
     if what == SAMPLE:
-        sample_buffers(world, books, a, now_ns)
+        sample_buffers(world, metrics, a, now_ns)
         return False
-    if books.members[member].up == 0:
-        postpone(world, books, what, member, a, b)
+    if metrics.members[member].up == 0:
+        postpone(world, metrics, what, member, a, b)
         return False
-    if what == SEND_DATA and has_no_room(books, group, member):
-        note_blocked(books, member, now_ns)
+    if what == SEND_DATA and has_no_room(metrics, group, member):
+        note_blocked(metrics, member, now_ns)
         return False
-    if what == EXCLUDE and not rank_sets.contains(group.members[member], a) and books.totals[0].self_joining == 0:
+    if what == EXCLUDE and not rank_sets.contains(group.members[member], a) and metrics.totals[0].self_joining == 0:
         return False
-    if what == INCLUDE and books.members[a].evicted == 1:
+    if what == INCLUDE and metrics.members[a].evicted == 1:
         return False
     if what == FLUSH:
-        transmit_pending(world, books, mail, member, a, now_ns)
+        transmit_pending(world, metrics, mail, member, a, now_ns)
         return False
     if what == GOODBYE:
-        tell_all(world, books, faults, EXCLUDE, member, now_ns)
+        tell_all(world, metrics, faults, EXCLUDE, member, now_ns)
         _set_call(call, mailbox.DATA, LEAVE, member, member, 0, now_ns)
         return True
-    _wake(world, books, group, call, what, member, a, b, now_ns)
+    _wake(world, metrics, group, call, what, member, a, b, now_ns)
     return True
 
 
 @linked
-def _wake(world, books, group, call, what, member, a, b, now_ns):
+def _wake(world, metrics, group, call, what, member, a, b, now_ns):
     """Something is due at a member that is up."""
     if what == WAKE:
         _set_call(call, mailbox.CONTROL, TIMER, member, a, b, now_ns)
@@ -243,7 +243,7 @@ def _wake(world, books, group, call, what, member, a, b, now_ns):
         if not shared_sets.discard(group.members, member, a):
             world.scalars[0].error = VIEWS_FULL
         record_fact(world, tracing.EXCLUDE, now_ns, member, a, -1, -1, 0)
-        note_excluded(books, a, now_ns)
+        note_excluded(metrics, a, now_ns)
         _set_call(call, mailbox.DATA, LEAVE, member, a, b, now_ns)
     elif what == CONFIRM:
         _set_call(call, mailbox.DATA, TIMER, member, np.int64(-1), a, now_ns)
@@ -252,46 +252,46 @@ def _wake(world, books, group, call, what, member, a, b, now_ns):
             world.scalars[0].error = VIEWS_FULL
         _set_call(call, mailbox.DATA, JOIN, member, a, b, now_ns)
     else:
-        _note_published(world, books, member, now_ns)
+        _note_published(world, metrics, member, now_ns)
         _set_call(call, mailbox.DATA, PUBLISH, member, a, b, now_ns)
 
 
 @linked
-def _note_published(world, books, member, now_ns):
+def _note_published(world, metrics, member, now_ns):
     """The application of a sender multicasts its next data message, and says when the one after is due."""
-    sequence = books.published[member] + 1
-    books.published[member] = sequence
-    books.sent_ns[member, sequence] = now_ns
-    if sequence < books.totals[0].data_wanted:
-        schedule(world, now_ns + books.totals[0].data_interval_ns, SEND_DATA, member, 0, 0)
+    sequence = metrics.published[member] + 1
+    metrics.published[member] = sequence
+    metrics.sent_ns[member, sequence] = now_ns
+    if sequence < metrics.totals[0].data_wanted:
+        schedule(world, now_ns + metrics.totals[0].data_interval_ns, SEND_DATA, member, 0, 0)
         return
-    books.totals[0].senders_left -= 1
-    let_rounds_go(world, books, now_ns)
+    metrics.totals[0].senders_left -= 1
+    let_rounds_go(world, metrics, now_ns)
 
 
 @linked
-def _arrive_late(world, books, mail, group, call, node, packet, now_ns):
+def _arrive_late(world, metrics, mail, group, call, node, packet, now_ns):
     """A packet that travelled on its own reaches a node."""
     if world.scalars[0].processors != 0:
         enter_processor(world, mail, node, packet, now_ns)
         return False
     arrived = pass_node(world, mail, node, packet, now_ns)
-    return arrived >= 0 and _arrive(world, books, mail, group, call, arrived)
+    return arrived >= 0 and _arrive(world, metrics, mail, group, call, arrived)
 
 
 @linked
-def _arrive(world, books, mail, group, call, packet):
+def _arrive(world, metrics, mail, group, call, packet):
     """A message copy reached its member's node; returns whether the member takes it."""
     now_ns = world.scalars[0].now_ns
     slot = np.int64(world.packets[packet].message)
     member = np.int64(world.member_at[world.packets[packet].to])
     source = mail.heads[slot].source
-    cut = books.members[member].side != books.members[source].side
-    if books.members[member].up == 0 or cut:
+    cut = metrics.members[member].side != metrics.members[source].side
+    if metrics.members[member].up == 0 or cut:
         lose(world, mail, packet, -1, now_ns)
         return False
     world.scalars[0].in_network -= 1
-    if books.totals[0].finished == 1:
+    if metrics.totals[0].finished == 1:
         free_packet(world, mail, packet)
         return False
     record(world, mail, tracing.RECEIVE, now_ns, packet, member, source, -1)
@@ -309,47 +309,47 @@ def _let_receive(world, mail, group, call, member, slot, now_ns):
 
 
 @linked
-def _carry_out(world, books, mail, group, member, layer, now_ns):
+def _carry_out(world, metrics, mail, group, member, layer, now_ns):
     """Do what the core asked for, in order."""
-    riding = world.riders.shape[0] > 1
+    piggybacks = world.piggyback.shape[0] > 1
     if world.left_out.shape[0] > 1 and layer == mailbox.CONTROL:
-        leave_out_unchanged(world, books, mail, member)
+        leave_out_unchanged(world, metrics, mail, member)
     for place in range(mail.counts[mailbox.WAITING]):
         action = mail.actions[place]
         a = action.a
         if action.what == mailbox.SEND or action.what == mailbox.MULTICAST:
             to = a if action.what == mailbox.SEND else np.int64(-1)
-            if riding and rides(world, books, mail, action.slot, member, to, layer, now_ns):
+            if piggybacks and is_piggybacked(world, metrics, mail, action.slot, member, to, layer, now_ns):
                 continue
-            transmit_to(world, books, mail, action.slot, member, to, layer, now_ns)
+            transmit_to(world, metrics, mail, action.slot, member, to, layer, now_ns)
         elif action.what == mailbox.TIMER:
             _schedule_wake(world, layer, member, a, action.b, now_ns + action.delay_ns)
         elif action.what == mailbox.NEXT_ROUND:
-            if action.b < books.totals[0].rounds_wanted or books.totals[0].data_wanted > 0:
-                wait_for_round(world, books, group, member, a, action.b, action.delay_ns)
+            if action.b < metrics.totals[0].rounds_wanted or metrics.totals[0].data_wanted > 0:
+                wait_for_round(world, metrics, group, member, a, action.b, action.delay_ns)
         elif action.what == mailbox.ROUND_BEGUN:
-            note_round_begun(world, books, member, a, now_ns)
+            note_round_begun(world, metrics, member, a, now_ns)
         elif action.what == mailbox.ROUND_DONE:
-            note_round_done(world, books, group, member, a, now_ns)
-            go_on_sending(world, books, group, member, now_ns)
+            note_round_done(world, metrics, group, member, a, now_ns)
+            go_on_sending(world, metrics, group, member, now_ns)
         elif action.what == mailbox.RELEASED:
-            note_released(world, books, group, member, now_ns)
-            go_on_sending(world, books, group, member, now_ns)
+            note_released(world, metrics, group, member, now_ns)
+            go_on_sending(world, metrics, group, member, now_ns)
         elif action.what == mailbox.SUSPECT:
-            suspect(world, books, group, member, a, now_ns)
+            suspect(world, metrics, group, member, a, now_ns)
         elif action.what == mailbox.DELIVER:
-            note_delivered(world, books, member, a, action.b, now_ns)
-            note_input(books, group, member, a)
-            if books.members[member].parked == 1 and is_full_enough(books, group, member, a):
-                let_round_begin(world, books, member, now_ns)
+            note_delivered(world, metrics, member, a, action.b, now_ns)
+            note_input(metrics, group, member, a)
+            if metrics.members[member].parked == 1 and is_full_enough(metrics, group, member, a):
+                let_round_begin(world, metrics, member, now_ns)
         elif action.what == mailbox.HELD_BACK:
-            note_held_back(books, a)
+            note_held_back(metrics, a)
         elif action.what == mailbox.ADOPT:
             record_fact(world, tracing.DELIVER, now_ns, member, action.peer, -1, a, action.b)
         else:
-            depart(world, books, member, now_ns)
-    if riding:
-        drop_lost_riders(world, mail)
+            depart(world, metrics, member, now_ns)
+    if piggybacks:
+        drop_lost_piggyback(world, mail)
     clear_outbox(mail)
     if mail.counts[mailbox.OVERFLOW] != 0:
         world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL

@@ -20,7 +20,7 @@ from cubecast.protocol.random import uniform
 from cubecast.sim.due import IDLE, WINNER, challenge, play_again
 from cubecast.sim.events import PACKET_ARRIVES, RESEND, schedule
 from cubecast.sim.next_link import next_link
-from cubecast.sim.piggyback import drop_riders
+from cubecast.sim.piggyback import drop_piggyback
 from cubecast.sim.record import record
 from cubecast.sim.world import LINK_PROCESSOR, NO_PACKET, NO_ROUTE, PACKETS_FULL, TIME_FULL
 from cubecast.trace import schema as tracing
@@ -51,8 +51,8 @@ def free_packet(world, mail, packet):
     copies = mail.heads[slot].copies - 1
     mail.heads[slot].copies = copies
     if copies == 0:
-        if world.riders.shape[0] > 1:
-            drop_riders(world, mail, slot)
+        if world.piggyback.shape[0] > 1:
+            drop_piggyback(world, mail, slot)
         release(mail, slot)
 
 

@@ -77,7 +77,7 @@ TOTALS = np.dtype(
             "complete",
             "finished",
             "held_max",
-            "rides",  # control messages piggybacked on data messages
+            "piggybacked",  # control messages piggybacked on data messages
             "data_fragments",
             "delay_sum_ns",  # from the multicast of a data message to its delivery, over all others' deliveries
             "delay_max_ns",

@@ -47,7 +47,7 @@ class Result:
     hops: int
     """Links crossed by those messages."""
     bytes: int
-    rides: int
+    piggybacked: int
     """Control messages piggybacked on data messages; `messages` does not count them."""
     missed: int | None
     """With the goal errors: messages that members found out they miss."""
@@ -169,7 +169,7 @@ def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
         "multicasts": int(totals.multicasts),
         "hops": int(scalars.hops),
         "bytes": int(totals.bytes),
-        "rides": int(totals.rides),
+        "piggybacked": int(totals.piggybacked),
         "missed": _missed(scenario, simulation),
         "drops": int(scalars.drops),
         "load_mean": _ratio(scalars.load_sum, scalars.load_samples),

@@ -19,19 +19,19 @@ FRAGMENT_BYTES = 1500  # causal §5.1 counts what IP would send; the link carrie
 
 
 @linked
-def transmit_to(world, books, mail, slot, member, to, layer, now_ns):
+def transmit_to(world, metrics, mail, slot, member, to, layer, now_ns):
     """Send to one member, or to everyone (−1)."""
     if to >= 0:
-        transmit(world, books, mail, slot, member, to, layer, now_ns)
+        transmit(world, metrics, mail, slot, member, to, layer, now_ns)
     else:
-        transmit_to_all(world, books, mail, slot, member, layer, now_ns)
+        transmit_to_all(world, metrics, mail, slot, member, layer, now_ns)
 
 
 @linked
-def transmit(world, books, mail, slot, source, to, layer, now_ns):
+def transmit(world, metrics, mail, slot, source, to, layer, now_ns):
     """Send one copy to one member."""
-    _count(books, mail, slot, layer, 1)
-    books.totals[0].unicasts += 1
+    _count(metrics, mail, slot, layer, 1)
+    metrics.totals[0].unicasts += 1
     packet = _new_packet(world, mail, slot, source, np.int64(world.hosts[to]), to, layer, now_ns)
     if packet < 0:
         return
@@ -42,11 +42,11 @@ def transmit(world, books, mail, slot, source, to, layer, now_ns):
 
 
 @linked
-def transmit_to_all(world, books, mail, slot, source, layer, now_ns):
+def transmit_to_all(world, metrics, mail, slot, source, layer, now_ns):
     """Multicast: n−1 unicasts, or one copy per link of the shortest-path tree."""
     members = world.hosts.shape[0]
-    _count(books, mail, slot, layer, members - 1)
-    books.totals[0].multicasts += 1
+    _count(metrics, mail, slot, layer, members - 1)
+    metrics.totals[0].multicasts += 1
     if world.on_tree.shape[0] > 1:
         tree = np.int64(-2) - world.hosts[source]
         packet = _new_packet(world, mail, slot, source, tree, tracing.EVERYONE, layer, now_ns)
@@ -61,23 +61,23 @@ def transmit_to_all(world, books, mail, slot, source, layer, now_ns):
 
 
 @linked
-def _count(books, mail, slot, layer, copies):
+def _count(metrics, mail, slot, layer, copies):
     """MODELS §9: a multicast is n−1 messages, however it travels."""
     if layer == DATA:
-        books.totals[0].data_messages += copies
-        books.totals[0].data_bytes += copies * mail.heads[slot].size_bytes
-        books.totals[0].data_fragments += copies * (
+        metrics.totals[0].data_messages += copies
+        metrics.totals[0].data_bytes += copies * mail.heads[slot].size_bytes
+        metrics.totals[0].data_fragments += copies * (
             (mail.heads[slot].size_bytes + FRAGMENT_BYTES - 1) // FRAGMENT_BYTES
         )
         if mail.heads[slot].kind != PAYLOAD:
-            books.totals[0].overhead_messages += copies
-            books.totals[0].overhead_bytes += copies * mail.heads[slot].size_bytes
+            metrics.totals[0].overhead_messages += copies
+            metrics.totals[0].overhead_bytes += copies * mail.heads[slot].size_bytes
     elif layer == CONTROL:
-        books.totals[0].messages += copies
-        books.totals[0].bytes += copies * mail.heads[slot].size_bytes
+        metrics.totals[0].messages += copies
+        metrics.totals[0].bytes += copies * mail.heads[slot].size_bytes
     else:
-        books.totals[0].failure_messages += copies
-        books.totals[0].failure_bytes += copies * mail.heads[slot].size_bytes
+        metrics.totals[0].failure_messages += copies
+        metrics.totals[0].failure_bytes += copies * mail.heads[slot].size_bytes
 
 
 @linked
@@ -162,25 +162,25 @@ def _flight_ns(world):
 
 
 @linked
-def transmit_pending(world, books, mail, member, tag, now_ns):
+def transmit_pending(world, metrics, mail, member, tag, now_ns):
     """No data came by in time: the control messages travel alone."""
-    if books.members[member].pending_tag != tag:
+    if metrics.members[member].pending_tag != tag:
         return
-    slot = next_pending(world, books, member)
+    slot = next_pending(world, metrics, member)
     while slot > 0:
-        _transmit_alone(world, books, mail, slot, member, now_ns)
+        _transmit_alone(world, metrics, mail, slot, member, now_ns)
         let_go(mail, slot)
-        slot = next_pending(world, books, member)
+        slot = next_pending(world, metrics, member)
 
 
 @linked
-def _transmit_alone(world, books, mail, slot, member, now_ns):
+def _transmit_alone(world, metrics, mail, slot, member, now_ns):
     """Bits of all members stand for a multicast."""
     layer = np.int64(CONTROL)
-    members = books.members.shape[0]
-    if rank_sets.count(world.rides_to[slot]) == members:
-        transmit_to_all(world, books, mail, slot, member, layer, now_ns)
+    members = metrics.members.shape[0]
+    if rank_sets.count(world.piggybacked_to[slot]) == members:
+        transmit_to_all(world, metrics, mail, slot, member, layer, now_ns)
         return
     for rank in range(members):
-        if rank_sets.contains(world.rides_to[slot], rank):
-            transmit(world, books, mail, slot, member, np.int64(rank), layer, now_ns)
+        if rank_sets.contains(world.piggybacked_to[slot], rank):
+            transmit(world, metrics, mail, slot, member, np.int64(rank), layer, now_ns)

@@ -14,8 +14,8 @@
 | on_tree    | n × nodes     | is there a member at or below this node in the multicast tree of that member?        |
 | due        | places        | which link is due next: see `sim.due`                                                |
 | events     | room          | heap of everything that is not a hop: timers, faults, sends, late packets            |
-| riders     | slots, or 1   | control messages on data messages; see `sim.piggyback`                               |
-| rides_to   | slots × words | for whom each of those is; one row without                                           |
+| piggyback  | slots, or 1   | control messages on data messages; see `sim.piggyback`                               |
+| piggybacked_to | slots × words | for whom each of those is; one row without                                       |
 | left_out   | slots × words | the entries left out of each message's array; one row without                        |
 | scalars    | 1             | the clock, counters and sums                                                         |
 | random     | 2             | the stream behind loss, duplication, reordering and one-hop delays                   |
@@ -160,8 +160,8 @@ class World(NamedTuple):
     on_tree: np.ndarray
     due: np.ndarray
     events: np.recarray
-    riders: np.ndarray
-    rides_to: np.ndarray
+    piggyback: np.ndarray
+    piggybacked_to: np.ndarray
     left_out: np.ndarray
     scalars: np.recarray
     random: np.ndarray

@@ -16,14 +16,14 @@ round, M and W are merged; when W covers the membership, M is S.
 
 Invariants: `minimum ≤ R_k` for every k in `heard`, so a covering W is never premature; `done ≤ round`.
 
-Two endings. *Piggyback*: a member that covers the membership goes on to the next round at once, and S rides on every
-gossip from then on; where no next round is wanted, it goes on telling that it covers the membership. *Optimised*: it
-multicasts INFO(S); everyone rests until Δ is over, then the next round begins. Where messages can be lost (`repeat_ns
+Two endings. *Piggyback*: a member that covers the membership begins the next round at once, and S is piggybacked on
+every gossip from then on; where no next round is wanted, it still gossips that it covers the membership. *Optimised*:
+it multicasts INFO(S); all rest until Δ is over, then the next round begins. Where messages can be lost (`repeat_ns
 > 0`) a member that hears gossip of a round it is done with answers with its S, in place of the paper's occasional
 piggyback. Nothing else is repeated: gossip is its own repetition.
 
-Size (guo §5.2): 36 + 4m + ⌈n/8⌉ bytes, header, round, M and W. The paper's figure has no room for S; where it rides
-along (piggyback, from the second round on) we add its 4m bytes.
+Size (guo §5.2): 36 + 4m + ⌈n/8⌉ bytes, header, round, M and W. The paper's figure has no room for S; where it is
+piggybacked (from the second round on) we add its 4m bytes.
 
 Departures: a member that enters a later round merges its own R (Fig 4.6 as printed would certify a round it took no
 part in), and a message more than one round ahead, possible once messages are lost, is treated like one of the next

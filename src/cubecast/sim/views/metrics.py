@@ -60,7 +60,7 @@ def _without_rounds(run: ViewsRun) -> dict[str, Any]:
         "multicasts": int(totals.multicasts),
         "hops": int(scalars.hops),
         "bytes": int(totals.bytes),
-        "rides": 0,
+        "piggybacked": 0,
         "missed": None,
         "drops": int(scalars.drops),
         "load_mean": _ratio(scalars.load_sum, scalars.load_samples),
