@@ -99,31 +99,33 @@ def _lattice(order: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
 
 def _swap(generator: Generator, ends: NDArray[np.int64]) -> None:
     """Exchange ends of random pairs of edges, in place, as long as the graph stays simple."""
-    _exchange_ends(ends, generator.integers(0, len(ends), (SWAPS_PER_EDGE * len(ends), 2)), int(ends.max()) + 1)
+    picks = generator.integers(0, len(ends), (SWAPS_PER_EDGE * len(ends), 2))
+    both = np.concatenate([ends, ends[:, ::-1]])
+    both = both[np.argsort(both[:, 0], kind="stable")]
+    neighbours = both[:, 1].reshape(int(ends.max()) + 1, -1).copy()  # every node has as many
+    _exchange_ends(ends, picks, neighbours)
 
 
 @allocating
-def _exchange_ends(ends: NDArray[np.int64], picks: NDArray[np.int64], nodes: int) -> None:
-    present = set()
-    for edge in range(ends.shape[0]):
-        present.add(_key(ends[edge, 0], ends[edge, 1], nodes))
+def _exchange_ends(ends: NDArray[np.int64], picks: NDArray[np.int64], neighbours: NDArray[np.int64]) -> None:
     for pick in range(picks.shape[0]):
         one = picks[pick, 0]
         other = picks[pick, 1]
         a, b, c, d = ends[one, 0], ends[one, 1], ends[other, 0], ends[other, 1]
-        first = _key(a, d, nodes)
-        second = _key(c, b, nodes)
-        if a == d or c == b or first == second or first in present or second in present:
+        if a == d or c == b or _place(neighbours, a, d) >= 0 or _place(neighbours, c, b) >= 0:
             continue
-        present.remove(_key(a, b, nodes))
-        present.remove(_key(c, d, nodes))
-        present.add(first)
-        present.add(second)
+        neighbours[a, _place(neighbours, a, b)] = d
+        neighbours[b, _place(neighbours, b, a)] = c
+        neighbours[c, _place(neighbours, c, d)] = b
+        neighbours[d, _place(neighbours, d, c)] = a
         ends[one, 1] = d
         ends[other, 1] = b
 
 
 @allocating
-def _key(a: int, b: int, nodes: int) -> int:
-    """A number for the edge between two nodes, whichever comes first."""
-    return min(a, b) * nodes + max(a, b)
+def _place(neighbours: NDArray[np.int64], node: int, other: int) -> int:
+    """Where the other node is among the neighbours of a node, or −1."""
+    for place in range(neighbours.shape[1]):
+        if neighbours[node, place] == other:
+            return place
+    return -1
