@@ -73,6 +73,7 @@ def _unless_stated(size: Size) -> Size:
     return Size(
         f"{size.text}; 0 as stated",
         lambda context, parameters: 0 if parameters.format == "stated" else size.of(context, parameters),
+        size.is_set,
     )
 
 
