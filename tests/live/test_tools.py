@@ -265,7 +265,7 @@ def test_a_node_with_a_journal_continues_without_another_way_in(tmp_path: Path) 
         (["--found", "--keep", "some"], "keep='some': choose none, all, or a number of messages"),
         (["--found", "--quorum", "most"], "quorum='most': choose one of majority, any"),
         (["--found", "--data", "magic"], "data='magic': choose one of auto, causal_plumtree"),
-        (["--found", "--stability", "magic"], "stability='magic': choose one of auto, coord"),
+        (["--found", "--stability", "magic"], "stability='magic': choose one of auto, cascade, coord"),
         (["--found", "--peer", "127.0.0.1:2"], "given: peers and found"),
         ([], "given: none of them"),
         (["--found", "--status", "nowhere"], "host:port"),

@@ -319,7 +319,7 @@ def test_the_neighbours_hold_those_of_the_hypercube_and_of_the_data_protocol() -
 
 
 def test_a_stability_protocol_that_is_none_is_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="stability='timestamp': choose one of auto, coord"):
+    with pytest.raises(LocalProtocolError, match="stability='timestamp': choose one of auto, cascade, coord"):
         World(2, replace(SETTINGS, stability="timestamp"))
 
 

@@ -200,7 +200,9 @@ REPAIRS = (
     Repair("train: another route", without(train, "_lies_between", lambda *_: False), crashes("train", 3)),
     # Before the first train, and where nobody else is left, no other repair sets one going.
     Repair("train: a new trainmaster", without(train, "_take_over"), crashes("train", 0, moments_ms=(0.0, 4.5))),
-    Repair("s_coord: a crashed parent", without(s_coord, "live_parent", drawn_parent), crashes("s_coord", 1)),
+    Repair(
+        "s_coord: a crashed parent", without(s_coord, "live_parent", drawn_parent), crashes("s_coord", 1, relayed=False)
+    ),
     Repair("s_coord: a crashed root", without(s_coord, "_lead"), crashes("s_coord", 0)),
     Repair("s_train: a crashed parent", without(s_train, "live_parent", drawn_parent), crashes("s_train", 1)),
     Repair("s_train: a crashed sibling", without(s_train, "_start_over"), crashes("s_train", 3)),

@@ -27,7 +27,7 @@ def test_every_chart_is_drawn_without_a_network(first: tuple[StudyOutcome, Path]
     told = show(page.as_uri(), tmp_path)
     assert re.search(r'<body data-drawn="1"', told)
     assert re.search(r'<p id="trouble" hidden=""', told)
-    assert told.count('aria-roledescription="point"') == 2 * 3, "each protocol at each size"
+    assert told.count('aria-roledescription="point"') == 3 * 3, "each protocol, and the lower bound, at each size"
     assert "CubeFullDist sends more." in told
     assert 'class="yes">confirmed' in told
     assert page.stat().st_size < 3_000_000

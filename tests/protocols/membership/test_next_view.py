@@ -61,7 +61,7 @@ def test_a_member_of_the_last_view_gets_the_decision_and_a_late_decision_is_igno
     network, names, before = changed_group()
     member = network.member(names[1])
     accept, decide = said_before(before)
-    assert hears(member, names[0], accept) == ["Decide"]
+    assert hears(member, names[0], accept) == ["Decide", "Ready"]
     assert hears(member, names[0], decide) == []
     assert member.view is not None
     assert member.view.number == before.number + 1

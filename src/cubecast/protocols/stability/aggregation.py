@@ -59,7 +59,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import GroupState, copy_numbers, fold, raise_numbers
+from cubecast.protocol.group import STABILITY, GroupState, copy_numbers, fold, raise_numbers
 from cubecast.protocol.mail import draft, send
 
 MINIMUM, ASK = range(2)
@@ -356,7 +356,12 @@ def minimum_round_of(mail, slot):
 
 @linked
 def is_unstable(group, row):
-    """Does this member hold a message that it does not know to be stable?"""
+    """Does this member hold a message that it does not know to be stable?
+
+    Where errors are sought (`protocol.group.ERRORS`) a member cannot know what it has not heard of: always.
+    """
+    if group.goal != STABILITY:
+        return True
     for j in range(group.received.shape[1]):
         if group.received[row, j] > group.stable[row, j]:
             return True

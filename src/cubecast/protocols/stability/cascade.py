@@ -95,7 +95,7 @@ _NEVER = np.int64(1) << 62
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class CascadeParameters:
     """What Cascade leaves open."""
 
     overlay: Literal["tree", "dissemination", "hypercube"] = parameter("tree", "Along which edges minima go.")
@@ -110,7 +110,7 @@ class Parameters:
     )
 
 
-def resolve(parameters: Parameters, context: Context) -> Parameters:
+def resolve(parameters: CascadeParameters, context: Context) -> CascadeParameters:
     """A tree of one level, as long as its root can hold the vectors of all."""
     degree = parameters.tree_degree or max(1, min(context.members - 1, DEGREE_MAX))
     return replace(parameters, tree_degree=min(degree, max(1, context.members - 1)))
@@ -145,7 +145,7 @@ _BY_ROW = ("round", "ended", "done", "skipped", "began_ns", "done_ns", "lap_ns",
 _BY_INPUT = ("lag_ns", "spread_ns", "early_ns", "backoff_ns", "due_ns", "asked")
 
 
-def build(group: GroupState, context: Context, parameters: Parameters) -> CascadeState:
+def build(group: GroupState, context: Context, parameters: CascadeParameters) -> CascadeState:
     """Cascade before its first wave."""
     overlay = OVERLAYS[parameters.overlay]
     fanout = (parameters.tree_degree or 1) if overlay == TREE else parameters.radix
@@ -368,7 +368,7 @@ def _ask_overdue(state, row, now_ns, mail):
         set_timer(mail, OVERDUE, number, first_ns - now_ns)
 
 
-def _sends(members: int, parameters: Parameters) -> float:
+def _sends(members: int, parameters: CascadeParameters) -> float:
     """Messages of a member per wave."""
     if parameters.overlay == "tree":
         return 2.0
@@ -387,7 +387,7 @@ PROTOCOL = Protocol(
     summary="minima that only grow climb an overlay in waves, without rounds",
     state=CascadeState,
     messages=MESSAGES,
-    parameters=Parameters,
+    parameters=CascadeParameters,
     build=build,
     resolve=resolve,
     state_per_member="quadratic",

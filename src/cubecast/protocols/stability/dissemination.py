@@ -62,7 +62,7 @@ NEXT_ROUND, REPEAT = range(2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class DisseminationParameters:
     """What Dissemination leaves open."""
 
     radix: int = parameter(
@@ -86,7 +86,7 @@ class DisseminationState(NamedTuple):
     skipped: np.ndarray
 
 
-def build(group: GroupState, context: Context, parameters: Parameters) -> DisseminationState:
+def build(group: GroupState, context: Context, parameters: DisseminationParameters) -> DisseminationState:
     """Dissemination before its first round. `repeat_ns = 0` is the reliable form."""
     rows = len(group.rank)
     sizes = message_sizes(MESSAGES, context)
@@ -205,7 +205,7 @@ def _go_on(state, row, mail):
         rest(mail, NEXT_ROUND, ready + state.skipped[row], state.delta_ns)
 
 
-def _sends(members: int, parameters: Parameters) -> float:
+def _sends(members: int, parameters: DisseminationParameters) -> float:
     """(b−1)·⌈log_b n⌉."""
     steps, covered = 0, 1
     while covered < members:
@@ -221,7 +221,7 @@ PROTOCOL = Protocol(
     summary="minima go ahead in strides that grow by a radix",
     state=DisseminationState,
     messages=MESSAGES,
-    parameters=Parameters,
+    parameters=DisseminationParameters,
     build=build,
     sends_per_member=_sends,
     colour="#56B4E9",
