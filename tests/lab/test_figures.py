@@ -87,6 +87,12 @@ def test_a_phase_diagram_has_no_floor() -> None:
     assert figure_rows(figure, points, [{**row, "metric": "floor_hops"} for row in summary]) == []
 
 
+def test_lines_by_a_parameter_have_no_floor() -> None:
+    figure = Figure(id="1", title="", x="members", y=("hops",), series="degree")
+    points, summary = _summary()
+    assert figure_rows(figure, points, [{**row, "metric": "floor_hops"} for row in summary]) == []
+
+
 def _summary() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The points, and the rows with their places among them."""
     points = [{name: row[name] for name in ("protocol", "members", "degree")} for row in _rows()]

@@ -42,7 +42,8 @@ def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[R
 
 def _floor_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[Row]:
     """One more line: what no protocol can beat. Of several floors at one point, the lowest holds for all."""
-    if figure.kind != "lines" or figure.statistic != "mean":
+    is_by_protocol = figure.series in ("protocol", "variant")  # else the name would stand among numbers
+    if figure.kind != "lines" or figure.statistic != "mean" or not is_by_protocol:
         return []
     floors: dict[tuple[Any, ...], Row] = {}
     for row in summary:
