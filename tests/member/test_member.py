@@ -861,6 +861,24 @@ def test_an_exclusion_is_reported_once_also_after_a_kill_that_came_first(takes_p
     assert not network.app(A).payloads
 
 
+def test_a_message_of_the_step_in_which_its_sender_is_excluded_survives_a_kill() -> None:
+    """It was multicast and not yet in the journal when the decision without its sender came."""
+    network = Network()
+    names = network.form(3, durable=True)
+    network.cut([C], [A, B])
+    network.run_until(lambda: network.member(C).is_blocked)
+    network.settle(A, B)
+    process = network.processes[C]
+    process.member.multicast(b"last", network.now_ns)
+    _exclude(process.member)
+    process.journal.append(b"".join(process.member.take_effects().persist))
+    network.kill(C)
+    network.heal()
+    network.start(C, durable=True)
+    network.settle(*names)
+    assert network.app(A).payloads == [b"last"]
+
+
 def _be_excluded(network: Network, takes_part: bool) -> None:
     if takes_part:
         network.call(C, _exclude)

@@ -223,3 +223,15 @@ def test_a_newcomer_that_got_the_state_in_an_earlier_view_is_known_to_have_it() 
     member._members.have_state.discard(newcomer)
     member._in_view(member.links.links[second], Ready(earlier.id))
     assert newcomer in member._members.have_state
+
+
+def test_the_first_rank_of_a_view_learns_who_has_the_state() -> None:
+    """After a restart it knows of itself only, and could never leave as the coordinator."""
+    network = Network(seed=1)
+    names = network.form(3, snapshots=True)
+    first = network.member(names[0])
+    first._members.have_state = {first.me}
+    network.start(NAMES[3], contacts=[names[0]], snapshots=True)
+    network.settle(*NAMES[:4])
+    network.run(10)
+    assert first._members.have_state == set(first._members.view.members)

@@ -29,9 +29,13 @@ def test_lists_hold_what_sets_would_in_ascending_order(seed: int) -> None:
     for _ in range(500):
         which, row, rank = (int(draw.integers(end)) for end in (2, ROWS, MEMBERS))
         lists = (one, other)[which]
-        if draw.random() < 0.1:
+        choice = draw.random()
+        if choice < 0.1:
             rank_lists.clear(lists, row)
             wanted[which][row].clear()
+        elif choice < 0.4:
+            rank_lists.discard(lists, row, rank)
+            wanted[which][row].discard(rank)
         else:
             rank_lists.add(lists, row, rank, mail)
             wanted[which][row].add(rank)
