@@ -168,33 +168,33 @@ def gossip(bench: Bench) -> None:
             samples = [bench.runs("gossip", size, senders, SPARSE, **settings) for size in bench.sizes]
             steps = [mean(one.steps or 0.0 for one in found) for found in samples]
             fit = np.corrcoef(np.log(n), steps)[0, 1] ** 2
-            told = ", ".join(f"{one:.1f}" for one in steps)
+            figures = ", ".join(f"{one:.1f}" for one in steps)
             text = f"Gossip steps grow like log n (sparse, m={senders}, {name})"
-            bench.claim(text, f"{told}; r² {fit:.2f}", bool(fit > 0.8))
+            bench.claim(text, f"{figures}; r² {fit:.2f}", bool(fit > 0.8))
     unlimited = [bench.tpr_s("gossip", 200, subset=3, step_s=step, queue_limit=0) for step in (1.0, 2.0, 4.0)]
     limited = [bench.tpr_s("gossip", 200, subset=3, step_s=step) for step in (1.0, 2.0, 4.0)]
-    told = ", ".join(f"{a:.0f} → {b:.0f} s" for a, b in zip(unlimited, limited, strict=True))
+    figures = ", ".join(f"{a:.0f} → {b:.0f} s" for a, b in zip(unlimited, limited, strict=True))
     bench.claim(
         "64-message queues beat unlimited ones below the critical step (n=200, p=3, step 1, 2, 4 s)",
-        told,
+        figures,
         *(b < a for a, b in zip(unlimited, limited, strict=True)),
     )
     ratios = [bench.tpr_s("gossip", size, 50, SPARSE) / bench.tpr_s("gossip", size, 50) for size in bench.sizes]
-    told = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    bench.claim("Gossip: dense ≈ sparse", f"sparse/dense {told}", *(0.75 < ratio < 1.33 for ratio in ratios))
+    figures = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    bench.claim("Gossip: dense ≈ sparse", f"sparse/dense {figures}", *(0.75 < ratio < 1.33 for ratio in ratios))
     faster = {p: bench.tpr_s(p, 200, 50) / bench.tpr_s(p, 200, 1) for p in (*BASIC, *STRUCTURED)}
-    told = ", ".join(f"{p} {ratio:.1f}" for p, ratio in faster.items())
+    figures = ", ".join(f"{p} {ratio:.1f}" for p, ratio in faster.items())
     bench.claim(
         "m = 1 much faster than m = 50 (dense, n=200)",
-        f"TPR(50)/TPR(1): {told}",
+        f"TPR(50)/TPR(1): {figures}",
         *(one > 1.5 for one in faster.values()),
     )
     fast = [
         bench.tpr_s("gossip", s, 50, f"{SPARSE},bandwidth=300e3", step_s=TABLE_5_1[50][s] / 10) for s in bench.sizes
     ]
     ratios = [bench.tpr_s("gossip", s, 50, SPARSE) / one for s, one in zip(bench.sizes, fast, strict=True)]
-    told = ", ".join(f"{ratio:.1f}" for ratio in ratios)
-    bench.claim("300 kb/s is ten times as fast as 30 (Gossip, sparse)", told, *(8 < ratio < 12 for ratio in ratios))
+    figures = ", ".join(f"{ratio:.1f}" for ratio in ratios)
+    bench.claim("300 kb/s is ten times as fast as 30 (Gossip, sparse)", figures, *(8 < ratio < 12 for ratio in ratios))
 
 
 def sparse(bench: Bench) -> None:
@@ -216,9 +216,9 @@ def sparse(bench: Bench) -> None:
         n: bench.tpr_s("s_coord", n, 50, SPARSE, group_size=50) / bench.tpr_s("coord", n, 50, SPARSE)
         for n in bench.sizes
     }
-    told = ", ".join(f"{n}: {one:.2f}" for n, one in ratio.items())
+    figures = ", ".join(f"{n}: {one:.2f}" for n, one in ratio.items())
     holds = [(one > 1) == (n < 150) for n, one in ratio.items()]
-    bench.claim("sparse: CoordP beats S_CoordP below n = 150", f"S_CoordP(50)/CoordP {told}", *holds)
+    bench.claim("sparse: CoordP beats S_CoordP below n = 150", f"S_CoordP(50)/CoordP {figures}", *holds)
 
 
 def spread(bench: Bench) -> None:
@@ -229,9 +229,9 @@ def spread(bench: Bench) -> None:
         for metric in worst:
             values = [getattr(one, metric) for one in found]
             worst[metric] = max(worst[metric], stdev(values) / mean(values))
-    told = f"largest {worst['queue_mean']:.1%} (queue), {worst['rtt_first_ms']:.1%} (TPR), {bench.seeds} samples"
+    figures = f"largest {worst['queue_mean']:.1%} (queue), {worst['rtt_first_ms']:.1%} (TPR), {bench.seeds} samples"
     holds = [worst["queue_mean"] <= 0.07, worst["rtt_first_ms"] <= 0.05]
-    bench.claim("standard deviation ≤ 7 % (mean queue) and ≤ 5 % (TPR) of the mean", told, *holds)
+    bench.claim("standard deviation ≤ 7 % (mean queue) and ≤ 5 % (TPR) of the mean", figures, *holds)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Start the members of one benchmark, each in a process of its own, and gather their reports.
 
-A member, whoever's it is, prints `ready`, reads the time at which to begin, prints one JSON line and waits to be told
-to leave.
+A member, of any of the systems, prints `ready`, reads the time at which to begin, prints one JSON line and waits until
+it may leave.
 """
 
 from __future__ import annotations

@@ -233,18 +233,18 @@ def _bar() -> Iterator[Callable[[int, int], None]]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    told = 0
+    reported = 0
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, rate="")
 
         def progress(done: int, total: int) -> None:
-            nonlocal told
+            nonlocal reported
             elapsed = bar.tasks[0].elapsed or 0.0
             rate = f"{done / elapsed:.1f}/s" if elapsed > 0 and done else ""
             bar.update(task, completed=done, total=total, rate=rate)
             tenth = 10 * done // total if total else 0
-            if not console.is_terminal and tenth > told:
-                told = tenth
+            if not console.is_terminal and tenth > reported:
+                reported = tenth
                 _say(f"{done} of {total} runs done")
 
         yield progress

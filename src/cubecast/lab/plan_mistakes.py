@@ -49,14 +49,14 @@ def values_of(plan: Plan) -> dict[str, list[Any]]:
 
 def _seeds(plan: Plan) -> Mistakes:
     """Seeds are 0 … repeats − 1, whatever else a plan says of them."""
-    told = "seed: a run's seed is its repeat, 0 … repeats − 1; drop it and set repeats"
+    mistake = "seed: a run's seed is its repeat, 0 … repeats − 1; drop it and set repeats"
     for size, own in plan.sizes.items():
         for table, path in ((own.fixed, "fixed"), (own.sweep, "sweep"), *((one, "zip") for one in own.zips)):
             if "seed" in table:
-                yield told, (path, "seed") if path != "zip" else (size, "zip")
+                yield mistake, (path, "seed") if path != "zip" else (size, "zip")
     for place, variant in enumerate(plan.variants):
         if "seed" in variant:
-            yield told, ("variant", place, "seed")
+            yield mistake, ("variant", place, "seed")
 
 
 def _figure(plan: Plan, figure: Figure, values: dict[str, list[Any]], path: Place) -> Mistakes:

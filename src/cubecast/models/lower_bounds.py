@@ -4,9 +4,9 @@
 member has reached it, at the speed of the network: the first member needs at least the radius, the last the diameter.
 A multicast takes at least the distance from its sender to each receiver.
 
-**Messages of a round.** Whoever knows the result first has heard of n − 1 others, directly or not, and each of these
-has sent at least one message that arrived before: n − 1 messages. Nobody else knows the result at that moment (it is
-the first), so each of the n − 1 others needs at least one more message: 2 (n − 1). A tree reaches it.
+**Messages of a round.** The first member that knows the result has heard of n − 1 others, directly or not, and each
+of these has sent at least one message that arrived before: n − 1 messages. Nobody else knows the result at that moment,
+so each of the n − 1 others needs at least one more message: 2 (n − 1). A tree reaches it.
 
 **Messages of a multicast.** Each of n − 1 members receives it at least once.
 

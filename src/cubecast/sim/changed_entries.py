@@ -1,10 +1,10 @@
 """A saving of guo ch. 7 that no protocol needs to know of: only the entries that changed are sent.
 
 An array is sent as a bitmap of m bits and the numbers that differ from S as the sender knew it before this call, where
-that is shorter. Whoever receives it takes its own S for what was left out. That is never premature: what is stable,
+that is shorter. The receiver takes its own S for what was left out. That is never premature: what is stable,
 everybody holds, so each R behind the array is at least the receiver's S too. Nor is anything lost, where messages
-arrive in order: the S that was left out is told, or was, with the round it came from. Only the first array of a message
-is shortened; the S that Gossip piggybacks behind M goes in full.
+arrive in order: the S that was left out arrives, or arrived, with the round it came from. Only the first array of a
+message is shortened; the S that Gossip piggybacks behind M goes in full.
 
 `world.left_out` (slots × words; one row without the saving) says which entries were left out of the array in each
 message.

@@ -27,8 +27,8 @@ def archive_path() -> Path | None:
         return None
     java = found.resolve()
     jars = Path(pyspark.__file__).parent / "jars"
-    told = [_stamp(java), *sorted(_stamp(jar) for jar in jars.iterdir())]
-    return cache_root() / "java" / f"{_digest(str(jars))}-{_digest(*told)}.jsa"
+    stamps = [_stamp(java), *sorted(_stamp(jar) for jar in jars.iterdir())]
+    return cache_root() / "java" / f"{_digest(str(jars))}-{_digest(*stamps)}.jsa"
 
 
 def older_archives(path: Path) -> list[Path]:
@@ -42,16 +42,16 @@ def _stamp(file: Path) -> str:
     return f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-def _digest(*told: str) -> str:
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def use_archive() -> str:
-    """How Java is told to use the archive; nothing where there is none."""
+    """Java's options to use the archive; empty where there is none."""
     path = archive_path()
     return f'{_QUIET} "-XX:SharedArchiveFile={path}"' if path is not None and path.is_file() else ""
 
 
 def write_archive(path: Path) -> str:
-    """How Java is told to write an archive of what it has loaded, when it ends."""
+    """Java's options to write an archive of the loaded classes when it exits."""
     return f'{_QUIET} "-XX:ArchiveClassesAtExit={path}"'

@@ -30,7 +30,7 @@ from cubecast.lab.spark.settings import DRIVER_MEMORY, MEMORY_VARIABLE
 MARK = "cubecast-error "
 """Stands before the message of a worker: JSON, in one line."""
 JAVA_OUT_OF_MEMORY = 3
-"""Exit code of a Java that was told to exit when it is out of memory."""
+"""Exit code of Java when it runs out of memory, with `ExitOnOutOfMemoryError`."""
 _FULL_DISK_BYTES = 1 << 20
 _CANCELLED = "SPARK_JOB_CANCELLED"
 _NO_MEMORY = "java.lang.OutOfMemoryError"

@@ -53,8 +53,8 @@ def recompute(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, An
     for one in kept:
         one.unpersist()
     said = {(trace.name, name): value for trace in traces for name, value in trace.metrics.items()}
-    told = [row | {"said": said.get((row["trace"], row["metric"]))} for row in rows]
-    found = [row | {"agree": _agree(row["found"], row["said"])} for row in told if row["said"] is not None]
+    compared = [row | {"said": said.get((row["trace"], row["metric"]))} for row in rows]
+    found = [row | {"agree": _agree(row["found"], row["said"])} for row in compared if row["said"] is not None]
     return sorted(found, key=lambda row: (row["trace"], row["metric"]))
 
 
@@ -239,9 +239,9 @@ _METRICS = (
     JOIN heads USING (trace) WHERE samples > 0 AND unicasts AND stability AND measures""",
 )
 
-# A copy starts when it joins the link or when the one before has left it, whichever is later. Whoever starts at a time
-# no longer waits at that time. The queue is looked at when a copy joins and when one arrives at the far end; what falls
-# on the same nanosecond is in the order of the rows: a copy joins when it is sent, or at its hop before.
+# A copy starts when it joins the link or when the one before has left it, whichever is later. A copy that starts at
+# a time no longer waits at that time. The queue is sampled when a copy joins and when one arrives at the far end; what
+# falls on the same nanosecond is in the order of the rows: a copy joins when it is sent, or at its hop before.
 _QUEUES = """
     WITH places AS (
         SELECT trace, link, event, row, time_ns, entered_ns,

@@ -43,7 +43,7 @@ def session(
     """A Spark session on `master`, stopped at the end; `heavy` when Spark itself has much data to go through.
 
     Without a master it is the one of Spark's own configuration, else all cores of this machine. `conf` are settings of
-    Spark that come before all others. While Java starts, `meanwhile` is done here. `archive` is what Java is told of
+    Spark that come before all others. While Java starts, `meanwhile` is done here. `archive` are Java's options for
     the archive of Spark's classes, by default to use it. Inside another session it is that other one, whatever the
     master: a process has one Spark at a time.
     """
@@ -110,8 +110,8 @@ def one_line(what: str, *, kept: Path | None = None) -> Iterator[None]:
         if ended is None and not isinstance(error, PySparkException | Py4JError):
             raise
         why = explain(error, java_exit=ended, folders=() if kept is None else (kept,))
-        told = "" if kept is None else f"; what was done is kept in {kept}"
-        raise LocalProtocolError(f"{what} stopped: {why}{told}") from error
+        remains = "" if kept is None else f"; what was done is kept in {kept}"
+        raise LocalProtocolError(f"{what} stopped: {why}{remains}") from error
 
 
 def _start(master: str, settings: dict[str, str]) -> SparkSession:

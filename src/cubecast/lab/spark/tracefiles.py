@@ -52,8 +52,8 @@ def _head(path: Path) -> TraceFile:
     except FileNotFoundError as error:
         raise LocalProtocolError(f"{path}: there is no such trace") from error
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
-        told = next(iter(str(error).splitlines()), type(error).__name__)
-        return TraceFile(path=path, error=f"it is not a trace of cubecast that can be read: {told}")
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        return TraceFile(path=path, error=f"it is not a trace of cubecast that can be read: {reason}")
     return TraceFile(
         path=path,
         scenario=scenario,

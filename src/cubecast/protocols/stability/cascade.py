@@ -7,7 +7,7 @@ uses no round, start or acknowledgement. What remains to be decided is *when* to
 
 **Pacing.** Sent whenever something has grown, minima that are not of one moment meet: the oldest of n vectors with
 random phases is almost one interval old, and it alone counts. So minima go in *waves*. A wave has a number, which says
-only that whoever sends it has heard all its inputs since the wave began.
+only that its sender has heard all its inputs since the wave began.
 
 - A member sends to an output once all inputs below have come for the wave (the last child decides), and reads its own R
   as late as that.
@@ -16,8 +16,8 @@ only that whoever sends it has heard all its inputs since the wave began.
   4·(n−1) with the acknowledgements of the lossy form. The next wave begins Δ later, and only if something is unstable
   (R > S): a quiet group sends nothing, and a member that alone has nothing unstable joins when it hears of a wave.
 - A member whose minimum would wait at its parent for a sibling's rather waits itself, and reads R later (`linger`). The
-  parent measures how long after the beginning of a wave each child comes, without what it lingered, and tells each
-  how much earlier than the latest it is; an inner member adds what it is told itself.
+  parent measures how long after the beginning of a wave each child comes, without what it lingered, and sends each
+  how much earlier than the latest it is; an inner member adds what its own parent sent.
 - An input that does not come is asked for, after its usual time and four times the usual deviation (as TCP times its
   retransmissions), again after that time without an answer; until something was measured the time is `repeat_ns`. An
   ASK carries the minimum that goes the same way, in case that was lost, and takes the other member into the wave.
@@ -36,7 +36,7 @@ only that whoever sends it has heard all its inputs since the wave began.
 | lingered_ns | rows     | how long it did before its newest wave                                                |
 | lag_ns      | rows × W | how long after a wave began each input comes, smoothed, without lingering; 0: unknown |
 | spread_ns   | rows × W | the mean deviation from that                                                          |
-| early_ns    | rows × W | how long each child was told to linger beyond this member                             |
+| early_ns    | rows × W | how long each child is to linger beyond this member                                   |
 | backoff_ns  | rows × W | added to the patience with an input that had to be asked, until it comes by itself    |
 | due_ns      | rows × W | when each input is overdue                                                            |
 | asked       | rows × W | the newest wave for which each was asked                                              |

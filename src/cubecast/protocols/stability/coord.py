@@ -142,7 +142,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """The round goes on without the one that left; whoever is lowest now coordinates."""
+    """The round continues without the member that left; the lowest live rank coordinates."""
     if not is_lowest(state.group, row):
         return
     if state.phase[row] == COLLECTING:

@@ -20,7 +20,7 @@ goes over to it: nobody waits for a round that others have left.
 
 *Healing.* When a member is excluded or joins, places are re-indexed over the current members, what was heard is
 forgotten, and the round starts again from R, also for those who had ended it: others need their minima in the new
-places. Whoever restarts asks its inputs, since their messages of the new view may have come too early. Lossy form
+places. A member that restarts asks its inputs, since their messages of the new view may have come too early. Lossy form
 (`repeat_ns > 0`): a member that has not ended its round asks again, after each `repeat_ns`, for what it has not heard.
 A member that is asked joins the round, and answers once it has got so far. A quiet group sends nothing.
 """

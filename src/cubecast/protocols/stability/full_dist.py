@@ -152,7 +152,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """A row that will never come is not waited for; whoever is lowest now leads."""
+    """Do not wait for the row of a member that left; the lowest live rank leads."""
     _count_missing(state, row)
     if state.joined[row] > 0 and state.joined[row] == state.done[row]:
         _schedule_next_round(state, row, mail)

@@ -1,4 +1,4 @@
-"""What the gossip protocols share: choosing whom to tell, and merging what was told (guo §4.2.4, Figs 4.5–4.6)."""
+"""What the gossip protocols share: choosing targets, and merging what was received (guo §4.2.4, Figs 4.5–4.6)."""
 
 from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked

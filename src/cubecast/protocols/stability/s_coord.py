@@ -31,6 +31,10 @@ START of the round under way by its parent, and an inner member that has not rep
 is missing; a child that has reported answers a repeated START with its ACK. ACK_INFO climbs the tree like ACK, so the
 root knows when all know S. In the relayed form a member that takes on the children of one that is gone tells them the
 round or the result that it may not have passed on, and a member that has reported answers a second START.
+
+Known limit: when a root and then its successor crash in the same round, members that the successor covered can move
+below one that has reported already, and S can be premature. An ACK does not say for which membership it speaks
+(compare `s_train`). Live groups are not affected: there every crash begins a new view, and with it a new state.
 """
 
 from dataclasses import dataclass, replace

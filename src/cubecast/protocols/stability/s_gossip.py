@@ -208,7 +208,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """It is not waited for; whoever is a controller now goes on."""
+    """Do not wait for it; the present controllers continue."""
     if state.done[row] < state.round[row]:
         _go_on(state, row, mail)
 

@@ -367,7 +367,7 @@ def _on_info(state, row, mail, slot):
 
 @linked
 def _on_ask(state, row, mail, slot):
-    """A relative wants the ACK again, in its view; whoever has none yet in that view will send it by itself."""
+    """A relative requests the ACK again, in its view; a member without one in that view sends it later by itself."""
     number = mail.heads[slot].round_number
     if state.done[row] > 0 and number <= state.done[row]:
         send(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]), _source(mail, slot))

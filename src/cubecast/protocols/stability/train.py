@@ -189,7 +189,7 @@ def _send_again(state, row, mail):
 
 @linked
 def _come_home(state, row, mail):
-    """At the trainmaster: an ACK train has become S, an INFO train has told everyone."""
+    """At the trainmaster: an ACK train has become S, an INFO train has informed everyone."""
     if state.passed[row] & 1 == ACK:
         _conclude(state, row, mail, state.passed[row] >> 1)
     elif state.home[row] < state.passed[row]:
