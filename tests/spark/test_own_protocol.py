@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +14,8 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.java import require_java
-from cubecast.lab.spark.archive import use_archive
-from cubecast.lab.spark.settings import QUICK_START
 from cubecast.lab.store import Store
+from tests.spark.standalone import standalone_master, standalone_worker
 from tests.support.pledge import round_messages, write_pledge
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -103,57 +97,13 @@ def test_its_parameter_is_swept_and_an_edit_makes_the_runs_pending_again(plan: P
     assert (row["done"], row["other_code"]) == (0, RUNS)
 
 
-@contextmanager
-def _spark_class(folder: Path, *words: str, hidden: Path | None = None) -> Iterator[None]:
-    """A master or worker in a folder and process group of its own; it finds another folder empty, where root can."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    folder.mkdir()
-    hide = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(hidden)]
-    process = subprocess.Popen(
-        [*(hide if hidden is not None and os.geteuid() == 0 else []), str(home / "bin" / "spark-class"), *words],
-        env={
-            **os.environ,
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_START} {use_archive()}",
-            "PYSPARK_PYTHON": sys.executable,
-        },
-        cwd=folder,
-        process_group=0,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
-
-
-def _wait_for_port(port: int) -> None:
-    until = time.monotonic() + 180
-    while time.monotonic() < until:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    pytest.fail(f"no Spark master on port {port} after three minutes")
-
-
 @pytest.mark.slow
 def test_the_file_travels_to_a_worker_that_does_not_have_it(plan: Path, tmp_path: Path) -> None:
     """A standalone cluster: the worker has another working directory, and an empty folder in place of the file's."""
     own = write_pledge(tmp_path / "own")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = int(one.getsockname()[1])
-    master, place, deploy = f"spark://127.0.0.1:{port}", ("--host", "127.0.0.1"), "org.apache.spark.deploy"
-    leader = (f"{deploy}.master.Master", *place, "--port", str(port), "--webui-port", "0")
-    worker = (f"{deploy}.worker.Worker", *place, "--cores", "1", "--memory", "2g", "--webui-port", "0", master)
-    with _spark_class(tmp_path / "master", *leader):
-        _wait_for_port(port)
-        with _spark_class(tmp_path / "worker", *worker, hidden=own.parent):
-            _study("run", plan, own, "--master", master, "--no-report")
+    with (
+        standalone_master(tmp_path / "master") as master,
+        standalone_worker(tmp_path / "worker", master, hidden=own.parent),
+    ):
+        _study("run", plan, own, "--master", master, "--no-report")
     _require_all_done(plan)
