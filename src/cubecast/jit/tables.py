@@ -18,7 +18,7 @@ Invariant: arrays and table live as long as the `Held` (or other object) that ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -38,7 +38,10 @@ class Held(NamedTuple):
 
 def table_of(value: tuple[Any, ...]) -> NDArray[np.int64]:
     """The table of a tuple; empty in plain Python."""
-    return np.array(list(_words_of(value)) if COMPILED else [], np.int64)
+    words: list[int] = []
+    if COMPILED:
+        _add_words(words, value)
+    return np.array(words, np.int64)
 
 
 def hold(value: tuple[Any, ...]) -> Held:
@@ -48,17 +51,16 @@ def hold(value: tuple[Any, ...]) -> Held:
     return Held(table.ctypes.data if COMPILED else value, table, value)
 
 
-def _words_of(value: Any) -> Iterator[int]:
+def _add_words(words: list[int], value: Any) -> None:
     if isinstance(value, tuple):
         for field in value:
-            yield from _words_of(field)
+            _add_words(words, field)
     elif isinstance(value, np.ndarray):
-        address = value.__array_interface__["data"][0]  # ten times faster than `ctypes`
-        yield from (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+        words += (0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides)
     elif isinstance(value, int | np.int64) and not isinstance(value, bool):
-        yield int(value)
+        words.append(int(value))
     elif isinstance(value, float):
-        yield int(np.float64(value).view(np.int64))
+        words.append(int(np.float64(value).view(np.int64)))
     else:
         raise LocalProtocolError(
             f"a state holds {value!r} of type {type(value).__name__}: use arrays, int, float and tuples of these"
