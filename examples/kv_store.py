@@ -1,13 +1,9 @@
-"""A replicated key–value store: a newcomer gets the whole state, and stable deletions are freed.
+"""A replicated key–value store: a newcomer gets the whole state, and deletions are freed when no write can contradict.
 
 Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) wins, so that concurrent writes
 have the same outcome at all replicas. A deletion is a write too: it must be kept (as a *tombstone*) as long as an older
-write by a member that did not know of it may still arrive. The tombstone is freed
-
-- when the view changes: a message is delivered in the view in which it was sent, and a member that sends in the new
-  view has delivered everything of the old one;
-- within a view, when every member has announced a frontier that covers it: messages of one member arrive in order, so
-  every later message of that member was sent with knowledge of the deletion.
+write by a member that did not know of it may still arrive. When it is *causally stable* here, no such write can: every
+message that this replica will still be given was multicast by a replica that had applied the deletion. Then it is freed.
 
 Three replicas that found the store together, and a fourth that joins later:
 
@@ -32,32 +28,34 @@ import cubecast
 class KeyValueStore:
     """One replica. `snapshot` and `restore` go to `cubecast.join`; then `attach` the group, and `run`."""
 
-    def __init__(self, *, announce_every_s: float = 0.2) -> None:
-        """An empty replica; while it has tombstones it announces its frontier every `announce_every_s`."""
-        self._announce_every_s = announce_every_s
+    def __init__(self) -> None:
+        """An empty replica."""
         self._group: cubecast.Group | None = None
         self._clock = 0
         self._entries: dict[str, tuple[int, str, Any]] = {}
-        self._tombstones: dict[str, tuple[int, str, int]] = {}
-        self._members: list[str] = []
-        self._frontiers: dict[str, dict[str, int]] = {}
-        self._last_announced: dict[str, int] = {}
+        self._tombstones: dict[str, cubecast.Delivery] = {}
+        """By key: the message that deleted it."""
 
     def attach(self, group: cubecast.Group) -> None:
         """Set the group of this replica."""
         self._group = group
+        group.on_causally_stable(lambda _frontier: self._free_tombstones())
 
     # State for newcomers.
 
     def snapshot(self) -> bytes:
         """The whole replica."""
-        return json.dumps([self._clock, self._entries, self._tombstones, self._members, self._frontiers]).encode()
+        tombstones = {key: [*one.sender, one.view, one.sequence] for key, one in self._tombstones.items()}
+        return json.dumps([self._clock, self._entries, tombstones]).encode()
 
     def restore(self, state: bytes) -> None:
         """Replace the content by that of another replica."""
-        self._clock, entries, tombstones, self._members, self._frontiers = json.loads(state)
+        self._clock, entries, tombstones = json.loads(state)
         self._entries = {key: tuple(entry) for key, entry in entries.items()}
-        self._tombstones = {key: tuple(place) for key, place in tombstones.items()}
+        self._tombstones = {
+            key: cubecast.Delivery(cubecast.MemberId(name, incarnation), view, sequence, b"")
+            for key, (name, incarnation, view, sequence) in tombstones.items()
+        }
 
     # Reads and writes.
 
@@ -78,7 +76,9 @@ class KeyValueStore:
     async def set(self, key: str, value: Any) -> cubecast.Message:
         """Write a value; this replica changes too when the message is delivered."""
         self._clock += 1
-        return await self._send({"key": key, "value": value, "clock": self._clock})
+        assert self._group is not None
+        operation = {"key": key, "value": value, "clock": self._clock}
+        return await self._group.multicast(json.dumps(operation).encode())
 
     async def delete(self, key: str) -> cubecast.Message:
         """Delete a key: write None."""
@@ -87,77 +87,31 @@ class KeyValueStore:
     # Events of the group.
 
     async def run(self) -> None:
-        """Apply all events until this member leaves."""
+        """Apply all messages until this member leaves."""
         assert self._group is not None
-        announcing = asyncio.create_task(self._announce_frontier())
-        try:
-            async for event in self._group.events():
-                self.apply(event)
-        finally:
-            announcing.cancel()
+        async for delivery in self._group:
+            self.apply(delivery)
 
-    async def _send(self, operation: dict[str, Any]) -> cubecast.Message:
-        assert self._group is not None
-        return await self._group.multicast(json.dumps(operation).encode())
-
-    def apply(self, event: cubecast.Delivery | cubecast.ViewChange) -> None:
-        """Apply a delivery or a new view."""
-        if isinstance(event, cubecast.ViewChange):
-            self._begin_view(event.view)
-            return
-        operation = json.loads(event.payload)
-        sender = _key(event.sender)
-        if "frontier" in operation:
-            if operation["view"] == event.view:  # a message that waited for a new view has the old frontier
-                self._frontiers[sender] = operation["frontier"]
-                self._collect()
-        else:
-            self._write(operation, sender, event)
-
-    def _write(self, operation: dict[str, Any], sender: str, event: cubecast.Delivery) -> None:
+    def apply(self, delivery: cubecast.Delivery) -> None:
+        """Apply a write, unless a larger one was applied before."""
+        operation = json.loads(delivery.payload)
         key, clock = operation["key"], operation["clock"]
+        writer = f"{delivery.sender.name}/{delivery.sender.incarnation}"
         self._clock = max(self._clock, clock)
         old = self._entries.get(key)
-        if old is not None and old[:2] > (clock, sender):
+        if old is not None and old[:2] > (clock, writer):
             return
-        self._entries[key] = (clock, sender, operation["value"])
+        self._entries[key] = (clock, writer, operation["value"])
         self._tombstones.pop(key, None)
         if operation["value"] is None:
-            self._tombstones[key] = (event.view, sender, event.sequence)
+            self._tombstones[key] = delivery
 
-    def _begin_view(self, view: cubecast.View) -> None:
-        """All members know of the deletions of earlier views."""
-        for key, (earlier, _, _) in list(self._tombstones.items()):
-            if earlier < view.number:
-                del self._tombstones[key], self._entries[key]
-        self._members = [_key(who) for who in view.members]
-        self._frontiers.clear()
-
-    def _collect(self) -> None:
-        """Free the tombstones that the announced frontier of every member of the view covers.
-
-        The view is that of the events so far: `group.view` may be newer than what was applied.
-        """
-        frontiers = [self._frontiers.get(who, {}) for who in self._members]
-        for key, (_, sender, sequence) in list(self._tombstones.items()):
-            if all(frontier.get(sender, 0) >= sequence for frontier in frontiers):
-                del self._tombstones[key], self._entries[key]
-
-    async def _announce_frontier(self) -> None:
-        """Announce the frontier while there are tombstones."""
+    def _free_tombstones(self) -> None:
+        """Forget the deletions that every later write knows of."""
         assert self._group is not None
-        while True:
-            await asyncio.sleep(self._announce_every_s)
-            if self._tombstones:
-                frontier = {_key(who): count for who, count in self._group.frontier.items() if count}
-                if frontier and frontier != self._last_announced:
-                    self._last_announced = frontier
-                    await self._send({"frontier": frontier, "view": self._group.view.number})
-
-
-def _key(who: cubecast.MemberId) -> str:
-    """A member in one incarnation, as a key of JSON."""
-    return f"{who.name}/{who.incarnation}"
+        for key, delivery in list(self._tombstones.items()):
+            if self._group.is_causally_stable(delivery):
+                del self._tombstones[key], self._entries[key]
 
 
 async def _obey(store: KeyValueStore) -> None:

@@ -241,7 +241,6 @@ def one_epoch(folder: Path, chosen: argparse.Namespace, number: int, until: floa
     options: dict[str, Any] = {
         "pause_s": chosen.pause_s,
         "burst": chosen.burst,
-        "announce_every_s": 1.0,
         "is_light": chosen.light,
     }
     options |= {"durable": True, "seed": chosen.seed + number, "data": data, **SETTINGS}

@@ -28,7 +28,7 @@ class Actor:
     def __init__(self, task: dict[str, Any]) -> None:
         """Nothing is opened yet."""
         self.task = task
-        self.store = KeyValueStore(announce_every_s=task.get("announce_every_s", 0.2))
+        self.store = KeyValueStore()
         self.chance = random.Random(f"{task['seed']} {task['listen']} {os.getpid()}")
         self.is_quiet = False
         self.notices = {"blocked": 0, "excluded": 0, "returned": 0, "views": 0}

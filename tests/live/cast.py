@@ -39,7 +39,6 @@ class Cast:
         seed: int = 1,
         pause_s: float = 0.05,
         burst: int = 1,
-        announce_every_s: float = 0.2,
         is_light: bool = True,
         **settings: Any,
     ) -> None:
@@ -60,7 +59,6 @@ class Cast:
             "seed": seed,
             "pause_s": pause_s,
             "burst": burst,
-            "announce_every_s": announce_every_s,
         }
         self._common |= {"settings": settings}
         self._crashes: list[tuple[str, int]] = []

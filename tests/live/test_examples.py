@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 def test_replicas_end_the_same_and_forget_their_tombstones_and_a_newcomer_gets_all() -> None:
     async def run() -> None:
         chance = random.Random(7)
-        stores = [KeyValueStore(announce_every_s=0.05) for _ in range(4)]
+        stores = [KeyValueStore() for _ in range(4)]
 
         def each(place: int) -> dict[str, Any]:
             return {"snapshot": stores[place].snapshot, "restore": stores[place].restore}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from cubecast.member.rounds import NS, Rounds
 
 ROUND_7 = (0, 7)
@@ -25,6 +27,7 @@ class Bench:
         self.own_count = 0
         self.own_settled = 0
         self.others_unstable = False
+        self.behind = False
         self._timers: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
 
     def later(self, delay_ns: int, function: Callable[..., None], *arguments: Any) -> None:
@@ -50,6 +53,10 @@ class Bench:
     def is_unstable(self) -> bool:
         """Is anything held?"""
         return self.others_unstable or self.unstable_messages > 0
+
+    def is_behind(self) -> bool:
+        """Is an application or a disk behind?"""
+        return self.behind
 
     def publish(self, count: int, size: int = 10) -> None:
         """Own messages."""
@@ -156,3 +163,71 @@ def test_the_length_of_a_round_is_measured_and_smoothed() -> None:
         rounds.note(done=True)
     assert rounds.count == 40
     assert abs(rounds.round_s - 0.05) < 0.001
+
+
+def test_rounds_for_an_application_that_is_behind_are_ever_longer_apart_until_there_is_news() -> None:
+    bench = Bench()
+    rounds = Rounds(bench)
+    bench.behind = True
+    gaps = []
+    for tag in range(1, 8):
+        began_ns = bench.now_ns
+        rounds.rest(0, tag, NS // 10)
+        while len(bench.began) < tag:
+            bench.wait(0.01)
+        gaps.append((bench.now_ns - began_ns) / NS)
+        rounds.note(done=False)
+        rounds.note(done=True)
+    assert gaps[0] == pytest.approx(0.1, abs=0.02)
+    assert gaps[1:] == pytest.approx([0.2, 0.3, 0.5, 0.9, 1.7, 2.1], abs=0.03)
+    rounds.news()
+    rounds.rest(0, 8, NS // 10)
+    bench.wait(0.12)
+    assert bench.began[-1] == (0, 8)
+
+
+def test_news_begin_a_round_after_the_usual_pause_and_nothing_happens_when_nobody_is_behind() -> None:
+    bench = Bench()
+    rounds = Rounds(bench)
+    rounds.rest(*ROUND_7, NS // 10)
+    bench.wait(5)
+    rounds.news()
+    bench.wait(5)
+    assert bench.began == []
+    bench.behind = True
+    rounds.news()
+    bench.wait(0.09)
+    assert bench.began == []
+    bench.wait(0.02)
+    assert bench.began == [ROUND_7]
+
+
+def test_a_message_does_not_wait_for_a_round_that_is_only_for_levels() -> None:
+    bench = Bench()
+    rounds = Rounds(bench)
+    bench.behind = True
+    for tag in range(1, 7):
+        rounds.rest(0, tag, NS // 10)
+        bench.wait(3)
+        rounds.note(done=False)
+        rounds.note(done=True)
+    rounds.rest(0, 7, NS // 10)
+    bench.wait(0.2)
+    bench.others_unstable = True
+    rounds.watch()
+    bench.wait(0.11)
+    assert bench.began[-1] == (0, 7)
+
+
+def test_a_round_can_be_asked_for_once() -> None:
+    bench = Bench()
+    rounds = Rounds(bench)
+    rounds.rest(*ROUND_7, NS // 10)
+    rounds.ask_once()
+    bench.wait(0.001)
+    assert bench.began == [ROUND_7]
+    rounds.note(done=False)
+    rounds.note(done=True)
+    rounds.rest(0, 8, NS // 10)
+    bench.wait(5)
+    assert bench.began == [ROUND_7]

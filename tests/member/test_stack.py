@@ -11,6 +11,7 @@ import pytest
 
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.member.alone import Alone
+from cubecast.member.levels import PROCESSED, RECEIVED, Levels
 from cubecast.member.link import Link, Pipe
 from cubecast.member.message_log import SEQUENCE_MASK, Keyed
 from cubecast.member.settings import Settings
@@ -29,6 +30,8 @@ PROTOCOLS = ["timestamp", "star", "tree", "overlay", "causal_plumtree", "causal_
 
 class Host:
     """A member as its stack sees it."""
+
+    keeps_journal = False
 
     def __init__(self, world: World, rank: int, settings: Settings) -> None:
         """Nothing delivered."""
@@ -84,6 +87,17 @@ class Host:
     def takes_data(self) -> bool:
         """As the test says."""
         return self.takes
+
+    def contribute(self, levels: Levels) -> None:
+        """The application deals with everything at once."""
+        received = levels.block(RECEIVED)
+        levels.block(PROCESSED)[:] = 1 + received
+        levels.sent(int(received[self.rank]))
+
+    def levels_moved(self) -> None:
+        """Keep what is causally stable."""
+        levels = self.stack.levels
+        levels.learn(levels.block(RECEIVED).tolist())
 
 
 class World:

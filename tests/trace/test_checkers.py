@@ -14,6 +14,7 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.trace.checkers import (
     CHECKERS,
+    causal_stability,
     check_all,
     counts,
     fifo,
@@ -449,6 +450,7 @@ def test_checkers_run_as_ordinary_python_too(broken_events: Events) -> None:
 @pytest.fixture
 def broken_events() -> Events:
     rows = [*initial(5, 5, 4), begin(0, 1), stable(1, 0, 5), stable(1, 0, 4), deliver(1, 0, 9), hop(3, 10), hop(3, 9)]
+    rows.append(causal(2, 0, 5))
     return trace_of(*rows).events
 
 
@@ -467,3 +469,52 @@ def test_a_part_of_a_trace_names_the_rows_of_the_whole() -> None:
     part.events["sender"][-1] = 7
     with pytest.raises(LocalProtocolError, match="row 9 of the trace"):
         in_order_delivery.check(part)
+
+
+# Causal stability
+
+
+def multicast(member: int, serial: int) -> Row:
+    return row(Event.MULTICAST, member, message=serial)
+
+
+def sent(member: int, sequence: int, serial: int = -1) -> Row:
+    return row(Event.SENT, member, sender=member, sequence=sequence, message=serial, round=1)
+
+
+def causal(member: int, sender: int, sequence: int) -> Row:
+    return row(Event.CAUSAL, member, sender=sender, sequence=sequence)
+
+
+def causal_faults(*rows: Row) -> list[str]:
+    return [violation.message for violation in causal_stability.check(trace_of(*rows, family="causal"))]
+
+
+def test_a_message_that_follows_a_causally_stable_one_may_come() -> None:
+    rows = [sent(0, 1), deliver(0, 0, 1), deliver(1, 0, 1), causal(0, 0, 1), sent(1, 1), deliver(1, 1, 1)]
+    assert causal_faults(*rows, deliver(0, 1, 1)) == []
+
+
+def test_a_message_that_is_concurrent_with_a_causally_stable_one_is_caught() -> None:
+    rows = [sent(0, 1), deliver(0, 0, 1), sent(1, 1), deliver(1, 1, 1), deliver(1, 0, 1), causal(0, 0, 1)]
+    (message,) = causal_faults(*rows, deliver(0, 1, 1))
+    assert "delivers message 1 of sender 1" in message
+    assert "does not follow message 1 of sender 0" in message
+
+
+def test_what_counts_is_the_call_of_multicast_not_when_the_message_got_its_number() -> None:
+    """It waited for the window while the other one was delivered."""
+    rows = [sent(0, 1), deliver(0, 0, 1), multicast(1, 7), deliver(1, 0, 1), sent(1, 1, 7), causal(0, 0, 1)]
+    assert len(causal_faults(*rows, deliver(0, 1, 1))) == 1
+    late = [sent(0, 1), deliver(0, 0, 1), deliver(1, 0, 1), multicast(1, 7), sent(1, 1, 7), causal(0, 0, 1)]
+    assert causal_faults(*late, deliver(0, 1, 1)) == []
+
+
+def test_a_message_is_not_causally_stable_where_it_was_not_delivered() -> None:
+    (message,) = causal_faults(sent(0, 1), deliver(0, 0, 1), causal(1, 0, 1))
+    assert "calls message 1 of sender 0 causally stable" in message
+    assert "has delivered up to 0" in message
+
+
+def test_a_run_that_reports_no_causal_stability_promises_none() -> None:
+    assert causal_stability.not_promised(trace_of(deliver(0, 0, 1))) == "the run reports no causal stability"

@@ -51,7 +51,7 @@ def test_codes_names_and_columns_are_the_documented_ones() -> None:
     assert [event.name.lower() for event in Event] == list(EVENT_NAMES)
     assert " ".join(EVENT_NAMES[:11]) == "send hop drop receive deliver stable crash recover exclude round done"
     assert " ".join(EVENT_NAMES[11:]) == (
-        "install view restore hold multicast sent returned leave excluded blocked unblocked restart restarted"
+        "install view restore hold multicast sent returned leave excluded blocked unblocked restart restarted causal"
     )
     assert SCHEMA.names == list(EVENT_DTYPE.names or ())
     assert EVENT_DTYPE.isalignedstruct

@@ -296,6 +296,10 @@ def is_settled(world: FuzzWorld) -> bool:
             return False
     if any(member.log.unstable or len(member.own) for member in members):
         return False
+    if any(member.known.view != member.view for member in members):
+        return False
+    if any(member.known.causal_frontier != member.frontier for member in members):
+        return False
     frontiers = [member.frontier for member in members]
     return all(frontier == frontiers[0] for frontier in frontiers)
 

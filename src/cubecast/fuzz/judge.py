@@ -12,6 +12,9 @@
 | before restore      | nothing is sent between an exclusion and the restore                                          |
 | exclusion           | a member is excluded only when another has installed a view without it                        |
 | stability           | a message reported stable was delivered, and written, by every member of the view             |
+| quorum              | a message that is reported to be at a quorum is at a majority of the view                     |
+| causal stability    | after a message was reported causally stable, an application gets only messages whose sender  |
+|                     | had taken it when it made them                                                                |
 | restart             | a process that resumes is given again what it was given before                                |
 | nothing lost        | what was multicast is delivered, or returned; what is returned for certain is in no state     |
 | progress            | when all faults have ended, all who want to be in the group are in one view, with one state   |
@@ -28,7 +31,7 @@ from typing import Any
 
 from cubecast.fuzz.agenda import MS, SECOND
 from cubecast.fuzz.world import HistoryEvent
-from cubecast.protocols.membership.views import MemberId, View, ViewId
+from cubecast.protocols.membership.views import MemberId, View, ViewId, has_quorum
 
 Message = tuple[MemberId, int]
 UNKNOWN = ViewId(-1, -1)
@@ -53,6 +56,10 @@ class _Application:
         self.is_resuming = False
         self.begins_midway = False
         """Is its state a checkpoint from the middle of a view, which it learns of next?"""
+        self.causal = 0
+        """Messages that were reported causally stable here."""
+        self.in_view: dict[int, Message] = {}
+        """The messages taken in the present view."""
 
 
 class Judge:
@@ -75,6 +82,8 @@ class Judge:
         self._at_start: dict[ViewId, list[tuple[ViewId | None, int, HistoryEvent]]] = defaultdict(list)
         self._known: dict[Message, tuple[int, int]] = {}
         self._past: dict[Message, int] = {}
+        self._made: dict[int, tuple[MemberId, int]] = {}
+        """By message: who made it, and what its application had taken then."""
         self._held: dict[MemberId, dict[MemberId, int]] = defaultdict(dict)
         self._stable_to: dict[tuple[ViewId, MemberId], int] = {}
         self._places: dict[str, tuple[int, int]] = {}
@@ -143,6 +152,16 @@ class Judge:
         self.multicast[event.data] = event.name
         self._of_process[event.name].append(event.data)
 
+    def _make(self, event: HistoryEvent) -> None:
+        """What an application makes while it is out of the group, it sends after the restore: it follows that state.
+
+        So does what it makes after a restart, before it has taken again what it had.
+        """
+        application = self.applications[event.name]
+        is_in = application.view is not None and event.me in application.view.members
+        if is_in and application.base is None and not (application.must_restore or application.is_resuming):
+            self._made[event.data] = event.me, application.log
+
     def _member_safe(self, event: HistoryEvent) -> None:
         self.safe.update(event.data["messages"])
 
@@ -179,6 +198,12 @@ class Judge:
         elif application.base is None and past & ~application.log:
             missing = _names(past & ~application.log)
             self._report(event, "causal order", f"message {number} before {missing}, which happened before it")
+        maker, had = self._made.get(number, (sender, -1))
+        if maker == sender and application.base is None and application.causal & ~had:
+            concurrent = _names(application.causal & ~had)
+            what = f"message {number} was made without {concurrent}, reported causally stable here"
+            self._report(event, "causal stability", what)
+        application.in_view[number] = sender, sequence
         application.log |= bit
 
     def _is_repeated(self, number: int) -> bool:
@@ -229,6 +254,7 @@ class Judge:
         if application.begins_midway or (is_first and application.base == UNKNOWN):
             application.begins_midway, application.view = False, view  # a checkpoint that kept no state may precede it
             return
+        application.in_view = {}
         before, application.view = application.view, view
         application.last = dict(zip(view.members, view.sent, strict=True))
         if application.was_restored or any(who.name == event.name for who in view.joined):
@@ -255,7 +281,8 @@ class Judge:
         if is_checkpoint or incarnation >= application.incarnation:
             application.must_restore = False
         application.was_restored = not is_checkpoint
-        application.log = 0
+        application.log = application.causal = 0
+        application.in_view = {}
         for number in state:
             application.log |= 1 << number
         if any(not self._is_repeated(number) for number, count in Counter(state).items() if count > 1):
@@ -312,6 +339,29 @@ class Judge:
             if self._held[member].get(sender, 0) < sequence and view.sent[view.members.index(sender)] < sequence:
                 what = f"message {sequence} of {sender.name} in view {view.number} is not yet at {member.name}"
                 self._report(event, "stability", what)
+
+    def _quorum(self, event: HistoryEvent) -> None:
+        """A quorum of the view has a message; what else its members did with it is not seen from here."""
+        view_id, sender, sequence, _ = event.data
+        view = self.views.get(view_id)
+        if view is None or sequence <= view.sent[view.members.index(sender)]:
+            return
+        having = [who for who in view.members if self._held[who].get(sender, 0) >= sequence]
+        if not has_quorum(view.members, having):
+            names = ", ".join(who.name for who in having)
+            self._report(event, "quorum", f"message {sequence} of {sender.name} is at {names or 'nobody'} only")
+
+    def _member_causal(self, event: HistoryEvent) -> None:
+        """The report may be one of an earlier view than the one the application is in: it says what it says."""
+        application = self.applications[event.name]
+        if application.view is None or application.base is not None or application.view.id != event.data["view"]:
+            return
+        frontier = event.data["frontier"]
+        application.causal |= application.log & ~_mask(application.in_view)
+        covered = [
+            number for number, (sender, sequence) in application.in_view.items() if sequence <= frontier.get(sender, 0)
+        ]
+        application.causal |= _mask(covered)
 
     def _settled(self, event: HistoryEvent) -> None:
         number, is_stable, failure = event.data
@@ -406,6 +456,10 @@ class Judge:
 
     def _has_whole_state(self, members: list[str]) -> bool:
         return any(self.applications[name].base is None for name in members)
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in numbers)
 
 
 def _ignore(_event: HistoryEvent) -> None:

@@ -20,14 +20,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cubecast.errors import JournalError, LocalProtocolError
 from cubecast.fuzz.agenda import MS
 from cubecast.fuzz.network import End
-from cubecast.member.effects import Delivery, Effects, Entry, Notice, SnapshotWanted, StateArrived, ViewChange
+from cubecast.member.effects import Delivery, Effects, Entry, Notice, Outgoing, SnapshotWanted, StateArrived, ViewChange
 from cubecast.member.history import decode_history
-from cubecast.protocols.membership.views import MemberId
+from cubecast.member.known_levels import KnownLevels
+from cubecast.member.quorum_levels import LEVELS
+from cubecast.protocols.membership.views import MemberId, Vector
 
 if TYPE_CHECKING:
     from cubecast.fuzz.world import FuzzWorld, Machine
 
 HEADER_BYTES = 4
+SYNC_INTERVAL_NS = 5 * MS
+"""With the sync policy `interval`: after so long the disk has what was written."""
 """A payload begins with the number of the message."""
 
 
@@ -108,6 +112,8 @@ class Process:
         self._unsafe: list[int] = []
         """Messages that are not yet in the journal."""
         self.unsettled: set[int] = set()
+        self._asked: list[tuple[Outgoing, int]] = []
+        """Messages that a quorum is to have, and the level."""
         self.wants_to_leave = False
         self.is_slow = not world.is_calm and self.draw.random() < world.plan.slow_application
         self.sync_ms = (0.0, 0.0) if world.is_calm else world.plan.sync_ms
@@ -233,13 +239,17 @@ class Process:
     def multicast(self, count: int) -> None:
         """The application multicasts messages; where there is no room, it waits."""
         for _ in range(count):
-            self.unsent.append(self.world.next_message(self))
+            number = self.world.next_message(self)
+            self.world.note(self, "make", number)
+            self.unsent.append(number)
+        self.member.queued = len(self.unsent)
         self._multicast_unsent()
         self.pump()
 
     def _multicast_unsent(self) -> None:
         while self.unsent and self.is_alive and self.member.has_room:
             number = self.unsent.popleft()
+            self.member.queued = len(self.unsent)
             try:
                 outgoing = self.member.multicast(self.world.payload(number), self.now_ns)
             except LocalProtocolError:
@@ -250,6 +260,9 @@ class Process:
             self.world.note(self, "multicast", number)
             if self.draw.random() < 0.3:
                 self.member.ask_stable(outgoing, self.now_ns)
+            if number % 5 == 0:
+                self._asked.append((outgoing, number // 5 % len(LEVELS)))
+                self.member.ask_quorum(*self._asked[-1], self.now_ns)
 
     def leave(self) -> None:
         """The application leaves."""
@@ -357,7 +370,15 @@ class Process:
             self._held.append((len(disk.content), effects, notes))
             self._begin_sync()
         else:
+            if self.world.settings.sync == "interval" and effects.persist:
+                self.world.agenda.after(
+                    SYNC_INTERVAL_NS, self.post, self._synced_meanwhile, self.member.journal_place()
+                )
             self._carry_out(effects, notes)
+
+    def _synced_meanwhile(self, place: tuple[int, Vector]) -> None:
+        """The records up to a place have been written for a while: the disk has them."""
+        self.call(self.member.synced, *place)
 
     def _hold_for_nothing(self) -> None:
         """What the held effects depend on is no longer in the journal: they are obsolete."""
@@ -432,7 +453,9 @@ class Process:
             self.member.pause_writing(number)
 
     def _hear(self, notice: Notice) -> None:
-        if notice.what == "excluded":
+        if notice.what == "levels":
+            self._hear_levels(notice.value)
+        elif notice.what == "excluded":
             self._step()
             self.member.exclusion_reported()
             self.world.excluded(self, notice.value)
@@ -447,6 +470,18 @@ class Process:
             self.world.agenda.at(self.world.agenda.now_ns, self.post, self.end)
         elif notice.what in ("blocked", "suspected", "refused", "waiting"):
             self.world.note(self, notice.what, notice.value)
+
+    def _hear_levels(self, known: KnownLevels) -> None:
+        """Note what a quorum has; ask again for the rest, which may have been sent since, or be of an earlier view."""
+        waiting = []
+        for outgoing, level in self._asked:
+            me = self.member.me
+            if outgoing.was_sent and known.has_quorum(me, level, outgoing.sequence):
+                self.world.note(self, "quorum", (known.view.id, me, outgoing.sequence, level))
+            elif outgoing.failure is None:
+                waiting.append((outgoing, level))
+                self.member.ask_quorum(outgoing, level, self.now_ns)
+        self._asked = waiting
 
     # The application.
 

@@ -48,6 +48,8 @@ MESSAGES = {
     "Ready": 2,
     "Probe": 1,
     "Present": 1,
+    "AskLevel": 1,
+    "LevelReached": 1,
 }
 WRITTEN, ARRIVES, JOURNALLED = "written", "arrives", "journalled"
 RECORDS = {

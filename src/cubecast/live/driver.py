@@ -22,15 +22,17 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from cubecast.errors import CubecastError, JournalError, LocalProtocolError
+from cubecast.errors import CubecastError, ExcludedError, JournalError, LocalProtocolError
 from cubecast.live.connections import Connections
 from cubecast.live.credentials import Credentials
 from cubecast.live.journal import Journal
 from cubecast.live.sync_thread import SyncThread
 from cubecast.member.effects import Effects, Entry, Notice, Outgoing
+from cubecast.member.known_levels import NOTHING_KNOWN
 from cubecast.member.links import DUPLICATE
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
+from cubecast.protocols.membership.views import Vector
 
 log = logging.getLogger("cubecast.live")
 
@@ -100,6 +102,8 @@ class Driver:
         self.is_ended = False
         self.refused = 0
         self.stable_times = StableTimes()
+        self.known = NOTHING_KNOWN
+        """What is known of the levels of all members, as far as the journal has what it depends on."""
         self.connections = Connections(
             member,
             settings,
@@ -122,6 +126,8 @@ class Driver:
         """Is the thread of the journal rewriting it?"""
         self._on_checkpoint: Callable[[], None] = lambda: None
         self._sync_timer: asyncio.TimerHandle | None = None
+        self._written_place: tuple[int, Vector] = (0, ())
+        """Up to where the member's messages are written to the journal."""
         self._is_turn_due = self._is_dirty = False
         self._is_calm = self._is_quiet = True
         self._in_turn = self._turn_bytes = 0
@@ -134,6 +140,8 @@ class Driver:
         """Multicasts that wait for room or for the next turn, in the order of the calls."""
         self._awaited: set[Outgoing] = set()
         """Own messages with callers that wait for their stability."""
+        self._level_waiters: list[asyncio.Future[None]] = []
+        """Callers that wait until more is known of the levels of all members."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._refreshing: asyncio.TimerHandle | None = None
@@ -220,6 +228,7 @@ class Driver:
         for outgoing in self._awaited:
             self._resolve(outgoing)
         self._awaited.clear()
+        self._wake_level_waiters()
         self._on_end(error)
 
     def _end_error(self, what: str) -> CubecastError:
@@ -343,6 +352,7 @@ class Driver:
         """Multicast in the order of the calls, as soon as there is room; cancelled meanwhile, it sends nothing."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._queue.append((future, payload))
+        self.member.queued += 1  # what it multicasts was made before what is delivered while it waits
         self.touch()
         try:
             await future
@@ -351,6 +361,7 @@ class Driver:
                 self._granted -= 1
                 self._granted_bytes -= len(payload)
                 self.touch()
+            self.member.queued -= 1
         if self.is_ended:
             raise self._end_error("the message was sent")
         self._turn_ns = time.monotonic_ns()
@@ -394,6 +405,42 @@ class Driver:
                     self._awaited.discard(outgoing)
         if outgoing.failure is not None:
             raise type(outgoing.failure)(*outgoing.failure.args)
+
+    async def wait_level(self, outgoing: Outgoing, is_reached: Callable[[], bool], *, what: str, hurry: bool) -> None:
+        """Until a message that is stable has reached a further level; raises when it never will."""
+        await self.wait_settled(outgoing, hurry=hurry)
+        me = self.member.me
+        if hurry and not is_reached():
+            self.call(self.member.ask_levels)
+        while not is_reached():
+            if self.is_ended:
+                raise self._end_error(f"the message was {what}")
+            if self.member.me != me:
+                raise ExcludedError(f"excluded before the message was {what}")
+            news: asyncio.Future[None] = self._loop.create_future()
+            self._level_waiters.append(news)
+            await news
+
+    async def wait_quorum(self, outgoing: Outgoing, level: int, *, what: str) -> None:
+        """Until a quorum has reached a level with a message; raises when it never will."""
+        me = self.member.me
+        while not (outgoing.was_sent and self.known.has_quorum(self.member.me, level, outgoing.sequence)):
+            if outgoing.failure is not None:
+                raise type(outgoing.failure)(*outgoing.failure.args)
+            if self.is_ended:
+                raise self._end_error(f"the message was {what}")
+            if outgoing.was_sent and self.member.me != me:
+                raise ExcludedError(f"excluded before the message was {what}")
+            self.call(lambda now_ns: self.member.ask_quorum(outgoing, level, now_ns))
+            news: asyncio.Future[None] = self._loop.create_future()
+            self._level_waiters.append(news)
+            await news
+
+    def _wake_level_waiters(self) -> None:
+        waiters, self._level_waiters = self._level_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _resolve(self, outgoing: Outgoing) -> None:
         """Wake the callers that wait for a message, with the reason when it did not become stable."""
@@ -458,6 +505,7 @@ class Driver:
         journal, sync_thread = self.journal, self._sync_thread
         assert journal is not None
         assert sync_thread is not None
+        self._written_place = self.member.journal_place()
         if journal.is_synced:
             return True
         if journal.holds_effects:
@@ -509,11 +557,14 @@ class Driver:
         self._sync_timer = None
         if not self._is_stopped and self.failure is None:
             assert self._sync_thread is not None
-            self._sync_thread.submit(self._sync_ended)
+            place = self._written_place
+            self._sync_thread.submit(lambda error: self._sync_ended(error, place))
 
-    def _sync_ended(self, error: JournalError | None) -> None:
+    def _sync_ended(self, error: JournalError | None, place: tuple[int, Vector]) -> None:
         if error is not None:
             self.fail(error)
+        elif not self._is_stopped:
+            self.call(lambda now_ns: self.member.synced(*place, now_ns))
 
     def _synced(self, error: JournalError | None) -> None:
         """The records that the held effects depend on are on the disk."""
@@ -563,6 +614,10 @@ class Driver:
         if notice.what == "excluded":
             self.member.exclusion_reported()
             self.touch()
+        if notice.what == "levels":
+            self.known = notice.value
+        if notice.what in ("levels", "view", "excluded") and self._level_waiters:
+            self._wake_level_waiters()
         self._on_notice(notice)
         if notice.what == "left":
             self._end(None)

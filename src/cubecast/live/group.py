@@ -345,12 +345,15 @@ class Group(GroupStatus):
         if taken is None:
             return False
         into.append(taken)
-        entries, queue = self.events(), self._inbox.queue
-        while queue and len(into) < SYNC_LUMP and type(queue[0]) is Delivery:
-            if self._inbox.is_next_last_of_history:  # it counts as taken: the application must have those before it
-                break
-            into.append(await anext(entries))
+        self._inbox.take_more(into, SYNC_LUMP)
         return True
+
+    def ack(self) -> None:
+        """The application has dealt with all that it has taken; otherwise it has when it asks for the next event.
+
+        What it multicasts from now on counts as following all of that: `causal_frontier`, `stable(level="processed")`.
+        """
+        self._inbox.acknowledge()
 
     @property
     def has_more(self) -> bool:
@@ -396,6 +399,12 @@ class Group(GroupStatus):
         if notice.what == "stable":
             if "stable" in self._callbacks:
                 self._call_back("stable", self._driver.member.frontier)
+            return
+        if notice.what == "causally_stable":
+            if "causally_stable" in self._callbacks:
+                self._call_back("causally_stable", notice.value.causal_frontier)
+            return
+        if notice.what == "levels":
             return
         if notice.what != "waiting":
             self._call_back(notice.what, notice.value)

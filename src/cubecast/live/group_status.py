@@ -39,6 +39,10 @@ class GroupStatus:
         """Call a function with the frontier each time it moves."""
         self._callbacks.setdefault("stable", []).append(callback)
 
+    def on_causally_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
+        """Call a function with the causal frontier each time it moves."""
+        self._callbacks.setdefault("causally_stable", []).append(callback)
+
     def on_view(self, callback: Callable[[View], object]) -> None:
         """Call a function when a view is installed, independent of what the application has taken by then."""
         self._callbacks.setdefault("view", []).append(callback)
@@ -95,6 +99,19 @@ class GroupStatus:
     def is_stable(self, delivery: Delivery) -> bool:
         """Does every member of the view have it? Everything of earlier views is stable."""
         return delivery.view < self.view.number or delivery.sequence <= self.frontier.get(delivery.sender, 0)
+
+    @property
+    def causal_frontier(self) -> dict[MemberId, int]:
+        """For each member of the view: the sequence up to which its messages are causally stable here.
+
+        Every message that the application will still be given follows these: its sender's application had dealt with
+        them when it multicast it. So nobody refers to what they replaced any more, and it can be forgotten.
+        """
+        return self._entered().known.causal_frontier
+
+    def is_causally_stable(self, delivery: Delivery) -> bool:
+        """Does every message that this application will still be given follow it? See `causal_frontier`."""
+        return self._entered().known.is_causally_stable(delivery.sender, delivery.view, delivery.sequence)
 
     def laggards(self) -> list[Laggard]:
         """The members that hold stability back, and by how many messages; the slowest first."""

@@ -3,11 +3,13 @@
 | field         | meaning                                                                                    |
 |---------------|--------------------------------------------------------------------------------------------|
 | `queue`       | entries that the application has not taken, the oldest first                               |
-| `taken_bytes` | bytes taken since the last report to the member, which accepts more after a report         |
+| `held_bytes`  | bytes of deliveries that it has taken, and may still be dealing with                       |
+| `taken_bytes` | bytes that it has dealt with since the last report to the member, which then accepts more  |
 
 A consumer (`receive`, `async for`, `events`) takes entries from the left. An entry is popped in the same step of
 the event loop in which the consumer gets it, and bytes are counted then: a consumer that is cancelled, times out or
-stops loses nothing, and another one continues where it ended. A request for the state stays at the head of the queue
+stops loses nothing, and another one continues where it ended. The application has *dealt with* a delivery when it asks
+for the next one, or calls `acknowledge`. A request for the state stays at the head of the queue
 until it is served, so a consumer that is cancelled in the middle of an asynchronous `snapshot` leaves it to the next.
 
 A history counts as taken when its last message is: `on_history_taken`. Consumers yield to other tasks at intervals.
@@ -77,6 +79,7 @@ class Inbox:
         only what it has not taken before.
         """
         self.queue: deque[Entry | TransferredMessages | EndOfTransferredMessages] = deque()
+        self.held_bytes = 0
         self.taken_bytes = 0
         self.lump_bytes = min(LUMP_BYTES, backlog_bytes // 4)
         self.failure: CubecastError | None = None
@@ -118,28 +121,52 @@ class Inbox:
 
     # For the application.
 
-    def flush(self) -> None:
-        """Report the taken bytes to the member."""
+    def acknowledge(self) -> None:
+        """The application has dealt with all that it has taken: report it to the member."""
+        self.taken_bytes += self.held_bytes
+        self.held_bytes = 0
+        self._report()
+
+    def _report(self) -> None:
         if self.taken_bytes:
             size, self.taken_bytes = self.taken_bytes, 0
             self._report_taken(size)
 
+    def _next(self) -> None:
+        """The application asks for more: it has dealt with what it took before."""
+        self.taken_bytes += self.held_bytes
+        self.held_bytes = 0
+        if self.taken_bytes > self.lump_bytes:
+            self._report()
+
     async def take(self, wanted: tuple[type[Any], ...]) -> Any:
         """The next entry of these classes; None at the end. Other entries before it are skipped."""
+        self._next()
         while await self._wait():
             entry = self.queue.popleft()
             if type(entry) is Delivery:
-                self.taken_bytes += 0 if entry.is_history else len(entry.record)
+                self.held_bytes += 0 if entry.is_history else len(entry.record)
                 if self.is_tracked:
                     self._seen[entry.sender] = entry.sequence
                     if self.queue and type(self.queue[0]) is EndOfTransferredMessages:
                         self._end_history()
-            if self.taken_bytes > self.lump_bytes or not self.queue:
-                self.flush()
+            if self.taken_bytes + self.held_bytes > self.lump_bytes or not self.queue:
                 self.yields = True
             if isinstance(entry, wanted):
                 return entry
         return None
+
+    def take_more(self, into: deque[Event], limit: int) -> None:
+        """Take further deliveries that need no waiting, all of them before the application deals with the first."""
+        queue = self.queue
+        while queue and len(into) < limit and type(first := queue[0]) is Delivery:
+            if self.is_next_last_of_history:  # it counts as taken: the application must have those before it
+                return
+            queue.popleft()
+            self.held_bytes += 0 if first.is_history else len(first.record)
+            if self.is_tracked:
+                self._seen[first.sender] = first.sequence
+            into.append(first)
 
     def reads_history(self, task: asyncio.Task[Any] | None) -> bool:
         """Is this the task that takes the history, and is there more of it?"""
@@ -184,7 +211,8 @@ class Inbox:
                 await self._serve_first(first)
 
     async def _pause(self) -> None:
-        """Everything is taken: offer a checkpoint, then wait."""
+        """Everything is taken: report it, offer a checkpoint, then wait."""
+        self._report()
         work = self._on_empty()
         if work is None:
             await self._sleep()
@@ -264,9 +292,10 @@ class Entries(Generic[_Taken]):
         if queue and not inbox._is_serving:  # an entry taken during a snapshot would be in neither state nor journal
             entry = queue.popleft()
             if type(entry) is Delivery:
-                inbox.taken_bytes = size = inbox.taken_bytes + len(entry.record)
+                inbox.taken_bytes = size = inbox.taken_bytes + inbox.held_bytes
+                inbox.held_bytes = len(entry.record)
                 if size > inbox.lump_bytes or not queue:
-                    inbox.flush()
+                    inbox._report()
                     inbox.yields = True
                     self._fast = ()
                 return entry  # type: ignore[return-value]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal, get_args
 
 import msgspec
 
+from cubecast.errors import LocalProtocolError
 from cubecast.live.driver import Driver
 from cubecast.member.effects import Outgoing
+from cubecast.member.levels import DURABLE, PROCESSED, RECEIVED
+
+Level = Literal["received", "processed", "durable"]
+"""What members must have done with a message."""
+Of = Literal["all", "quorum"]
+"""Which members."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -41,19 +49,60 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """Does every member of the view have it?"""
         return self._outgoing.is_stable
 
-    async def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
+    async def stable(
+        self, timeout: float | None = None, *, level: Level = "received", of: Of = "all", hurry: bool = False
+    ) -> None:
         """Wait until every member of the view has the message; `hurry` requests a stability round at once.
+
+        `level`: *received*; *processed*, all applications have dealt with it (`Group.ack`, or they asked for the next
+        event); *durable*, it is on the disk of every member that has a journal. With `of="quorum"` a majority of the
+        view is enough, and its members are asked at once.
 
         Raises TimeoutError, naming the members behind; LocalProtocolError if this member left before; ExcludedError if
         the group continued without this member and the message is not multicast again.
         """
+        driver = self._driver
         try:
             async with asyncio.timeout(timeout):
-                await self._driver.wait_settled(self._outgoing, hurry=hurry)
+                which = _block_of(driver, level)
+                if of == "quorum":
+                    await driver.wait_quorum(self._outgoing, which, what=f"{level} by a quorum")
+                elif of != "all":
+                    raise LocalProtocolError(f"of={of!r}: one of {', '.join(get_args(Of))}")
+                elif which == RECEIVED:
+                    await driver.wait_settled(self._outgoing, hurry=hurry)
+                else:
+                    await driver.wait_level(
+                        self._outgoing, lambda: self._has_reached(which), what=f"{level} everywhere", hurry=hurry
+                    )
         except TimeoutError:
-            raise TimeoutError(f"not stable after {timeout} s: {self._why_not_stable()}") from None
+            raise TimeoutError(f"not stable after {timeout} s: {self._why_not_stable(level)}") from None
 
-    def _why_not_stable(self) -> str:
+    async def causally_stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
+        """Wait until every message that this application will still be given follows this one.
+
+        See `Group.causal_frontier`; the exceptions are those of `stable`.
+        """
+        driver = self._driver
+        try:
+            async with asyncio.timeout(timeout):
+                await driver.wait_level(
+                    self._outgoing, lambda: self.is_causally_stable, what="causally stable", hurry=hurry
+                )
+        except TimeoutError:
+            raise TimeoutError(f"not causally stable after {timeout} s: {self._why_not_stable('processed')}") from None
+
+    @property
+    def is_causally_stable(self) -> bool:
+        """Does every message that this application will still be given follow it?"""
+        driver, outgoing = self._driver, self._outgoing
+        return outgoing.was_sent and driver.known.is_causally_stable(driver.member.me, outgoing.view, outgoing.sequence)
+
+    def _has_reached(self, which: int) -> bool:
+        driver = self._driver
+        return self._outgoing.sequence <= driver.known.frontier(which).get(driver.member.me, 0)
+
+    def _why_not_stable(self, level: Level) -> str:
         member = self._driver.member
         if not self._outgoing.was_sent:
             if member.awaits_restore:
@@ -61,5 +110,22 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             return "it is not sent yet; " + (
                 "too few members are reachable" if member.is_blocked else "the view changes"
             )
+        if self.is_stable:
+            who = {"processed": "an application", "durable": "a disk"}.get(level, "a member")
+            return f"every member has message {self.sequence}, but {who} has not dealt with it"
         late = ", ".join(f"{who.name} ({count})" for who, count in member.laggards()) or "nobody known"
         return f"message {self.sequence} is not at every member; members behind (messages): {late}"
+
+
+def _block_of(driver: Driver, level: Level) -> int:
+    if level == "received":
+        return RECEIVED
+    if level == "processed":
+        return PROCESSED
+    if level != "durable":
+        raise LocalProtocolError(f"level={level!r}: one of {', '.join(get_args(Level))}")
+    if driver.journal is None:
+        raise LocalProtocolError("level='durable' needs a journal: join(..., journal=PATH)")
+    if driver.settings.sync == "never":
+        raise LocalProtocolError("level='durable' needs Settings(sync='always') or 'interval', not 'never'")
+    return DURABLE

@@ -15,6 +15,7 @@ from cubecast.live.trace_writer import MemberTraceWriter
 from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.trace.schema import (
     BLOCKED,
+    CAUSAL,
     EXCLUDED,
     LEAVE,
     MULTICAST,
@@ -45,11 +46,13 @@ class TraceAdapter:
         self._is_replay = False
         self._unstable: deque[tuple[int, int]] = deque()
         """Serial and sequence of own messages that are sent and not stable."""
+        self._causal_to: dict[MemberId, int] = {}
         self._notes: dict[str, Callable[..., None]] = {
             "multicast": self._multicast,
             "sent": self._sent,
             "install": self._install,
             "stable": self._stable,
+            "causal": self._causal,
             "hold": self._hold,
             "restore": self._restore,
             "excluded": self._excluded,
@@ -99,6 +102,12 @@ class TraceAdapter:
                 self._unstable.popleft()
         self._writer.stable(now_ns, self._id(me), [self._id(sender)], [sequence])
 
+    def _causal(self, now_ns: int, me: MemberId, *, frontier: dict[MemberId, int], **_: Any) -> None:
+        for sender, sequence in frontier.items():
+            if sequence > self._causal_to.get(sender, 0):
+                self._causal_to[sender] = sequence
+                self._writer.row(now_ns, CAUSAL, self._id(me), sender=self._id(sender), sequence=sequence)
+
     def _hold(self, now_ns: int, me: MemberId, *, sender: MemberId, sequence: int, **_: Any) -> None:
         self._writer.holds(now_ns, self._id(me), [self._id(sender)], [sequence])
 
@@ -115,5 +124,6 @@ class TraceAdapter:
 
     def _incarnation(self, _now_ns: int, me: MemberId) -> None:
         self._unstable.clear()
+        self._causal_to.clear()
         self._view = NOBODY
         self._id(me)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cubecast.member.levels import RECEIVED, Levels
 from cubecast.member.message_log import MessageLog
 from cubecast.member.settings import Settings
 from cubecast.member.stack import StackHost
@@ -24,6 +25,7 @@ class Alone:
         self.log = MessageLog(1)
         self.is_frozen = False
         self.window = settings.window_messages
+        self.levels = Levels(0, 1, is_durable=host.keeps_journal)
         self._host = host
         self._published = 0
 
@@ -32,7 +34,8 @@ class Alone:
         return set()
 
     def start(self) -> None:
-        """Nothing to begin."""
+        """Nothing was sent."""
+        self.watch_levels()
 
     def freeze(self) -> None:
         """Send nothing more in this view."""
@@ -49,6 +52,18 @@ class Alone:
         self._host.deliver(batch, self.log.add(batch))
         self.log.free(0, self._published)
         self._host.stable_moved([(0, self._published)])
+        self.watch_levels()
+
+    def published(self) -> int:
+        """Own messages of this view."""
+        return self._published
+
+    def watch_levels(self) -> None:
+        """This member's application or journal has come further, hence all."""
+        self.levels.block(RECEIVED)[0] = self._published
+        self._host.contribute(self.levels)
+        self.levels.fold_alone()
+        self._host.levels_moved()
 
     def receive(self, source: int, body: bytes) -> None:
         """No other member is in the view."""
@@ -66,6 +81,9 @@ class Alone:
     def progress(self) -> list[int]:
         """What was delivered."""
         return [self._published]
+
+    def ask_levels(self) -> None:
+        """They are known already."""
 
     def ask_stable(self, number: int) -> None:
         """It is stable already."""

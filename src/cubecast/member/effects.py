@@ -107,6 +107,8 @@ class Notice(NamedTuple):
     |-----------|------------------------------------------------------------------------------|
     | view      | a View was installed                                                         |
     | stable    | the frontier moved: {MemberId: sequence}, made on demand: value is None      |
+    | levels    | a `KnownLevels`: what is known of the levels of all members                  |
+    | causally_stable | the same: more is causally stable here                                 |
     | blocked   | True: too few members reachable; False: enough again                      |
     | excluded  | an `Excluded`                                                                |
     | progress  | (pieces here, pieces of the state)                                           |

@@ -32,17 +32,20 @@ from cubecast.member.effects import (
 from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT, InView
 from cubecast.member.link import Link
 from cubecast.member.message_log import MessageLog
+from cubecast.member.quorum_levels import QuorumLevels
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.accept import Acceptor
 from cubecast.protocols.membership.messages import (
     ANY_INCARNATION,
+    AskLevel,
     AskState,
     ChangeReport,
     Decide,
     Gone,
     Join,
+    LevelReached,
     Message,
     Missing,
     NoState,
@@ -138,6 +141,8 @@ class Lifecycle(InView):
             if self.state == IN_VIEW:
                 self._ask_state()
             if self.state == IN_VIEW:
+                self._watch_cancelled()
+                self._ask_unanswered()
                 self._probe_branches()
                 if self.wants_to_leave and self._members.view.members == (self.me,):
                     self._end()
@@ -280,6 +285,8 @@ class Lifecycle(InView):
             self._on_pull(place, message)
         elif isinstance(message, Missing):
             self._on_missing(message)
+        elif isinstance(message, AskLevel | LevelReached):
+            self._on_level(members.ranks[place], message)
         elif not isinstance(message, Ready):
             members.handle(place, message, self._now_ns)
 
@@ -403,11 +410,16 @@ class Lifecycle(InView):
 
     def _begin_view(self, view: View) -> None:
         """A new stack for a new view."""
+        causal = self.known.causal_frontier
+        self._causal_before = {who: causal[who] for who in view.members if who in causal}
         if self.view is not None:
             self._past_tags.append(self.view.tag)
         round_s = self.stack.round_s if self.stack is not None else 0.01
         self.timers.begin_epoch()
         self.view = view
+        self._untaken.begin_view(view)
+        self._synced = ()
+        self.quorum_levels = QuorumLevels(view)
         self.names |= {who.name for who in view.members if who != self.me}
         self._members.begin_view(view, self._now_ns)
         self._pulled.clear()
@@ -499,6 +511,7 @@ class Lifecycle(InView):
             self.later(0, self._pass_gate)
             return
         self._gate_bytes = 0
+        self._levels_changed()
         self._members.have_state.add(self.me)
         for who in self._members.view.members:
             if who != self.me:

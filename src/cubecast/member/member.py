@@ -16,6 +16,10 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `rounds`         | when stability rounds begin                                                 |
 | `message_log`    | the messages of one view                                                    |
 | `own_messages`   | own messages that are not stable                                            |
+| `untaken`        | deliveries that the application has not dealt with                          |
+| `levels`         | what all members have received, dealt with and written; causal stability    |
+| `known_levels`   | the same in the numbers that an application sees                            |
+| `quorum_levels`  | what a quorum has, on request                                               |
 | `links`, `link`  | connections, handshake, frames in order and without a gap                   |
 | `state_transfer` | the application's state for newcomers                                       |
 | `history`        | the messages kept for newcomers                                             |
@@ -183,6 +187,7 @@ class Member(Restart):
         """The application has put the state of a `StateArrived` in place."""
         self._now_ns = now_ns
         self._restores_due = max(0, self._restores_due - 1)
+        self._levels_changed()
 
     def wants_checkpoint(self, journal_bytes: int) -> bool:
         """Is the journal long, and can the application's state replace it now?"""

@@ -3,7 +3,8 @@
 A stability protocol that ended a round rests until it is woken for the next one: after Δ, earlier when the sender's
 buffer reaches the level of guo ch. 6 or the application requests a round, and not at all while everything is stable. A
 message that ends a quiet time gets the time of a few rounds before one begins: a round at once would find nothing
-stable, and would compete with the message.
+stable, and would compete with the message. While everything is stable, but an application or a disk somewhere has not
+come as far (`member.levels`), rounds are ever longer apart, up to `_BEHIND_S_MAX`, until there is news.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _HEAD_START = 0.3
 _HEAD_START_MAX_S = 0.01
 _AFTER_QUIET_ROUNDS = 2
 _RATE_NS = NS // 20
+_BEHIND_S_MAX = 2.0
 
 
 class Paced(Protocol):
@@ -47,6 +49,9 @@ class Paced(Protocol):
     def is_unstable(self) -> bool:
         """Is anything held that is not stable?"""
 
+    def is_behind(self) -> bool:
+        """Is anything stable that not all applications and disks are known to have dealt with?"""
+
 
 class Rounds:
     """The pause between rounds."""
@@ -57,7 +62,10 @@ class Rounds:
         self._next: tuple[int, int] | None = None
         """The timer and its tag that wake the protocol for the next round; None while a round runs."""
         self._due = False
+        self._behind_s = 0.0
+        """The pause before a round that is only for levels; 0: there is news, the usual one."""
         self._wanted = 0
+        self._is_asked = False
         self._began_ns = 0
         self._rate_at = (stack.now_ns, 0)
         self.round_s = round_s
@@ -79,6 +87,11 @@ class Rounds:
         delay_s = min(_HEAD_START * self.round_s, _HEAD_START_MAX_S)
         self._stack.later(round(delay_s * NS), self._want, sequence)
 
+    def ask_once(self) -> None:
+        """Begin one round, now or when the present one has ended."""
+        self._is_asked = True
+        self.watch()
+
     def _want(self, sequence: int) -> None:
         self._wanted = max(self._wanted, sequence)
         self.watch()
@@ -87,12 +100,20 @@ class Rounds:
         """Begin the next round if there is a reason to."""
         if self._next is None:
             return
-        if self._wanted > self._stack.own_stable() or self._buffer_calls():
+        if self._is_asked or self._wanted > self._stack.own_stable() or self._buffer_calls():
+            self._is_asked = False
             self._wake()
         elif self._due and self._stack.is_unstable():
             self._due = False
             pause_s = min(_AFTER_QUIET_ROUNDS * self.round_s, self._stack.round_every_s)
             self._stack.later(round(pause_s * NS), self._delay_is_over, self._next[1])
+
+    def news(self) -> None:
+        """An application or a disk has come further, here or, as a round showed, elsewhere."""
+        self._behind_s = 0.0
+        if self._due and self._next is not None and self._stack.is_behind():
+            self._due = False
+            self._stack.later(round(self._stack.round_every_s * NS), self._delay_is_over, self._next[1])
 
     def _wake(self) -> None:
         assert self._next is not None
@@ -114,11 +135,23 @@ class Rounds:
             self._rate_at = (now_ns, self._stack.published())
 
     def _delay_is_over(self, tag: int) -> None:
+        if self._next is None or self._next[1] != tag:
+            return
+        if self._stack.is_unstable():
+            self._wake()
+        elif not self._stack.is_behind():
+            self._due = True
+        elif self._behind_s == 0.0:
+            self._behind_s = self._stack.round_every_s
+            self._wake()
+        else:
+            self._due = True
+            self._behind_s, pause_s = min(2 * self._behind_s, _BEHIND_S_MAX), self._behind_s
+            self._stack.later(round(pause_s * NS), self._behind_is_over, tag)
+
+    def _behind_is_over(self, tag: int) -> None:
         if self._next is not None and self._next[1] == tag:
-            if self._stack.is_unstable():
-                self._wake()
-            else:
-                self._due = True
+            self._wake()
 
     def _buffer_calls(self) -> bool:
         stack = self._stack

@@ -5,6 +5,7 @@
 | application     | `publish`, once for all messages of a turn → data protocol → links                       |
 | DATA frame      | data protocol → deliveries to the application, forwards to links                         |
 | CONTROL frame   | stability protocol → answers; at the end of a round the frontier moves, the log is freed |
+|                 | (what it folds: `member.levels`)                                                         |
 | FAILURE frame   | failure detector → gossip; the member reads the suspected ranks                          |
 
 A stack exists from the installation of a view to the next one. `freeze` ends its deliveries: frames that still arrive
@@ -24,6 +25,7 @@ import numpy as np
 from cubecast.member.calls import EVERYONE
 from cubecast.member.control_core import ControlCore
 from cubecast.member.data_core import Asked, data_core, record_form, window_messages
+from cubecast.member.levels import BLOCKS, RECEIVED, Levels
 from cubecast.member.link import Link
 from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
 from cubecast.member.rounds import Rounds
@@ -71,6 +73,16 @@ class StackHost(Protocol):
     def takes_data(self) -> bool:
         """May messages be delivered now?"""
 
+    def contribute(self, levels: Levels) -> None:
+        """Set what this member's application and journal contribute to the levels."""
+
+    def levels_moved(self) -> None:
+        """More is known of the levels of all members."""
+
+    @property
+    def keeps_journal(self) -> bool:
+        """Does this member have a journal?"""
+
 
 class Stack:
     """The protocols that serve one member in one view."""
@@ -89,9 +101,10 @@ class Stack:
         self._host = host
         self._published = 0
         self._own_bytes = 0
+        self.levels = Levels(rank, members, is_durable=host.keeps_journal)
         self._group: GroupState = new_group(members=members, senders=members, ranks=np.array([rank]))
         self._data = data_core(settings, self._group, members, self.window)
-        self._stability = _stability_core(settings, self._group, members)
+        self._stability = _stability_core(settings, self.levels.group, members)
         self._failure = _failure_core(settings, self._group, members)
         self._rounds = Rounds(self, round_s)
         self._heartbeats = Heartbeats(members)
@@ -112,6 +125,7 @@ class Stack:
         self._carry_out(self._failure, self._failure.start(self.now_ns), frame.FAILURE)
         self._data.start(self.now_ns)
         self._hand_over([], self._data.results())
+        self._contribute()
         self._carry_out(self._stability, self._stability.start(self.now_ns), frame.CONTROL)
 
     def freeze(self) -> None:
@@ -232,6 +246,8 @@ class Stack:
         self.now_ns = self._host.now()
         core = self._stability if kind == frame.CONTROL else self._failure
         message = decode_control(body, numbers=core.width, words=core.words)
+        if core is self._stability:
+            self._contribute()
         self._carry_out(core, core.receive(self.now_ns, source, message), kind)
 
     def later(self, delay_ns: int, function: Callable[..., None], *arguments: Any) -> None:
@@ -260,7 +276,13 @@ class Stack:
     def _on_control_timer(self, core: ControlCore, kind: int, timer: int, tag: int) -> None:
         if core is self._failure:
             self._note_signs_of_life()
+        else:
+            self._contribute()
         self._carry_out(core, core.on_timer(self.now_ns, timer, tag), kind)
+
+    def _contribute(self) -> None:
+        self.levels.block(RECEIVED)[:] = self._group.received[0]
+        self._host.contribute(self.levels)
 
     def begin_round(self, timer: int, tag: int) -> None:
         """Wake the stability protocol."""
@@ -307,7 +329,9 @@ class Stack:
     def _free_stable(self) -> None:
         """The frontier moved: free what every member has."""
         moved = []
-        for sender, stable in enumerate(self._group.stable[0].tolist()):
+        known = self.levels.of_all(RECEIVED)
+        self._group.stable[0] = known  # the data protocol looks there
+        for sender, stable in enumerate(known.tolist()):
             if stable > self.log.stable[sender]:
                 freed = self.log.free(sender, stable)
                 moved.append((sender, stable))
@@ -315,6 +339,18 @@ class Stack:
                     self._own_bytes -= freed
         if moved:
             self._host.stable_moved(moved)
+        if self.levels.has_moved():
+            self._rounds.news()
+        self._host.levels_moved()
+
+    def watch_levels(self) -> None:
+        """This member's application or journal has come further: the others should learn of it, in time."""
+        self._rounds.news()
+
+    def ask_levels(self) -> None:
+        """Find out soon how far the others have come."""
+        self.now_ns = self._host.now()
+        self._rounds.ask_once()
 
     def ask_stable(self, number: int) -> None:
         """Find out soon whether this own message is stable."""
@@ -339,6 +375,11 @@ class Stack:
         """Is anything held that is not stable?"""
         return self.log.bytes > 0
 
+    def is_behind(self) -> bool:
+        """Is anything stable that not all applications and disks are known to have dealt with?"""
+        self._contribute()
+        return self.levels.is_behind
+
     @property
     def rounds(self) -> int:
         """Stability rounds so far."""
@@ -358,7 +399,7 @@ def _stability_core(settings: Settings, group: GroupState, members: int) -> Cont
     entry = settings.stability_entry
     context = Context(
         members=members,
-        senders=members,
+        senders=BLOCKS * members,
         delta_ns=int(settings.round_every_s * 1e9),
         repeat_ns=int(REPEAT_STEPS * settings.heartbeat_s * 1e9),
         is_live=True,

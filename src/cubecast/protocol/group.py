@@ -25,6 +25,8 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.shared_sets import SharedSets, new_shared_sets
 
 STABILITY, ERRORS = range(2)
+NOTHING = (1 << 31) - 1
+"""In R: this member has nothing to say about that number, the minimum is that of the others."""
 
 
 class GroupState(NamedTuple):

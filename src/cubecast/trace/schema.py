@@ -39,6 +39,7 @@ BLOCKED = 20
 UNBLOCKED = 21
 RESTART = 22
 RESTARTED = 23
+CAUSAL = 24
 
 CONTROL = 0
 DATA = 1
@@ -75,6 +76,7 @@ class Event(IntEnum):
     UNBLOCKED = UNBLOCKED
     RESTART = RESTART
     RESTARTED = RESTARTED
+    CAUSAL = CAUSAL
 
 
 EVENT_NAMES = tuple(event.name.lower() for event in Event)

@@ -69,6 +69,8 @@ KINDS: dict[type, tuple[Field, ...]] = {
     m.Ready: (VIEW_ID,),
     m.Probe: (VIEW_ID,),
     m.Present: (VIEW_ID,),
+    m.AskLevel: (VIEW_ID, COUNT, COUNT),
+    m.LevelReached: (VIEW_ID, COUNT, COUNT),
 }
 """The place in this table is the byte of kind."""
 

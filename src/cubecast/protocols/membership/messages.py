@@ -18,6 +18,7 @@ share one.
 | AskState, State        | newcomer and holder              | pieces of the application's state                        |
 | NoState                | holder, newcomer                 | ask another                                              |
 | Ready                  | newcomer, everybody              | it has the state                                         |
+| AskLevel, LevelReached | sender and member                | has it dealt with, or written, a message? when it has    |
 """
 
 from __future__ import annotations
@@ -194,6 +195,22 @@ class Ready(NamedTuple):
     view: ViewId
 
 
+class AskLevel(NamedTuple):
+    """Answer when this member has reached `count` of my messages at this level (`member.levels`)."""
+
+    view: ViewId
+    level: int
+    count: int
+
+
+class LevelReached(NamedTuple):
+    """It has."""
+
+    view: ViewId
+    level: int
+    count: int
+
+
 Message = (
     Join
     | ChangeReport
@@ -214,6 +231,8 @@ Message = (
     | Ready
     | Probe
     | Present
+    | AskLevel
+    | LevelReached
 )
 
 

@@ -59,7 +59,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
-from cubecast.protocol.group import STABILITY, GroupState, copy_numbers, fold, raise_numbers
+from cubecast.protocol.group import NOTHING, STABILITY, GroupState, copy_numbers, fold, raise_numbers
 from cubecast.protocol.mail import draft, send
 
 MINIMUM, ASK = range(2)
@@ -363,7 +363,7 @@ def is_unstable(group, row):
     if group.goal != STABILITY:
         return True
     for j in range(group.received.shape[1]):
-        if group.received[row, j] > group.stable[row, j]:
+        if group.stable[row, j] < group.received[row, j] != NOTHING:
             return True
     return False
 

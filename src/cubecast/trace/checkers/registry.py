@@ -8,6 +8,7 @@ from __future__ import annotations
 from cubecast.trace.checkers import (
     agreement,
     causal_order,
+    causal_stability,
     counts,
     exactly_once,
     fifo,
@@ -32,6 +33,7 @@ CHECKERS: tuple[Checker, ...] = (
     in_order_delivery,
     fifo,
     causal_order,
+    causal_stability,
     agreement,
     view_agreement,
     virtual_synchrony,

@@ -13,6 +13,7 @@ from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import (
+    CAUSAL,
     DELIVER,
     DONE,
     DROP,
@@ -26,7 +27,6 @@ from cubecast.trace.schema import (
     MULTICAST,
     NOBODY,
     RECEIVE,
-    RESTARTED,
     RESTORE,
     RETURNED,
     ROUND,
@@ -113,7 +113,7 @@ def _first_impossible(events: Any, members: int) -> Any:
 def _impossible(events: Any, row: int, members: int) -> int:
     """Return the column of this row that holds an impossible value, or 0."""
     kind = events["event"][row]
-    if kind < SEND or kind > RESTARTED:
+    if kind < SEND or kind > CAUSAL:
         return _EVENT
     lowest = NOBODY if kind == HOP or kind == DROP or kind == VIEW else 0
     if events["member"][row] < lowest or events["member"][row] >= members:
@@ -144,7 +144,7 @@ def _impossible(events: Any, row: int, members: int) -> int:
 @allocating
 def _concerns_a_message(kind: int) -> bool:
     """Does a row of this kind name a message, or all messages up to one, by sender and sequence number?"""
-    if kind == DELIVER or kind == STABLE or kind == RESTORE or kind == HOLD:
+    if kind == DELIVER or kind == STABLE or kind == CAUSAL or kind == RESTORE or kind == HOLD:
         return True
     return kind == SENT or kind == RETURNED
 

@@ -1,0 +1,77 @@
+"""The deliveries that the application has been given and has not dealt with, in order, across views.
+
+The application reports bytes (`Member.taken`); as it deals with deliveries in the order in which it was given them, the
+bytes tell which ones. A batch holds deliveries of one view. One that was given before the present view began is of an
+earlier one, and so may be one that a newcomer is given later: it had waited for the state.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from cubecast.member.effects import Delivery
+from cubecast.protocols.membership.views import MemberId, View
+
+
+class Untaken:
+    """What the application has to deal with, and how far it has come in the present view."""
+
+    def __init__(self) -> None:
+        """Nothing given."""
+        self.processed: list[int] = []
+        """By rank: the messages of the present view that the application has dealt with."""
+        self._queue: deque[tuple[Sequence[Delivery], int, bool]] = deque()
+        """Batches, their bytes, and whether they are of the present view."""
+        self._octets = 0
+        """Reported bytes of the first batch."""
+        self._view: View | None = None
+        self._ranks: dict[MemberId, int] = {}
+
+    @property
+    def has_passed(self) -> bool:
+        """Has the application dealt with all deliveries of earlier views that it was given?"""
+        return not self._queue or self._queue[0][2]
+
+    def begin_view(self, view: View) -> None:
+        """What was given until now is of earlier views."""
+        self._view = view
+        self._ranks = {who: rank for rank, who in enumerate(view.members)}
+        self.processed = [0] * len(view.members)
+        self._queue = deque((batch, size, False) for batch, size, _ in self._queue)
+
+    def add(self, batch: Sequence[Delivery], size: int) -> None:
+        """The application was given deliveries of that many bytes."""
+        self._queue.append((batch, size, self._view is not None and batch[0].view == self._view.number))
+
+    def take(self, octets: int) -> None:
+        """The application has dealt with the next deliveries, of that many bytes."""
+        self._octets += octets
+        queue = self._queue
+        while queue and queue[0][1] <= self._octets:
+            batch, size, is_present = queue.popleft()
+            self._octets -= size
+            if is_present:
+                self._count(batch)
+        if queue and self._octets:
+            self._take_part(*queue[0])
+
+    def _take_part(self, batch: Sequence[Delivery], size: int, is_present: bool) -> None:
+        """Some deliveries of the first batch were taken."""
+        octets, count = 0, 0
+        while octets + len(batch[count].record) <= self._octets:
+            octets += len(batch[count].record)
+            count += 1
+        if count:
+            self._octets -= octets
+            if is_present:
+                self._count(batch[:count])
+            self._queue[0] = (batch[count:], size - octets, is_present)
+
+    def _count(self, batch: Sequence[Delivery]) -> None:
+        assert self._view is not None
+        first, last = batch[0], batch[-1]
+        is_one_sender = first.sender is last.sender and last.sequence - first.sequence == len(batch) - 1
+        for entry in (last,) if is_one_sender else batch:
+            rank = self._ranks[entry.sender]
+            self.processed[rank] = entry.sequence - self._view.sent[rank]
