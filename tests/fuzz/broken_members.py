@@ -11,12 +11,14 @@ from cubecast.member.data_core import read_records
 from cubecast.member.durable import Durable
 from cubecast.member.effects import Effects
 from cubecast.member.in_view import InView
+from cubecast.member.levels import PROCESSED, Levels
 from cubecast.member.lifecycle import Lifecycle
 from cubecast.member.link import Link
 from cubecast.member.links import Links
 from cubecast.member.member import Member
 from cubecast.member.message_log import SEQUENCE_MASK, MessageLog
 from cubecast.member.own_messages import OwnMessages
+from cubecast.member.quorum_levels import QuorumLevels
 from cubecast.member.restart import Restart
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch, Snapshots
@@ -199,6 +201,25 @@ def _return_none(self: OwnMessages, _above: int, _effects: Effects) -> list[Any]
     return []
 
 
+# Levels.
+
+
+def _learn_at_once(self: Levels, _processed: Any) -> bool:
+    self.causal = list(map(max, self.causal, self.of_all(PROCESSED).tolist()))
+    return True
+
+
+def _contribute_delivered(self: InView, levels: Levels) -> None:
+    levels.block(PROCESSED)[:] = [1 + count for count in self.log.delivered()]
+    levels.sent(self._multicast_count())
+
+
+def _answer_at_once(self: QuorumLevels, _own: Any) -> list[tuple[int, int, int]]:
+    answers = [(rank, level, count) for (rank, level), count in self.owed.items()]
+    self.owed.clear()
+    return answers
+
+
 BROKEN: dict[str, list[Change]] = {
     "anybody decides alone": [(propose, "is_quorum", _always), (agreement, "has_quorum", _always)],
     "a promise does not freeze": [(Stack, "freeze", _nothing)],
@@ -242,6 +263,11 @@ BROKEN: dict[str, list[Change]] = {
         (Lifecycle, "last_known", lambda *_: None),
         (Lifecycle, "_on_gone", _nothing),
     ],
+    "what was sent is not waited for": [(Levels, "learn", _learn_at_once)],
+    "waiting multicasts are not counted": [(InView, "_multicast_count", lambda self: self.stack.published())],
+    "what is delivered counts as dealt with": [(InView, "contribute", _contribute_delivered)],
+    "earlier views count as dealt with": [(InView, "_has_dealt_with_earlier", property(_always))],
+    "an answer does not wait for the message": [(QuorumLevels, "due", _answer_at_once)],
 }
 """The safeguard that is missing, and what is put in its place."""
 

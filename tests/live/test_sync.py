@@ -124,3 +124,20 @@ def test_joining_that_fails_says_why() -> None:
         join_sync("sync", listen=own, peers=[other], plaintext=True, settings=quick(join_timeout_s=1.0)),
     ):
         pass
+
+
+def test_levels_and_causal_stability_for_threads() -> None:
+    """The application deals with a batch when it asks beyond it, or when it says so."""
+    with join_sync("s", listen=free_addresses(1)[0], found=True, plaintext=True) as group:
+        frontiers: list[dict[object, int]] = []
+        group.on_causally_stable(lambda frontier: frontiers.append(dict(frontier)))
+        messages = [group.multicast(str(number).encode()) for number in range(3)]
+        taken = [group.receive(WAIT_S) for _ in range(3)]
+        messages[2].stable(WAIT_S, of="quorum")
+        assert not messages[2].is_causally_stable
+        group.ack()
+        messages[2].causally_stable(WAIT_S)
+        messages[2].stable(WAIT_S, level="processed")
+        assert all(group.is_causally_stable(delivery) for delivery in taken)
+        assert group.causal_frontier == {group.me: 3}
+        assert frontiers

@@ -153,6 +153,8 @@ MESSAGES: dict[type, Callable[[random.Random], Message]] = {
     m.Ready: lambda c: m.Ready(draw_view_id(c)),
     m.Probe: lambda c: m.Probe(draw_view_id(c)),
     m.Present: lambda c: m.Present(draw_view_id(c)),
+    m.AskLevel: lambda c: m.AskLevel(draw_view_id(c), c.getrandbits(2), c.getrandbits(32)),
+    m.LevelReached: lambda c: m.LevelReached(draw_view_id(c), c.getrandbits(2), c.getrandbits(32)),
 }
 
 

@@ -288,10 +288,10 @@ def is_settled(world: FuzzWorld) -> bool:
         return False
     if any(member.is_blocked for member in members):
         return False
-    views = {member.view for member in members}
+    views = {member.view.id: member.view for member in members}
     if len(views) > 1:
         return False
-    for view in views:
+    for view in views.values():
         if set(view.members) != {member.me for member in members}:
             return False
     if any(member.log.unstable or len(member.own) for member in members):

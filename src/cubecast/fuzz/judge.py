@@ -234,6 +234,8 @@ class Judge:
         self._places[event.name] = view.group_id, view.number
 
     def _judge_view(self, event: HistoryEvent, view: View) -> None:
+        if not self._is_majority:  # two branches may decide on one and the same view, and know different reasons
+            view = view._replace(left=())
         if self.views.setdefault(view.id, view) != view:
             self._report(event, "view agreement", f"view {view.number} has other members elsewhere")
         if len({member.name for member in view.members}) < len(view.members):

@@ -26,7 +26,7 @@ from cubecast.live.group import Group, join
 from cubecast.live.group_status import Laggard
 from cubecast.live.inbox import Event
 from cubecast.live.loop import LoopThread
-from cubecast.live.message import Message
+from cubecast.live.message import Level, Message, Of
 from cubecast.member.effects import Delivery, Excluded
 from cubecast.protocols.membership.views import MemberId, View
 
@@ -61,10 +61,21 @@ class SyncMessage:
         """Does every member of the view have it?"""
         return self._message.is_stable
 
-    def stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
-        """Wait until every member of the view has the message; see `Message.stable`."""
-        if not self._message.is_stable:
-            self._group._run(self._message.stable(timeout, hurry=hurry))
+    def stable(
+        self, timeout: float | None = None, *, level: Level = "received", of: Of = "all", hurry: bool = False
+    ) -> None:
+        """Wait until every member of the view has the message, or more than that; see `Message.stable`."""
+        if not (self._message.is_stable and (level, of) == ("received", "all")):
+            self._group._run(self._message.stable(timeout, level=level, of=of, hurry=hurry))
+
+    @property
+    def is_causally_stable(self) -> bool:
+        """Does every message that this application will still be given follow it?"""
+        return self._message.is_causally_stable
+
+    def causally_stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
+        """Wait until every message that this application will still be given follows this one."""
+        self._group._run(self._message.causally_stable(timeout, hurry=hurry))
 
 
 class SyncGroup:
@@ -163,11 +174,24 @@ class SyncGroup:
                 if not wanted or isinstance(event, wanted):
                     return event
 
+    def ack(self) -> None:
+        """The application has dealt with all that it has taken; see `Group.ack`.
+
+        Events cross between threads in batches: it counts when the last one of its batch was taken.
+        """
+        with self._taking:
+            if not self._taken:
+                self._call(self._group.ack)
+
     # Callbacks, in the thread of the loop. One that raises is logged, and everything continues.
 
     def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
         """Call a function with the frontier each time it moves."""
         self._group.on_stable(callback)
+
+    def on_causally_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
+        """Call a function with the causal frontier each time it moves."""
+        self._group.on_causally_stable(callback)
 
     def on_view(self, callback: Callable[[View], object]) -> None:
         """Call a function when a view is installed."""
@@ -215,6 +239,15 @@ class SyncGroup:
     def is_stable(self, delivery: Delivery) -> bool:
         """Does every member of the view have it?"""
         return self._call(lambda: self._group.is_stable(delivery))
+
+    @property
+    def causal_frontier(self) -> dict[MemberId, int]:
+        """For each member of the view: the sequence up to which its messages are causally stable here."""
+        return self._call(lambda: self._group.causal_frontier)
+
+    def is_causally_stable(self, delivery: Delivery) -> bool:
+        """Does every message that this application will still be given follow it?"""
+        return self._call(lambda: self._group.is_causally_stable(delivery))
 
     def laggards(self) -> list[Laggard]:
         """The members that hold stability back, and by how many messages."""

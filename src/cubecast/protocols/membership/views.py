@@ -14,7 +14,7 @@ member with the highest rank. So few links of an overlay over the ranks change w
 | field     | meaning                                                                                      |
 |-----------|----------------------------------------------------------------------------------------------|
 | number    | 1 for the founding view, one more with each change                                           |
-| tag       | a digest of the view and of all views before it                                              |
+| tag       | a digest of the view's members, of the cut before it, and of all views before it             |
 | group_id  | the tag of the founding view: two foundings of one name differ                               |
 | members   | by rank                                                                                      |
 | joined    | those of them that are new                                                                   |
