@@ -31,7 +31,7 @@ from tests.transcripts.turn import SLOT, turn
 
 _KINDS = {
     "coord": ("START", "ACK", "INFO", "ACK_INFO"),
-    "s_coord": ("START", "ACK", "INFO", "ACK_INFO"),
+    "s_coord": ("START", "ACK", "INFO", "ACK_INFO", "ASK"),
     "full_dist": ("INFO", "REQUEST"),
     "cube_full_dist": ("STABILITY", "RESULT"),
     "train": ("ACK", "INFO"),
@@ -42,7 +42,7 @@ _KINDS = {
     "cascade": ("MINIMUM", "ASK"),
 }
 _BARE = {"START", "ACK_INFO", "ASK"}
-_WITH_VIEWS = {"s_train", "dissemination", "cascade"}
+_WITH_VIEWS = {"s_coord", "s_train", "dissemination", "cascade"}
 _WITH_REMARKS = {"dissemination", "cascade"}
 _WITH_BITMAP = {"STABILITY", "RESULT", "GOSSIP", "LOCAL", "AMONG"}
 _TIMERS = ("NEXT_ROUND", "REPEAT", "LATER")
@@ -63,7 +63,7 @@ class Message:
     heard: tuple[int, ...] = ()
     size: int = 0
     view: int = 0
-    """S_Train and those over an aggregation overlay: which membership the sender sees."""
+    """S_Coord, S_Train and those over an aggregation overlay: which membership the sender sees."""
     remark: int = 0
     """Over an aggregation overlay: how long to linger; of an ASK the round of its minimum."""
 

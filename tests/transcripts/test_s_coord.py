@@ -219,8 +219,15 @@ def test_orphans_report_to_their_nearest_live_ancestor() -> None:
         """
         3 → 0: ACK 1 [5 5]
         4 → 0: ACK 1 [7 1]
+        2 → 0: ACK 1 [6 2]
+        0 → 2: ASK 1
+        0 → 3: ASK 1
+        0 → 4: ASK 1
         0 knows 1: [5 1]
         0 → all: INFO 1 [5 1]
+        2 → 0: ACK 1 [6 2]
+        3 → 0: ACK 1 [5 5]
+        4 → 0: ACK 1 [7 1]
         2 knows 1: [5 1]
         3 knows 1: [5 1]
         4 knows 1: [5 1]
@@ -228,7 +235,7 @@ def test_orphans_report_to_their_nearest_live_ancestor() -> None:
     )
 
 
-def test_the_lowest_rank_alive_becomes_the_root_and_keeps_what_it_collected() -> None:
+def test_the_lowest_rank_alive_becomes_the_root_and_collects_again() -> None:
     talk = talk_of()
     talk.start()
     for rank in (1, 2, 3, 4):
@@ -243,8 +250,16 @@ def test_the_lowest_rank_alive_becomes_the_root_and_keeps_what_it_collected() ->
     talk.deliver_all()
     talk.says(
         """
+        1 → 2: ASK 1
+        1 → 3: ASK 1
+        1 → 4: ASK 1
         1 → all: START 1
         2 → 1: ACK 1 [6 2]
+        3 → 1: ACK 1 [5 5]
+        4 → 1: ACK 1 [7 1]
+        2 → 1: ACK 1 [6 2]
+        3 → 1: ACK 1 [5 5]
+        4 → 1: ACK 1 [7 1]
         1 knows 1: [4 1]
         1 → all: INFO 1 [4 1]
         2 knows 1: [4 1]
@@ -254,7 +269,7 @@ def test_the_lowest_rank_alive_becomes_the_root_and_keeps_what_it_collected() ->
     )
 
 
-def test_an_ack_that_comes_before_its_receiver_knows_that_it_is_the_root_counts() -> None:
+def test_an_ack_that_comes_before_its_receiver_knows_that_it_is_the_root_comes_again() -> None:
     talk = talk_of()
     talk.start()
     for rank in (1, 2, 3, 4):
@@ -266,7 +281,36 @@ def test_an_ack_that_comes_before_its_receiver_knows_that_it_is_the_root_counts(
     talk.deliver(2, 1, "ACK")
     talk.said()
     talk.leave(1, 0)
-    talk.says("1 → all: START 1\n1 knows 1: [4 1]\n1 → all: INFO 1 [4 1]")
+    talk.says("1 → 2: ASK 1\n1 → 3: ASK 1\n1 → 4: ASK 1\n1 → all: START 1")
+    talk.deliver(1, 2, "ASK")
+    talk.says("2 → 1: ACK 1 [6 2]")
+    talk.deliver(1, 3, "ASK")
+    talk.says("")  # it does not know of the crash yet, and reports by itself when it does
+    talk.leave(3, 0)
+    talk.leave(4, 0)
+    talk.deliver_all()
+    assert talk.done[1:] == [1, 1, 1, 1]
+
+
+def test_what_moves_below_a_member_that_has_reported_is_waited_for() -> None:
+    """0 and 1 crash; 1 had everybody's ACK but 2's. Now 3 and 4 are below 2, which reported before it knew."""
+    talk = talk_of()
+    talk.start()
+    for rank in (1, 2, 3, 4):
+        talk.deliver(0, rank, "START")
+    talk.crash(0)
+    for rank in (1, 2, 3, 4):
+        talk.leave(rank, 0)
+    talk.deliver(2, 1, "ACK")
+    talk.crash(1)
+    talk.leave(2, 1)
+    talk.under_way.clear()
+    assert talk.done[2] == 0, "2 leads, and must not conclude without 3 and 4"
+    talk.leave(3, 1)
+    talk.leave(4, 1)
+    talk.deliver_all()
+    assert talk.done[2:] == [1, 1, 1]
+    assert talk.stable(2) == [5, 1]
 
 
 def test_root_and_its_child_crash() -> None:
@@ -366,8 +410,9 @@ def test_a_root_that_waited_for_those_who_now_report_to_a_newcomer_goes_on() -> 
     talk = talk_of(lossy=True)
     talk.leave(0, 1)
     talk.start(0)
+    view = int(talk.state.view_seen[0])
     for rank in (2, 3, 4):  # 3 and 4 are the root's own children while 1 is away
-        talk.receive(Message(source=rank, to=0, kind="ACK", round=1, numbers=(6, 2)))
+        talk.receive(Message(source=rank, to=0, kind="ACK", round=1, numbers=(6, 2), view=view))
     assert talk.said().endswith("0 → all: INFO 1 [5 2]")
     for rank in (2, 1):  # 1 is back, and 3 and 4 report to it; the root has not heard of it yet
         talk.receive(Message(source=rank, to=0, kind="ACK_INFO", round=1, numbers=()))
@@ -385,7 +430,10 @@ def test_an_inner_member_that_waited_for_those_who_now_report_to_a_newcomer_repo
         talk.receive(Message(source=rank, to=1, kind="ACK", round=1, numbers=(3, 3)))
     assert talk.said() == "1 begins 1"
     talk.join(1, 3)
-    talk.says("1 → 3: START 1\n1 → 0: ACK 1 [3 3]")
+    talk.says("1 → 3: ASK 1\n1 → 4: ASK 1")
+    for rank in (4, 3):
+        talk.receive(Message(source=rank, to=1, kind="ACK", round=1, numbers=(3, 3), view=int(talk.state.view_seen[1])))
+    talk.says("1 → 0: ACK 1 [3 3]")
 
 
 def test_a_newcomer_is_told_the_round_by_its_parent_which_waits_for_it() -> None:
@@ -395,11 +443,11 @@ def test_a_newcomer_is_told_the_round_by_its_parent_which_waits_for_it() -> None
     talk.deliver(0, 1, "START")
     talk.said()
     talk.join(1, 4)
-    talk.says("1 → 4: START 1")
+    talk.says("1 → 3: ASK 1\n1 → 4: ASK 1")
     talk.deliver(0, 3, "START")
     talk.deliver(3, 1, "ACK")
     assert not any(message.kind == "ACK" and message.source == 1 for message in talk.under_way)
-    talk.deliver(1, 4, "START")
+    talk.deliver(1, 4, "ASK")
     talk.deliver(4, 1, "ACK")
     assert "1 → 0: ACK 1 [4 1]" in talk.said()
 
@@ -449,7 +497,7 @@ def test_a_relay_that_crashed_kept_nothing_from_its_children() -> None:
     talk.said()
     for rank in (3, 4, 2, 0):
         talk.leave(rank, 1)
-    talk.says("0 → 3: START 1\n0 → 4: START 1")
+    talk.says("2 → 0: ACK 1 [6 2]\n0 → 2: ASK 1\n0 → 3: ASK 1\n0 → 4: ASK 1")
     talk.deliver_all()
     assert talk.done == [1, 0, 1, 1, 1]
 

@@ -15,26 +15,26 @@ default there.
 | round    | rows         | the newest round this member knows of                                            |
 | reported | rows         | the newest round in which it sent its ACK (the root: knew S)                     |
 | done     | rows         | the newest round whose S it knows                                                |
+| view_seen | rows        | a number that stands for the membership as this member sees it                   |
 | parent   | rows         | whom it reports to; −1 at the root                                               |
 | children | rows         | who reports to it (`protocol.rank_lists`, like the next two)                     |
 | minimum  | rows × m     | M: the minimum of its own R and its children's ACKs in this round                |
-| acked    | rows         | whose ACK of this round is in                                                    |
+| acked    | rows         | whose ACK of this round and view is in                                           |
 | informed | rows         | whose ACK_INFO of this round is in (lossy form)                                  |
 
 Invariants: `done ≤ round`, `reported ≤ round`; `minimum` is at most R of every live member below a child in `acked`.
 
 The tree of cube does not survive a crash. Here a member knows its ancestors (guo §4.3.1): it reports to the nearest
 live one, or, without any, to the lowest live rank, which is then the root; `parent` and `children` follow the
-membership and an ACK is sent again to a new parent. A new root runs the unfinished round again. A newcomer is sent the
-START of the round under way by its parent, and an inner member that has not reported yet waits for it. Lossy form
+membership. An ACK speaks for those who are below its sender in the membership as the sender sees it, so it carries
+that view (a number in its header) and counts for a member with the same one. Whenever the membership changes in an
+unfinished round, every member collects ACKs again: it asks its children (ASK), and reports anew. Of a child and its
+parent one learns of the change last: a child then sends its ACK by itself, a parent is answered. Who knows S already
+answers with INFO. A new root runs the unfinished round again. A newcomer is asked like every other child. Lossy form
 (`repeat_ns > 0`), per edge: a parent repeats START to children whose ACK is missing and INFO to those whose ACK_INFO
 is missing; a child that has reported answers a repeated START with its ACK. ACK_INFO climbs the tree like ACK, so the
 root knows when all know S. In the relayed form a member that takes on the children of one that is gone tells them the
-round or the result that it may not have passed on, and a member that has reported answers a second START.
-
-Known limit: when a root and then its successor crash in the same round, members that the successor covered can move
-below one that has reported already, and S can be premature. An ACK does not say for which membership it speaks
-(compare `s_train`). Live groups are not affected: there every crash begins a new view, and with it a new state.
+result that it may not have passed on, and a member that has reported answers a second START.
 """
 
 from dataclasses import dataclass, replace
@@ -76,13 +76,14 @@ from cubecast.protocols.stability.logical_tree import (
     resolve_tree,
 )
 
-START, ACK, INFO, ACK_INFO = range(4)
+START, ACK, INFO, ACK_INFO, ASK = range(5)
 NEXT_ROUND, REPEAT = range(2)
-MESSAGES = (
+MESSAGES = (  # the view is in the header
     message("START", round=where_lossy(4)),
     message("ACK", round=where_lossy(4), minimum=per_sender(4)),
     message("INFO", round=where_lossy(4), stable=per_sender(4)),
     message("ACK_INFO", round=where_lossy(4)),
+    message("ASK", round=where_lossy(4)),
 )
 
 
@@ -109,6 +110,7 @@ class SCoordState(NamedTuple):
     round: np.ndarray
     reported: np.ndarray
     done: np.ndarray
+    view_seen: np.ndarray
     parent: np.ndarray
     children: RankLists
     minimum: np.ndarray
@@ -130,6 +132,7 @@ def build(group: GroupState, context: Context, parameters: SCoordParameters) -> 
         round=np.zeros(rows, np.int64),
         reported=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
+        view_seen=np.full(rows, rank_sets.fingerprint(group.members[0]), np.int64),
         parent=first_tree(group, parents)[0][group.rank],
         children=children_of(group, parents),
         minimum=np.zeros_like(group.received),
@@ -157,6 +160,8 @@ def receive(state, row, now_ns, mail, slot):
         _on_ack(state, row, mail, slot)
     elif kind == INFO:
         _on_info(state, row, mail, slot)
+    elif kind == ASK:
+        _on_ask(state, row, mail, slot)
     else:
         _on_ack_info(state, row, mail, slot)
 
@@ -173,15 +178,15 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Follow the new tree, report to a new parent, lead when nobody else is left to."""
+    """Follow the new tree, collect again, lead when nobody else is left to."""
     before = state.parent[row]
     was_informed = rank_lists.covers(state.informed, state.children, row)
     _rebuild_edges(state, row, mail)
     unfinished = state.done[row] < state.round[row]
+    if unfinished:
+        _collect_again(state, row, mail)
     if state.parent[row] == -1:
         _lead(state, row, mail, before, unfinished, was_informed)
-    elif state.parent[row] != before and unfinished and state.reported[row] == state.round[row]:
-        _report(state, row, mail)
     elif not unfinished and not was_informed:
         _acknowledge_if_informed(state, row, mail)
     elif not unfinished:
@@ -194,7 +199,6 @@ def _lead(state, row, mail, before, unfinished, was_informed):
     """Go on as the root: as before, or in place of the one that left."""
     if before != -1:
         if unfinished:
-            state.reported[row] = state.round[row] - 1  # what it reported went to the old root
             _open_round(state, row, mail, state.round[row])
         else:
             _succeed(state, row, mail)
@@ -213,18 +217,14 @@ def _inform_orphans(state, row, mail):
 
 @linked
 def on_join(state, row, now_ns, mail, rank):
-    """A newcomer takes its place; its parent tells it the round that is under way."""
-    before = state.parent[row]
+    """A newcomer takes its place; its parent asks it in the round that is under way."""
     was_informed = rank_lists.covers(state.informed, state.children, row)
     _rebuild_edges(state, row, mail)
     if state.done[row] == state.round[row]:
         if not was_informed:  # it may have waited for one that reports to the newcomer from now on
             _tell_if_informed(state, row, mail)
         return
-    if state.relayed == 0 and rank_lists.contains(state.children, row, rank):
-        send(mail, _draft_bare(state, mail, START, state.round[row]), rank)
-    if state.parent[row] != before and state.reported[row] == state.round[row]:
-        _report(state, row, mail)
+    _collect_again(state, row, mail)
     _report_if_collected(state, row, mail)
 
 
@@ -242,24 +242,25 @@ def _rebuild_edges(state, row, mail):
     """Follow the membership; in the relayed form tell new children what their last parent may have kept from them."""
     me = state.group.rank[row]
     members = state.group.members[row]
+    state.view_seen[row] = rank_sets.fingerprint(members)
     state.parent[row] = live_parent(state.parents, members, me)
     for rank in range(state.parents.shape[0]):
         if not rank_sets.contains(members, rank) or live_parent(state.parents, members, rank) != me:
             rank_lists.discard(state.children, row, rank)
         elif not rank_lists.contains(state.children, row, rank):
             rank_lists.add(state.children, row, rank, mail)
-            if state.relayed != 0:
-                _brief(state, row, mail, rank)
+            if state.relayed != 0 and 0 < state.round[row] == state.done[row]:
+                send(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]), rank)
 
 
 @linked
-def _brief(state, row, mail, rank):
-    """Tell a new child the round that is under way, or the result of the last."""
-    number = state.round[row]
-    if state.done[row] < number:
-        send(mail, _draft_bare(state, mail, START, number), rank)
-    elif number > 0:
-        send(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]), rank)
+def _collect_again(state, row, mail):
+    """In a new view: what was reported to this member, and what it reported, no longer says for whom it speaks."""
+    rank_lists.clear(state.acked, row)
+    state.reported[row] = state.round[row] - 1
+    ask = _draft_bare(state, mail, ASK, state.round[row])
+    _set_view(mail, ask, state.view_seen[row])
+    _send_to_missing(state, row, mail, ask, state.acked)
 
 
 @linked
@@ -323,10 +324,37 @@ def _on_ack(state, row, mail, slot):
     number = mail.heads[slot].round_number
     _catch_up(state, row, mail, number)
     if number == state.round[row]:
-        # Kept also after its own report: it may come from one that knows before us that we are the root.
         fold(state.group, state.minimum[row], mail.numbers[slot])
+        if _view_of(mail, slot) != state.view_seen[row]:
+            return  # it comes again: see the module
         rank_lists.add(state.acked, row, mail.heads[slot].source, mail)
         _report_if_collected(state, row, mail)
+
+
+@linked
+def _on_ask(state, row, mail, slot):
+    """A parent asks for the ACK in its view; a member that has none in that view yet sends it later by itself."""
+    number = mail.heads[slot].round_number
+    if number < state.round[row]:
+        send(mail, _draft_bare(state, mail, START, state.round[row]), mail.heads[slot].source)
+        return
+    _catch_up(state, row, mail, number)
+    if state.done[row] == number:
+        send(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]), mail.heads[slot].source)
+    elif state.reported[row] < number:
+        _report_if_collected(state, row, mail)
+    elif _view_of(mail, slot) == state.view_seen[row]:
+        _report(state, row, mail)
+
+
+@linked
+def _view_of(mail, slot):
+    return mail.heads[slot].field_1
+
+
+@linked
+def _set_view(mail, slot, view):
+    mail.heads[slot].field_1 = view
 
 
 @linked
@@ -343,7 +371,9 @@ def _report_if_collected(state, row, mail):
 @linked
 def _report(state, row, mail):
     if state.parent[row] >= 0:
-        send(mail, _draft_array(state, mail, ACK, state.round[row], state.minimum[row]), state.parent[row])
+        slot = _draft_array(state, mail, ACK, state.round[row], state.minimum[row])
+        _set_view(mail, slot, state.view_seen[row])
+        send(mail, slot, state.parent[row])
 
 
 @linked
