@@ -510,6 +510,13 @@ def test_what_counts_is_the_call_of_multicast_not_when_the_message_got_its_numbe
     assert causal_faults(*late, deliver(0, 1, 1)) == []
 
 
+def test_what_is_multicast_before_the_state_is_there_counts_as_made_when_it_is_sent() -> None:
+    rows = [sent(0, 1), deliver(0, 0, 1), causal(0, 0, 1), multicast(1, 7)]
+    restored = row(Event.RESTORE, 1, sender=0, sequence=1, round=2)
+    assert causal_faults(*rows, restored, sent(1, 1, 7), deliver(0, 1, 1)) == []
+    assert len(causal_faults(*rows, sent(1, 1, 7), deliver(0, 1, 1))) == 1
+
+
 def test_a_message_is_not_causally_stable_where_it_was_not_delivered() -> None:
     (message,) = causal_faults(sent(0, 1), deliver(0, 0, 1), causal(1, 0, 1))
     assert "calls message 1 of sender 0 causally stable" in message

@@ -2,7 +2,8 @@
 
 A message follows another when its sender had delivered that one before the application multicast it. Where the trace
 has multicast rows, that call counts, not the moment in which the message got its number: a message that waited for a
-new view was made before, and does not follow what was delivered while it waited.
+new view was made before, and does not follow what was delivered while it waited. What an application multicasts before
+it has the group's state, or has taken again what a restart repeats, is sent afterwards, and counts as made then.
 
 | state    | shape              | meaning                                                                |
 |----------|--------------------|------------------------------------------------------------------------|
@@ -24,7 +25,16 @@ from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import LISTED_MAX, at, listed, new_findings, well_formed
 from cubecast.trace.checkers.views import read_restarts
 from cubecast.trace.files import Trace
-from cubecast.trace.schema import CAUSAL, DELIVER, MULTICAST, NOBODY, RESTORE, SENT, Events
+from cubecast.trace.schema import (
+    CAUSAL,
+    DELIVER,
+    MULTICAST,
+    NOBODY,
+    RESTARTED,
+    RESTORE,
+    SENT,
+    Events,
+)
 
 NAME = "causal stability"
 PROMISE = "once a message is called causally stable, a member delivers only messages that follow it"
@@ -88,7 +98,8 @@ def _scan(events: Any, members: int, first: Any, replay: Any, becomes: Any, foun
     clock = np.zeros((members, senders), np.int32)
     causal = np.zeros((members, senders), np.int32)
     made = np.zeros((first[-1], senders), np.int32)
-    is_made = np.zeros(first[-1], np.bool_)
+    made_at = np.full(first[-1], -1, np.int64)
+    begun_at = np.full(members, -1, np.int64)
     total = 0
     for row in range(len(events)):
         kind = events["event"][row]
@@ -99,8 +110,10 @@ def _scan(events: Any, members: int, first: Any, replay: Any, becomes: Any, foun
             number = becomes[row]
             if number >= 0:
                 made[number] = clock[member]
-                is_made[number] = True
+                made_at[number] = row
             continue
+        if kind == RESTORE or kind == RESTARTED:
+            begun_at[member] = row
         sequence = events["sequence"][row]
         if sequence < 1 or (kind != DELIVER and kind != SENT and kind != RESTORE and kind != CAUSAL):
             continue
@@ -110,16 +123,16 @@ def _scan(events: Any, members: int, first: Any, replay: Any, becomes: Any, foun
         other = sender
         needs = 0
         if kind == SENT:
-            if not is_made[number]:
+            if made_at[number] <= begun_at[member]:
                 made[number] = clock[member]
-                is_made[number] = True
+                made_at[number] = row
         elif kind == CAUSAL:
             if sequence > clock[member, sender]:
                 fault = UNDELIVERED
                 needs = clock[member, sender]
             causal[member, sender] = max(causal[member, sender], sequence)
         else:
-            if kind == DELIVER and is_made[number]:
+            if kind == DELIVER and made_at[number] >= 0:
                 other = _concurrent(causal[member], made[number], sender)
                 if other >= 0:
                     fault = CONCURRENT
