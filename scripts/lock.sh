@@ -8,7 +8,7 @@ tools=.venv/tools
 "$tools/bin/python" -m pip install -qq --disable-pip-version-check --upgrade uv
 
 # Index addresses stay out: the lock must install from whatever index a machine is configured with.
-"$tools/bin/uv" pip compile pyproject.toml --extra lab --extra live --extra topologies --group dev --group peers \
+"$tools/bin/uv" pip compile pyproject.toml --extra all --group dev --group peers \
     --universal --fork-strategy fewest --python-version 3.11 --upgrade \
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet \
     --custom-compile-command "make lock" --output-file requirements.lock

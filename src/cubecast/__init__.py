@@ -53,6 +53,7 @@ from cubecast.errors import (
     LocalProtocolError,
     SimulationError,
 )
+from cubecast.extras import named
 
 if TYPE_CHECKING:
     from cubecast.lab.compare import Comparison, compare
@@ -137,7 +138,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cubecast' has no attribute {name!r}")
-    found = getattr(import_module(_HOMES[name]), name)
+    with named(f"cubecast.{name}"):
+        found = getattr(import_module(_HOMES[name]), name)
     globals()[name] = found
     return found
 

@@ -17,18 +17,21 @@ PACKAGE = Path(__file__).parents[2] / "src" / "cubecast"
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "extras": {"errors"},
     "jit": {"errors"},
     "protocol": {"errors", "jit"},
     "models": {"errors", "jit", "protocol"},
     "protocols": {"errors", "jit", "protocol", "models"},
-    "networks": {"errors", "jit", "protocol"},
-    "trace": {"errors", "jit"},
+    "networks": {"errors", "extras", "jit", "protocol"},
+    "trace": {"errors", "extras", "jit"},
     "wire": {"errors", "jit", "protocol", "protocols"},
     "member": {"errors", "jit", "protocol", "protocols", "models", "wire"},
     "sim": {"errors", "jit", "protocol", "protocols", "models", "networks", "trace"},
-    "lab": {"errors", "jit", "protocol", "protocols", "models", "networks", "trace", "sim"},
+    "lab": {"errors", "extras", "jit", "protocol", "protocols", "models", "networks", "trace", "sim"},
     "live": {"errors", "jit", "protocol", "protocols", "trace", "wire", "member"},
     "fuzz": {"errors", "protocols", "wire", "member"},
+    "bus": {"errors", "extras", "protocols", "member", "live"},
+    "contrib": {"errors", "extras", "protocols", "member", "live", "bus"},
 }
 """What each layer sees besides itself. No layer sees `live`, `lab` or `fuzz`: only the command line does."""
 
@@ -44,7 +47,7 @@ FORBIDDEN: dict[str, set[str]] = dict.fromkeys(("protocol", "models", "protocols
 """Clocks, randomness and input and output reach a core, a formula, a codec or a member as arguments, or not at all."""
 
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("live",),
+    "asyncio": ("bus", "contrib", "live"),
     "numba": ("jit",),
     "llvmlite": ("jit",),
     "pyspark": ("lab/spark.py", "lab/spark"),

@@ -15,6 +15,7 @@ from cubecast import __version__
 from cubecast.cli import bench, check, compare, fuzz, listing, live, model, simulate, study, tune, warm
 from cubecast.cli.options import TAKES_PARAMETERS
 from cubecast.errors import CubecastError, SimulationError
+from cubecast.extras import explain
 
 app = typer.Typer(
     name="cubecast",
@@ -90,6 +91,11 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except MemoryError:
         return _say("not enough memory: take fewer members, messages or packets (--packets-max)", 2)
+    except ModuleNotFoundError as error:
+        missing = explain(error, "this command")
+        if missing is None:
+            raise
+        return _say(missing, 2)
     except OSError as error:
         return _say(f"{error.filename or 'input or output'}: {error.strerror or error}", 2)
     if code == 130:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
-from cubecast.errors import LocalProtocolError
+from cubecast.extras import named
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -149,7 +149,5 @@ def _cell(value: float | str | None) -> str:
 
 
 def _require_spark() -> None:
-    try:
+    with named("this command"):
         import cubecast.lab.spark.session  # noqa: F401
-    except ImportError as error:
-        raise LocalProtocolError(f"this needs PySpark ({error}): pip install 'cubecast[lab]'") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +23,12 @@ def warm(json: JsonOption = False) -> None:
     Where there are Spark and Java, an archive of Spark's classes is made too (190 MB):
     studies then start in half the time.
     """
+    from cubecast.jit.backend import COMPILED
     from cubecast.jit.sources import code_root
-    from cubecast.sim.warm import warm as run
 
     began = time.perf_counter()
     with waiting("checking what is compiled") as step:
-        compiled = run(lambda done, total, what: step(done, total, f"compiling, once: {what}"), _live_pieces())
+        compiled = _compile(lambda done, total, what: step(done, total, f"compiling, once: {what}"))
         seconds = time.perf_counter() - began
         step(1, 1, "archiving, once: Spark's classes")
         archive = _warm_spark()
@@ -36,7 +37,9 @@ def warm(json: JsonOption = False) -> None:
         made = None if archive is None else str(archive)
         print_json({"compiled": len(compiled), "archive": made, "seconds": seconds, "cache": str(place)})
         return
-    if compiled:
+    if not COMPILED:
+        print("nothing to compile: functions run in Python (pip install 'cubecast[fast]' for the compiler)")
+    elif compiled:
         print(f"compiled {len(compiled)} functions in {seconds:.1f} s; they are cached in {place}")
     else:
         print(f"nothing to compile: everything is in {place}")
@@ -58,10 +61,24 @@ def _warm_spark() -> Path | None:
     return make_archive()
 
 
+def _compile(progress: Callable[[int, int, str], None]) -> list[str]:
+    """Compile what is not in the cache yet; without the libraries of the simulator, a live member's functions alone."""
+    if find_spec("scipy") is not None and find_spec("pyarrow") is not None:
+        from cubecast.sim.warm import warm
+
+        return warm(progress, _live_pieces())
+    from cubecast.jit.decorators import watch_compiler
+    from cubecast.live.warm import MEMBER
+    from cubecast.live.warm import warm as warm_member
+
+    progress(0, 1, MEMBER)
+    with watch_compiler() as names:
+        warm_member()
+    return names
+
+
 def _live_pieces() -> list[Piece]:
-    """The functions that a live member calls; none where the packages it needs are not installed."""
-    if find_spec("msgspec") is None:
-        return []
+    """The functions that a live member calls."""
     from cubecast.jit.compile_apart import Piece
     from cubecast.jit.sources import sources_of_class
     from cubecast.live import warm

@@ -15,6 +15,7 @@ from pyarrow.dataset import dataset, partitioning
 from pyarrow.dataset import field as field_named
 
 from cubecast.errors import LocalProtocolError, PlanError
+from cubecast.extras import named
 from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.pending_runs import PendingRuns, failures, find_pending_runs
@@ -184,8 +185,6 @@ def _session(
 
 def _spark() -> ModuleType:
     """Spark is needed only to run studies, not to list them."""
-    try:
+    with named("a study"):
         from cubecast.lab.spark import studies
-    except ImportError as error:
-        raise LocalProtocolError(f"studies need PySpark ({error}): pip install 'cubecast[lab]'") from error
     return studies

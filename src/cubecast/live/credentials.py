@@ -10,7 +10,7 @@ that the member claims, so a member of the group cannot impersonate another.
 | `ca`, `crl`       | files of the group's certificate and, beside it, of the certificates revoked     |
 
 Python's ssl module can neither read a certificate before a handshake nor list a CRL, so both are read with
-`cryptography`. It is part of the `live` extra and takes 11 MB: a plaintext member never imports it.
+`cryptography`. It takes 11 MB of memory: a plaintext member never imports it.
 """
 
 from __future__ import annotations
@@ -196,10 +196,8 @@ def _file_signature(path: Path) -> tuple[int, int, int, int] | None:
 
 
 def _read_certificates(path: Path) -> list[Certificate]:
-    try:
-        from cryptography import x509
-    except ImportError as error:
-        raise LocalProtocolError("TLS needs `cryptography`: install cubecast[live]") from error
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificates(path.read_bytes())
     except (OSError, ValueError) as error:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cubecast.errors import LocalProtocolError
+from cubecast.extras import named
 from cubecast.networks.delays import NS_PER_MS
 from cubecast.networks.network import Edges, Network, components, generator_for
 from cubecast.networks.options import Options
@@ -51,12 +52,8 @@ def from_options(options: Options) -> Network:
 
 def _load(options: Options) -> dict[str, Any]:
     name = options.values.get("name", "")
-    try:
+    with named(f"network {options.name}"):
         topohub = importlib.import_module("topohub")
-    except ImportError:
-        raise LocalProtocolError(
-            f"network {options.name}: the topologies are in the package topohub, install cubecast[topologies]"
-        ) from None
     try:
         if name.count("/") not in (1, 2) or ".." in name or name.startswith("/"):
             raise KeyError(name)

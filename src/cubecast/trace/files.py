@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.errors import LocalProtocolError
+from cubecast.extras import named
 from cubecast.trace.schema import EVENT_DTYPE, NAMES, Events
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ class TraceWriter:
 
     def __init__(self, path: str | Path, scenario: Mapping[str, Any]) -> None:
         """Open the hidden file; `scenario` is stored with the trace and must be plain JSON data."""
-        import pyarrow.parquet as pq
+        with named("a trace file"):
+            import pyarrow.parquet as pq
 
         self.path = Path(path)
         self._scenario = json.loads(_to_json(scenario))
@@ -213,8 +215,9 @@ class TraceWriter:
 
 def read_trace(path: str | Path) -> Trace:
     """Read a whole trace file, or raise in one line why it is not one."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    with named("a trace file"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
