@@ -1,0 +1,34 @@
+"""A bus for web workers: topics over one group.
+
+    from cubecast.bus import Bus, JSON, worker_group
+
+    async with Bus(worker_group("site", "127.0.0.1:7100", count=4, plaintext=True), codec=JSON) as bus:
+        async with bus.subscribe("orders") as orders:
+            await bus.publish("orders", {"id": 7})
+            async for event in orders:
+                print(event.topic, event.value, event.sender.name)
+
+Every message is multicast to the group, and each member hands it to its own subscribers of the topic. So the order is
+that of the group: causal, and for the messages of one member the order of its calls, through all topics. A message to
+one member (`send`) and a reply (`request`) are multicasts that the others skip; they have the same order.
+
+A subscriber has a queue of its own. What happens when it is full is the subscriber's choice (`when_full`).
+"""
+
+from cubecast.bus.bus import Bus, RequestError
+from cubecast.bus.codecs import BYTES, JSON, MSGPACK, Codec
+from cubecast.bus.subscription import Event, SlowSubscriberError, Subscription
+from cubecast.bus.workers import worker_group
+
+__all__ = [
+    "BYTES",
+    "JSON",
+    "MSGPACK",
+    "Bus",
+    "Codec",
+    "Event",
+    "RequestError",
+    "SlowSubscriberError",
+    "Subscription",
+    "worker_group",
+]

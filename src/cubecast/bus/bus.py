@@ -1,0 +1,298 @@
+"""The bus of one member: publish, subscribe, presence, messages to one member, request and reply.
+
+One task takes the group's events and hands each to the subscribers, in order. It waits for a subscriber only if that
+one chose `when_full="wait"`; then the group's own flow control makes the publishers wait.
+
+Presence: each member announces how many subscribers it has by topic, changes gathered over `ANNOUNCE_S`, and all of it
+when a member joins. A member that leaves or is excluded is forgotten with the view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from cubecast.bus.codecs import BYTES, Codec
+from cubecast.bus.envelope import (
+    ALL_PRESENCE,
+    FAILURE,
+    PRESENCE,
+    PUBLISH,
+    REPLY,
+    REQUEST,
+    Envelope,
+    decode,
+    encode,
+    require_topic,
+)
+from cubecast.bus.subscription import Event, Subscription, WhenFull
+from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
+from cubecast.live.group import Group
+from cubecast.live.message import Message
+from cubecast.member.effects import Delivery
+from cubecast.protocols.membership.views import MemberId, View
+
+log = logging.getLogger("cubecast.bus")
+
+ANNOUNCE_S = 0.02
+"""Changes of the own subscribers are gathered this long before they are announced."""
+CAPACITY = 1000
+"""Events that a subscriber's queue holds, unless it says otherwise."""
+
+Serve = Callable[[Event], Awaitable[Any]]
+
+
+class RequestError(RemoteProtocolError):
+    """The member that served a request failed, or is gone."""
+
+
+class Bus:
+    """Topics over one group. It enters the group with `async with`, and leaves it at the end."""
+
+    def __init__(self, group: Group, *, codec: Codec = BYTES, presence: bool = False) -> None:
+        """`group` is not entered yet; with `presence` this member announces its subscribers."""
+        self.group = group
+        self.codec = codec
+        self.undecodable = 0
+        """Messages that were skipped because they cannot be decoded."""
+        self._announces = presence
+        self._subscribers: dict[str, list[Subscription]] = {}
+        self._presence: dict[MemberId, dict[str, int]] = {}
+        self._own: Counter[str] = Counter()
+        self._changed: set[str] = set()
+        self._change = asyncio.Event()
+        self._must_announce_all = False
+        self._on_presence: list[Callable[[], object]] = []
+        self._serving: dict[str, Serve] = {}
+        self._requests: dict[int, tuple[MemberId | None, asyncio.Future[bytes]]] = {}
+        self._numbers = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Entering and leaving.
+
+    async def __aenter__(self) -> Self:
+        """Enter the group and begin to deliver."""
+        await self.group.__aenter__()
+        self._install(self.group.view)
+        self._start(self._deliver_all())
+        self._start(self._announce())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the group; subscribers get what was delivered until then."""
+        try:
+            await self.group.leave(drain=kind is None)
+        finally:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._end(None)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _end(self, failure: CubecastError | None) -> None:
+        for subscription in {one for some in self._subscribers.values() for one in some}:
+            subscription.end(failure)
+        for _, future in self._requests.values():
+            if not future.done():
+                future.set_exception(failure or LocalProtocolError("this member left before the reply"))
+        self._requests.clear()
+
+    # Publishing.
+
+    async def publish(self, topic: str, value: Any) -> Message:
+        """Publish to the subscribers of the topic at all members, this one included; see `Group.multicast`."""
+        return await self._multicast(Envelope(PUBLISH, require_topic(topic), self.codec.to_bytes(value)))
+
+    async def send(self, to: MemberId, topic: str, value: Any) -> Message:
+        """Publish to the subscribers of the topic at one member only."""
+        self._require_present(to)
+        return await self._multicast(Envelope(PUBLISH, require_topic(topic), self.codec.to_bytes(value), to))
+
+    async def _multicast(self, envelope: Envelope) -> Message:
+        return await self.group.multicast(encode(envelope))
+
+    def _require_present(self, to: MemberId) -> None:
+        if to not in self.group.view.members:
+            raise LocalProtocolError(
+                f"{to.name} (incarnation {to.incarnation}) is not in the group: see bus.group.view"
+            )
+
+    # Subscribing.
+
+    def subscribe(self, *topics: str, capacity: int = CAPACITY, when_full: WhenFull = "drop_oldest") -> Subscription:
+        """Subscribe to one or several topics: `async with bus.subscribe("orders") as events`.
+
+        It gets what is delivered to this member from now on. `when_full` says what happens when its queue is full;
+        help(cubecast.bus.subscription) describes the choices.
+        """
+        if not topics:
+            raise LocalProtocolError("subscribe(): name at least one topic")
+        chosen = frozenset(map(require_topic, topics))
+        subscription = Subscription(chosen, capacity=capacity, when_full=when_full, close=self._unsubscribe)
+        for topic in chosen:
+            self._subscribers.setdefault(topic, []).append(subscription)
+            self._count(topic, 1)
+        return subscription
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        for topic in subscription.topics:
+            others = [one for one in self._subscribers.get(topic, ()) if one is not subscription]
+            if others:
+                self._subscribers[topic] = others
+            else:
+                self._subscribers.pop(topic, None)
+            self._count(topic, -1)
+
+    # Presence.
+
+    def presence(self, topic: str) -> dict[MemberId, int]:
+        """Which members have subscribers of the topic, and how many, as far as they announced it."""
+        return {who: counts[topic] for who, counts in self._presence.items() if counts.get(topic)}
+
+    def on_presence(self, callback: Callable[[], object]) -> None:
+        """Call a function when the presence of any topic may have changed."""
+        self._on_presence.append(callback)
+
+    def _count(self, topic: str, by: int) -> None:
+        self._own[topic] += by
+        if not self._own[topic]:
+            del self._own[topic]
+        if self._announces:
+            self._changed.add(topic)
+            self._change.set()
+
+    async def _announce(self) -> None:
+        while True:
+            await self._change.wait()
+            await asyncio.sleep(ANNOUNCE_S)
+            self._change.clear()
+            is_all, self._must_announce_all = self._must_announce_all, False
+            topics: Iterable[str] = self._own if is_all else self._changed
+            counts = {topic: self._own.get(topic, 0) for topic in topics}
+            self._changed.clear()
+            if counts or is_all:
+                with suppress(CubecastError):
+                    await self._multicast(Envelope(ALL_PRESENCE if is_all else PRESENCE, counts=counts))
+
+    def _install(self, view: View) -> None:
+        """Forget members that are gone, and announce everything to those that are new."""
+        is_new = any(who not in self._presence for who in view.members)
+        self._presence = {who: self._presence.get(who, {}) for who in view.members}
+        for to, future in self._requests.values():
+            if to is not None and to not in self._presence and not future.done():
+                future.set_exception(RequestError(f"{to.name} left the group before it replied"))
+        if is_new and self._announces:
+            self._must_announce_all = True
+            self._change.set()
+        self._presence_changed()
+
+    def _presence_changed(self) -> None:
+        for callback in self._on_presence:
+            callback()
+
+    # Request and reply.
+
+    def serve(self, topic: str, function: Serve) -> None:
+        """Let an `async` function answer the requests of a topic at this member; its result is the reply."""
+        self._serving[require_topic(topic)] = function
+
+    async def request(self, topic: str, value: Any, *, to: MemberId | None = None, timeout: float | None = 5.0) -> Any:
+        """Ask one member, or whichever member replies first; returns its reply.
+
+        Raises TimeoutError; RequestError if the function there failed, or the member left the group.
+        """
+        if to is not None:
+            self._require_present(to)
+        self._numbers += 1
+        number = self._numbers
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        envelope = Envelope(REQUEST, require_topic(topic), self.codec.to_bytes(value), to, number)
+        self._requests[number] = (to, reply)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._multicast(envelope)
+                return self.codec.from_bytes(await reply)
+        finally:
+            self._requests.pop(number, None)
+
+    async def _answer(self, event: Event, number: int) -> None:
+        try:
+            body, kind = self.codec.to_bytes(await self._serving[event.topic](event)), REPLY
+        except Exception as error:
+            log.exception("request failed topic=%s sender=%s", event.topic, event.sender.name)
+            body, kind = f"{type(error).__name__}: {error}".encode("utf-8", "replace"), FAILURE
+        with suppress(CubecastError):
+            await self._multicast(Envelope(kind, event.topic, body, event.sender, number))
+
+    def _replied(self, envelope: Envelope, sender: MemberId) -> None:
+        _, future = self._requests.get(envelope.number, (None, None))
+        if future is None or future.done():
+            return
+        if envelope.kind == REPLY:
+            future.set_result(envelope.body)
+        else:
+            text = envelope.body.decode("utf-8", "replace")
+            future.set_exception(RequestError(f"{sender.name} failed to serve {envelope.topic!r}: {text}"))
+
+    # Delivering.
+
+    async def _deliver_all(self) -> None:
+        failure: CubecastError | None = None
+        try:
+            async for event in self.group.events():
+                if isinstance(event, Delivery):
+                    await self._deliver(event)
+                else:
+                    self._install(event.view)
+        except CubecastError as error:
+            failure = error
+            log.error("bus ended member=%s error=%s", self.group.address, error)
+        finally:
+            self._end(failure)
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        try:
+            envelope = decode(delivery.payload)
+            if envelope.to is not None and envelope.to != self.group.me:
+                return
+            if envelope.kind in (PUBLISH, REQUEST):
+                await self._hand_over(envelope, delivery)
+            elif envelope.kind in (REPLY, FAILURE):
+                self._replied(envelope, delivery.sender)
+            else:
+                self._note_presence(envelope, delivery.sender)
+        except RemoteProtocolError as error:
+            self.undecodable += 1
+            log.warning("message skipped member=%s sender=%s error=%s", self.group.address, delivery.sender.name, error)
+
+    async def _hand_over(self, envelope: Envelope, delivery: Delivery) -> None:
+        topic = envelope.topic
+        is_request = envelope.kind == REQUEST
+        subscribers = () if is_request else self._subscribers.get(topic, ())
+        if not subscribers and not (is_request and topic in self._serving):
+            return
+        event = Event(topic, self.codec.from_bytes(envelope.body), delivery.sender, delivery.sequence)
+        if is_request:
+            self._start(self._answer(event, envelope.number))
+            return
+        for subscription in tuple(subscribers):
+            while (room := subscription.put(event)) is not None:
+                await room
+
+    def _note_presence(self, envelope: Envelope, sender: MemberId) -> None:
+        if sender in self._presence:
+            known = {} if envelope.kind == ALL_PRESENCE else self._presence[sender]
+            self._presence[sender] = {topic: n for topic, n in (known | envelope.counts).items() if n}
+            self._presence_changed()
