@@ -12,12 +12,15 @@ from cubecast.errors import CubecastError
 
 EXTRA_OF = {
     "altair": "sim",
+    "channels": "channels",
     "llvmlite": "fast",
     "numba": "fast",
     "pandas": "lab",
     "pyarrow": "sim",
     "pyspark": "lab",
     "scipy": "sim",
+    "socketio": "socketio",
+    "starlette": "starlette",
     "topohub": "topologies",
     "vl_convert": "sim",
 }

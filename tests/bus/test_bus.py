@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cubecast.bus import BYTES, JSON, MSGPACK, Bus, Codec, Event, RequestError, SlowSubscriberError
+from cubecast.bus import BYTES, JSON, MSGPACK, Bus, BusEvent, Codec, RequestError, SlowSubscriberError
 from cubecast.bus.envelope import TOPIC_CHARACTERS_MAX
 from cubecast.errors import LocalProtocolError
 from tests.bus.buses import buses_of, newcomer
@@ -145,7 +145,7 @@ def test_a_reader_that_is_cancelled_loses_nothing() -> None:
                 await reader.get(0.01)
             first, second = (asyncio.create_task(reader.get()) for _ in range(2))
             await asyncio.sleep(0)
-            reader.put(Event("t", b"1", bus.group.me, 1))  # wakes the first, which is cancelled before it runs
+            reader.put(BusEvent("t", b"1", bus.group.me, 1))  # wakes the first, which is cancelled before it runs
             first.cancel()
             assert (await asyncio.wait_for(second, WAIT_S)).value == b"1"
 
@@ -247,7 +247,7 @@ def test_a_request_gets_its_reply_from_the_member_that_it_names() -> None:
         async with buses_of(3, codec=JSON) as buses:
             for place, bus in enumerate(buses):
 
-                async def serve(event: Event, place: int = place) -> Any:
+                async def serve(event: BusEvent, place: int = place) -> Any:
                     return [place, event.value]
 
                 bus.serve("where", serve)
@@ -260,10 +260,10 @@ def test_a_request_gets_its_reply_from_the_member_that_it_names() -> None:
 
 
 def test_a_request_fails_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
-    async def broken(event: Event) -> Any:
+    async def broken(event: BusEvent) -> Any:
         raise ValueError("no such order")
 
-    async def unencodable(event: Event) -> Any:
+    async def unencodable(event: BusEvent) -> Any:
         return {1, 2}
 
     async def run() -> None:
@@ -281,7 +281,7 @@ def test_a_request_fails_with_the_reason(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_request_to_a_member_that_dies_fails_when_the_view_does_without_it() -> None:
-    async def forever(event: Event) -> Any:
+    async def forever(event: BusEvent) -> Any:
         await asyncio.Event().wait()
 
     async def run() -> None:

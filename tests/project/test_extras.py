@@ -79,3 +79,9 @@ asyncio.run(main())
 """
     done = run_without((*EXTRA_OF, "uvloop"), program)
     assert done.stdout == "b'hello'\n", done.stderr
+
+
+@pytest.mark.parametrize(("adapter", "library"), [("channels", "channels"), ("socketio", "socketio")])
+def test_an_adapter_without_its_library_names_its_extra(adapter: str, library: str) -> None:
+    done = run_without((library,), f"import cubecast.contrib.{adapter}")
+    assert f"pip install 'cubecast[{adapter}]'" in done.stderr.splitlines()[-1]

@@ -1,8 +1,8 @@
 """A bus for web workers: topics over one group.
 
-    from cubecast.bus import Bus, JSON, worker_group
+    from cubecast.bus import JSON, Bus
 
-    async with Bus(worker_group("site", "127.0.0.1:7100", count=4, plaintext=True), codec=JSON) as bus:
+    async with Bus(cubecast.join("site", listen=..., peers=[...], credentials=...), codec=JSON) as bus:
         async with bus.subscribe("orders") as orders:
             await bus.publish("orders", {"id": 7})
             async for event in orders:
@@ -12,23 +12,26 @@ Every message is multicast to the group, and each member hands it to its own sub
 that of the group: causal, and for the messages of one member the order of its calls, through all topics. A message to
 one member (`send`) and a reply (`request`) are multicasts that the others skip; they have the same order.
 
+The workers of one machine, which cannot have an address each in their configuration, join with
+`await join_workers("site", "127.0.0.1:7100", count=4, plaintext=True)`.
+
 A subscriber has a queue of its own. What happens when it is full is the subscriber's choice (`when_full`).
 """
 
 from cubecast.bus.bus import Bus, RequestError
 from cubecast.bus.codecs import BYTES, JSON, MSGPACK, Codec
-from cubecast.bus.subscription import Event, SlowSubscriberError, Subscription
-from cubecast.bus.workers import worker_group
+from cubecast.bus.subscription import BusEvent, SlowSubscriberError, Subscription
+from cubecast.live.workers import join_workers
 
 __all__ = [
     "BYTES",
     "JSON",
     "MSGPACK",
     "Bus",
+    "BusEvent",
     "Codec",
-    "Event",
     "RequestError",
     "SlowSubscriberError",
     "Subscription",
-    "worker_group",
+    "join_workers",
 ]

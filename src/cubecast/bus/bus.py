@@ -30,7 +30,7 @@ from cubecast.bus.envelope import (
     encode,
     require_topic,
 )
-from cubecast.bus.subscription import Event, Subscription, WhenFull
+from cubecast.bus.subscription import BusEvent, Subscription, WhenFull
 from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
 from cubecast.live.group import Group
 from cubecast.live.message import Message
@@ -44,7 +44,7 @@ ANNOUNCE_S = 0.02
 CAPACITY = 1000
 """Events that a subscriber's queue holds, unless it says otherwise."""
 
-Serve = Callable[[Event], Awaitable[Any]]
+Serve = Callable[[BusEvent], Awaitable[Any]]
 
 
 class RequestError(RemoteProtocolError):
@@ -52,10 +52,10 @@ class RequestError(RemoteProtocolError):
 
 
 class Bus:
-    """Topics over one group. It enters the group with `async with`, and leaves it at the end."""
+    """Topics over one group. `async with` enters the group, if that is not entered yet, and leaves it at the end."""
 
     def __init__(self, group: Group, *, codec: Codec = BYTES, presence: bool = False) -> None:
-        """`group` is not entered yet; with `presence` this member announces its subscribers."""
+        """With `presence` this member announces its subscribers."""
         self.group = group
         self.codec = codec
         self.undecodable = 0
@@ -77,7 +77,8 @@ class Bus:
 
     async def __aenter__(self) -> Self:
         """Enter the group and begin to deliver."""
-        await self.group.__aenter__()
+        if not self.group.is_entered:
+            await self.group.__aenter__()
         self._install(self.group.view)
         self._start(self._deliver_all())
         self._start(self._announce())
@@ -227,7 +228,7 @@ class Bus:
         finally:
             self._requests.pop(number, None)
 
-    async def _answer(self, event: Event, number: int) -> None:
+    async def _answer(self, event: BusEvent, number: int) -> None:
         try:
             body, kind = self.codec.to_bytes(await self._serving[event.topic](event)), REPLY
         except Exception as error:
@@ -283,7 +284,7 @@ class Bus:
         subscribers = () if is_request else self._subscribers.get(topic, ())
         if not subscribers and not (is_request and topic in self._serving):
             return
-        event = Event(topic, self.codec.from_bytes(envelope.body), delivery.sender, delivery.sequence)
+        event = BusEvent(topic, self.codec.from_bytes(envelope.body), delivery.sender, delivery.sequence)
         if is_request:
             self._start(self._answer(event, envelope.number))
             return

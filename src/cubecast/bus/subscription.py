@@ -27,7 +27,7 @@ class SlowSubscriberError(CubecastError):
     """The queue of a subscriber was full, and it had chosen to end then."""
 
 
-class Event(NamedTuple):
+class BusEvent(NamedTuple):
     """A published value."""
 
     topic: str
@@ -54,7 +54,7 @@ class Subscription:
         self._capacity = capacity
         self._when_full = when_full
         self._close = close
-        self._queue: deque[Event] = deque()
+        self._queue: deque[BusEvent] = deque()
         self._failure: CubecastError | None = None
         self._is_closed = False
         self._consumers: deque[asyncio.Future[None]] = deque()
@@ -62,7 +62,7 @@ class Subscription:
 
     # For the bus.
 
-    def put(self, event: Event) -> asyncio.Future[None] | None:
+    def put(self, event: BusEvent) -> asyncio.Future[None] | None:
         """Add an event. A future: the queue is full, wait for it and put the event again."""
         if self._is_closed:
             return None
@@ -108,7 +108,7 @@ class Subscription:
 
     # For the consumer.
 
-    async def get(self, timeout: float | None = None) -> Event:
+    async def get(self, timeout: float | None = None) -> BusEvent:
         """The next event. TimeoutError after `timeout` seconds; LocalProtocolError when the subscription has ended."""
         async with asyncio.timeout(timeout):
             event = await self._next()
@@ -116,7 +116,7 @@ class Subscription:
             raise LocalProtocolError("this subscription has ended")
         return event
 
-    async def _next(self) -> Event | None:
+    async def _next(self) -> BusEvent | None:
         while not self._queue:
             if self._is_closed:
                 if self._failure is not None:
@@ -139,7 +139,7 @@ class Subscription:
         """Events as they come; ends when the subscription does."""
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> BusEvent:
         """The next event."""
         event = await self._next()
         if event is None:

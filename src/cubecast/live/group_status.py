@@ -133,6 +133,11 @@ class GroupStatus:
         stats["journal_bytes"] = driver.journal.bytes if driver.journal is not None else 0
         return stats
 
+    @property
+    def is_entered(self) -> bool:
+        """Was it entered, also if this member has left since?"""
+        return self._driver is not None
+
     def _entered(self) -> Driver:
         if self._driver is None:
             raise LocalProtocolError(f"this member is not in group {self.name!r}: use it inside `async with`")

@@ -1,0 +1,115 @@
+"""A group of the worker processes of one machine, which all start with the same configuration.
+
+`uvicorn --workers 4` starts four processes that cannot be told apart, and none knows which of the others run. Files in
+the system's folder for temporary files say it: a process holds a lock on the file of its address as long as it is in
+the group, and the system releases the lock when the process ends, however it ends.
+
+A worker enters while it holds the lock of the whole range, so one after the other:
+
+1. It claims the first address that no process holds.
+2. It joins through the addresses that others hold; if there are none, it founds the group.
+
+So two workers never found a group each, and a worker that replaces a dead one gets its address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from cubecast.errors import LocalProtocolError
+from cubecast.live.group import Group, join
+from cubecast.member.settings import Settings, parse_address
+
+WORKERS_MAX = 256
+POLL_S = 0.02
+"""How often a worker looks whether it is its turn to enter."""
+
+
+async def join_workers(name: str, first: str, *, count: int, settings: Settings | None = None, **options: Any) -> Group:
+    """Enter the group of at most `count` workers of this machine, at the ports from `first` ("127.0.0.1:7100") on.
+
+    Unless `settings` say otherwise, those that are left continue, however few they are (`quorum="any"`). The other
+    options are those of `cubecast.join`. The group that is returned is entered; leave it with `leave`.
+    """
+    addresses = _addresses(first, count)
+    settings = settings or Settings(quorum="any")
+    folder = _folder()
+    turn = await _wait_for_turn(folder / f"{_file_name(addresses[0])}.turn", settings.join_timeout_s)
+    try:
+        own, others, lock = _claim(folder, addresses)
+        how: dict[str, Any] = {"contact": others} if others else {"found": True}
+        try:
+            group = join(name, listen=own, settings=settings, **how, **options)
+            await group.__aenter__()
+        except BaseException:
+            os.close(lock)
+            raise
+        group._stack.callback(os.close, lock)
+        return group
+    finally:
+        os.close(turn)
+
+
+def _addresses(first: str, count: int) -> list[str]:
+    host, port = parse_address(first)
+    if type(count) is not int or not 1 <= count <= WORKERS_MAX or port + count > 1 << 16:
+        raise LocalProtocolError(f"count={count!r}: give the number of workers, from 1 to {WORKERS_MAX}")
+    shown = f"[{host}]" if ":" in host else host
+    return [f"{shown}:{port + place}" for place in range(count)]
+
+
+def _folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"cubecast-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise LocalProtocolError(f"{folder} belongs to another user: set TMPDIR to a folder of your own")
+    return folder
+
+
+def _file_name(address: str) -> str:
+    return address.replace(":", "_")
+
+
+async def _wait_for_turn(file: Path, timeout_s: float) -> int:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while (lock := _try_lock(file)) is None:
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        raise LocalProtocolError(
+            f"another worker has been entering the group for join_timeout_s={timeout_s:g} ({file} is locked)"
+        ) from None
+    return lock
+
+
+def _claim(folder: Path, addresses: list[str]) -> tuple[str, list[str], int]:
+    """The first address that no process holds, those that others hold, and the lock on the former."""
+    own, lock, others = None, -1, []
+    for address in addresses:
+        found = _try_lock(folder / f"{_file_name(address)}.lock")
+        if found is None:
+            others.append(address)
+        elif own is None:
+            own, lock = address, found
+        else:
+            os.close(found)
+    if own is None:
+        raise LocalProtocolError(
+            f"all {len(addresses)} addresses from {addresses[0]} on are taken: raise count= to the number of workers"
+        )
+    return own, others, lock
+
+
+def _try_lock(file: Path) -> int | None:
+    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle

@@ -1,0 +1,113 @@
+"""Workers that start with the same configuration find each other on one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cubecast.errors import LocalProtocolError
+from cubecast.live.local import free_ports
+from cubecast.live.workers import join_workers
+from tests.live.members import quick
+
+pytestmark = pytest.mark.live
+
+WORKER = """
+import asyncio, sys
+from cubecast.live.workers import join_workers
+from cubecast.errors import CubecastError
+from tests.live.members import quick
+
+async def main():
+    group = await join_workers("g", sys.argv[1], count=3, plaintext=True, settings=quick(quorum="any"))
+    print(group.address, flush=True)
+    async for event in group.events():
+        if hasattr(event, "view") and hasattr(event.view, "members"):
+            print(len(event.view.members), flush=True)
+
+try:
+    asyncio.run(main())
+except CubecastError as error:
+    sys.exit(str(error))
+"""
+
+
+class Worker:
+    """A worker process, and what it says."""
+
+    def __init__(self, first: str, folder: Path) -> None:
+        environment = {**os.environ, "TMPDIR": str(folder), "CUBECAST_JIT": "off"}
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", WORKER, first]
+        self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def until_view_of(self, members: int) -> None:
+        while (said := self.line()) != str(members):
+            assert said, "the worker ended"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.mark.timeout(120)
+def test_workers_that_start_at_once_are_one_group_and_a_new_one_gets_the_address_of_a_dead_one(tmp_path: Path) -> None:
+    first = f"127.0.0.1:{free_ports(1)[0]}"
+    workers = [Worker(first, tmp_path) for _ in range(3)]
+    try:
+        addresses = [worker.line() for worker in workers]
+        assert first in addresses
+        assert len(set(addresses)) == 3
+        for worker in workers:
+            worker.until_view_of(3)
+        refused = Worker(first, tmp_path)
+        assert "raise count=" in refused.process.communicate(timeout=60)[1]
+        assert refused.process.returncode == 1
+        workers[0].kill()
+        workers.append(Worker(first, tmp_path))
+        assert workers[3].line() == addresses[0]
+        for worker in workers[1:]:
+            worker.until_view_of(3)
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def test_one_worker_of_many_is_a_group_and_its_address_is_free_again_when_it_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        first = f"127.0.0.1:{free_ports(1)[0]}"
+        for _ in range(2):
+            group = await join_workers("g", first, count=4, plaintext=True, settings=quick())
+            assert group.address == first
+            await group.leave()
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asyncio.run(run())
+
+
+def test_a_worker_that_cannot_enter_gives_its_address_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        first = f"127.0.0.1:{free_ports(1)[0]}"
+        for _ in range(2):
+            with pytest.raises(LocalProtocolError, match="plaintext"):
+                await join_workers("g", first, count=1)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("count", [0, -1, 257, "4"])
+def test_a_wrong_number_of_workers_is_refused(count: int) -> None:
+    with pytest.raises(LocalProtocolError, match="count="):
+        asyncio.run(join_workers("g", "127.0.0.1:7100", count=count, plaintext=True))
