@@ -59,7 +59,7 @@ panel = "loss"
 id = "faster"
 text = "CubeFullDist is faster than Coord."
 source = "here"
-each = "loss"
+readings = ["loss"]
 figures = ["1"]
 [[claim.test]]
 kind = "ratio"

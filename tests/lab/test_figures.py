@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import vl_convert
 
 from cubecast.lab.figures import draw
 from cubecast.lab.metric_titles import LOWER_BOUND
-from cubecast.lab.plan import Figure, Plan
+from cubecast.lab.plan import Claim, Figure, Plan, Test
 from cubecast.lab.tables import figure_rows
 
 PLAN = Plan(
@@ -97,3 +98,30 @@ def _summary() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The points, and the rows with their places among them."""
     points = [{name: row[name] for name in ("protocol", "members", "degree")} for row in _rows()]
     return points, [{**row, "point": place} for place, row in enumerate(_rows())]
+
+
+def test_what_the_paper_states_is_drawn_where_it_belongs() -> None:
+    where = {"protocol": "full_dist", "members": 16}
+    test = Test(kind="value", metric="hops", where={**where, "degree": 5}, low=0.0, paper=77.0)
+    claim = Claim(id="c", text="t", source="s", figures=(), tests=(test,))
+    figure = Figure(id="1", title="", x="members", y=("hops",), panel="degree")
+    with_claim = draw(replace(PLAN, claims=(claim,)), figure, _rows())
+    stated = [layer for panel in with_claim["concat"] for layer in panel["layer"] if "data" in layer]
+    assert [layer["data"]["values"] for layer in stated] == [[{"x": 16, "series": "FullDist", "value": 77.0}]]
+    assert "data" in with_claim["concat"][1]["layer"][-1], "in the panel of degree 5"
+    everywhere = replace(claim, tests=(replace(test, where=where),))
+    drawn = vl_convert.vegalite_to_svg(draw(replace(PLAN, claims=(everywhere,)), figure, _rows()))
+    assert drawn.count('aria-roledescription="point"') == 2 * 3 * 2 + 2, "in both panels"
+    silent = replace(claim, tests=(replace(test, paper=None),))
+    assert draw(replace(PLAN, claims=(silent,)), figure, _rows()) == draw(PLAN, figure, _rows())
+
+
+def test_long_times_are_drawn_in_seconds() -> None:
+    figure = Figure(id="1", title="", x="members", y=("rtt_last_ms",))
+    rows = [row | {"metric": "rtt_last_ms"} for row in _rows() if row["degree"] == 3]
+    [short] = draw(PLAN, figure, rows)["concat"]
+    assert short["title"].endswith("(ms)")
+    scaled = [row | {name: 1000.0 * row[name] for name in ("value", "mean", "ci_low", "ci_high")} for row in rows]
+    [long] = draw(PLAN, figure, scaled)["concat"]
+    assert long["title"].endswith("(s)")
+    assert [one["value"] for one in long["data"]["values"]] == [one["value"] for one in short["data"]["values"]]

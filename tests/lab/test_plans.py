@@ -9,7 +9,7 @@ import pytest
 
 from cubecast.errors import PlanError
 from cubecast.lab.load_plan import load_plan, load_plans
-from cubecast.lab.runs import run_id, runs_of
+from cubecast.lab.runs import points_of, run_id, runs_of
 from cubecast.lab.select import matches
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.stability.gossiping import TABLE_5_1
@@ -137,7 +137,17 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
             "protocol = 'scoord', which no run",
         ),
         ('members = ">8"', 'members = "> 8 "', 16, "skip selects members = '> 8 ', which no run has"),
-        ('source = "§1"', 'source = "§1"\neach = "protocol"', 37, "compares its values with each other"),
+        ('source = "§1"', 'source = "§1"\nreadings = ["protocol"]', 37, "whose values a test compares with each other"),
+        ('source = "§1"', 'source = "§1"\nreadings = ["colour"]', 37, "readings names 'colour': choose from"),
+        ('source = "§1"', 'source = "§1"\nreadings = ["loss", "loss"]', 37, "twice: keep one"),
+        ("above = 1.0", "within = 0.1", 42, "add paper"),
+        ("above = 1.0", "within = -0.1\npaper = 3.0", 42, "a share of the value that the paper gives"),
+        ("above = 1.0", "above = 1.0\nbelow = 2.0", 37, "needs a bound"),
+        ("above = 1.0", "above = 1.0\nmargin = -0.1", 43, "margin = -0.1: write a number from 0"),
+        ("above = 1.0", "above = 1.0\npaper = inf", 43, "the number that the paper gives"),
+        ('kind = "ratio"', 'kind = "proportion"', 39, "a proportion is of ended or attached"),
+        ("loss = [0.0, 0.1]", "loss = [0.0, inf]", 13, "numbers that are finite"),
+        ('id = "c"', 'id = "c/d"', 34, "it names files"),
         ('x = "members"', 'x = "protocol"', 30, "lines are drawn over numbers"),
         ('y = "rtt_first_ms"', 'y = "rtt_first_ms"\nonly = { loss = 0.3 }', 32, "loss = 0.3, which no run has"),
         ("members = [8, 16]\n\n", "members = [8, 16]\nseed = [1, 2]\n\n", 11, "a run's seed is its repeat"),
@@ -156,6 +166,32 @@ def test_what_cannot_be_run_is_refused_with_its_line(write: Write, old: str, new
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_reading_needs_more_than_one_value(write: Write) -> None:
+    text = GOOD.replace("loss = [0.0, 0.1]\nrepeat_ms = [0.0, 20.0]", "loss = [0.1]\nrepeat_ms = [20.0]")
+    with pytest.raises(PlanError, match=r":37: readings names 'loss', which has one value only: sweep several"):
+        load_plan(write(text.replace('source = "§1"', 'source = "§1"\nreadings = ["loss"]')))
+
+
+def test_two_claims_of_one_name_are_refused(write: Write) -> None:
+    claim = GOOD[GOOD.index("[[claim]]") :]
+    with pytest.raises(PlanError, match="is that of another claim: rename one"):
+        load_plan(write(GOOD + claim))
+
+
+def test_the_value_of_the_paper_gives_the_bounds(write: Write) -> None:
+    plan = load_plan(write(GOOD.replace("above = 1.0", "paper = 50.0\nwithin = 0.2")))
+    [test] = plan.claims[0].tests
+    assert (test.low, test.high, test.paper) == (40.0, 60.0, 50.0)
+
+
+def test_one_figure_alone_runs_what_it_draws(write: Write) -> None:
+    plan = load_plan(write(GOOD.replace('y = "rtt_first_ms"', 'y = "rtt_first_ms"\nonly = { loss = 0.1 }')))
+    assert {point["loss"] for point in points_of(plan.for_figure("1"), "quick")} == {0.1}
+    assert {point["loss"] for point in points_of(plan, "quick")} == {0.0, 0.1}
+    with pytest.raises(PlanError, match="study x has no figure '2': choose one of 1"):
+        plan.for_figure("2")
 
 
 def test_two_figures_with_one_file_are_refused(write: Write) -> None:

@@ -16,8 +16,8 @@ import pytest
 from scipy import stats
 
 from cubecast.lab.batch import run_row
-from cubecast.lab.claims import judge
-from cubecast.lab.questions import CONFIRMED, FINDINGS, FINDINGS_DDL
+from cubecast.lab.claims import EVERYWHERE, Answers, judge
+from cubecast.lab.questions import FINDINGS, FINDINGS_DDL
 from cubecast.lab.runs import canonical, points_of
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.store import Store
@@ -141,11 +141,14 @@ def test_tables_and_verdicts_come_out(first: First, tmp_path: Path) -> None:
     assert len(text.splitlines()) == 1 + 9, "the lower bound too"
     assert outcome.findings is not None
     findings = outcome.findings.to_pylist()
-    [judgement] = judge(outcome.plans[0], points_of(outcome.plans[0], "quick"), set(range(6)), findings)
-    assert judgement.verdict == CONFIRMED
-    assert {(row["study"], row["claim"], row["test"], row["each"], row["n"]) for row in findings} == {
-        ("small", "more", 0, None, 4)
+    [plan] = outcome.plans
+    answers = Answers(plan=plan, points=points_of(plan, "quick"), with_data=set(range(6)), findings=findings)
+    [judgement] = judge([answers])["small"]
+    assert judgement.verdict == EVERYWHERE
+    assert {(row["study"], row["claim"], row["test"], row["reading"], row["n"]) for row in findings} == {
+        ("small", "more", 0, 0, 4)
     }
+    assert {row["outcome"] for row in findings} == {"holds"}, "judged on Spark"
     assert {dict(row["point"])["members"] for row in findings} == {"8", "16", "24"}
 
 

@@ -109,6 +109,9 @@ def run(
     plans: PlansOption = None,
     report: Annotated[bool, typer.Option(help="Write figures and the report at the end.")] = True,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
+    figure: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only what this figure of the study draws.", show_default="all")
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All studies that can be run; so it is without names.")
     ] = False,
@@ -123,7 +126,10 @@ def run(
     """
     if everything and names:
         raise PlanError("--all and names of studies: give one or the other")
-    _study(names, full=full, master=master, conf=conf, out=out, plans=plans, retry_failed=retry_failed, report=report)
+    if figure is not None and len(names or []) != 1:
+        raise PlanError("--figure: name the one study whose figure it is")
+    how = {"master": master, "conf": conf, "retry_failed": retry_failed}
+    _study(names, full=full, out=out, plans=plans, figure=figure, report=report, **how)
 
 
 @app.command("report")
@@ -173,6 +179,7 @@ def _study(
     out: Path,
     plans: Path | None,
     report: bool,
+    figure: str | None = None,
     **how: Any,
 ) -> None:
     from cubecast.lab.spark.settings import parse_conf
@@ -180,6 +187,8 @@ def _study(
     from cubecast.lab.study import choose_plans, run_studies
 
     chosen = choose_plans(_folder(plans), names or [], say=_say)
+    if figure is not None:
+        chosen = [plan.for_figure(figure) for plan in chosen]
     try:
         with _bar() as progress:
             how |= {"master": master, "conf": parse_conf(conf or ()), "progress": progress, "say": _say}

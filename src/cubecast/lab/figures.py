@@ -17,6 +17,7 @@ from cubecast.lab.phase_diagrams import (
     winners,
 )
 from cubecast.lab.plan import Figure, Plan
+from cubecast.lab.select import accepts
 from cubecast.lab.tables import Row
 from cubecast.protocols.catalogue import protocols as registered
 
@@ -24,6 +25,8 @@ WIDTH, HEIGHT = 330, 230
 COLUMNS_MAX = 3
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
 FLOOR_DASH = [2, 2]
+SECONDS_FROM_MS = 10_000
+"""Times from here on are drawn in seconds."""
 _STATISTICS = {"mean": "", "spread": "worst − best of ", "variation": "standard deviation / mean of "}
 
 
@@ -34,8 +37,14 @@ def draw(plan: Plan, figure: Figure, rows: list[Row]) -> dict[str, Any]:
     charts = []
     for metric, panel in itertools.product(figure.y, panels):
         own = [row for row in rows if row["metric"] == metric and row.get(figure.panel or "") == panel]
-        if own:
-            charts.append(_panel(figure, own, names) | {"title": _heading(figure, metric, panel)})
+        if not own:
+            continue
+        stated = [one for one in stated_values(plan, figure, metric, panel) if one[figure.series] in names]
+        seconds = metric.endswith("_ms") and max(row["mean"] for row in own) >= SECONDS_FROM_MS
+        own, stated = (_in_seconds(own), _in_seconds(stated)) if seconds else (own, stated)
+        heading = _heading(figure, metric, panel)
+        title = heading.replace("(ms)", "(s)") if seconds else heading
+        charts.append(_panel(figure, own, names, stated) | {"title": title})
     return {
         "$schema": alt.SCHEMA_URL,
         "config": _CONFIG.to_dict(),
@@ -45,12 +54,34 @@ def draw(plan: Plan, figure: Figure, rows: list[Row]) -> dict[str, Any]:
     }
 
 
+def stated_values(plan: Plan, figure: Figure, metric: str, panel: Any) -> list[Row]:
+    """The values that the paper states for what a panel draws, from the tests of the plan that name them."""
+    if figure.kind != "lines" or figure.statistic != "mean":
+        return []
+    found = []
+    for test in (test for claim in plan.claims for test in claim.tests):
+        if test.paper is None or test.kind != "value" or test.metric != metric:
+            continue
+        where = test.where
+        x, series = where.get(figure.x), where.get(figure.series)
+        in_panel = figure.panel is None or accepts(where.get(figure.panel, panel), panel)
+        if in_panel and isinstance(x, int | float) and isinstance(series, str | int | float):
+            found.append({figure.x: x, figure.series: series, "value": test.paper})
+    return found
+
+
+def _in_seconds(rows: list[Row]) -> list[Row]:
+    """Times that are given in milliseconds."""
+    names = ("value", "mean", "sd", "ci_low", "ci_high", "smallest", "largest")
+    return [row | {name: row[name] / 1000 for name in names if name in row and row[name] is not None} for row in rows]
+
+
 def _columns(panels: int) -> int:
     """How many panels stand side by side: as many as a page is wide, and four as two and two."""
     return 2 if panels == 4 else min(max(panels, 2), COLUMNS_MAX)
 
 
-def _panel(figure: Figure, rows: list[Row], names: dict[Any, str]) -> dict[str, Any]:
+def _panel(figure: Figure, rows: list[Row], names: dict[Any, str], stated: list[Row]) -> dict[str, Any]:
     """One panel. Its layers are put together here: Altair would copy and check them again and again, values and all.
 
     For the same reason charts name their channels in full: Altair makes a channel of mere text in 25 ms.
@@ -60,6 +91,8 @@ def _panel(figure: Figure, rows: list[Row], names: dict[Any, str]) -> dict[str, 
     layers = [layer.to_dict(validate=False, context={"top_level": False}) for layer in lay_out(figure, values, names)]
     for layer in layers:
         del layer["data"]  # of which it has none; the panel has
+    if stated:
+        layers.append(_stated(figure, stated, names).to_dict(validate=False, context={"top_level": False}))
     return {"data": {"values": values}, "layer": layers, "width": WIDTH, "height": HEIGHT}
 
 
@@ -126,6 +159,22 @@ def _lines(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt
         for end in ("low", "high")
     ]
     return [line, bars, *caps, point]
+
+
+def _stated(figure: Figure, stated: list[Row], names: dict[Any, str]) -> alt.Chart:
+    """What the paper states, as diamonds."""
+    values = [{"x": one[figure.x], "series": names[one[figure.series]], "value": one["value"]} for one in stated]
+    chart: alt.Chart = (
+        alt.Chart(alt.Data(values=values))
+        .mark_point(shape="diamond", size=150, strokeWidth=2.5, filled=False)
+        .encode(
+            x=alt.X("x:Q"),
+            y=alt.Y("value:Q"),
+            color=alt.Color("series:N", scale=colours(names), legend=_legend(figure)),
+            tooltip=[alt.Tooltip("series:N", title="the paper"), alt.Tooltip("x:Q"), alt.Tooltip("value:Q")],
+        )
+    )
+    return chart
 
 
 def _legend(figure: Figure) -> alt.Legend:

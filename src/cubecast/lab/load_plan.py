@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -30,27 +31,25 @@ _FIGURE: dict[str, type | tuple[type, ...]] = {
     "only": dict,
 }
 _CLAIM: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("id", "text", "source", "each", "reading"), str),
-    "figures": list,
-    "test": list,
+    **dict.fromkeys(("id", "text", "source", "reading"), str),
+    **dict.fromkeys(("figures", "readings", "test"), list),
 }
 _TEST: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("kind", "metric", "metric_bottom", "x", "shape"), str),
     **dict.fromkeys(("top", "bottom", "where", "at", "versus"), dict),
     "along": list,
-    "above": (int, float),
-    "below": (int, float),
     "between": list,
+    **dict.fromkeys(("above", "below", "margin", "paper", "within"), (int, float)),
 }
 _CHOICES = {
     "paper": PAPERS,
     "experiment": EXPERIMENTS,
     "figure.kind": ("lines", "winner", "order"),
-    "statistic": ("mean", "spread", "variation"),
-    "x_scale": ("linear", "log"),
-    "y_scale": ("linear", "log"),
-    "test.kind": ("value", "ratio", "difference", "growth", "spread", "variation"),
-    "shape": ("n", "n^2", "n log n", "n log^2 n", "log n"),
+    "figure.statistic": ("mean", "spread", "variation"),
+    "figure.x_scale": ("linear", "log"),
+    "figure.y_scale": ("linear", "log"),
+    "test.kind": ("value", "ratio", "difference", "growth", "spread", "variation", "proportion"),
+    "test.shape": ("n", "n^2", "n log n", "n log^2 n", "log n"),
 }
 REPEATS_MAX = 10_000
 
@@ -106,7 +105,7 @@ class _Reader:
                 names = wanted if isinstance(wanted, tuple) else (wanted,)
                 raise self.fail(f"{key} = {value!r}: write {' or '.join(_SPOKEN[one] for one in names)}", *path, key)
             where = f"{path[0]}.{key}" if len(path) == 2 else f"test.{key}" if len(path) == 4 else key
-            choices = _CHOICES.get(where, _CHOICES.get(key))
+            choices = _CHOICES.get(where)
             if choices and value not in choices:
                 raise self.fail(f"{key} = {value!r}: choose one of {', '.join(choices)}", *path, key)
 
@@ -183,6 +182,9 @@ class _Reader:
     def check_values(self, key: str, values: Any, *path: str | int) -> None:
         if not isinstance(values, list) or not values:
             raise self.fail(f"{key} = {values!r}: write a list of at least one value", *path)
+        for value in values:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise self.fail(f"{key} holds {value!r}: write numbers that are finite", *path)
         if len({str(value) for value in values}) < len(values) and "sweep" in path:
             raise self.fail(f"{key} lists a value twice: keep one", *path)
 
@@ -207,7 +209,7 @@ class _Reader:
             id=table["id"],
             text=table["text"],
             source=table["source"],
-            each=table.get("each"),
+            readings=tuple(self.strings(table.get("readings", []), "claim", place, "readings")),
             reading=table.get("reading", ""),
             figures=tuple(self.strings(table.get("figures", []), "claim", place, "figures")),
             tests=tuple(self.test(test, "claim", place, "test", at) for at, test in enumerate(table["test"])),
@@ -216,17 +218,31 @@ class _Reader:
     def test(self, table: Any, *path: str | int) -> Test:
         self.check_keys(table, _TEST, *path)
         self.need(table, ("kind", "metric"), *path)
-        low, high = table.get("above"), table.get("below")
-        if "between" in table:
-            if low is not None or high is not None or len(table["between"]) != 2:
-                raise self.fail("write between = [low, high], or above, or below", *path)
-            low, high = table["between"]
-        if low is None and high is None:
-            raise self.fail("a test needs a bound: add above, below or between", *path)
+        low, high = self.bounds(table, *path)
         along = tuple(self.strings(table.get("along", []), *path, "along"))
         known = {one.name for one in fields(Test)} - {"along"}
         values = {key: value for key, value in table.items() if key in known}
         return Test(**values, along=along, low=low, high=high)
+
+    def bounds(self, table: dict[str, Any], *path: str | int) -> tuple[Any, Any]:
+        """The bounds of a test, written as one of: above and below, between, or a share of the paper's value."""
+        ways = [("above" in table or "below" in table), "between" in table, "within" in table]
+        if sum(ways) != 1 or ("above" in table and "below" in table):
+            raise self.fail("a test needs a bound: add above, below, between = [low, high], or within", *path)
+        if "between" in table:
+            if len(table["between"]) != 2:
+                raise self.fail("write between = [low, high]", *path, "between")
+            return table["between"][0], table["between"][1]
+        if "within" in table:
+            paper, share = table.get("paper"), table["within"]
+            if paper is None or not 0 < share < math.inf:
+                raise self.fail(
+                    f"within = {share!r}: a share of the value that the paper gives, 0.1 for 10 %; add paper = …",
+                    *path,
+                    "within",
+                )
+            return min(ends := (paper * (1 - share), paper * (1 + share))), max(ends)
+        return table.get("above"), table.get("below")
 
     def check_meaning(self, plan: Plan) -> None:
         """Names, values and bounds must fit the runs of the plan."""

@@ -17,14 +17,17 @@ protocols are not all there yet, which `missing` says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from cubecast.errors import PlanError
 from cubecast.lab.metric_titles import FLOOR
 
 SIZES = ("quick", "full")
 PAPERS = ("cube", "guo", "causal", "rasm", "own")
+BINARY_METRICS = ("ended", "attached")
+"""Metrics that are 1 or 0 in a run: their mean is a share of the runs."""
 FORMULAS = ("gossip_chain", "trigger", "causal_cost")
 """Experiments without chance: their values are exact, and a seed changes nothing."""
 EXPERIMENTS = ("simulate", "grow_tree", "step_search", "round_cost", *FORMULAS)
@@ -69,11 +72,11 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """One measurable statement: a quantity whose interval must lie between `low` and `high` (lab.claims)."""
+    """One measurable statement: a quantity whose interval must lie between `low` and `high` (lab.outcomes)."""
 
     __test__ = False  # not a test of ours, whatever pytest thinks of the name
 
-    kind: Literal["value", "ratio", "difference", "growth", "spread", "variation"]
+    kind: Literal["value", "ratio", "difference", "growth", "spread", "variation", "proportion"]
     metric: str
     metric_bottom: str | None = None
     top: Selection = field(default_factory=dict)
@@ -88,6 +91,10 @@ class Test:
     shape: Literal["n", "n^2", "n log n", "n log^2 n", "log n"] = "n"
     low: float | None = None
     high: float | None = None
+    margin: float | None = None
+    """By how much more than the bound the quantity must be off to contradict the claim; None: by the kind."""
+    paper: float | None = None
+    """The value that the paper gives for the quantity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +106,8 @@ class Claim:
     source: str
     figures: tuple[str, ...]
     tests: tuple[Test, ...]
-    each: str | None = None
-    """A parameter: the claim is judged for each of its values apart."""
+    readings: tuple[str, ...] = ()
+    """Parameters that the paper leaves open: the claim is judged at each combination of their values."""
     reading: str = ""
     """How a word of the sentence that is no number ("almost flat", "much faster") is read as one, and why so."""
 
@@ -122,8 +129,18 @@ class Plan:
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     path: Path
+    only: Selection = field(default_factory=dict)
+    """The points that are run; all where it is empty."""
     missing: tuple[str, ...] = ()
     """Protocols that this version does not have; the plan is then listed as not available."""
+
+    def for_figure(self, name: str) -> Plan:
+        """The part of the plan that one figure draws."""
+        chosen = [figure for figure in self.figures if figure.id == name]
+        if not chosen:
+            known = ", ".join(figure.id for figure in self.figures)
+            raise PlanError(f"study {self.id} has no figure {name!r}: choose one of {known}")
+        return replace(self, figures=tuple(chosen), claims=(), only=chosen[0].only)
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cubecast.lab.plan import Figure, Plan, Selection, Test
+from cubecast.lab.plan import BINARY_METRICS, Claim, Figure, Plan, Selection, Test
 from cubecast.lab.select import accepts
 from cubecast.lab.tables import file_name
 
@@ -85,16 +85,38 @@ def _figure(plan: Plan, figure: Figure, values: dict[str, list[Any]], path: Plac
 
 def _claims(plan: Plan, values: dict[str, list[Any]]) -> Mistakes:
     ids = {figure.id for figure in plan.figures}
+    seen: set[str] = set()
     for place, claim in enumerate(plan.claims):
+        path: Place = ("claim", place)
+        if claim.id in seen:
+            yield f"id = {claim.id!r} is that of another claim: rename one", (*path, "id")
+        seen.add(claim.id)
+        if not _ID.fullmatch(claim.id):
+            yield f"id = {claim.id!r}: letters, digits, '.', '_' and '-', it names files", (*path, "id")
         for name in claim.figures:
             if name not in ids:
-                yield f"figure {name!r} is not one of {', '.join(ids)}", ("claim", place, "figures")
-        if claim.each is not None and claim.each not in values:
-            yield f"each = {claim.each!r}: choose one of {', '.join(values)}", ("claim", place, "each")
+                yield f"figure {name!r} is not one of {', '.join(ids)}", (*path, "figures")
         for at, test in enumerate(claim.tests):
-            yield from _test(test, values, ("claim", place, "test", at))
-            if claim.each is not None and any(claim.each in getattr(test, role) for role in _SIDES):
-                yield f"each = {claim.each!r}: a test compares its values with each other", ("claim", place, "each")
+            yield from _test(test, values, (*path, "test", at))
+        yield from _readings(claim, values, (*path, "readings"))
+
+
+def _readings(claim: Claim, values: dict[str, list[Any]], path: Place) -> Mistakes:
+    """A space of readings has at least two, and a test compares none of them with each other."""
+    for name in claim.readings:
+        if name not in values:
+            yield f"readings names {name!r}: choose from {', '.join(values)}", path
+        elif claim.readings.count(name) > 1:
+            yield f"readings names {name!r} twice: keep one", path
+        elif len({str(value) for value in values[name]}) < 2:
+            yield f"readings names {name!r}, which has one value only: sweep several, or leave it out", path
+        for test in claim.tests:
+            if any(name in getattr(test, role) for role in _SIDES):
+                yield f"readings names {name!r}, whose values a test compares with each other: leave it out", path
+            if test.kind in ("growth", "spread") and name == test.x:
+                yield f"readings names {name!r}, along which a test measures {test.kind}: leave it out", path
+            if name in test.along:
+                yield f"readings names {name!r}, which a test has in along: leave it out of one", path
 
 
 def _test(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
@@ -116,6 +138,12 @@ def _test(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
 
 
 def _bounds(test: Test, path: Place) -> Mistakes:
+    if test.margin is not None and not 0 <= test.margin < math.inf:
+        yield f"margin = {test.margin!r}: write a number from 0", (*path, "margin")
+    if test.paper is not None and not math.isfinite(test.paper):
+        yield f"paper = {test.paper!r}: write the number that the paper gives", (*path, "paper")
+    if test.kind == "proportion" and test.metric not in BINARY_METRICS:
+        yield f"metric = {test.metric!r}: a proportion is of {' or '.join(BINARY_METRICS)}", (*path, "metric")
     for bound in (test.low, test.high):
         if bound is not None and (_not_number([bound]) is not None or math.isnan(bound)):
             yield f"bound {bound!r}: write a number", path

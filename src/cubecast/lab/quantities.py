@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cubecast.lab.metric_titles import title_of
+from cubecast.lab.outcomes import widened
 from cubecast.lab.plan import Selection, Test
 from cubecast.lab.select import matches
-from cubecast.lab.stats import Estimate, mean_estimate, spread_ratio, variation
+from cubecast.lab.stats import Estimate, exponential, mean_estimate, proportion, spread_ratio, variation
 
 Point = dict[str, Any]
 Seeds = dict[int, float]
@@ -68,6 +69,8 @@ def name_of(test: Test) -> str:
         return metric
     if test.kind == "growth":
         return f"exponent of {metric} over {test.shape if test.x == 'members' else title_of(test.x)}"
+    if test.kind == "proportion":
+        return f"share of runs with {metric}"
     if test.kind == "variation":
         return f"standard deviation / mean of {metric}"
     over = f" to {title_of(test.metric_bottom)}" if test.metric_bottom else ""
@@ -91,11 +94,14 @@ def _spelled(selection: Selection) -> str:
 
 
 def _bound(test: Test) -> str:
+    """The bound, and from where on the claim is contradicted."""
+    low, high = widened(test)
     if test.low is None:
-        return f"at most {test.high:g}"
+        return f"at most {test.high:g}; contradicted above {high:g}"
     if test.high is None:
-        return f"at least {test.low:g}"
-    return f"exactly {test.low:g}" if test.low == test.high else f"from {test.low:g} to {test.high:g}"
+        return f"at least {test.low:g}; contradicted below {low:g}"
+    kept = f"exactly {test.low:g}" if test.low == test.high else f"from {test.low:g} to {test.high:g}"
+    return f"{kept}; contradicted below {low:g} or above {high:g}"
 
 
 def _values(test: Test, measured: Measured, where: Where, exact: bool) -> Found:
@@ -106,6 +112,14 @@ def _values(test: Test, measured: Measured, where: Where, exact: bool) -> Found:
 def _variations(test: Test, measured: Measured, where: Where, _: bool) -> Found:
     found = measured.of(test.metric, *where)
     return [(point, variation(np.array([*seeds.values()]))) for point, seeds in found if len(seeds) > 1]
+
+
+def _proportions(test: Test, measured: Measured, where: Where, _: bool) -> Found:
+    """Share of the runs, those along the parameters of `along` together."""
+    groups: dict[Key, list[float]] = defaultdict(list)
+    for point, seeds in measured.of(test.metric, *where):
+        groups[_rest(point, {*test.along})] += seeds.values()
+    return [(dict(rest), proportion(int(sum(runs)), len(runs))) for rest, runs in groups.items()]
 
 
 def _pairs(test: Test, measured: Measured, where: Where) -> list[tuple[Point, Seeds, Seeds]]:
@@ -167,11 +181,7 @@ def _compared(test: Test, measured: Measured, where: Where, exact: bool) -> Foun
     found = [(point, mean_estimate(np.array([*seeds.values()]), exact=exact)) for point, seeds in gaps]
     if test.kind == "difference":
         return found
-    return [(point, Estimate(_exp(one.value), _exp(one.low), _exp(one.high), one.n)) for point, one in found]
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+    return [(point, exponential(one)) for point, one in found]
 
 
 _SHAPES: dict[str, Callable[[float], float]] = {
@@ -223,4 +233,5 @@ _QUANTITIES: dict[str, Quantity] = {
     "difference": _compared,
     "growth": _growths,
     "spread": _spreads,
+    "proportion": _proportions,
 }

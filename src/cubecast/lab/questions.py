@@ -1,9 +1,10 @@
 """The tests of claims as questions, and their answers: findings. A worker answers them for a part of the points.
 
-A question is one test of a claim, for one value of `each` where the claim has it. It compares points with each other
+A question is one test of a claim at one reading of what its paper leaves open. It compares points with each other
 that differ in the columns it is about, and are alike in all others. So the points fall into parts that have nothing to
 do with each other, and a part is answered without the rest of the study: `answer` gives for all parts together what it
-gives for the whole.
+gives for the whole. When all parts are answered, `correct` corrects the p-values of a claim at a reading and gives each
+finding its outcome (`lab.outcomes`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from cubecast.lab.corrections import holm
+from cubecast.lab.outcomes import OPEN, outcome_of, p_breaks, p_holds
 from cubecast.lab.plan import FORMULAS, Claim, Plan, Test
 from cubecast.lab.quantities import Measured, Point, measure
 from cubecast.lab.select import matches
 from cubecast.lab.stats import Estimate
 from cubecast.lab.tables import sortable
 
-CONFIRMED, REFUTED, OPEN = "confirmed", "refuted", "open"
 VALUES_PER_PART = 50_000
 """About what a worker holds at a time."""
 
@@ -32,20 +34,23 @@ FINDINGS = pa.schema(
         pa.field("question", pa.int32(), nullable=False),
         pa.field("claim", pa.string(), nullable=False),
         pa.field("test", pa.int32(), nullable=False),
-        pa.field("each", pa.string()),
+        pa.field("reading", pa.int32(), nullable=False),
         pa.field("point", pa.map_(pa.string(), pa.string()), nullable=False),
         pa.field("n", pa.int64(), nullable=False),
         pa.field("value", pa.float64(), nullable=False),
         pa.field("low", pa.float64(), nullable=False),
         pa.field("high", pa.float64(), nullable=False),
+        pa.field("p_holds", pa.float64(), nullable=False),
+        pa.field("p_breaks", pa.float64(), nullable=False),
+        pa.field("p_breaks_holm", pa.float64(), nullable=False),
         pa.field("outcome", pa.string(), nullable=False),
     ]
 )
-"""One row per test and point; `test` is its place in the claim, `each` the value of that parameter, `point` the others
-as text."""
+"""One row per test and point; `test` is its place in the claim, `reading` the number of the reading among those of the
+claim, `point` the values of all parameters as text."""
 FINDINGS_DDL = (
-    "study string, question int, claim string, test int, each string, point map<string,string>, n bigint, "
-    "value double, low double, high double, outcome string"
+    "study string, question int, claim string, test int, reading int, point map<string,string>, n bigint, "
+    "value double, low double, high double, p_holds double, p_breaks double, p_breaks_holm double, outcome string"
 )
 PARTS = pa.schema(
     [
@@ -59,9 +64,13 @@ PARTS = pa.schema(
 """Which values each question needs, and in which part of it."""
 
 
+Reading = dict[str, Any]
+"""Values of the parameters that a paper leaves open."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One test of a claim, for one value of `each`."""
+    """One test of a claim at one reading."""
 
     study: str
     number: int
@@ -69,8 +78,10 @@ class Question:
     claim: Claim
     place: int
     """Of the test in its claim."""
-    where: dict[str, Any]
-    """The value of `each`; nothing where the claim has none."""
+    reading: int
+    """Number of the reading among those of the claim."""
+    where: Reading
+    """The reading; nothing where the paper leaves nothing open."""
     exact: bool
     """A formula: its values have no chance in them."""
 
@@ -99,38 +110,45 @@ class Question:
 
 
 def questions_of(plan: Plan, points: Sequence[Point]) -> list[Question]:
-    """All questions of a plan, claim by claim."""
+    """All questions of a plan, claim by claim and reading by reading."""
     found: list[Question] = []
+    exact = plan.experiment in FORMULAS
     for claim in plan.claims:
-        for where in each_of(claim, points):
-            for place, test in enumerate(claim.tests):
-                if _applies(test, where):
-                    exact = plan.experiment in FORMULAS
-                    number = len(found)
-                    found.append(
-                        Question(study=plan.id, number=number, claim=claim, place=place, where=where, exact=exact)
-                    )
+        for reading, where in enumerate(readings_of(claim, points)):
+            places = (place for place, test in enumerate(claim.tests) if _applies(test, where))
+            found += [
+                Question(
+                    study=plan.id,
+                    number=number,
+                    claim=claim,
+                    place=place,
+                    reading=reading,
+                    where=where,
+                    exact=exact,
+                )
+                for number, place in enumerate(places, start=len(found))
+            ]
     return found
 
 
-def each_of(claim: Claim, points: Sequence[Point]) -> list[dict[str, Any]]:
-    """The values of `each` at these points that a test of the claim asks about."""
-    if claim.each is None:
-        return [{}]
-    values = {point[claim.each] for point in points if claim.each in point}
-    ordered = [{claim.each: value} for value in sorted(values, key=sortable)]
-    return [where for where in ordered if any(_applies(test, where) for test in claim.tests)]
+def readings_of(claim: Claim, points: Sequence[Point]) -> list[Reading]:
+    """The readings among these points that a test of the claim asks about."""
+    found = {tuple(point.get(name) for name in claim.readings) for point in points}
+    ordered = sorted(found, key=lambda values: [sortable(value) for value in values])
+    readings = [dict(zip(claim.readings, values, strict=True)) for values in ordered]
+    return [where for where in readings if any(_applies(test, where) for test in claim.tests)]
 
 
-def _applies(test: Test, where: dict[str, Any]) -> bool:
-    """Does the test ask about this value of `each`, or does its `where` leave it out?"""
+def _applies(test: Test, where: Reading) -> bool:
+    """Does the test ask about this reading, or does its `where` leave it out?"""
     return matches({name: wanted for name, wanted in test.where.items() if name in where}, where)
 
 
 def parts_of(questions: Sequence[Question], points: Sequence[Point], seeds: int) -> Iterator[dict[str, Any]]:
     """Rows of `PARTS`."""
+    known = _PointsByReading(points)
     for question in questions:
-        needed = [number for number, point in enumerate(points) if question.needs(point)]
+        needed = [number for number in known.at(question.where) if question.needs(points[number])]
         metrics = {question.test.metric, question.test.metric_bottom or question.test.metric}
         parts = math.ceil(len(needed) * len(metrics) * seeds / VALUES_PER_PART) or 1
         for number in needed:
@@ -145,35 +163,57 @@ def parts_of(questions: Sequence[Question], points: Sequence[Point], seeds: int)
                 }
 
 
+class _PointsByReading:
+    """The numbers of the points at each reading: a claim with many readings need not look at all points for each."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._points = points
+        self._groups: dict[tuple[str, ...], dict[tuple[Any, ...], list[int]]] = {}
+
+    def at(self, where: Reading) -> list[int]:
+        names = tuple(where)
+        if names not in self._groups:
+            groups = self._groups.setdefault(names, {})
+            for number, point in enumerate(self._points):
+                groups.setdefault(tuple(point.get(name) for name in names), []).append(number)
+        return self._groups[names].get(tuple(where.values()), [])
+
+
 def answer(question: Question, points: Sequence[Point], values: pa.Table) -> pa.Table:
-    """The findings of a question from values (`point`, `metric`, `seed`, `value`) of the points of one of its parts."""
+    """The findings of a question from values (`point`, `metric`, `seed`, `value`) of the points of one of its parts.
+
+    They are open until `correct` has seen them all.
+    """
     found = measure(question.test, Measured(points, values), question.where, exact=question.exact)
-    each = next((str(value) for value in question.where.values()), None)
     rows = [
         {
             "study": question.study,
             "question": question.number,
             "claim": question.claim.id,
             "test": question.place,
-            "each": each,
-            "point": [(name, str(value)) for name, value in point.items() if name not in question.where],
+            "reading": question.reading,
+            "point": [(name, str(value)) for name, value in point.items()],
             "n": estimate.n,
             "value": estimate.value,
             "low": estimate.low,
             "high": estimate.high,
-            "outcome": outcome_of(estimate, question.test),
+            "p_holds": p_holds(estimate, question.test),
+            "p_breaks": p_breaks(estimate, question.test),
+            "p_breaks_holm": 1.0,
+            "outcome": OPEN,
         }
         for point, estimate in found
     ]
     return pa.Table.from_pylist(rows, schema=FINDINGS)
 
 
-def outcome_of(estimate: Estimate, test: Test) -> str:
-    """How an interval stands to the bounds of a test."""
-    low = -math.inf if test.low is None else test.low
-    high = math.inf if test.high is None else test.high
-    if math.isnan(estimate.value):
-        return OPEN
-    if low <= estimate.low and estimate.high <= high:
-        return CONFIRMED
-    return REFUTED if estimate.high < low or estimate.low > high else OPEN
+def correct(claim: Claim, findings: pa.Table) -> pa.Table:
+    """The findings of a claim at one reading, with Holm's correction over all of them and with their outcomes."""
+    rows = findings.to_pylist()
+    for row, corrected in zip(rows, holm([row["p_breaks"] for row in rows]), strict=True):
+        estimate = Estimate(row["value"], row["low"], row["high"], row["n"])
+        row["p_breaks_holm"] = float(corrected)
+        row["outcome"] = outcome_of(
+            estimate, claim.tests[row["test"]], holds=row["p_holds"], breaks=row["p_breaks_holm"]
+        )
+    return pa.Table.from_pylist(rows, schema=FINDINGS)

@@ -1,32 +1,33 @@
 """The report: one self-contained HTML page, and the pictures beside it.
 
-Every figure of every study, interactive; under it each claim, our figure, and the verdict of `lab.claims`. The page
-says by which rule, on which machine, by which versions, from which seeds and in how long.
+The first screen says in words what became of the statements of each paper (`lab.report_words`). Then, study by study,
+every figure, interactive, with the values of the paper drawn in; under it each claim (`lab.report_claims`). The page
+says by which rule, on which machine, by which versions, from which seeds and in how long (`lab.provenance`). It needs
+no network, fits a phone, and can be printed.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from html import escape
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+import pyarrow as pa
+import pyarrow.csv
 import vl_convert
 
-from cubecast.lab.claims import NOT_COMPARABLE, RULE, Judgement, judge
+from cubecast.lab.claims import RULE, VERDICTS, Answers, Judgement, judge, ours
 from cubecast.lab.figures import draw
-from cubecast.lab.plan import FORMULAS, Claim, Plan
+from cubecast.lab.plan import Plan
+from cubecast.lab.provenance import facts, study_provenance
 from cubecast.lab.quantities import describe_test
-from cubecast.lab.questions import CONFIRMED, REFUTED
-from cubecast.lab.runs import points_of, runs_of
+from cubecast.lab.report_claims import claim_card, claim_file, points_of_claim
+from cubecast.lab.report_words import CLASSES, in_words, paper_words
+from cubecast.lab.runs import points_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome
 from cubecast.lab.tables import file_name, rows_of, write_tables
@@ -39,7 +40,7 @@ PAPERS = {
     "rasm": "RASM: A Reliable Algorithm for Scalable Multicast",
     "own": "Studies of our own",
 }
-_CLASSES = {CONFIRMED: "yes", REFUTED: "no", NOT_COMPARABLE: "open"}
+OWN = "own"
 _TEMPLATE = Path(__file__).with_name("report.html")
 
 
@@ -54,7 +55,7 @@ def write_report(
     assert outcome.findings is not None
     assert outcome.summary is not None
     step(0, 1, "judging the claims")
-    judgements = {plan.id: _judge(plan, outcome) for plan in outcome.plans}
+    judgements = judge([_answers(plan, outcome) for plan in outcome.plans])
     specs = _draw_all(outcome, store, step)
     if pictures:
         for done, (name, spec) in enumerate(specs.items()):
@@ -64,9 +65,10 @@ def write_report(
     return write_whole(store.report / "index.html", _page(outcome, judgements, specs))
 
 
-def _judge(plan: Plan, outcome: StudyOutcome) -> list[Judgement]:
+def _answers(plan: Plan, outcome: StudyOutcome) -> Answers:
     with_data = {row["point"] for row in rows_of(outcome.summary, plan.id)}
-    return judge(plan, points_of(plan, outcome.size), with_data, rows_of(outcome.findings, plan.id))
+    points = points_of(plan, outcome.size)
+    return Answers(plan=plan, points=points, with_data=with_data, findings=rows_of(outcome.findings, plan.id))
 
 
 def _draw_all(outcome: StudyOutcome, store: Store, step: Step) -> dict[str, Any]:
@@ -88,42 +90,49 @@ def _save_pictures(store: Store, name: str, spec: dict[str, Any]) -> None:
 
 
 def _write_claims(store: Store, judgements: dict[str, list[Judgement]]) -> None:
-    """The table of all claims, as JSON lines for programs."""
-    lines = [
-        json.dumps(
-            {
-                "study": one.study,
-                "claim": one.claim.id,
-                "text": one.claim.text,
-                "source": one.claim.source,
-                "at": one.at,
-                "verdict": one.verdict,
-                "ours": one.ours,
-                "reading": one.claim.reading,
-                "tests": [describe_test(test) for test in one.claim.tests],
-            },
-            ensure_ascii=False,
-        )
-        for found in judgements.values()
-        for one in found
-    ]
-    write_whole(store.tables / "claims.jsonl", "".join(line + "\n" for line in lines))
+    """The table of all claims, as JSON lines for programs, and a table of the points behind each."""
+    found = [one for own in judgements.values() for one in own]
+    lines = [json.dumps(_claim_row(one), ensure_ascii=False) + "\n" for one in found]
+    write_whole(store.tables / "claims.jsonl", "".join(lines))
+    for one in found:
+        if rows := points_of_claim(one):
+            pa.csv.write_csv(pa.Table.from_pylist(rows), store.tables / claim_file(one))
+
+
+def _claim_row(judgement: Judgement) -> dict[str, Any]:
+    claim = judgement.claim
+    return {
+        "study": judgement.plan.id,
+        "claim": claim.id,
+        "text": claim.text,
+        "source": claim.source,
+        "verdict": judgement.verdict,
+        "in_words": in_words(judgement),
+        "readings": [{"verdict": one.verdict, **one.reading} for one in judgement.readings],
+        "ours": ours(judgement.findings, judgement.plan.parameters),
+        "reading": claim.reading,
+        "tests": [describe_test(test) for test in claim.tests],
+    }
 
 
 def _page(outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
     papers = [paper for paper in PAPERS if any(plan.paper == paper for plan in outcome.plans)]
-    chapters = [_chapter(paper, outcome, judgements, specs) for paper in papers]
-    counts = Counter(one.verdict for found in judgements.values() for one in found)
+    of_papers = {paper: _of_paper(paper, outcome, judgements) for paper in papers}
+    counts = Counter(one.verdict for paper in papers if paper != OWN for one in of_papers[paper])
     parts = {
         "title": f"cubecast: the studies, {outcome.size} size",
         "counts": "".join(
-            f'<div class="count {_CLASSES[verdict]}"><b>{counts[verdict]}</b> {verdict}</div>' for verdict in _CLASSES
+            f'<div class="count {CLASSES[verdict]}"><b>{counts[verdict]}</b> {verdict}</div>' for verdict in VERDICTS
         ),
+        "papers": "".join(
+            paper_words(paper, PAPERS[paper], of_papers[paper]) for paper in papers if paper != OWN and of_papers[paper]
+        ),
+        "questions": _questions(of_papers.get(OWN, [])),
         "rule": escape(RULE),
-        "contents": "".join(_contents(paper, outcome, judgements) for paper in papers),
-        "chapters": "".join(chapters),
+        "contents": "".join(_contents(paper, outcome) for paper in papers),
+        "chapters": "".join(_chapter(paper, outcome, judgements, specs) for paper in papers),
         "failures": _failures(outcome),
-        "facts": _facts(outcome),
+        "facts": facts(outcome),
         # "</" would end the script element early.
         "specs": json.dumps(specs, separators=(",", ":"), allow_nan=False).replace("</", "<\\/"),
         "vega": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_vega_lite_version()),
@@ -134,15 +143,29 @@ def _page(outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: 
     return page
 
 
-def _contents(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judgement]]) -> str:
+def _of_paper(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judgement]]) -> list[Judgement]:
+    return [one for plan in outcome.plans if plan.paper == paper for one in judgements[plan.id]]
+
+
+def _questions(judgements: list[Judgement]) -> str:
+    """Our own questions, with where the answer is yes; no verdicts."""
+    if not judgements:
+        return ""
+    items = "".join(
+        f'<li><a href="#{one.plan.id}--{one.claim.id}">{escape(one.claim.text)}</a><br>{escape(in_words(one))}</li>'
+        for one in judgements
+    )
+    title = f"{len(judgements)} questions of our own, answered by phase diagrams"
+    inside = f"<details><summary>{title}</summary><ul>{items}</ul></details>"
+    return f'<section class="paper"><h2>Our own questions</h2>{inside}</section>'
+
+
+def _contents(paper: str, outcome: StudyOutcome) -> str:
     rows = []
     for plan in (one for one in outcome.plans if one.paper == paper):
-        counts = Counter(one.verdict for one in judgements[plan.id])
-        cells = "".join(f'<td class="{kind}">{counts[verdict] or ""}</td>' for verdict, kind in _CLASSES.items())
-        figures = ", ".join(figure.id for figure in plan.figures)
-        link = f'<a href="#{plan.id}">{escape(plan.title)}</a> <small>Figs {escape(figures)}</small>'
-        rows.append(f"<tr><td>{link}</td>{cells}</tr>")
-    return f'<tr><th colspan="4">{escape(PAPERS[paper])}</th></tr>{"".join(rows)}'
+        figures = ", ".join(f'<a href="#{file_name(plan, figure)}">{escape(figure.id)}</a>' for figure in plan.figures)
+        rows.append(f'<li><a href="#{plan.id}">{escape(plan.title)}</a> <small>Figs {figures}</small></li>')
+    return f"<p><b>{escape(PAPERS[paper])}</b></p><ul>{''.join(rows)}</ul>"
 
 
 def _chapter(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
@@ -151,51 +174,35 @@ def _chapter(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judge
 
 
 def _study(plan: Plan, outcome: StudyOutcome, judgements: list[Judgement], specs: dict[str, Any]) -> str:
-    repeats = plan.sizes[outcome.size].repeats
-    seeds = "exact, no seed" if plan.experiment in FORMULAS else f"seeds 0 … {repeats - 1}"
-    runs = len(runs_of(plan, outcome.size))
     shown: set[int] = set()
     figures = []
     for figure in plan.figures:
         name = file_name(plan, figure)
         claims = [one for one in judgements if figure.id in one.claim.figures and id(one) not in shown]
         shown |= {id(one) for one in claims}
-        chart = f'<div class="chart" data-spec="{name}"></div>' if name in specs else "<p>No data.</p>"
         files = f'<a href="../figures/{name}.png">PNG</a> <a href="../figures/{name}.svg">SVG</a>'
         files += f' <a href="../tables/{name}.csv">CSV</a>'
         figures.append(
             f'<figure id="{name}"><figcaption><b>Fig {escape(figure.id)}</b> {escape(figure.title)} '
-            f"<small>{files}</small></figcaption>{chart}{_claims(claims)}</figure>"
+            f"<small>{files}</small></figcaption>{_chart(name, name in specs)}{_cards(plan, claims)}</figure>"
         )
     rest = [one for one in judgements if id(one) not in shown]
     return (
         f'<article id="{plan.id}"><h3>{escape(plan.title)}</h3><p>{escape(plan.about)}</p>'
-        f'<p class="meta">{runs} runs, {seeds}; study <code>{plan.id}</code></p>'
-        f"{''.join(figures)}{_claims(rest)}</article>"
+        f"{study_provenance(plan, outcome)}{''.join(figures)}{_cards(plan, rest)}</article>"
     )
 
 
-def _claims(judgements: list[Judgement]) -> str:
-    if not judgements:
-        return ""
-    rows = []
-    for claim in {id(one.claim): one.claim for one in judgements}.values():
-        own = [one for one in judgements if one.claim is claim]
-        text = f"{escape(claim.text)} <small>{escape(claim.source)}</small>{_tested(claim)}"
-        for place, one in enumerate(own):
-            head = f'<td rowspan="{len(own)}">{text}</td>' if place == 0 else ""
-            where = f"<small>{escape(one.at)}</small><br>" if one.at else ""
-            verdict = f'<td class="{_CLASSES[one.verdict]}">{one.verdict}</td>'
-            rows.append(f"<tr>{head}<td>{where}{escape(one.ours)}</td>{verdict}</tr>")
-    head = '<tr><th class="claim">The paper claims</th><th>We measure</th><th>Verdict</th></tr>'
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+def _chart(name: str, is_drawn: bool) -> str:
+    """The place of a chart; without JavaScript, its picture."""
+    if not is_drawn:
+        return "<p>No data.</p>"
+    picture = f'<noscript><img src="../figures/{name}.svg" alt="{name}"></noscript>'
+    return f'<div class="chart" data-spec="{name}"></div>{picture}'
 
 
-def _tested(claim: Claim) -> str:
-    """How the sentence is read, and the very tests that are applied."""
-    reading = f"<p>{escape(claim.reading)}</p>" if claim.reading else ""
-    tests = "".join(f"<li>{escape(describe_test(test))}</li>" for test in claim.tests)
-    return f'<details class="rule"><summary>tested as</summary>{reading}<ul>{tests}</ul></details>'
+def _cards(plan: Plan, judgements: list[Judgement]) -> str:
+    return "".join(claim_card(one, is_own=plan.paper == OWN) for one in judgements)
 
 
 def _failures(outcome: StudyOutcome) -> str:
@@ -210,37 +217,6 @@ def _failures(outcome: StudyOutcome) -> str:
     return f'<p>{len(outcome.failures)} runs failed:</p><div class="wide"><table>{head}{rows}</table></div>'
 
 
-def _facts(outcome: StudyOutcome) -> str:
-    facts = {
-        "cubecast": metadata.version("cubecast"),
-        "commit": _commit(),
-        "Python": platform.python_version(),
-        **outcome.versions,
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "runs": f"{len({run.id for run in outcome.runs})}, of which {outcome.done_now} were done now",
-        "wall time": f"{outcome.seconds:.0f} s",
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    }
-    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
-
-
 def _vega_lite_version() -> str:
     """Major and minor of the Vega-Lite that the charts are written for."""
     return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-
-
-def _commit() -> str:
-    """The commit of the checkout that runs, if it is one."""
-    folder = Path(__file__).resolve().parent
-    try:
-        finished = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return finished.stdout.strip() or "unknown"

@@ -102,7 +102,7 @@ def run_count(plan: Plan, size: str) -> int:
 
 
 def points_of(plan: Plan, size: str) -> list[dict[str, Any]]:
-    """Every combination of the swept values, the zipped ones together, without those that are skipped."""
+    """Every combination of the swept values, the zipped ones together, without those that are skipped or left out."""
     chosen = plan.sizes[size]
     axes: list[list[dict[str, Any]]] = []
     if plan.protocols:
@@ -112,7 +112,8 @@ def points_of(plan: Plan, size: str) -> list[dict[str, Any]]:
     axes += [[{name: value} for value in values] for name, values in chosen.sweep.items()]
     axes += [list(_rows(table)) for table in chosen.zips]
     points = [{key: value for part in parts for key, value in part.items()} for parts in itertools.product(*axes)]
-    return [point for point in points if not any(matches(skip, point) for skip in plan.skip)]
+    kept = [point for point in points if matches(plan.only, point)]
+    return [point for point in kept if not any(matches(skip, point) for skip in plan.skip)]
 
 
 def _rows(table: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:

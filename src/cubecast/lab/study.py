@@ -45,6 +45,8 @@ class StudyOutcome:
     findings: pa.Table | None = None
     failures: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
+    """By study: what its runs took, whenever they were done."""
 
 
 def project_plans() -> Path:
@@ -159,7 +161,7 @@ def _analyse(session: Any, store: Store, outcome: StudyOutcome) -> None:
 
     if not outcome.runs:
         return
-    analyse(session, store, outcome.plans, outcome.size, outcome.runs)
+    outcome.cpu_seconds = analyse(session, store, outcome.plans, outcome.size, outcome.runs)
     outcome.summary = _read_table(store, "summary", SUMMARY, outcome.plans).sort_by(_SUMMARY_ORDER)
     outcome.findings = _read_table(store, "findings", FINDINGS, outcome.plans)
     outcome.failures = failures(store, outcome.runs)

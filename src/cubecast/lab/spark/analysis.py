@@ -27,7 +27,7 @@ from pyspark.sql.functions import broadcast, explode, expr
 
 from cubecast.lab.plan import Plan
 from cubecast.lab.quantities import Point
-from cubecast.lab.questions import FINDINGS_DDL, PARTS, Question, answer, parts_of, questions_of
+from cubecast.lab.questions import FINDINGS_DDL, PARTS, Question, answer, correct, parts_of, questions_of
 from cubecast.lab.runs import Run, points_of
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.spark.failures import reported
@@ -48,12 +48,15 @@ WANTED = pa.schema(
 VALUES_DDL = "point int, seed bigint, metric string, value double, study string"
 
 
-def analyse(spark: SparkSession, store: Store, plans: Sequence[Plan], size: str, runs: Sequence[Run]) -> None:
-    """Write the tables of these studies, in place of what they had."""
+def analyse(
+    spark: SparkSession, store: Store, plans: Sequence[Plan], size: str, runs: Sequence[Run]
+) -> dict[str, float]:
+    """Write the tables of these studies, in place of what they had; returns the CPU time of their runs by study."""
     _write_points(store, plans, size)
     with _on_disk(store, _wanted(runs), WANTED) as path:
         wanted = spark.read.parquet(str(path))
         _replace(measured(spark, store, wanted, plans), store, plans, "values")
+        costs = _cpu_seconds(spark, store, wanted)
     values = spark.read.schema(VALUES_DDL).parquet(str(store.table("values"))).where(_is_one_of(plans))
     _replace(summarise(spark, values).repartition("study"), store, plans, "summary")
     points = {plan.id: points_of(plan, size) for plan in plans}
@@ -62,6 +65,14 @@ def analyse(spark: SparkSession, store: Store, plans: Sequence[Plan], size: str,
     with _on_disk(store, parts, PARTS) as path:
         found = _answers(spark, values, spark.read.parquet(str(path)), points, questions)
         _replace(found.repartition("study"), store, plans, "findings")
+    return costs
+
+
+def _cpu_seconds(spark: SparkSession, store: Store, wanted: DataFrame) -> dict[str, float]:
+    """By study; a run of two studies counts for both."""
+    results = _read_results(spark, store).select("run_id", "code", "cpu_seconds").dropDuplicates(["run_id", "code"])
+    found = wanted.join(results, ["run_id", "code"]).groupBy("study").agg({"cpu_seconds": "sum"}).collect()
+    return {row[0]: float(row[1] or 0.0) for row in found}
 
 
 def measured(spark: SparkSession, store: Store, wanted: DataFrame, plans: Sequence[Plan]) -> DataFrame:
@@ -111,7 +122,7 @@ def _answers(
     points: dict[str, list[Point]],
     questions: dict[str, list[Question]],
 ) -> DataFrame:
-    """The findings of all questions, part by part."""
+    """The findings of all questions, part by part, then corrected claim by claim and reading by reading."""
     known = spark.sparkContext.broadcast((points, questions))
 
     def work(table: pa.Table) -> pa.Table:
@@ -119,8 +130,14 @@ def _answers(
         with reported():
             return answer(known.value[1][study][number], known.value[0][study], table)
 
+    def judge_points(table: pa.Table) -> pa.Table:
+        study, number = table.column("study")[0].as_py(), table.column("question")[0].as_py()
+        with reported():
+            return correct(known.value[1][study][number].claim, table)
+
     needed = values.join(parts, ["study", "point", "metric"])
-    return needed.groupBy("study", "question", "part").applyInArrow(work, FINDINGS_DDL)
+    found = needed.groupBy("study", "question", "part").applyInArrow(work, FINDINGS_DDL)
+    return found.groupBy("study", "claim", "reading").applyInArrow(judge_points, FINDINGS_DDL)
 
 
 def _replace(frame: DataFrame, store: Store, plans: Sequence[Plan], name: str) -> None:

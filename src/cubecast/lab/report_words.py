@@ -1,0 +1,121 @@
+"""The first screen of the report: what became of the statements of each paper, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from cubecast.lab.claims import EVERYWHERE, NOT_TESTED, REGION, UNDECIDED, Judgement, nearest, place, ranges, spelled
+from cubecast.lab.conditions import where_holds
+from cubecast.lab.joint_readings import JointReading, best_joint_reading
+from cubecast.lab.metric_titles import title_of
+from cubecast.lab.outcomes import CONTRADICTED
+
+_HEADINGS = {
+    EVERYWHERE: "Reproduced at every reading",
+    REGION: "Holds under conditions",
+    CONTRADICTED: "Contradicted at every reading tried",
+    UNDECIDED: "Undecided",
+    NOT_TESTED: "Not tested",
+}
+CLASSES = {EVERYWHERE: "yes", REGION: "part", CONTRADICTED: "no", UNDECIDED: "open", NOT_TESTED: "none"}
+"""By verdict: the class of what is coloured by it."""
+
+
+def anchor(judgement: Judgement) -> str:
+    """Where the claim stands on the page."""
+    return f"{judgement.plan.id}--{judgement.claim.id}"
+
+
+def paper_words(paper: str, title: str, judgements: Sequence[Judgement]) -> str:
+    """What became of a paper."""
+    by_verdict = {verdict: [one for one in judgements if one.verdict == verdict] for verdict in _HEADINGS}
+    lists = "".join(
+        f'<details{" open" if verdict in (REGION, CONTRADICTED) else ""}><summary class="{CLASSES[verdict]}">'
+        f"{heading} ({len(by_verdict[verdict])})</summary><ul>"
+        f"{''.join(_item(one) for one in by_verdict[verdict])}</ul></details>"
+        for verdict, heading in _HEADINGS.items()
+        if by_verdict[verdict]
+    )
+    return (
+        f'<section class="paper" id="paper-{paper}"><h2>{escape(title)}</h2>'
+        f"<p>{escape(_lead(by_verdict))}</p>{_joint(judgements)}{lists}</section>"
+    )
+
+
+def _lead(by_verdict: dict[str, list[Judgement]]) -> str:
+    """The counts as a sentence."""
+    said = {
+        EVERYWHERE: ("holds wherever we looked", "hold wherever we looked"),
+        REGION: ("holds under conditions", "hold under conditions"),
+        CONTRADICTED: ("is contradicted at every reading tried", "are contradicted at every reading tried"),
+        UNDECIDED: ("is undecided", "are undecided"),
+        NOT_TESTED: ("was not tested", "were not tested"),
+    }
+    counts = {verdict: len(own) for verdict, own in by_verdict.items() if own}
+    total = sum(counts.values())
+    parts = [f"{count} {said[verdict][count != 1]}" for verdict, count in counts.items()]
+    return f"Of {total} statement{'s' if total != 1 else ''}, {_listed(parts)}."
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _joint(judgements: Sequence[Judgement]) -> str:
+    """The best joint reading of the study with the most claims that leave something open."""
+    studies: dict[str, list[Judgement]] = {}
+    for one in judgements:
+        studies.setdefault(one.plan.id, []).append(one)
+    found = [best for own in studies.values() if (best := best_joint_reading(own)) is not None]
+    best = max(found, key=lambda one: one.tested, default=None)
+    return "" if best is None else f"<p>{escape(_joint_words(best))}</p>"
+
+
+def _joint_words(best: JointReading) -> str:
+    reading = ", ".join(f"{title_of(name)} {value}" for name, value in best.reading.items())
+    against = f"; {best.contradicted} are contradicted there" if best.contradicted else ""
+    return (
+        f"Most statements of the study {best.study} hold at once with {reading}: {best.held} of {best.tested}{against}."
+    )
+
+
+def _item(judgement: Judgement) -> str:
+    claim = judgement.claim
+    return (
+        f'<li><a href="#{anchor(judgement)}">{escape(claim.text)}</a> <small>{escape(claim.source)}</small>'
+        f"<br>{escape(in_words(judgement))}</li>"
+    )
+
+
+def in_words(judgement: Judgement) -> str:
+    """The verdict as a sentence: where it holds, what speaks against it, or what is missing."""
+    readings, verdict = judgement.readings, judgement.verdict
+    if verdict == NOT_TESTED:
+        return "No data" + (" for some of its tests at this size." if judgement.findings else " for it at this size.")
+    if verdict == REGION:
+        parts = [f"Holds where {where_holds(readings)}"]
+        for other, word in ((CONTRADICTED, "contradicted"), (UNDECIDED, "undecided")):
+            if where := where_holds(readings, other):
+                parts.append(f"{word} where {where}")
+        return f"{'. '.join(_capital(part) for part in parts)}.{_value(judgement)}"
+    if verdict == UNDECIDED:
+        why = "needs more runs" if any(one.is_open for one in readings) else "within the margin: too close to call"
+        against = where_holds(readings, CONTRADICTED)
+        return f"{_capital(why)}.{f' Contradicted where {against}.' if against else ''}{_value(judgement)}"
+    return f"Ours: {'; '.join(ranges(judgement.findings))}.{_value(judgement)}"
+
+
+def _value(judgement: Judgement) -> str:
+    """The paper's value beside the nearest of ours."""
+    found = nearest(judgement.findings)
+    if found is None:
+        return ""
+    at = place(found, judgement.plan.parameters)
+    return (
+        f" The paper: {found.test.paper:g}; ours nearest to it: {spelled(found.estimate)}{f' at {at}' if at else ''}."
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
