@@ -128,8 +128,17 @@ def run(
         raise PlanError("--all and names of studies: give one or the other")
     if figure is not None and len(names or []) != 1:
         raise PlanError("--figure: name the one study whose figure it is")
-    how = {"master": master, "conf": conf, "retry_failed": retry_failed}
-    _study(names, full=full, out=out, plans=plans, figure=figure, report=report, **how)
+    _study(
+        names,
+        full=full,
+        master=master,
+        conf=conf,
+        out=out,
+        plans=plans,
+        figure=figure,
+        report=report,
+        retry_failed=retry_failed,
+    )
 
 
 @app.command("report")
