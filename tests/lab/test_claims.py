@@ -211,6 +211,13 @@ def test_a_test_without_data_leaves_the_claim_not_tested() -> None:
     assert found.verdict == NOT_TESTED
 
 
+def test_what_this_size_does_not_have_is_not_asked() -> None:
+    larger = replace(RATIO, top={"protocol": "a", "members": 512}, bottom={"protocol": "a", "members": 64})
+    values = _values(lambda p, n, s: (2.0 if p == "a" else 1.0) + 0.001 * s)
+    assert judge(_plan(RATIO, larger), values)[0].verdict == EVERYWHERE
+    assert judge(_plan(larger), values)[0].verdict == NOT_TESTED
+
+
 def test_each_reading_is_judged_apart() -> None:
     plan = _plan(Test(kind="value", metric="rtt", high=100.0), readings=("members",))
     [found] = judge(plan, _values(lambda p, n, s: n + 0.001 * s))

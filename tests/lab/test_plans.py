@@ -194,6 +194,19 @@ def test_one_figure_alone_runs_what_it_draws(write: Write) -> None:
         plan.for_figure("2")
 
 
+def test_a_parameter_of_one_protocol_is_no_setting_of_another(write: Write) -> None:
+    text = GOOD.replace('protocols = ["coord", "s_coord"]', 'protocols = ["coord", "cube_full_dist"]')
+    text = text.replace("s_coord", "cube_full_dist").replace(
+        "[sweep]\nmembers = [8, 16]", '[sweep]\nformat = ["stated", "bitmap"]\nmembers = [8, 16]'
+    )
+    runs = runs_of(load_plan(write(text)), "quick")
+    ids: dict[str, dict[str, set[str]]] = {}
+    for run in runs:
+        ids.setdefault(run.point["protocol"], {}).setdefault(run.point["format"], set()).add(run.id)
+    assert ids["coord"]["stated"] == ids["coord"]["bitmap"], "one run, two points"
+    assert not ids["cube_full_dist"]["stated"] & ids["cube_full_dist"]["bitmap"]
+
+
 def test_two_figures_with_one_file_are_refused(write: Write) -> None:
     second = GOOD[GOOD.index("[[figure]]") : GOOD.index("[[claim]]")].replace('id = "1"', 'id = "1-"')
     with pytest.raises(PlanError, match="has files of that name"):

@@ -21,7 +21,7 @@ from cubecast.lab.study import StudyOutcome, run_studies
 
 PLAN = """\
 id = "small"
-paper = "own"
+paper = "cube"
 title = "a small study"
 protocols = ["coord", "cube_full_dist"]
 [fixed]

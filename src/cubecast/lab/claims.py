@@ -5,7 +5,8 @@ A claim is judged at each *reading*: one way to fill in what its paper leaves op
 - *holds* when every point of every test holds,
 - is *contradicted* when a point is (`lab.outcomes`: beyond the margin, after Holm's correction) and the contradiction
   remains after Benjamini and Hochberg's correction over all claims and readings of the report,
-- is *undecided* otherwise, and *not tested* when a test has no data.
+- is *undecided* otherwise, and *not tested* when a test has no data. Tests of points that this size of the study does
+  not have are not asked.
 
 The verdict on the claim follows from its readings; see `verdict_of`.
 """
@@ -22,7 +23,7 @@ from cubecast.lab.corrections import benjamini_hochberg
 from cubecast.lab.outcomes import CONTRADICTED, CONTRADICTION_LEVEL, HOLDS, OPEN, OUTCOMES
 from cubecast.lab.plan import Claim, Plan, Test
 from cubecast.lab.quantities import Point, name_of
-from cubecast.lab.questions import Question, Reading, questions_of, readings_of
+from cubecast.lab.questions import PointsByReading, Question, Reading, questions_of, readings_of
 from cubecast.lab.stats import Estimate
 from cubecast.lab.tables import sortable
 
@@ -144,8 +145,10 @@ def _judge_study(answers: Answers) -> list[Judgement]:
     for row in sorted(answers.findings, key=_order):
         by_question[row["question"]].append(_finding(row, questions[row["question"]].test))
     asked: dict[tuple[str, int], list[Question]] = defaultdict(list)
+    known = PointsByReading(points)
     for question in questions:
-        asked[question.claim.id, question.reading].append(question)
+        if question.is_asked([points[number] for number in known.at(question.where)]):
+            asked[question.claim.id, question.reading].append(question)
     with_data = [points[number] for number in sorted(answers.with_data)]
     judgements = []
     for claim in plan.claims:
@@ -178,7 +181,7 @@ def _judge_reading(where: Reading, answers: list[list[Finding]]) -> JudgedReadin
     findings = tuple(finding for found in answers for finding in found)
     outcomes = {finding.outcome for finding in findings}
     verdict = UNDECIDED
-    if not all(answers):
+    if not answers or not all(answers):
         verdict = CONTRADICTED if CONTRADICTED in outcomes else NOT_TESTED
     elif CONTRADICTED in outcomes:
         verdict = CONTRADICTED

@@ -362,6 +362,20 @@ _EXPERIMENTS = {
             cost=lambda _: 0.01,
         ),
         Experiment(
+            name="overlay_shape",
+            metrics=formulas.SHAPE_METRICS,
+            check=formulas.check_shape,
+            run=formulas.overlay_shape,
+            cost=lambda settings: 1e-4 * settings["members"] ** 2,
+        ),
+        Experiment(
+            name="failure_threshold",
+            metrics=formulas.DETECTOR_METRICS,
+            check=formulas.check_detector,
+            run=formulas.failure_threshold,
+            cost=lambda settings: 0.01 + 2e-8 * settings["members"] ** 2 * math.log(settings["members"]),
+        ),
+        Experiment(
             name="gossip_chain",
             metrics=formulas.CHAIN_METRICS,
             check=formulas.check_chain,

@@ -6,6 +6,7 @@ Each takes the settings of a run and gives metrics by name, as every experiment 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from cubecast.errors import LocalProtocolError
@@ -17,7 +18,9 @@ from cubecast.models.causal_bytes import (
     timestamp_bytes,
     timestamp_copies,
 )
+from cubecast.models.failure import k_fail_within
 from cubecast.models.gossip_chain import GossipChain
+from cubecast.models.overlay_shape import OverlayShape, hypercube_shape
 from cubecast.models.trigger import TriggerCase, trigger
 
 Settings = Mapping[str, Any]
@@ -25,6 +28,8 @@ Metrics = dict[str, float]
 
 CHAIN_METRICS = ("micro_steps", "steps")
 TRIGGER_METRICS = ("level_messages",)
+SHAPE_METRICS = tuple(field.name for field in fields(OverlayShape))
+DETECTOR_METRICS = ("k_fail", "detection_s_max")
 CAUSAL_METRICS = ("copies", "sent_bytes", "crossover_bytes", "paper_crossover_bytes")
 _CAUSAL = {"timestamp": (timestamp_copies, timestamp_bytes), "overlay": (overlay_copies, overlay_bytes)}
 
@@ -88,3 +93,27 @@ def causal_cost(settings: Settings) -> Metrics:
         "crossover_bytes": crossover_payload_bytes(members),
         "paper_crossover_bytes": paper_crossover_bytes(members),
     }
+
+
+def check_shape(settings: Settings, _: set[str]) -> None:
+    """Is there such a hypercube?"""
+    only_known(settings, ("members",))
+    if settings.get("members", 0) < 3:
+        raise LocalProtocolError(f"members = {settings.get('members')!r}: choose at least 3", setting="members")
+
+
+def overlay_shape(settings: Settings) -> Metrics:
+    """Degrees, diameter and node-disjoint paths of the hypercube (cube §3.3)."""
+    return {name: float(value) for name, value in asdict(hypercube_shape(settings["members"])).items()}
+
+
+def check_detector(settings: Settings, _: set[str]) -> None:
+    """Can this threshold be computed?"""
+    only_known(settings, ("members", "p_mistake", "bytes_per_s", "subset"))
+    failure_threshold(settings)
+
+
+def failure_threshold(settings: Settings) -> Metrics:
+    """K_fail and the time to detect a failure, with the bandwidth of a member held constant (guo §3.1.2)."""
+    found = k_fail_within(**{name: value for name, value in settings.items() if name != "seed"})
+    return {"k_fail": float(found.k_fail), "detection_s_max": found.detection_s_max}

@@ -61,6 +61,14 @@ TITLES = {
     "churn_per_s": "changes a second",
     "batch_ms": "changes gathered for (ms)",
     "degree": "degree",
+    "degree_min": "smallest degree",
+    "degree_max": "largest degree",
+    "disjoint_paths": "node-disjoint paths",
+    "k_fail": "K_fail (steps)",
+    "detection_s_max": "longest time to detect a failure (s)",
+    "multicast": "multicast",
+    "format": "message format",
+    "relayed": "S_Coord relays START and INFO",
     "crash": "crash probability",
 }
 

@@ -28,9 +28,11 @@ SIZES = ("quick", "full")
 PAPERS = ("cube", "guo", "causal", "rasm", "own")
 BINARY_METRICS = ("ended", "attached")
 """Metrics that are 1 or 0 in a run: their mean is a share of the runs."""
-FORMULAS = ("gossip_chain", "trigger", "causal_cost")
+FORMULAS = ("gossip_chain", "trigger", "causal_cost", "overlay_shape", "failure_threshold")
 """Experiments without chance: their values are exact, and a seed changes nothing."""
-EXPERIMENTS = ("simulate", "grow_tree", "step_search", "round_cost", *FORMULAS)
+SIMULATED = ("simulate", "step_search", "round_cost")
+"""Experiments whose settings are those of a simulation."""
+EXPERIMENTS = (*SIMULATED, "grow_tree", *FORMULAS)
 
 Value = str | int | float | bool
 Selection = dict[str, Any]

@@ -89,6 +89,12 @@ class Question:
     def test(self) -> Test:
         return self.claim.tests[self.place]
 
+    def is_asked(self, points: Sequence[Point]) -> bool:
+        """Do these points have what the test looks at, both sides of it where it compares?"""
+        test = self.test
+        own = [point for point in points if matches(test.where, point) and matches(self.where, point)]
+        return all(any(matches(side, point) for point in own) for side in (test.top, test.bottom, test.at, test.versus))
+
     def needs(self, point: Point) -> bool:
         """Does the answer depend on this point?"""
         test = self.test
@@ -146,7 +152,7 @@ def _applies(test: Test, where: Reading) -> bool:
 
 def parts_of(questions: Sequence[Question], points: Sequence[Point], seeds: int) -> Iterator[dict[str, Any]]:
     """Rows of `PARTS`."""
-    known = _PointsByReading(points)
+    known = PointsByReading(points)
     for question in questions:
         needed = [number for number in known.at(question.where) if question.needs(points[number])]
         metrics = {question.test.metric, question.test.metric_bottom or question.test.metric}
@@ -163,7 +169,7 @@ def parts_of(questions: Sequence[Question], points: Sequence[Point], seeds: int)
                 }
 
 
-class _PointsByReading:
+class PointsByReading:
     """The numbers of the points at each reading: a claim with many readings need not look at all points for each."""
 
     def __init__(self, points: Sequence[Point]) -> None:
@@ -171,6 +177,7 @@ class _PointsByReading:
         self._groups: dict[tuple[str, ...], dict[tuple[Any, ...], list[int]]] = {}
 
     def at(self, where: Reading) -> list[int]:
+        """The numbers of the points at a reading."""
         names = tuple(where)
         if names not in self._groups:
             groups = self._groups.setdefault(names, {})

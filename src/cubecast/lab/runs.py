@@ -11,13 +11,18 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from typing import Any
 
-from cubecast.lab.plan import Plan
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.plan import SIMULATED, Plan
 from cubecast.lab.select import matches
 from cubecast.lab.source_hash import source_hash
+from cubecast.protocol.parameters import ParameterInfo
+from cubecast.sim.roles import is_parameter, parameter_of
+from cubecast.sim.scenario import Scenario
 
 RUNS_MAX = 2_000_000
 
@@ -87,7 +92,34 @@ def settings_of(plan: Plan, size: str, point: dict[str, Any]) -> dict[str, Any]:
     """The settings of the experiment at a point; a variant stands for its settings, its label is not one."""
     own = next((dict(one) for one in plan.variants if one["label"] == point.get("variant")), {})
     settings = {**plan.sizes[size].fixed, **own, **point}
-    return {name: value for name, value in settings.items() if name not in ("label", "variant")}
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in ("label", "variant") and not (plan.experiment in SIMULATED and _is_of_others(name, settings))
+    }
+
+
+def _is_of_others(name: str, settings: dict[str, Any]) -> bool:
+    """Is this a parameter of protocols that are not in this run? It changes nothing, so the run does not have it."""
+    if "protocol" not in settings or f"{{{name}}}" in str(settings.get("network", "")):
+        return False
+    return _is_parameter(name) and _parameter_of(name, settings) is None
+
+
+@cache
+def _is_parameter(name: str) -> bool:
+    return name not in _FIELDS and is_parameter(name)
+
+
+def _parameter_of(name: str, settings: dict[str, Any]) -> ParameterInfo | None:
+    """The parameter of the protocols of this run."""
+    values = {key: value for key, value in settings.items() if key in _FIELDS}
+    with suppress(LocalProtocolError):  # the run says what is wrong with it
+        return parameter_of(name, settings["protocol"], values)
+    return None
+
+
+_FIELDS = {field.name for field in fields(Scenario)}
 
 
 def run_count(plan: Plan, size: str) -> int:
