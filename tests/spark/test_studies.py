@@ -17,11 +17,12 @@ from scipy import stats
 
 from cubecast.lab.batch import run_row
 from cubecast.lab.claims import EVERYWHERE, Answers, judge
+from cubecast.lab.load_plan import load_plan
 from cubecast.lab.questions import FINDINGS, FINDINGS_DDL
 from cubecast.lab.runs import canonical, points_of
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.store import Store
-from cubecast.lab.study import StudyOutcome
+from cubecast.lab.study import StudyOutcome, run_studies
 from cubecast.lab.tables import write_tables
 from cubecast.lab.task_file import pending_row
 from tests.spark.conftest import Study
@@ -183,3 +184,59 @@ def test_the_two_spellings_of_a_schema_agree(schema: pa.Schema, ddl: str) -> Non
     kinds = {"string": "string", "int64": "bigint", "int32": "int", "double": "double"}
     kinds |= {"map<string, double>": "map<string,double>", "map<string, string>": "map<string,string>"}
     assert spelled == {field.name: kinds[str(field.type)] for field in schema}
+
+
+PRECISE = """\
+id = "precise"
+paper = "own"
+title = "a study with a precision"
+protocols = ["coord"]
+[fixed]
+network = "random:degree=3"
+[sweep]
+members = [8, 24]
+[quick]
+repeats = 3
+precision = 0.05
+repeats_max = 12
+[full]
+repeats = 3
+[[figure]]
+id = "1"
+title = "RTT"
+x = "members"
+y = "rtt_last_ms"
+"""
+
+
+def test_a_precision_adds_seeds_up_to_its_cap_and_a_repeated_study_the_same(tmp_path: Path, spark: Any) -> None:
+    assert spark is not None
+    path = tmp_path / "precise.toml"
+    path.write_text(PRECISE)
+    plan = load_plan(path)
+
+    def run(out: str, *, only_read: bool = False) -> tuple[StudyOutcome, list[str]]:
+        said: list[str] = []
+        how: dict[str, Any] = {"master": "local[2]", "progress": lambda _done, _total: None, "say": said.append}
+        return run_studies([plan], "quick", Store(tmp_path / out), only_read=only_read, **how), said
+
+    first, said = run("out")
+    assert first.summary is not None
+    counts = {row["point"]: row["n"] for row in first.summary.to_pylist() if row["metric"] == "rtt_last_ms"}
+    assert set(counts.values()) <= {5, 8, 12}, "the looks"
+    assert first.done_now == sum(counts.values()) > 2 * 3
+    open_at_cap = [line for line in said if "not within precision = 0.05 after 12 seeds; results kept" in line]
+    assert bool(open_at_cap) == (12 in counts.values())
+    again, _ = run("out")
+    assert again.done_now == 0
+    assert again.summary == first.summary
+    read, _ = run("out", only_read=True)
+    assert read.summary == first.summary
+    # Of what an interrupted study left, any part is enough to go on to the same end.
+    files = sorted((tmp_path / "out" / "runs").glob("*.parquet"))
+    (tmp_path / "half" / "runs").mkdir(parents=True)
+    for one in files[: len(files) // 2]:
+        shutil.copy(one, tmp_path / "half" / "runs")
+    resumed, _ = run("half")
+    assert 0 < resumed.done_now < first.done_now
+    assert resumed.summary == first.summary

@@ -13,6 +13,7 @@ from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.experiments import check_run, experiment_named
 from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, PlanSize, Test
 from cubecast.lab.plan_mistakes import mistakes
+from cubecast.lab.precision import SEEDS_MIN
 from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.catalogue import protocols as registered
@@ -22,7 +23,12 @@ _TOP: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("fixed", "sweep", "quick", "full"), dict),
     **dict.fromkeys(("protocols", "variant", "zip", "skip", "figure", "claim"), list),
 }
-_SIZE: dict[str, type | tuple[type, ...]] = {"repeats": int, "fixed": dict, "sweep": dict, "zip": list}
+_SIZE: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("repeats", "repeats_max"), int),
+    **dict.fromkeys(("fixed", "sweep"), dict),
+    "precision": float,
+    "zip": list,
+}
 _FIGURE: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "title", "x", "series", "panel", "kind", "rows", "statistic"), str),
     **dict.fromkeys(("first", "second"), str),
@@ -164,6 +170,7 @@ class _Reader:
         self.need(own, ("repeats",), name)
         if not 1 <= own["repeats"] <= REPEATS_MAX:
             raise self.fail(f"repeats = {own['repeats']}: choose from 1 to {REPEATS_MAX}", name, "repeats")
+        self.check_precision(own, name)
         sweep = data.get("sweep", {}) | own.get("sweep", {})
         zips = tuple(own.get("zip", data.get("zip", [])))
         owner: tuple[str, ...] = (name, "zip") if "zip" in own else ("zip",)
@@ -176,8 +183,26 @@ class _Reader:
                 sizes = ", ".join(f"{key} has {len(values)}" for key, values in table.items())
                 raise self.fail(f"zipped lists must have one length: {sizes}", *owner, place)
         return PlanSize(
-            repeats=own["repeats"], fixed=data.get("fixed", {}) | own.get("fixed", {}), sweep=sweep, zips=zips
+            repeats=own["repeats"],
+            fixed=data.get("fixed", {}) | own.get("fixed", {}),
+            sweep=sweep,
+            zips=zips,
+            precision=own.get("precision"),
+            repeats_max=own.get("repeats_max", own["repeats"]),
         )
+
+    def check_precision(self, own: dict[str, Any], name: str) -> None:
+        """A precision needs seeds to reach it with, and a number of them at which to give up."""
+        precision, cap = own.get("precision"), own.get("repeats_max")
+        if (precision is None) != (cap is None):
+            raise self.fail("precision and repeats_max go together: add the other", name)
+        if precision is None or cap is None:
+            return
+        if not 0 < precision < 1:
+            raise self.fail(f"precision = {precision!r}: a share of the mean, 0.02 for 2 %", name, "precision")
+        if not max(own["repeats"], SEEDS_MIN) <= cap <= REPEATS_MAX:
+            least = max(own["repeats"], SEEDS_MIN)
+            raise self.fail(f"repeats_max = {cap}: choose from {least} to {REPEATS_MAX}", name, "repeats_max")
 
     def check_values(self, key: str, values: Any, *path: str | int) -> None:
         if not isinstance(values, list) or not values:

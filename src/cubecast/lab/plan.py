@@ -47,6 +47,10 @@ class PlanSize:
     fixed: dict[str, Any]
     sweep: dict[str, list[Any]]
     zips: tuple[dict[str, list[Any]], ...]
+    precision: float | None = None
+    """The relative error that points are replicated to (`lab.precision`)."""
+    repeats_max: int = 0
+    """How many seeds a point has at most, where there is a precision."""
 
 
 @dataclass(frozen=True, kw_only=True)

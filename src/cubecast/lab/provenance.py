@@ -11,7 +11,6 @@ from importlib import metadata
 from pathlib import Path
 
 from cubecast.lab.plan import FORMULAS, Plan
-from cubecast.lab.runs import points_of, runs_of
 from cubecast.lab.study import StudyOutcome
 
 PRELIMINARY_BELOW = 6
@@ -21,12 +20,15 @@ _LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "pyspark")
 
 def study_provenance(plan: Plan, outcome: StudyOutcome) -> str:
     """One line under the title of a study."""
-    repeats = plan.sizes[outcome.size].repeats
-    runs = len(runs_of(plan, outcome.size))
+    own = [run for run in outcome.runs if run.study == plan.id]
+    repeats = max((run.seed for run in own), default=-1) + 1
+    runs = len(own)
     if plan.experiment in FORMULAS:
         seeds = "exact, no seed"
     else:
-        seeds = f"{len(points_of(plan, outcome.size))} points, seeds 0 … {repeats - 1}"
+        seeds = f"{len({run.number for run in own})} points, seeds 0 … {repeats - 1}"
+        if (precision := plan.sizes[outcome.size].precision) is not None:
+            seeds += f" at most, until each metric is within {precision:.1%} of its mean"
         seeds += "; preliminary: few seeds" if repeats < PRELIMINARY_BELOW else ""
     cpu = outcome.cpu_seconds.get(plan.id)
     cost = f", {_duration(cpu)} of CPU time" if cpu else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
@@ -68,15 +68,21 @@ def run_id(experiment: str, settings: dict[str, Any]) -> str:
     return hashlib.sha256(f"{experiment}\n{canonical(settings)}".encode()).hexdigest()[:24]
 
 
-def runs_of(plan: Plan, size: str) -> list[Run]:
-    """The runs of a plan, seed by seed inside point by point; seeds are 0 … repeats − 1."""
-    return [run for number, point in enumerate(points_of(plan, size)) for run in _runs_at(plan, size, number, point)]
+def runs_of(plan: Plan, size: str, seeds: Mapping[int, int] | None = None) -> list[Run]:
+    """The runs of a plan, seed by seed inside point by point; seeds are 0 … repeats − 1, or so many as `seeds` says."""
+    counts = seeds or {}
+    repeats = plan.sizes[size].repeats
+    return [
+        run
+        for number, point in enumerate(points_of(plan, size))
+        for run in _runs_at(plan, size, number, point, counts.get(number, repeats))
+    ]
 
 
-def _runs_at(plan: Plan, size: str, number: int, point: dict[str, Any]) -> Iterator[Run]:
+def _runs_at(plan: Plan, size: str, number: int, point: dict[str, Any], repeats: int) -> Iterator[Run]:
     settings = settings_of(plan, size, point)
     code = cache(lambda: source_hash(settings))
-    for seed in range(plan.sizes[size].repeats):
+    for seed in range(repeats):
         yield Run(
             study=plan.id,
             experiment=plan.experiment,
@@ -125,7 +131,7 @@ _FIELDS = {field.name for field in fields(Scenario)}
 def run_count(plan: Plan, size: str) -> int:
     """An upper bound of the number of runs, without making them."""
     chosen = plan.sizes[size]
-    count = chosen.repeats * max(len(plan.protocols), len(plan.variants), 1)
+    count = max(chosen.repeats, chosen.repeats_max) * max(len(plan.protocols), len(plan.variants), 1)
     for values in chosen.sweep.values():
         count *= len(values)
     for table in chosen.zips:

@@ -20,8 +20,9 @@ from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.pending_runs import PendingRuns, failures, find_pending_runs
 from cubecast.lab.plan import Plan
+from cubecast.lab.precision import looks, open_points
 from cubecast.lab.questions import FINDINGS
-from cubecast.lab.runs import Run, runs_of
+from cubecast.lab.runs import Run, points_of, runs_of
 from cubecast.lab.schema import SUMMARY
 from cubecast.lab.store import Store
 
@@ -112,13 +113,77 @@ def run_studies(
         heavy = len(outcome.runs) > HEAVY_RUNS
         with _session(store, master, conf, heavy=heavy, meanwhile=lambda: rehearse(missing)) as session:
             outcome.versions = spark.versions(session)
-            if missing:
-                spark.execute(session, store, missing, progress)
-                _require_arrived(store, missing)
-            outcome.done_now = len(missing)
+            study = _RunningStudy(session, store, outcome, progress, say, only_read=only_read)
+            study.run(missing)
+            study.replicate()
             _analyse(session, store, outcome)
             outcome.seconds = time.perf_counter() - began
     return outcome
+
+
+@dataclass(frozen=True)
+class _RunningStudy:
+    """A study while Spark is up: its runs, and those that its precision asks for besides."""
+
+    session: Any
+    store: Store
+    outcome: StudyOutcome
+    progress: Progress
+    say: Say
+    only_read: bool = field(kw_only=True)
+
+    def run(self, missing: list[Run]) -> None:
+        if not missing:
+            return
+        _spark().execute(self.session, self.store, missing, self.progress)
+        _require_arrived(self.store, missing)
+        self.outcome.done_now += len(missing)
+
+    def replicate(self) -> None:
+        """Add seeds to the points that are not precise enough, look by look, until all are or the cap is reached."""
+        plans = [plan for plan in self.outcome.plans if plan.sizes[self.outcome.size].precision is not None]
+        seeds: dict[str, dict[int, int]] = {plan.id: {} for plan in plans}
+        waiting = {plan.id: set(range(len(points_of(plan, self.outcome.size)))) for plan in plans}
+        for look in range(max((len(_looks(plan, self.outcome.size)) for plan in plans), default=0)):
+            if not self._look(plans, look, seeds, waiting):
+                return
+        for plan in plans:
+            if waiting[plan.id]:
+                own = plan.sizes[self.outcome.size]
+                self.say(
+                    f"study {plan.id}: {len(waiting[plan.id])} points are not within precision = {own.precision} "
+                    f"after {own.repeats_max} seeds; results kept"
+                )
+
+    def _look(
+        self, plans: list[Plan], look: int, seeds: dict[str, dict[int, int]], waiting: dict[str, set[int]]
+    ) -> bool:
+        """Run up to the seeds of a look where points wait for it; is a further look needed, and possible?"""
+        size = self.outcome.size
+        asking = [plan for plan in plans if waiting[plan.id] and look < len(_looks(plan, size))]
+        if not asking:
+            return False
+        for plan in asking:
+            seeds[plan.id] |= dict.fromkeys(waiting[plan.id], _looks(plan, size)[look])
+        runs = [run for plan in self.outcome.plans for run in runs_of(plan, size, seeds.get(plan.id))]
+        missing = find_pending_runs(self.store, runs).pending
+        if missing and self.only_read:
+            return False
+        self.run(missing)
+        self.outcome.runs = runs
+        from cubecast.lab.spark.analysis import summary_of
+
+        own = [run for plan in asking for run in runs_of(plan, size, seeds[plan.id]) if run.number in waiting[plan.id]]
+        rows = summary_of(self.session, self.store, asking, own)
+        for plan in asking:
+            found = [row for row in rows if row["study"] == plan.id]
+            precision = plan.sizes[size].precision or 0.0
+            waiting[plan.id] = open_points(found, plan.metrics, precision=precision, look=look)
+        return True
+
+
+def _looks(plan: Plan, size: str) -> list[int]:
+    return looks(plan.sizes[size].repeats, plan.sizes[size].repeats_max)
 
 
 def _require_arrived(store: Store, runs: list[Run]) -> None:

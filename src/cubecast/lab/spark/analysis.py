@@ -68,6 +68,13 @@ def analyse(
     return costs
 
 
+def summary_of(spark: SparkSession, store: Store, plans: Sequence[Plan], runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The summary of these runs, without a table on disk."""
+    with _on_disk(store, _wanted(runs), WANTED) as path:
+        values = measured(spark, store, spark.read.parquet(str(path)), plans)
+        return [row.asDict() for row in summarise(spark, values).collect()]
+
+
 def _cpu_seconds(spark: SparkSession, store: Store, wanted: DataFrame) -> dict[str, float]:
     """By study; a run of two studies counts for both."""
     results = _read_results(spark, store).select("run_id", "code", "cpu_seconds").dropDuplicates(["run_id", "code"])
