@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "live": {"errors", "jit", "protocol", "protocols", "trace", "wire", "member"},
     "fuzz": {"errors", "protocols", "wire", "member"},
     "bus": {"errors", "extras", "protocols", "member", "live"},
+    "objects": {"errors", "protocols", "member", "live"},
     "contrib": {"errors", "extras", "protocols", "member", "live", "bus"},
 }
 """What each layer sees besides itself. No layer sees `live`, `lab` or `fuzz`: only the command line does."""
@@ -47,7 +48,7 @@ FORBIDDEN: dict[str, set[str]] = dict.fromkeys(("protocol", "models", "protocols
 """Clocks, randomness and input and output reach a core, a formula, a codec or a member as arguments, or not at all."""
 
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "asyncio": ("bus", "contrib", "live"),
+    "asyncio": ("bus", "contrib", "live", "objects"),
     "numba": ("jit",),
     "llvmlite": ("jit",),
     "pyspark": ("lab/spark.py", "lab/spark"),

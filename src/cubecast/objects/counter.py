@@ -1,0 +1,35 @@
+"""A counter: all additions count, in whatever order they arrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cubecast.errors import LocalProtocolError
+from cubecast.live.message import Message
+from cubecast.objects.shared import Operation, SharedObject
+
+
+class Counter(SharedObject):
+    """A whole number that members add to."""
+
+    kind = "counter"
+    value = 0
+    """What was added so far."""
+
+    async def add(self, amount: int = 1) -> Message:
+        """Add a whole number, which may be negative; `value` changes when the message comes back."""
+        if isinstance(amount, bool) or not isinstance(amount, int):
+            raise LocalProtocolError(f"add({amount!r}) to the counter {self.name!r}: give a whole number")
+        return await self._send(amount)
+
+    def apply(self, operation: Operation) -> None:
+        """Count it."""
+        self.value += operation.value
+
+    def state(self) -> Any:
+        """The value."""
+        return self.value
+
+    def load(self, state: Any) -> None:
+        """Continue with another value."""
+        self.value = state

@@ -1,0 +1,137 @@
+"""A dictionary: a copy at every member, the same everywhere once all have the same messages.
+
+*The last writer wins*: of two writes to a key the one with the larger (clock, writer) stays; a deletion is a write too,
+and must be kept (as a tombstone) until every operation that still arrives knows of it: until it is causally stable.
+
+*Adding wins*: a deletion names the writes that it deletes, those its member had; a concurrent write stays. It needs no
+tombstone: messages arrive in causal order, so a write comes before the deletion that names it. Of several writes that
+stay, the one with the larger (clock, writer) is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from cubecast.errors import LocalProtocolError
+from cubecast.live.message import Message
+from cubecast.objects.shared import Operation, SharedObject
+from cubecast.protocols.membership.views import MemberId
+
+if TYPE_CHECKING:
+    from cubecast.objects.space import Space
+
+Wins = Literal["last", "add"]
+Stamp = tuple[int, str, int, int]
+"""Clock, and the writer's name, incarnation and sequence number: unique, and ordered the same way everywhere."""
+
+
+class ReplicatedDict(SharedObject):
+    """Keys are text; values are anything that msgpack encodes. Read it like a mapping."""
+
+    kind = "dict"
+
+    def __init__(self, space: Space, name: str, wins: Wins = "last") -> None:
+        """Empty."""
+        if wins not in ("last", "add"):
+            raise LocalProtocolError(f"wins={wins!r} for the dictionary {name!r}: one of last, add")
+        super().__init__(space, name)
+        self.wins = wins
+        self._writes: dict[str, dict[Stamp, Any]] = {}
+        """By key: the writes that stay. Where the last writer wins there is one."""
+        self._tombstones: dict[str, tuple[Stamp, int]] = {}
+        """By key that was deleted: the deletion, and its view."""
+
+    # Reading.
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a key."""
+        writes = self._writes[key]
+        return writes[max(writes)]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or the default."""
+        return self[key] if key in self._writes else default
+
+    def __contains__(self, key: str) -> bool:
+        """Is there a value?"""
+        return key in self._writes
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys."""
+        return iter(sorted(self._writes))
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        return len(self._writes)
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Keys and values."""
+        return [(key, self[key]) for key in self]
+
+    @property
+    def tombstones(self) -> int:
+        """Deletions that are still kept."""
+        return len(self._tombstones)
+
+    # Writing.
+
+    async def set(self, key: str, value: Any) -> Message:
+        """Write a value; this copy changes too when the message comes back."""
+        return await self._send(["set", self._key(key), value])
+
+    async def delete(self, key: str) -> Message:
+        """Delete a key, whether it is there or not."""
+        seen = sorted(self._writes.get(self._key(key), ())) if self.wins == "add" else []
+        return await self._send(["delete", key, seen])
+
+    def _key(self, key: str) -> str:
+        if not isinstance(key, str):
+            raise LocalProtocolError(f"{key!r} as a key of the dictionary {self.name!r}: keys are text")
+        return key
+
+    def apply(self, operation: Operation) -> None:
+        """Write or delete."""
+        what, key, value = operation.value
+        sender = operation.sender
+        stamp = (operation.clock, str(sender.name), sender.incarnation, operation.sequence)
+        if self.wins == "last":
+            self._apply_last(what, key, value, stamp, operation.view)
+        elif what == "set":
+            self._writes.setdefault(key, {})[stamp] = value
+        else:
+            writes = self._writes.get(key, {})
+            for seen in value:
+                writes.pop(tuple(seen), None)
+            if not writes:
+                self._writes.pop(key, None)
+
+    def _apply_last(self, what: str, key: str, value: Any, stamp: Stamp, view: int) -> None:
+        present = max(self._writes[key]) if key in self._writes else self._tombstones.get(key, ((0, "", 0, 0), 0))[0]
+        if stamp < present:
+            return
+        if what == "set":
+            self._tombstones.pop(key, None)
+            self._writes[key] = {stamp: value}
+        else:
+            self._writes.pop(key, None)
+            self._tombstones[key] = (stamp, view)
+
+    def forget(self) -> None:
+        """Free the deletions that every later write knows of."""
+        for key, ((_, name, incarnation, sequence), view) in list(self._tombstones.items()):
+            if self._space.is_causally_stable(MemberId(name, incarnation), view, sequence):
+                del self._tombstones[key]
+
+    # For newcomers.
+
+    def state(self) -> Any:
+        """Writes and tombstones."""
+        writes = {key: list(stamped.items()) for key, stamped in self._writes.items()}
+        return [self.wins, writes, self._tombstones]
+
+    def load(self, state: Any) -> None:
+        """Continue with another copy."""
+        self.wins, writes, tombstones = state
+        self._writes = {key: {tuple(stamp): value for stamp, value in stamped} for key, stamped in writes.items()}
+        self._tombstones = {key: (tuple(stamp), view) for key, (stamp, view) in tombstones.items()}

@@ -1,0 +1,161 @@
+"""A lock: at most one member holds it, and all agree who comes next.
+
+Requests and releases are applied in total order (`objects.total_order`), so every member has the same queue; its head
+holds the lock. A member that is gone from the view is gone from the queue. Only members of the primary partition get
+anywhere: elsewhere nothing becomes stable.
+
+A holder that was cut off does not know that the lock was passed on. So every grant has a *fencing token*, which grows
+with each grant: a service that the lock protects must refuse a token below the highest one it has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cubecast.errors import ExcludedError, LocalProtocolError
+from cubecast.objects.shared import Operation, SharedObject
+from cubecast.protocols.membership.views import MemberId, View
+
+if TYPE_CHECKING:
+    from cubecast.objects.space import Space
+
+
+class Token(NamedTuple):
+    """A grant of a lock. Tokens of one lock are ordered as the grants were."""
+
+    view: int
+    grant: int
+
+
+class _Request(NamedTuple):
+    member: MemberId
+    number: int
+    """Counts the requests of this member."""
+
+
+class Lock(SharedObject):
+    """One lock. A task that waits for it may be cancelled: its request is withdrawn."""
+
+    kind = "lock"
+    is_ordered = True
+
+    def __init__(self, space: Space, name: str) -> None:
+        """Free."""
+        super().__init__(space, name)
+        self._queue: list[_Request] = []
+        self._grants = 0
+        self._token: Token | None = None
+        """Of the present holder."""
+        self._last: _Request | None = None
+        """The request that was granted last, while it is at the head."""
+        self._view = 0
+        self._numbers = secrets.randbits(48)  # a restarted process must not repeat a number
+        self._held: _Request | None = None
+        """The request with which a task of this process holds the lock."""
+        self._waiting: dict[int, asyncio.Future[Token]] = {}
+
+    @property
+    def holder(self) -> MemberId | None:
+        """Who holds it, as far as is known here."""
+        return self._queue[0].member if self._queue else None
+
+    async def acquire(self, timeout: float | None = None) -> Token:
+        """Wait for the lock. Raises TimeoutError; ExcludedError if the group continued without this member."""
+        self._numbers += 1
+        number = self._numbers
+        granted: asyncio.Future[Token] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = granted
+        try:
+            async with asyncio.timeout(timeout):
+                message = await self._send(["acquire", number])
+                self._space.hurry(message)
+                token = await granted
+        except BaseException:
+            del self._waiting[number]
+            self._space.later(self._send(["release", number]))
+            raise
+        del self._waiting[number]
+        self._held = _Request(self._space.group.me, number)
+        return token
+
+    async def release(self) -> None:
+        """Pass it on."""
+        held, self._held = self._held, None
+        if held is None:
+            raise LocalProtocolError(f"release of the lock {self.name!r}, which is not held here")
+        self._space.hurry(await self._send(["release", held.number]))
+
+    async def __aenter__(self) -> Token:
+        """Wait for the lock."""
+        return await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Pass it on, unless the group has done so already."""
+        if self._held is not None:
+            await self.release()
+
+    # In total order.
+
+    def apply(self, operation: Operation) -> None:
+        """A request or a release."""
+        what, number = operation.value
+        request = _Request(operation.sender, number)
+        if what == "acquire":
+            self._queue.append(request)
+        elif request in self._queue:
+            self._queue.remove(request)
+        self._grant()
+
+    def begin_view(self, view: View) -> None:
+        """Members that are gone wait no more, and hold nothing."""
+        self._view = view.number
+        self._queue = [request for request in self._queue if request.member in view.members]
+        self._grant()
+        self._withdraw_forgotten()
+
+    def _withdraw_forgotten(self) -> None:
+        """This process restarted from its journal: nobody waits for requests that it made before."""
+        for request in self._queue:
+            if request.member == self._space.group.me and request.number not in self._waiting and request != self._held:
+                self._space.later(self._send(["release", request.number]))
+
+    def _grant(self) -> None:
+        """The head of the queue holds the lock; a new head has a new token."""
+        if not self._queue:
+            self._token = None
+            self._last = None
+            return
+        head = self._queue[0]
+        if head != self._last:
+            self._last = head
+            self._grants += 1
+            self._token = Token(self._view, self._grants)
+        waiting = self._waiting.get(head.number) if head.member == self._space.group.me else None
+        if waiting is not None and not waiting.done() and self._token is not None:
+            waiting.set_result(self._token)
+
+    def lost(self) -> None:
+        """The group continued without this member: what its tasks hold or wait for is gone."""
+        self._held = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ExcludedError(f"excluded while waiting for the lock {self.name!r}"))
+
+    # For newcomers.
+
+    def state(self) -> Any:
+        """Queue and grants."""
+        queue = [[*request.member, request.number] for request in self._queue]
+        return [queue, self._grants, self._token, self._last and [*self._last.member, self._last.number], self._view]
+
+    def load(self, state: Any) -> None:
+        """Continue with the queue of another member."""
+        queue, self._grants, token, last, self._view = state
+        self._queue = [_Request(MemberId(name, incarnation), number) for name, incarnation, number in queue]
+        self._token = Token(*token) if token else None
+        self._last = _Request(MemberId(last[0], last[1]), last[2]) if last else None

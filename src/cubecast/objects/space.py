@@ -1,0 +1,211 @@
+"""All shared objects of one member: it joins the group, applies what is delivered, and gives newcomers the state.
+
+A message names the object and carries a Lamport clock (`objects.total_order`). Objects exist at all members as soon as
+one member has used them: an operation on an object that this member's program has not asked for is applied all the
+same.
+
+| event            | what happens                                                                                  |
+|------------------|-----------------------------------------------------------------------------------------------|
+| a delivery       | applied at once, or, for an ordered object, when its turn comes                               |
+| a view           | waiting operations of earlier views are applied; then every object learns of the view         |
+| causal stability | ordered operations whose turn it is are applied; objects forget what nothing contradicts      |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
+from cubecast.live.group import Group, join
+from cubecast.live.message import Message
+from cubecast.member.effects import Delivery, ViewChange
+from cubecast.objects.counter import Counter
+from cubecast.objects.dictionary import ReplicatedDict, Wins
+from cubecast.objects.leader import Leader
+from cubecast.objects.lock import Lock
+from cubecast.objects.shared import Operation, SharedObject
+from cubecast.objects.total_order import Key, TotalOrder
+from cubecast.protocols.membership.views import MemberId
+
+log = logging.getLogger("cubecast.objects")
+
+KINDS: dict[str, type[SharedObject]] = {one.kind: one for one in (Counter, ReplicatedDict, Leader, Lock)}
+
+_Object = TypeVar("_Object", bound=SharedObject)
+
+
+class Space:
+    """The shared objects of one group at one member. Enter it once, with `join`."""
+
+    def __init__(self) -> None:
+        """No objects."""
+        self._group: Group | None = None
+        self._objects: dict[tuple[str, str], SharedObject] = {}
+        self._clock = 0
+        self._order: TotalOrder[tuple[str, str, Any]] = TotalOrder()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def group(self) -> Group:
+        """The group, once this member joins it."""
+        if self._group is None:
+            raise LocalProtocolError("this space has not joined a group yet: `async with space.join(...)`")
+        return self._group
+
+    @asynccontextmanager
+    async def join(self, name: str, **options: Any) -> AsyncIterator[Group]:
+        """Join a group as `cubecast.join` does, and keep the objects up to date until the end of the block."""
+        if self._group is not None:
+            raise LocalProtocolError("this space has joined a group before: make another one")
+        for taken in ("snapshot", "restore"):
+            if taken in options:
+                raise LocalProtocolError(f"{taken}=: the space has the state, put it into its objects")
+        self._group = group = join(name, snapshot=self.snapshot, restore=self.restore, **options)
+        group.on_causally_stable(lambda _frontier: self._stable())
+        group.on_excluded(lambda _excluded: self._lost())
+        async with group:
+            applying = asyncio.create_task(self._apply_all())
+            try:
+                yield group
+            finally:
+                await group.leave()
+                with suppress(asyncio.CancelledError):
+                    await applying
+                for task in list(self._tasks):
+                    task.cancel()
+
+    # Objects.
+
+    def dict(self, name: str, wins: Wins = "last") -> ReplicatedDict:
+        """The dictionary of that name. All members must choose the same `wins`."""
+        found = self._objects.get((ReplicatedDict.kind, name))
+        if found is None:
+            found = self._objects[ReplicatedDict.kind, name] = ReplicatedDict(self, name, wins)
+        assert isinstance(found, ReplicatedDict)
+        if found.wins != wins and len(found) + found.tombstones:
+            raise LocalProtocolError(f"the dictionary {name!r} has wins={found.wins!r} already")
+        found.wins = wins
+        return found
+
+    def counter(self, name: str) -> Counter:
+        """The counter of that name."""
+        return self._object(Counter, name)
+
+    def lock(self, name: str) -> Lock:
+        """The lock of that name."""
+        return self._object(Lock, name)
+
+    def leader(self, name: str = "") -> Leader:
+        """Who leads the group."""
+        return self._object(Leader, name)
+
+    def _object(self, kind: type[_Object], name: str) -> _Object:
+        found = self._objects.get((kind.kind, name))
+        if found is None:
+            found = self._objects[kind.kind, name] = kind(self, name)
+            if self._group is not None and self._group.is_entered:
+                found.begin_view(self._group.view)
+        assert isinstance(found, kind)
+        return found
+
+    # What objects call.
+
+    async def multicast(self, of: SharedObject, value: Any) -> Message:
+        """Send an operation of an object to all members."""
+        self._clock += 1
+        try:
+            octets = msgspec.msgpack.encode([of.kind, of.name, self._clock, value])
+        except (TypeError, ValueError, OverflowError) as error:
+            raise LocalProtocolError(f"{of.kind} {of.name!r}: this value cannot be sent: {error}") from None
+        return await self.group.multicast(octets)
+
+    def hurry(self, message: Message) -> None:
+        """Find out soon whether a message is causally stable."""
+        self.later(message.causally_stable(hurry=True))
+
+    def later(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something in the background; it fails silently when this member leaves or is excluded."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), CubecastError):
+            log.error("background work failed", exc_info=task.exception())
+
+    def is_causally_stable(self, sender: MemberId, view: int, sequence: int) -> bool:
+        """Does every message that still comes follow this one?"""
+        return self.group.is_causally_stable(Delivery(sender, view, sequence, b""))
+
+    # What the group gives.
+
+    async def _apply_all(self) -> None:
+        async for event in self.group.events():
+            try:
+                self._take(event)
+            except RemoteProtocolError as error:
+                log.error("message skipped reason=%s", error)
+
+    def _take(self, event: Delivery | ViewChange) -> None:
+        if isinstance(event, ViewChange):
+            self._apply_ordered(self._order.begin_view(event.view.number))
+            for one in self._objects.values():
+                one.begin_view(event.view)
+            return
+        try:
+            kind, name, clock, value = msgspec.msgpack.decode(event.payload)
+            known = KINDS[kind]
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+            raise RemoteProtocolError(f"{event.sender.name} sent what is no operation of a shared object") from None
+        self._clock = max(self._clock, clock)
+        if known.is_ordered:
+            key = Key(event.view, clock, event.sender, event.sequence)
+            self._order.add(key, (kind, name, value))
+        else:
+            operation = Operation(event.sender, event.view, event.sequence, clock, value)
+            self._object(known, name).apply(operation)
+
+    def _stable(self) -> None:
+        ready = self._order.stable(lambda key: self.is_causally_stable(key.sender, key.view, key.sequence))
+        self._apply_ordered(ready)
+        for one in self._objects.values():
+            one.forget()
+
+    def _apply_ordered(self, ready: list[tuple[Key, tuple[str, str, Any]]]) -> None:
+        for key, (kind, name, value) in ready:
+            operation = Operation(key.sender, key.view, key.sequence, key.clock, value)
+            self._object(KINDS[kind], name).apply(operation)
+
+    def _lost(self) -> None:
+        for one in self._objects.values():
+            if isinstance(one, Lock):
+                one.lost()
+
+    # For newcomers.
+
+    def snapshot(self) -> bytes:
+        """All objects, and the operations that wait for their turn."""
+        objects = [[kind, name, one.state()] for (kind, name), one in self._objects.items()]
+        waiting = [[key.view, key.clock, *key.sender, key.sequence, item] for key, item in self._order.waiting]
+        return msgspec.msgpack.encode([self._clock, objects, waiting])
+
+    def restore(self, state: bytes) -> None:
+        """Continue with the objects of another member; objects that it does not have are empty."""
+        clock, objects, waiting = msgspec.msgpack.decode(state)
+        self._clock = max(self._clock, clock)
+        known = {(kind, name): state for kind, name, state in objects}
+        for place in {*known, *self._objects}:
+            one = self._object(KINDS[place[0]], place[1])
+            fresh = type(one)(self, place[1])
+            one.load(known.get(place, fresh.state()))
+        self._order.put_back(
+            (Key(view, clock, MemberId(name, incarnation), sequence), tuple(item))
+            for view, clock, name, incarnation, sequence, item in waiting
+        )

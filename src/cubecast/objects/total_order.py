@@ -1,0 +1,67 @@
+"""Total order: every member gets the same messages in the same order.
+
+Each message carries a Lamport clock: larger than that of every message its sender's application had dealt with when it
+multicast it. Messages are ordered by (view, clock, sender). A message can be given to the application when no message
+with a smaller key can still arrive:
+
+- when it is causally stable: what still arrives in its view follows it, and has a larger clock. Messages that wait for
+  their turn are given with it, as far as their keys are smaller;
+- when the next view begins: nothing of the old view arrives after that.
+
+So all members that stay in the group give the same sequence. A message that an application multicast while it was out
+of the group, with an old clock, is no exception: it is sent, and counted, in the view in which its sender joins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+from cubecast.protocols.membership.views import MemberId
+
+_Item = TypeVar("_Item")
+
+
+class Key(NamedTuple):
+    """The place of a message in the order."""
+
+    view: int
+    clock: int
+    sender: MemberId
+    sequence: int
+
+
+class TotalOrder(Generic[_Item]):
+    """Messages that were delivered and wait for their turn."""
+
+    def __init__(self) -> None:
+        """None."""
+        self.waiting: list[tuple[Key, _Item]] = []
+        """By key."""
+
+    def add(self, key: Key, item: _Item) -> None:
+        """A message was delivered."""
+        place = len(self.waiting)
+        while place and self.waiting[place - 1][0] > key:
+            place -= 1
+        self.waiting.insert(place, (key, item))
+
+    def stable(self, is_causally_stable: Callable[[Key], bool]) -> list[tuple[Key, _Item]]:
+        """More is causally stable: the messages whose turn it is, in order."""
+        last = 0
+        for place, (key, _) in enumerate(self.waiting, 1):
+            if is_causally_stable(key):
+                last = place
+        return self._take(last)
+
+    def begin_view(self, number: int) -> list[tuple[Key, _Item]]:
+        """A view begins: all messages of earlier ones, in order."""
+        return self._take(sum(key.view < number for key, _ in self.waiting))
+
+    def _take(self, count: int) -> list[tuple[Key, _Item]]:
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return taken
+
+    def put_back(self, waiting: Iterable[tuple[Key, _Item]]) -> None:
+        """Continue with the waiting messages of another member's state."""
+        self.waiting = sorted(waiting, key=lambda one: one[0])

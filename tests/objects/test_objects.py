@@ -1,0 +1,211 @@
+"""Shared objects of members in this process, over real sockets: dictionaries, counters, locks, leaders."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cubecast.errors import ExcludedError, LocalProtocolError
+from cubecast.live.local import free_addresses
+from cubecast.objects import Space, Token
+from tests.live.members import WAIT_S, quick, until, vanish
+
+pytestmark = pytest.mark.live
+
+
+@asynccontextmanager
+async def spaces_of(members: int, **settings: Any) -> AsyncIterator[list[Space]]:
+    """Members that found a group together."""
+    addresses = free_addresses(members)
+    spaces = [Space() for _ in addresses]
+    async with AsyncExitStack() as stack:
+        joining = [
+            stack.enter_async_context(
+                space.join("objects", listen=at, peers=addresses, plaintext=True, settings=quick(**settings))
+            )
+            for space, at in zip(spaces, addresses, strict=True)
+        ]
+        await asyncio.gather(*joining)
+        yield spaces
+        await asyncio.gather(*(vanish(space.group) for space in spaces))
+
+
+@pytest.mark.parametrize("wins", ["last", "add"])
+def test_random_writes_end_in_the_same_dictionary_and_no_tombstones(wins: Any) -> None:
+    async def run() -> None:
+        draw = random.Random(3)
+        async with spaces_of(3) as spaces:
+            dicts = [space.dict("d", wins) for space in spaces]
+            for _ in range(300):
+                one, key = draw.choice(dicts), f"k{draw.randrange(12)}"
+                await (one.delete(key) if draw.random() < 0.4 else one.set(key, draw.randrange(1000)))
+                if draw.random() < 0.1:
+                    await asyncio.sleep(0.002)
+            last = await dicts[0].set("end", True)
+            await last.stable(WAIT_S, level="processed")
+            await until(lambda: not any(one.tombstones for one in dicts))
+            assert dicts[0].items() == dicts[1].items() == dicts[2].items()
+            newcomer = Space()
+            async with newcomer.join(
+                "objects",
+                listen=free_addresses(1)[0],
+                contact=spaces[1].group.address,
+                plaintext=True,
+                settings=quick(),
+            ):
+                assert newcomer.dict("d", wins).items() == dicts[0].items()
+
+    asyncio.run(run())
+
+
+def test_of_a_concurrent_write_and_deletion_the_rule_decides() -> None:
+    async def run() -> None:
+        async with spaces_of(2) as (first, second):
+            for wins in ("last", "add"):
+                one, other = (space.dict(f"d {wins}", wins) for space in (first, second))
+                await one.set("k", 0)
+                await until(lambda other=other: "k" in other)  # type: ignore[misc]
+                await asyncio.gather(one.set("k", 1), other.delete("k"))  # neither knows of the other
+                for space in (first, second):
+                    await (await space.counter("done").add()).stable(WAIT_S, level="processed")
+                assert one.get("k") == other.get("k")
+                assert wins == "last" or one["k"] == 1
+
+    asyncio.run(run())
+
+
+def test_all_additions_count_and_what_is_no_number_is_refused() -> None:
+    async def run() -> None:
+        async with spaces_of(3) as spaces:
+            await asyncio.gather(*(space.counter("c").add(place - 1) for place, space in enumerate(spaces * 20)))
+            await until(lambda: all(space.counter("c").value == sum(range(-1, 59)) for space in spaces))
+            with pytest.raises(LocalProtocolError, match="give a whole number"):
+                await spaces[0].counter("c").add(1.5)  # type: ignore[arg-type]
+            with pytest.raises(LocalProtocolError, match="this value cannot be sent"):
+                await spaces[0].dict("d").set("k", object())
+            with pytest.raises(LocalProtocolError, match="keys are text"):
+                await spaces[0].dict("d").set(5, 1)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def test_a_lock_has_one_holder_at_a_time_and_its_tokens_grow() -> None:
+    async def run() -> None:
+        async with spaces_of(3) as spaces:
+            inside = 0
+            tokens: list[Token] = []
+
+            async def work(space: Space) -> None:
+                nonlocal inside
+                for _ in range(4):
+                    async with space.lock("l") as token:
+                        inside += 1
+                        assert inside == 1, "two holders"
+                        tokens.append(token)
+                        await asyncio.sleep(0.005)
+                        inside -= 1
+
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(work(space) for space in spaces))
+            assert tokens == sorted(set(tokens))
+            assert len(tokens) == 12
+            await until(lambda: all(space.lock("l").holder is None for space in spaces))
+
+    asyncio.run(run())
+
+
+def test_a_lock_passes_on_when_its_holder_is_gone_or_its_waiter_gives_up() -> None:
+    async def run() -> None:
+        async with spaces_of(3) as spaces:
+            first = await spaces[2].lock("l").acquire(WAIT_S)
+            with pytest.raises(TimeoutError):
+                await spaces[0].lock("l").acquire(0.5)
+            waiting = asyncio.create_task(spaces[1].lock("l").acquire())
+            await vanish(spaces[2].group)
+            async with asyncio.timeout(WAIT_S):
+                second = await waiting
+            assert second > first
+            await until(lambda: spaces[0].lock("l").holder == spaces[1].group.me)
+            await spaces[1].lock("l").release()
+            assert await spaces[0].lock("l").acquire(WAIT_S) > second
+            with pytest.raises(LocalProtocolError, match="not held here"):
+                await spaces[1].lock("l").release()
+
+    asyncio.run(run())
+
+
+def test_an_excluded_member_loses_the_locks_it_waits_for() -> None:
+    async def run() -> None:
+        async with spaces_of(3) as spaces:
+            await spaces[0].lock("l").acquire(WAIT_S)
+            waiting = asyncio.create_task(spaces[2].lock("l").acquire())
+            await until(lambda: len(spaces[0].lock("l")._queue) == 2)
+            driver = spaces[2].group._driver
+            assert driver is not None
+            driver.call(lambda _now_ns: driver.member._go_out("as if excluded"))
+            with pytest.raises(ExcludedError):
+                async with asyncio.timeout(WAIT_S):
+                    await waiting
+            await until(lambda: len(spaces[0].lock("l")._queue) == 1)
+
+    asyncio.run(run())
+
+
+def test_a_process_that_restarts_from_its_journal_does_not_keep_the_lock_for_ever(tmp_path: Path) -> None:
+    async def run() -> None:
+        addresses = free_addresses(2)
+        options: dict[str, Any] = {"peers": addresses, "plaintext": True, "settings": quick(suspect_after_s=5.0)}
+        first, second = Space(), Space()
+        async with AsyncExitStack() as stack:
+            entering = [
+                stack.enter_async_context(first.join("o", listen=addresses[0], **options)),
+                stack.enter_async_context(second.join("o", listen=addresses[1], journal=tmp_path / "j", **options)),
+            ]
+            await asyncio.gather(*entering)
+            await second.lock("l").acquire(WAIT_S)
+            await vanish(second.group)
+            again = Space()
+            async with again.join("o", listen=addresses[1], journal=tmp_path / "j", **options):
+                await first.lock("l").acquire(WAIT_S)
+                await vanish(again.group)
+            await vanish(first.group)
+
+    asyncio.run(run())
+
+
+def test_the_first_rank_leads_and_the_token_grows() -> None:
+    async def run() -> None:
+        async with spaces_of(3) as spaces:
+            leaders = [space.leader() for space in spaces]
+            assert [one.is_me for one in leaders] == [True, False, False]
+            token = leaders[1].token
+            await vanish(spaces[0].group)
+            await until(lambda: leaders[1].member == leaders[2].member != spaces[0].group.me)
+            assert leaders[1].token == leaders[2].token > token
+            assert leaders[1].is_me != leaders[2].is_me
+
+    asyncio.run(run())
+
+
+def test_a_space_is_used_once_and_keeps_the_state_itself() -> None:
+    async def run() -> None:
+        space = Space()
+        with pytest.raises(LocalProtocolError, match="has not joined a group yet"):
+            await space.counter("c").add()
+        with pytest.raises(LocalProtocolError, match="snapshot=: the space has the state"):
+            async with space.join("o", listen=free_addresses(1)[0], found=True, snapshot=lambda: b""):
+                pass
+        async with space.join("o", listen=free_addresses(1)[0], found=True, plaintext=True, settings=quick()):
+            await space.counter("c").add(5)
+            await until(lambda: space.counter("c").value == 5)
+            with pytest.raises(LocalProtocolError, match="has joined a group before"):
+                async with space.join("o", listen=free_addresses(1)[0], found=True):
+                    pass
+
+    asyncio.run(run())
