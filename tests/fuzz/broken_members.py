@@ -10,6 +10,7 @@ from cubecast.fuzz.histories import run_history
 from cubecast.member.data_core import read_records
 from cubecast.member.durable import Durable
 from cubecast.member.effects import Effects
+from cubecast.member.in_levels import InLevels
 from cubecast.member.in_view import InView
 from cubecast.member.levels import PROCESSED, Levels
 from cubecast.member.lifecycle import Lifecycle
@@ -209,7 +210,7 @@ def _learn_at_once(self: Levels, _processed: Any) -> bool:
     return True
 
 
-def _contribute_delivered(self: InView, levels: Levels) -> None:
+def _contribute_delivered(self: InLevels, levels: Levels) -> None:
     levels.block(PROCESSED)[:] = [1 + count for count in self.log.delivered()]
     levels.sent(self._multicast_count())
 
@@ -264,9 +265,9 @@ BROKEN: dict[str, list[Change]] = {
         (Lifecycle, "_on_gone", _nothing),
     ],
     "what was sent is not waited for": [(Levels, "learn", _learn_at_once)],
-    "waiting multicasts are not counted": [(InView, "_multicast_count", lambda self: self.stack.published())],
-    "what is delivered counts as dealt with": [(InView, "contribute", _contribute_delivered)],
-    "earlier views count as dealt with": [(InView, "_has_dealt_with_earlier", property(_always))],
+    "waiting multicasts are not counted": [(InLevels, "_multicast_count", lambda self: self.stack.published())],
+    "what is delivered counts as dealt with": [(InLevels, "contribute", _contribute_delivered)],
+    "earlier views count as dealt with": [(InLevels, "_has_dealt_with_earlier", property(_always))],
     "an answer does not wait for the message": [(QuorumLevels, "due", _answer_at_once)],
 }
 """The safeguard that is missing, and what is put in its place."""

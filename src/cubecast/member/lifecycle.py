@@ -29,10 +29,10 @@ from cubecast.member.effects import (
     StateArrived,
     ViewChange,
 )
-from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT, InView
+from cubecast.member.in_levels import InLevels
+from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT
 from cubecast.member.link import Link
 from cubecast.member.message_log import MessageLog
-from cubecast.member.quorum_levels import QuorumLevels
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch
 from cubecast.protocols.membership import records as r
@@ -70,7 +70,7 @@ GATE_SLICE = 1000
 """How many entries that waited for the state are handed over at a time."""
 
 
-class Lifecycle(InView):
+class Lifecycle(InLevels):
     """Views, state transfer, leaving and exclusion of one member."""
 
     contacts: list[str]
@@ -410,16 +410,12 @@ class Lifecycle(InView):
 
     def _begin_view(self, view: View) -> None:
         """A new stack for a new view."""
-        causal = self.known.causal_frontier
-        self._causal_before = {who: causal[who] for who in view.members if who in causal}
         if self.view is not None:
             self._past_tags.append(self.view.tag)
         round_s = self.stack.round_s if self.stack is not None else 0.01
         self.timers.begin_epoch()
         self.view = view
-        self._untaken.begin_view(view)
-        self._synced = ()
-        self.quorum_levels = QuorumLevels(view)
+        self._begin_levels(view)
         self.names |= {who.name for who in view.members if who != self.me}
         self._members.begin_view(view, self._now_ns)
         self._pulled.clear()

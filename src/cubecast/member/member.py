@@ -11,6 +11,7 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `member`         | the calls of a driver                                                       |
 | `lifecycle`      | forming, joining, installing views, leaving, exclusion, restart             |
 | `in_view`        | messages between application, stack and links                               |
+| `in_levels`      | what it reports of its levels, and learns of those of others                |
 | `stack`          | the protocols that serve one view; `alone` for a view of one                |
 | `data_core`, `control_core` | a compiled protocol as Python calls it                           |
 | `rounds`         | when stability rounds begin                                                 |
