@@ -39,7 +39,7 @@ async def say(sid: str, line: Any) -> None:
 
 async def start() -> None:
     """Join the group before the first client comes."""
-    await manager.connect()
+    await manager.open()
 
 
 app = socketio.ASGIApp(server, on_startup=start, on_shutdown=manager.close)

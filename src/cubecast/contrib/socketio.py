@@ -55,7 +55,7 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
         self._connecting: asyncio.Task[Bus] | None = None
         self._subscription: Subscription | None = None
 
-    async def connect(self) -> Bus:
+    async def open(self) -> Bus:
         """Join the group now, rather than with the first client."""
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._enter())
@@ -78,7 +78,7 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
             await bus.__aexit__(None, None, None)
 
     async def _publish(self, data: dict[str, Any]) -> None:
-        bus = await self.connect()
+        bus = await self.open()
         try:
             octets = self.json.dumps(data).encode()
         except (TypeError, ValueError) as error:
@@ -86,7 +86,7 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
         await bus.publish(self.channel, octets)
 
     async def _listen(self) -> AsyncIterator[bytes]:
-        bus = await self.connect()
+        bus = await self.open()
         assert self._subscription is not None
         try:
             async for event in self._subscription:

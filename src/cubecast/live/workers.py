@@ -23,6 +23,7 @@ from typing import Any
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group, join
+from cubecast.live.warm import load
 from cubecast.member.settings import Settings, parse_address
 
 WORKERS_MAX = 256
@@ -39,6 +40,7 @@ async def join_workers(name: str, first: str, *, count: int, settings: Settings 
     addresses = _addresses(first, count)
     settings = settings or Settings(quorum="any")
     folder = _folder()
+    await asyncio.to_thread(load, settings.data_for(2).name, settings.stability_entry.name)  # not while others wait
     turn = await _wait_for_turn(folder / f"{_file_name(addresses[0])}.turn", settings.join_timeout_s)
     try:
         own, others, lock = _claim(folder, addresses)
