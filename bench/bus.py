@@ -4,7 +4,8 @@ python -m bench.bus                     # Channels layers and Socket.IO managers
 python -m bench.bus --repeat 3 --seconds 5
 
 Every worker sends to all, and each message is received by every worker, its sender included. *Rate*: all workers send
-as fast as they can with at most `--window` of their own messages under way; deliveries per second, of all workers.
+as fast as they can with at most `--window` of their own messages under way; deliveries per second, of all workers,
+and the processor time of one delivery, of all processes, Redis included: it depends less on what else the machine does.
 *Latency*: one worker sends 100 messages a second, and the others measure the time from the call to the reception.
 `redis-server` (Debian: redis-server) is started on a free port, without persistence.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -23,7 +25,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cubecast.live.local import LineProcess, free_ports
 from cubecast.live.loop import run
@@ -160,11 +162,13 @@ async def work(chosen: argparse.Namespace) -> None:
         sending = asyncio.create_task(traffic.send_all_the_time(text))
     await asyncio.sleep(SETTLE_S)
     before, traffic.latencies_ns = traffic.received, []
-    began = time.monotonic()
+    began, cpu_s = time.monotonic(), time.process_time()
     await asyncio.sleep(chosen.seconds)
-    rate = (traffic.received - before) / (time.monotonic() - began)
+    received = traffic.received - before
+    rate, cpu_s = received / (time.monotonic() - began), time.process_time() - cpu_s
     latencies = sorted(traffic.latencies_ns)
-    print(json.dumps({"rate": rate, "latencies_ns": latencies[:: max(1, len(latencies) // 2000)]}), flush=True)
+    some = latencies[:: max(1, len(latencies) // 2000)]
+    print(json.dumps({"rate": rate, "received": received, "cpu_s": cpu_s, "latencies_ns": some}), flush=True)
     if sending is not None:
         sending.cancel()
     await asyncio.to_thread(sys.stdin.readline)
@@ -193,9 +197,21 @@ async def _wait_for_all(traffic: Traffic, workers: int) -> None:
 # The measurement.
 
 
+class Redis(NamedTuple):
+    """A running server."""
+
+    port: int
+    process: int
+
+    def cpu_s(self) -> float:
+        """Processor time that it used so far."""
+        words = Path(f"/proc/{self.process}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def redis_server() -> Iterator[int]:
-    """A Redis server of our own; yields its port."""
+def redis_server() -> Iterator[Redis]:
+    """A Redis server of our own."""
     program = shutil.which("redis-server")
     if program is None:
         sys.exit("redis-server is missing; on Debian or Ubuntu: sudo apt-get install redis-server")
@@ -204,22 +220,23 @@ def redis_server() -> Iterator[int]:
     with tempfile.TemporaryDirectory() as folder:
         server = subprocess.Popen([program, *options], cwd=folder, stdout=subprocess.DEVNULL)
         try:
-            yield port
+            yield Redis(port, server.pid)
         finally:
             server.terminate()
             server.wait()
 
 
-def measure(kind: str, who: str, redis: int, chosen: argparse.Namespace, *, latency: bool) -> dict[str, Any]:
+def measure(kind: str, who: str, redis: Redis, chosen: argparse.Namespace, *, latency: bool) -> dict[str, Any]:
     """One measurement with all workers."""
     (bus,) = free_ports(1)
     options = [f"--{name}={getattr(chosen, name)}" for name in ("workers", "seconds", "window", "payload")]
-    command = [sys.executable, "-m", "bench.bus", f"--kind={kind}", f"--who={who}", f"--redis={redis}"]
+    command = [sys.executable, "-m", "bench.bus", f"--kind={kind}", f"--who={who}", f"--redis={redis.port}"]
     command += [f"--bus=127.0.0.1:{bus}", *options, *(["--latency"] if latency else [])]
     workers = [LineProcess([*command, f"--worker={number}"], folder=ROOT) for number in range(chosen.workers)]
     try:
         for worker in workers:
             assert worker.read_line() == "ready"
+        began_s = redis.cpu_s()
         for worker in workers:
             worker.write_line("go")
         found = [json.loads(worker.read_line()) for worker in workers]
@@ -232,7 +249,10 @@ def measure(kind: str, who: str, redis: int, chosen: argparse.Namespace, *, late
             "median_ms": statistics.median(latencies) / 1e6,
             "p99_ms": latencies[int(len(latencies) * 0.99)] / 1e6,
         }
-    return {"rate": sum(part["rate"] for part in found)}
+    share = chosen.seconds / (chosen.seconds + SETTLE_S)
+    cpu_s = sum(part["cpu_s"] for part in found) + (redis.cpu_s() - began_s) * share
+    received = sum(part["received"] for part in found)
+    return {"rate": sum(part["rate"] for part in found), "cpu_us_per_delivery": 1e6 * cpu_s / max(1, received)}
 
 
 def compare(chosen: argparse.Namespace) -> None:

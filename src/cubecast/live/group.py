@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.live.application_state import ApplicationState, Buffer, Restore, Snapshot, octets_of
+from cubecast.live.contacts import Contacts
 from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.driver import Driver, shielded
 from cubecast.live.group_status import GroupStatus
@@ -101,20 +102,28 @@ class Group(GroupStatus):
             self._credentials.require_own(self.address)
         data = self.settings.data_for(max(2, len(self._join_options.founders)))
         await asyncio.to_thread(load, data.name, self.settings.stability_entry.name)
+        contacts = Contacts(self.address, self._join_options.contacts)
         journal, batches = self._open_journal()
         try:
+            known = await contacts.first(
+                self.settings.join_timeout_s, is_needed=not batches, on_waiting=self._log_waiting
+            )
             driver = self._driver = self._state.driver = self._new_driver(journal)
         except BaseException:
             if journal is not None:
                 journal.close()
             raise
         try:
-            await driver.start(self._listen, lambda now_ns: self._begin(driver.member, batches, now_ns))
+            await driver.start(self._listen, lambda now_ns: self._begin(driver.member, batches, known, now_ns))
             if self._status_at is not None:
                 from cubecast.live.status import StatusServer
 
                 await self._stack.enter_async_context(StatusServer(self, self._status_at))
-            await self._wait_until_in(driver)
+            following = asyncio.ensure_future(contacts.follow(driver))
+            try:
+                await self._wait_until_in(driver)
+            finally:
+                following.cancel()
         except BaseException:
             await shielded(self._close())
             raise
@@ -242,16 +251,16 @@ class Group(GroupStatus):
             on_end=self._ended,
         )
 
-    def _begin(self, member: Member, batches: list[bytes], now_ns: int) -> None:
+    def _begin(self, member: Member, batches: list[bytes], contacts: Sequence[str], now_ns: int) -> None:
         options = self._join_options
         if batches:
-            member.resume(batches, now_ns, contacts=options.contacts, founders=options.founders)
+            member.resume(batches, now_ns, contacts=contacts, founders=options.founders)
         elif options.is_founder:
             member.found(now_ns)
         elif options.founders:
             member.form(options.founders, now_ns)
         else:
-            member.join(options.contacts, now_ns)
+            member.join(contacts, now_ns)
 
     async def _wait_until_in(self, driver: Driver) -> None:
         member = driver.member
@@ -277,14 +286,16 @@ class Group(GroupStatus):
                 )
             if now >= log_at:
                 log_at = now + WAITING_LOG_S
-                reason = member.waiting_for()
-                log.info("waiting member=%s group=%s reason=%s", self.address, self.name, reason)
-                self._call_back("waiting", reason)
+                self._log_waiting(member.waiting_for())
             try:
                 async with asyncio.timeout(min(deadline, log_at) - now):
                     await self._wait_for_change()
             except TimeoutError:
                 pass
+
+    def _log_waiting(self, reason: str) -> None:
+        log.info("waiting member=%s group=%s reason=%s", self.address, self.name, reason)
+        self._call_back("waiting", reason)
 
     # Sending.
 
@@ -468,7 +479,8 @@ def join(
 
     - `peers`: the founding members, the same list at each (its own name may be in it or not). The group works as soon
       as a quorum of them is up; members may leave, join and come back later.
-    - `contact`: one member of a running group, or several to try.
+    - `contact`: one member of a running group, or several to try; `dns://name:port` stands for all records of a name
+      (help(cubecast.live.dns)), and is resolved again until this member is in the group.
     - `found=True`: this member founds a group of one, which others join with `contact`.
 
     Protection: `credentials` (TLS; see `cubecast keys`), or `plaintext=True` to go without. `settings` are described by

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cubecast.errors import LocalProtocolError
+from cubecast.live.dns import parse_contact
 from cubecast.member.settings import MEMBERS_MAX, parse_address
 
 
@@ -39,7 +40,7 @@ def read_join_options(
         return JoinOptions(is_founder=found)
     contacts = (contact,) if isinstance(contact, str) else tuple(contact)
     for one in contacts:
-        parse_address(one)
+        parse_contact(one)
     if me in contacts and not has_journal:
         raise LocalProtocolError(f"contact {me}: that is this member itself; name another one")
     if not contacts:

@@ -5,6 +5,8 @@
 | `/`            | the page; it needs nothing but this member                                       |
 | `/status.json` | `Group.status()` and its recent history                                          |
 | `/metrics`     | the Prometheus text format (`live/metrics.py`)                                   |
+| `/livez`       | 200 while the event loop runs and the member has not failed: restart it if not   |
+| `/readyz`      | 200 while the member is in the group and not blocked; 503 with the reason if not |
 """
 
 from __future__ import annotations
@@ -174,9 +176,26 @@ class StatusServer:
                 from cubecast.live.metrics import metrics_text
 
                 return "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics_text(self._group)
+            if path in ("/livez", "/readyz"):
+                reason = self._why_not_live() if path == "/livez" else self._why_not_ready()
+                status = "503 Service Unavailable" if reason else "200 OK"
+                return status, "text/plain; charset=utf-8", f"{reason or 'ok'}\n".encode()
         except CubecastError as error:
             return "503 Service Unavailable", "text/plain; charset=utf-8", str(error).encode()
-        return "404 Not Found", "text/plain; charset=utf-8", b"try /, /status.json or /metrics\n"
+        return "404 Not Found", "text/plain; charset=utf-8", b"try /, /status.json, /metrics, /livez or /readyz\n"
+
+    def _why_not_live(self) -> str:
+        driver = self._group._entered()
+        if driver.failure is not None:
+            return f"failed: {driver.failure}"
+        return "this member has left" if driver.is_ended else ""
+
+    def _why_not_ready(self) -> str:
+        reason = self._why_not_live()
+        member = self._group._entered().member
+        if not reason and member.phase != "member":
+            reason = member.waiting_for() or member.phase
+        return reason or ("blocked: too few members reachable" if member.is_blocked else "")
 
 
 def _page() -> bytes:

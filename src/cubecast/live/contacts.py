@@ -1,0 +1,61 @@
+"""The contacts of a member that joins: addresses, and names of the DNS that are resolved again until it is in.
+
+A name may have no record yet, only that of this member, or records of members that are gone: all of that is usual
+where members start together. So a name is resolved until it names another member, and then as long as this member
+is joining; members that it names only then are asked too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from cubecast.errors import LocalProtocolError
+from cubecast.live.dns import SCHEME, ResolveError, resolve_contacts
+from cubecast.live.driver import Driver
+
+RESOLVE_S = 1.0
+"""How often names are resolved."""
+
+
+class Contacts:
+    """How one member finds another of its group."""
+
+    def __init__(self, me: str, contacts: Sequence[str]) -> None:
+        """`contacts` are addresses, or names as in `live/dns.py`."""
+        self._me = me
+        self._contacts = contacts
+        self._has_names = any(one.startswith(SCHEME) for one in contacts)
+
+    async def first(self, timeout_s: float, *, is_needed: bool, on_waiting: Callable[[str], None]) -> Sequence[str]:
+        """The addresses; if one is needed, not before there is one. LocalProtocolError after `timeout_s`."""
+        if not self._has_names:
+            return self._contacts
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found, reason = await self._resolve()
+            if found or not is_needed:
+                return found
+            if time.monotonic() >= deadline:
+                raise LocalProtocolError(f"not in the group after join_timeout_s={timeout_s:g}: {reason}")
+            on_waiting(f"waiting for {reason}")
+            await asyncio.sleep(RESOLVE_S)
+
+    async def follow(self, driver: Driver) -> None:
+        """While the member is joining, let it ask those that the names stand for only now."""
+        member = driver.member
+        while self._has_names and not driver.is_ended and member.phase != "member":
+            await asyncio.sleep(RESOLVE_S)
+            found = [one for one in (await self._resolve())[0] if one not in member.contacts]
+            if found and member.phase == "joining":
+                member.contacts = [*found, *member.contacts]
+                driver.call(lambda now_ns: member.links.need(set(member.contacts), now_ns))
+
+    async def _resolve(self) -> tuple[list[str], str]:
+        """Addresses of other members, and why there are none."""
+        try:
+            found = await resolve_contacts(self._contacts)
+        except ResolveError as error:
+            return [], str(error)
+        return [one for one in found if one != self._me], f"{', '.join(self._contacts)}: no address of another member"
