@@ -1,0 +1,106 @@
+"""What the report says of a claim: a sentence that agrees with the verdict, a diagram, and every point behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
+from cubecast.lab.outcomes import CONTRADICTED, HOLDS, OPEN
+from cubecast.lab.plan import Claim, Plan, PlanSize, Test
+from cubecast.lab.report_claims import POINTS_SHOWN, claim_card, points_of_claim
+from cubecast.lab.report_words import in_words, paper_words
+from cubecast.lab.stats import Estimate
+
+TEST = Test(kind="value", metric="rtt_last_ms", where={"protocol": "coord"}, low=40.0, high=50.0, paper=46.0)
+SIZE = PlanSize(repeats=3, fixed={}, sweep={"members": [64], "degree": [3, 5]}, zips=())
+
+
+def _judgement(*readings: tuple[int, str, float], outcome: str | None = None, count: int = 1) -> Judgement:
+    """A claim judged at these degrees, with these verdicts and values."""
+    claim = Claim(id="c", text="RTT is <small>.", source="§1", figures=(), tests=(TEST,), readings=("degree",))
+    plan = Plan(
+        id="x",
+        paper="cube",
+        title="",
+        about="",
+        experiment="simulate",
+        protocols=("coord",),
+        skip=(),
+        sizes={"quick": SIZE, "full": SIZE},
+        figures=(),
+        claims=(claim,),
+        path=Path("x.toml"),
+    )
+    judged = [
+        JudgedReading(
+            reading={"degree": degree},
+            verdict=verdict,
+            findings=tuple(
+                Finding(
+                    test=TEST,
+                    point={"protocol": "coord", "members": str(64 + number), "degree": str(degree)},
+                    estimate=Estimate(value, value - 1, value + 1, 7),
+                    outcome=outcome or (verdict if verdict != UNDECIDED else OPEN),
+                    p_breaks=1.0,
+                )
+                for number in range(count)
+            ),
+        )
+        for degree, verdict, value in readings
+    ]
+    return Judgement(claim=claim, plan=plan, readings=tuple(judged))
+
+
+@pytest.mark.parametrize(
+    ("judgement", "told"),
+    [
+        (_judgement((3, HOLDS, 45.0), (5, HOLDS, 47.0)), "Ours: RTT, last member (ms) 45 to 47."),
+        (
+            _judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0)),
+            "Holds where degree is 3. Contradicted where degree is 5.",
+        ),
+        (_judgement((3, UNDECIDED, 49.0), (5, CONTRADICTED, 99.0)), "Needs more runs. Contradicted where degree is 5."),
+        (_judgement((3, UNDECIDED, 49.0), outcome="close"), "Within the margin: too close to call."),
+        (_judgement((3, CONTRADICTED, 99.0)), "Ours: RTT, last member (ms) 99."),
+    ],
+)
+def test_the_sentence_agrees_with_the_verdict(judgement: Judgement, told: str) -> None:
+    assert in_words(judgement).startswith(told)
+
+
+def test_the_value_of_the_paper_stands_beside_the_nearest_of_ours() -> None:
+    told = in_words(_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0)))
+    assert told.endswith("The paper: 46; ours nearest to it: 45 [44, 46] at protocol coord, members 64, degree 3.")
+
+
+def test_a_paper_begins_with_a_sentence_of_counts() -> None:
+    page = paper_words("cube", "A title", [_judgement((3, HOLDS, 45.0)), _judgement((3, CONTRADICTED, 99.0))])
+    assert "Of 2 statements, 1 holds wherever we looked and 1 is contradicted at every reading tried." in page
+    assert "RTT is &lt;small&gt;." in page
+    assert 'href="#x--c"' in page
+
+
+def test_a_question_of_our_own_gets_no_verdict() -> None:
+    judgement = _judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))
+    assert "holds in a region" in claim_card(judgement, is_own=False)
+    assert "holds in a region" not in claim_card(judgement, is_own=True)
+    assert "Holds where degree is 3" in claim_card(judgement, is_own=True)
+
+
+def test_the_phase_diagram_shows_each_reading() -> None:
+    card = claim_card(_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0)), is_own=False)
+    assert '<td class="yes">holds</td><td class="no">no</td>' in card
+    assert "degree 100%" in card
+
+
+def test_every_point_is_in_the_table_and_the_gravest_first() -> None:
+    judgement = _judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0), count=30)
+    rows = points_of_claim(judgement)
+    assert len(rows) == 60
+    assert [row["outcome"] for row in rows] == [CONTRADICTED] * 30 + [HOLDS] * 30
+    assert (rows[0]["degree"], rows[0]["n"], rows[0]["value"], rows[0]["paper"]) == ("5", 7, 99.0, 46.0)
+    card = claim_card(judgement, is_own=False)
+    assert f"the gravest {POINTS_SHOWN} of 60 points" in card
+    assert "../tables/x-claim-c.csv" in card
