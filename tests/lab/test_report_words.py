@@ -104,3 +104,21 @@ def test_every_point_is_in_the_table_and_the_gravest_first() -> None:
     card = claim_card(judgement, is_own=False)
     assert f"the gravest {POINTS_SHOWN} of 60 points" in card
     assert "../tables/x-claim-c.csv" in card
+
+
+def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
+    found = {
+        "best": {"setting": {"degree": 5.0}, "held": 3, "undecided": 1, "tested": 5},
+        "settings_tried": 24,
+        "numbers": [{"quantity": "RTT", "paper": 46.0, "ours": 45.2}],
+        "sensitivities": {"degree": {"first_order": 0.4, "total": 0.61}},
+        "exclusions": [["a", "b"]],
+    }
+    judgements = [_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
+    page = paper_words("cube", "A title", judgements, found)
+    assert "Calibration over 24 settings: most statements hold at once with degree 5.0: 3 of 5, 1 undecided." in page
+    assert "RTT: the paper 46, ours 45.2" in page
+    assert "degree 0.61" in page
+    assert "Never true at the same setting: a and b." in page
+    assert "Most statements of the study" not in page
+    assert "Most statements of the study" in paper_words("cube", "A title", judgements)

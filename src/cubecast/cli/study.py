@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cubecast.cli import study_traces
+from cubecast.cli import study_calibrate, study_traces
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 from cubecast.cli.protocol_files import with_protocol_files
 from cubecast.errors import PlanError
@@ -22,6 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Run studies: the figures of the pa
 
 app.command("check")(study_traces.check)
 app.command("follow")(study_traces.follow)
+app.command("calibrate")(with_protocol_files(study_calibrate.calibrate))
 
 PlansOption = Annotated[Path | None, typer.Option("--plans", help="Folder of plans.", show_default="the project's own")]
 FullOption = Annotated[bool, typer.Option("--full/--quick", help="Size of the study.")]

@@ -11,7 +11,7 @@ from typing import Any
 
 from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.experiments import check_run, experiment_named
-from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Claim, Figure, Plan, PlanSize, Test
+from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Calibration, Claim, Figure, Plan, PlanSize, Test
 from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
 from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
@@ -20,7 +20,7 @@ from cubecast.protocols.catalogue import protocols as registered
 
 _TOP: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "paper", "title", "about", "experiment"), str),
-    **dict.fromkeys(("fixed", "sweep", "quick", "full"), dict),
+    **dict.fromkeys(("fixed", "sweep", "quick", "full", "calibrate"), dict),
     **dict.fromkeys(("protocols", "variant", "zip", "skip", "figure", "claim"), list),
 }
 _SIZE: dict[str, type | tuple[type, ...]] = {
@@ -28,6 +28,10 @@ _SIZE: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("fixed", "sweep"), dict),
     "precision": float,
     "zip": list,
+}
+_CALIBRATE: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("start", "rounds", "width", "repeats"), int),
+    **dict.fromkeys(("sweep", "fixed", "between", "among"), dict),
 }
 _FIGURE: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "title", "x", "series", "panel", "kind", "rows", "statistic"), str),
@@ -140,6 +144,7 @@ class _Reader:
             sizes={name: self.size(data, name) for name in SIZES},
             figures=tuple(self.figure(table, place) for place, table in enumerate(data.get("figure", []))),
             claims=tuple(self.claim(table, place) for place, table in enumerate(data.get("claim", []))),
+            calibration=self.calibration(data["calibrate"]) if "calibrate" in data else None,
             path=self.path,
             missing=tuple(dict.fromkeys(name for name in used if name not in known)),
         )
@@ -157,6 +162,36 @@ class _Reader:
                 raise self.fail(f"label = {table['label']!r} is given twice: rename one", "variant", place, "label")
             labels.append(table["label"])
         return tuple(tables)
+
+    def calibration(self, table: dict[str, Any]) -> Calibration:
+        self.check_keys(table, _CALIBRATE, "calibrate")
+        self.need(table, ("start", "repeats", "sweep"), "calibrate")
+        for name, least in (("start", 2), ("rounds", 0), ("width", 1), ("repeats", 2)):
+            if table.get(name, least) < least:
+                raise self.fail(f"{name} = {table[name]}: choose at least {least}", "calibrate", name)
+        if table["start"] & (table["start"] - 1):
+            raise self.fail(f"start = {table['start']}: choose a power of two", "calibrate", "start")
+        between, among = table.get("between", {}), table.get("among", {})
+        for name, ends in between.items():
+            if not _is_range(ends):
+                raise self.fail(f"{name} = {ends!r}: write [low, high], 0 < low < high", "calibrate", "between", name)
+        for name, values in (among | table["sweep"]).items():
+            self.check_values(name, values, "calibrate", "among" if name in among else "sweep", name)
+        for name in (*between, *among):
+            if name in table["sweep"] or (name in between and name in among):
+                raise self.fail(f"{name} is given twice: keep one", "calibrate")
+        if not between and not among:
+            raise self.fail("calibrate has nothing open: add between or among", "calibrate")
+        return Calibration(
+            start=table["start"],
+            rounds=table.get("rounds", 2),
+            width=table.get("width", 8),
+            repeats=table["repeats"],
+            sweep=table["sweep"],
+            fixed=table.get("fixed", {}),
+            between={name: (float(low), float(high)) for name, (low, high) in between.items()},
+            among=among,
+        )
 
     def strings(self, values: list[Any], *path: str | int) -> list[str]:
         for value in values:
@@ -318,6 +353,12 @@ class _Reader:
         places += [("sweep", name), ("fixed", name)]
         places += [path for path in self.lines if path[-1] == name and path[0] in ("zip", "variant", size)]
         return next((path for path in places if path in self.lines), (size,))
+
+
+def _is_range(ends: Any) -> bool:
+    """Two finite numbers above zero, the smaller first."""
+    numbers = isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)
+    return numbers and 0 < ends[0] < ends[1] < math.inf
 
 
 _SPOKEN = {str: "text in quotes", int: "a whole number", float: "a number", dict: "a table", list: "a list"}

@@ -119,6 +119,28 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What a paper leaves open, and how much is tried of it (`lab.calibration`)."""
+
+    start: int
+    """Points of the Sobol sequence, a power of two: start · (parameters + 2) settings."""
+    rounds: int
+    """Of refinement."""
+    width: int
+    """Settings per round of refinement."""
+    repeats: int
+    sweep: dict[str, list[Any]]
+    """What each setting is run over."""
+    fixed: dict[str, Any]
+    between: dict[str, tuple[float, float]]
+    among: dict[str, list[Any]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.between, *self.among)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """One study, read and checked."""
 
@@ -135,6 +157,7 @@ class Plan:
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     path: Path
+    calibration: Calibration | None = None
     only: Selection = field(default_factory=dict)
     """The points that are run; all where it is empty."""
     missing: tuple[str, ...] = ()

@@ -62,7 +62,10 @@ def write_report(
             step(done, len(specs), f"drawing {name}")
             _save_pictures(store, name, spec)
     _write_claims(store, judgements)
-    return write_whole(store.report / "index.html", _page(outcome, judgements, specs))
+    calibrated = {
+        paper: json.loads(path.read_text("utf-8")) for paper in PAPERS if (path := _calibration(store, paper))
+    }
+    return write_whole(store.report / "index.html", _page(outcome, judgements, specs, calibrated))
 
 
 def _answers(plan: Plan, outcome: StudyOutcome) -> Answers:
@@ -115,7 +118,12 @@ def _claim_row(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _page(outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
+def _page(
+    outcome: StudyOutcome,
+    judgements: dict[str, list[Judgement]],
+    specs: dict[str, Any],
+    calibrated: dict[str, dict[str, Any]],
+) -> str:
     papers = [paper for paper in PAPERS if any(plan.paper == paper for plan in outcome.plans)]
     of_papers = {paper: _of_paper(paper, outcome, judgements) for paper in papers}
     counts = Counter(one.verdict for paper in papers if paper != OWN for one in of_papers[paper])
@@ -125,7 +133,9 @@ def _page(outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: 
             f'<div class="count {CLASSES[verdict]}"><b>{counts[verdict]}</b> {verdict}</div>' for verdict in VERDICTS
         ),
         "papers": "".join(
-            paper_words(paper, PAPERS[paper], of_papers[paper]) for paper in papers if paper != OWN and of_papers[paper]
+            paper_words(paper, PAPERS[paper], of_papers[paper], calibrated.get(paper))
+            for paper in papers
+            if paper != OWN and of_papers[paper]
         ),
         "questions": _questions(of_papers.get(OWN, [])),
         "rule": escape(RULE),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from cubecast.lab.claims import EVERYWHERE, NOT_TESTED, REGION, UNDECIDED, Judgement, nearest, place, ranges, spelled
 from cubecast.lab.conditions import where_holds
@@ -27,8 +28,10 @@ def anchor(judgement: Judgement) -> str:
     return f"{judgement.plan.id}--{judgement.claim.id}"
 
 
-def paper_words(paper: str, title: str, judgements: Sequence[Judgement]) -> str:
-    """What became of a paper."""
+def paper_words(
+    paper: str, title: str, judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | None = None
+) -> str:
+    """What became of a paper; with the result of its calibration, where there is one."""
     by_verdict = {verdict: [one for one in judgements if one.verdict == verdict] for verdict in _HEADINGS}
     lists = "".join(
         f'<details{" open" if verdict in (REGION, CONTRADICTED) else ""}><summary class="{CLASSES[verdict]}">'
@@ -39,7 +42,7 @@ def paper_words(paper: str, title: str, judgements: Sequence[Judgement]) -> str:
     )
     return (
         f'<section class="paper" id="paper-{paper}"><h2>{escape(title)}</h2>'
-        f"<p>{escape(_lead(by_verdict))}</p>{_joint(judgements)}{lists}</section>"
+        f"<p>{escape(_lead(by_verdict))}</p>{_calibrated(calibrated) or _joint(judgements)}{lists}</section>"
     )
 
 
@@ -60,6 +63,27 @@ def _lead(by_verdict: dict[str, list[Judgement]]) -> str:
 
 def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _calibrated(found: Mapping[str, Any] | None) -> str:
+    """The best joint setting that a calibration found (`lab.calibrate`)."""
+    if found is None:
+        return ""
+    best = found["best"]
+    setting = ", ".join(f"{title_of(name)} {value}" for name, value in best["setting"].items())
+    numbers = "; ".join(
+        f"{one['quantity']}: the paper {one['paper']:g}, ours {one['ours']:.3g}" for one in found["numbers"]
+    )
+    shares = ", ".join(f"{title_of(name)} {one['total']:.2f}" for name, one in found["sensitivities"].items())
+    apart = "; ".join(f"{one} and {other}" for one, other in found["exclusions"])
+    parts = [
+        f"Calibration over {found['settings_tried']} settings: most statements hold at once with {setting}: "
+        f"{best['held']} of {best['tested']}, {best['undecided']} undecided.",
+        f"There, {numbers}." if numbers else "",
+        f"Total Sobol indices of the score: {shares}.",
+        f"Never true at the same setting: {apart}." if apart else "",
+    ]
+    return f"<p>{escape(' '.join(part for part in parts if part))}</p>"
 
 
 def _joint(judgements: Sequence[Judgement]) -> str:

@@ -1,0 +1,72 @@
+"""`cubecast study calibrate`: under which settings do most statements of a paper hold at once?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table
+from cubecast.cli.study_traces import ConfOption, MasterOption
+
+if TYPE_CHECKING:
+    from cubecast.lab.calibrate import Calibrated
+
+
+def calibrate(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="cube, guo, causal or rasm.")],
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of results.")] = Path("results"),
+    plans: Annotated[Path | None, typer.Option(help="Folder of plans.", show_default="the project's own")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Search for the settings under which most statements of a paper hold at once and its numbers are nearest.
+
+    What is done already is not run again; the same command goes on from where it was interrupted.
+
+    Examples:
+
+      cubecast study calibrate cube --master 'local[2]'
+    """
+    from dataclasses import asdict
+
+    from cubecast.lab.calibrate import calibrate as search
+    from cubecast.lab.calibrate import plan_of, result_path
+    from cubecast.lab.load_plan import load_plans
+    from cubecast.lab.spark.settings import parse_conf
+    from cubecast.lab.store import Store
+    from cubecast.lab.study import project_plans
+
+    plan = plan_of(paper, load_plans(plans or project_plans()))
+    store = Store(out)
+    found = search(
+        plan, store, master=master, conf=parse_conf(conf or ()), progress=lambda _done, _total: None, say=_say
+    )
+    if json:
+        print_json(asdict(found))
+        return
+    _tell(found)
+    print(f"calibration: {result_path(store, paper)}")
+
+
+def _tell(found: Calibrated) -> None:
+    best = found.best
+    setting = ", ".join(f"{name} = {value}" for name, value in best.setting.items())
+    print(f"{best.held} of {best.tested} statements hold at once with {setting} ({best.undecided} undecided)")
+    for number in found.numbers:
+        interval = f"{number['ours']:.4g} [{number['low']:.4g}, {number['high']:.4g}]"
+        print(f"{number['claim']}: {number['quantity']}: the paper {number['paper']:g}, ours {interval}")
+    for one, other in found.exclusions:
+        print(f"never at the same setting: {one} and {other}")
+    table = new_table("parameter", "acceptable", "first order", "total", left=2)
+    for name, share in found.sensitivities.items():
+        values = ", ".join(map(str, found.acceptable[name]))
+        table.add_row(name, values, f"{share.first_order:.2f}", f"{share.total:.2f}")
+    print_table(table)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

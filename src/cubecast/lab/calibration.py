@@ -1,0 +1,152 @@
+"""Calibration: the settings under which most statements of a paper hold at once, and its numbers are nearest.
+
+*Space.* The table `calibrate` of a plan names what the paper leaves open: ranges (`between`, on a logarithmic scale)
+and choices (`among`). A setting is a point of the unit cube, one coordinate per open parameter.
+
+*Start.* The matrices A, B and AB of a Sobol sequence (Saltelli 2010), from which SciPy's `sobol_indices` gives the
+share of the score's variance that each parameter explains alone (first order) and with all others (total).
+
+*Refinement.* Around the best settings found so far, in a box that halves from round to round.
+
+*Score* of a setting: the claims that hold at it, an undecided one counting half; the distance of the paper's numbers,
+as the mean of |ln(ours / theirs)|, decides between equals.
+
+All of it is a function of the plan and of the runs: the same plan finds the same setting, interrupted or not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import qmc, sobol_indices
+
+from cubecast.lab.claims import NOT_TESTED, UNDECIDED, Judgement, distance
+from cubecast.lab.outcomes import HOLDS
+from cubecast.lab.plan import Calibration
+from cubecast.lab.questions import Reading
+from cubecast.lab.tables import sortable
+
+Unit = npt.NDArray[np.float64]
+"""Points of the unit cube, one per row."""
+PARENTS = 4
+"""How many of the best settings a round of refinement looks around."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A setting and how the claims fare at it."""
+
+    setting: Reading
+    held: int
+    undecided: int
+    tested: int
+    distance: float
+    """Mean of |ln(ours / theirs)| over the numbers that the paper gives; 0 where it gives none."""
+
+    @property
+    def score(self) -> float:
+        return self.held + 0.5 * self.undecided
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The larger the better."""
+        return self.score, -self.distance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """What a parameter explains of the variance of the score."""
+
+    first_order: float
+    total: float
+
+
+def settings_at(space: Calibration, points: Unit) -> list[Reading]:
+    """The settings at these points of the unit cube."""
+    return [
+        {name: _value(space, name, float(share)) for name, share in zip(space.names, row, strict=True)}
+        for row in points
+    ]
+
+
+def _value(space: Calibration, name: str, share: float) -> Any:
+    if name in space.among:
+        choices = space.among[name]
+        return choices[min(int(share * len(choices)), len(choices) - 1)]
+    low, high = space.between[name]
+    return float(f"{low * (high / low) ** share:.4g}")
+
+
+def start(space: Calibration) -> Unit:
+    """A, B and AB, one below the other: start · (parameters + 2) points."""
+    count, parameters = space.start, len(space.names)
+    drawn = qmc.Sobol(d=2 * parameters, scramble=True, rng=np.random.default_rng(0)).random(count)
+    a, b = drawn[:, :parameters], drawn[:, parameters:]
+    mixed = [np.where(np.arange(parameters) == column, b, a) for column in range(parameters)]
+    return np.concatenate([a, b, *mixed])
+
+
+def around(best: Unit, *, number: int, width: int) -> Unit:
+    """The settings of a round of refinement: `width` points in boxes around the best, half as wide each round."""
+    drawn = qmc.Sobol(d=best.shape[1], scramble=True, rng=np.random.default_rng(number)).random(width)
+    reach = 0.5**number
+    centres = best[np.arange(width) % len(best)]
+    return np.clip(centres + reach * (drawn - 0.5), 0.0, np.nextafter(1.0, 0.0))
+
+
+def score_settings(judgements: Sequence[Judgement], settings: Sequence[Reading]) -> list[Scored]:
+    """How the claims fare at each setting."""
+    return [_score(judgements, setting) for setting in settings]
+
+
+def _score(judgements: Sequence[Judgement], setting: Reading) -> Scored:
+    at = [own for one in judgements for own in one.readings if own.reading == setting and own.verdict != NOT_TESTED]
+    apart = [
+        distance(finding.estimate.value, finding.test.paper)
+        for own in at
+        for finding in own.findings
+        if finding.test.paper is not None and math.isfinite(finding.estimate.value)
+    ]
+    verdicts = [own.verdict for own in at]
+    return Scored(
+        setting=setting,
+        held=verdicts.count(HOLDS),
+        undecided=verdicts.count(UNDECIDED),
+        tested=len(verdicts),
+        distance=float(np.mean(apart)) if apart else 0.0,
+    )
+
+
+def sensitivities(space: Calibration, scores: Sequence[float]) -> dict[str, Sensitivity]:
+    """Sobol indices of every open parameter, from the scores of the settings of `start`."""
+    count, parameters = space.start, len(space.names)
+    f_a, f_b, *mixed = np.asarray(scores, dtype=np.float64).reshape(parameters + 2, 1, count)
+    if np.ptp(np.concatenate([f_a, f_b])) == 0:  # nothing varies, so nothing explains it
+        return dict.fromkeys(space.names, Sensitivity(first_order=0.0, total=0.0))
+    found = sobol_indices(func={"f_A": f_a, "f_B": f_b, "f_AB": np.array(mixed)}, n=count)
+    first, total = np.ravel(found.first_order), np.ravel(found.total_order)
+    return {
+        name: Sensitivity(first_order=float(first[place]), total=float(total[place]))
+        for place, name in enumerate(space.names)
+    }
+
+
+def acceptable(scored: Sequence[Scored], *, within: float = 1.0) -> dict[str, list[Any]]:
+    """The region of settings whose score is within so many claims of the best: the values each parameter has in it."""
+    best = max((one.score for one in scored), default=0.0)
+    near = [one.setting for one in scored if one.score >= best - within]
+    names = list(near[0]) if near else []
+    return {name: sorted({setting[name] for setting in near}, key=sortable) for name in names}
+
+
+def exclusions(judgements: Sequence[Judgement]) -> list[tuple[str, str]]:
+    """Pairs of claims that each hold at some setting, and never at the same."""
+    holding = {one.claim.id: {repr(own.reading) for own in one.readings if own.verdict == HOLDS} for one in judgements}
+    pairs = itertools.combinations([claim for claim, own in holding.items() if own], 2)
+    return [(one, other) for one, other in pairs if not holding[one] & holding[other]]

@@ -1,0 +1,227 @@
+"""Calibration: the space, the design, the score, and what it says of parameters and claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import qmc, sobol_indices, uniform
+
+from cubecast.errors import PlanError
+from cubecast.lab.calibrate import SIZE, calibrated_plan, check_settings, plan_of
+from cubecast.lab.calibration import (
+    Scored,
+    acceptable,
+    around,
+    exclusions,
+    score_settings,
+    sensitivities,
+    settings_at,
+    start,
+)
+from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
+from cubecast.lab.load_plan import load_plan, load_plans
+from cubecast.lab.outcomes import CONTRADICTED, HOLDS
+from cubecast.lab.plan import Calibration, Claim, Test
+from cubecast.lab.runs import points_of, runs_of
+from cubecast.lab.stats import Estimate
+
+SPACE = Calibration(
+    start=8,
+    rounds=1,
+    width=4,
+    repeats=2,
+    sweep={"members": [8, 16]},
+    fixed={},
+    between={"degree": (2.0, 32.0)},
+    among={"routing": ["hops", "delay"], "relayed": [True, False, True]},
+)
+PLAN = """\
+id = "x"
+paper = "cube"
+title = "a study"
+protocols = ["coord", "s_coord"]
+[fixed]
+network = "random:degree={degree}"
+[sweep]
+degree = [3]
+members = [8, 16]
+[quick]
+repeats = 2
+[full]
+repeats = 3
+[calibrate]
+start = 2
+repeats = 2
+sweep.members = [8, 16]
+between.degree = [2.0, 6.0]
+among.routing = ["hops", "delay"]
+[[claim]]
+id = "c"
+text = "A sentence."
+source = "§1"
+[[claim.test]]
+kind = "value"
+metric = "messages"
+where = { protocol = "coord" }
+above = 1.0
+"""
+
+
+def test_a_setting_is_a_point_of_the_unit_cube() -> None:
+    corners = np.array([[0.0, 0.0, 0.0], [0.5, 0.5, 0.5], [np.nextafter(1, 0)] * 3])
+    assert settings_at(SPACE, corners) == [
+        {"degree": 2.0, "routing": "hops", "relayed": True},
+        {"degree": 8.0, "routing": "delay", "relayed": False},
+        {"degree": 32.0, "routing": "delay", "relayed": True},
+    ]
+
+
+def test_the_start_is_the_same_every_time_and_covers_the_space() -> None:
+    points = start(SPACE)
+    assert points.shape == (8 * (3 + 2), 3)
+    assert np.array_equal(points, start(SPACE))
+    assert qmc.discrepancy(points[:8]) < 0.1
+    for column in range(3):
+        mixed = points[8 * (2 + column) : 8 * (3 + column)]
+        assert np.array_equal(mixed[:, column], points[8:16, column]), "this column is of B"
+        others = [other for other in range(3) if other != column]
+        assert np.array_equal(mixed[:, others], points[:8, others]), "all others are of A"
+
+
+def test_a_refinement_stays_near_the_best_and_in_the_space() -> None:
+    best = np.array([[0.0, 0.5, 0.9]])
+    for number in (1, 2, 3):
+        near = around(best, number=number, width=8)
+        assert (np.abs(near - best) <= 0.5**number / 2 + 1e-12).all()
+        assert (near >= 0).all()
+        assert (near < 1).all()
+
+
+def _linear(points: Any) -> list[float]:
+    """A score of which the first parameter explains 0.8, the second 0.2, the third nothing."""
+    return [float(2 * row[0] + row[1]) for row in points]
+
+
+def test_sensitivities_are_those_of_scipy() -> None:
+    space = Calibration(**{**vars(SPACE), "start": 1024})
+    found = sensitivities(space, _linear(start(space)))
+    dists: Any = [uniform()] * 3
+    oracle = sobol_indices(func=lambda x: 2 * x[0] + x[1], n=1024, dists=dists, rng=np.random.default_rng(1))
+    for place, name in enumerate(space.names):
+        assert found[name].first_order == pytest.approx([0.8, 0.2, 0.0][place], abs=0.05)
+        assert found[name].first_order == pytest.approx(float(np.ravel(oracle.first_order)[place]), abs=0.05)
+        assert found[name].total == pytest.approx(found[name].first_order, abs=0.05)
+
+
+def test_a_score_that_never_varies_is_explained_by_nothing() -> None:
+    assert {one.total for one in sensitivities(SPACE, [3.0] * 40).values()} == {0.0}
+
+
+def _judged(claim_id: str, verdicts: dict[int, str], paper: float | None = None) -> Judgement:
+    test = Test(kind="value", metric="rtt", low=0.0, paper=paper)
+    claim = Claim(id=claim_id, text="t", source="s", figures=(), tests=(test,), readings=("degree",))
+    readings = [
+        JudgedReading(
+            reading={"degree": degree},
+            verdict=verdict,
+            findings=(
+                Finding(test=test, point={}, estimate=Estimate(float(degree), 0, 9, 3), outcome=verdict, p_breaks=1.0),
+            ),
+        )
+        for degree, verdict in verdicts.items()
+    ]
+    return Judgement(claim=claim, plan=None, readings=tuple(readings))  # type: ignore[arg-type]
+
+
+def test_the_best_setting_has_the_most_claims_and_then_the_nearest_numbers() -> None:
+    judgements = [
+        _judged("a", {3: HOLDS, 5: HOLDS, 7: CONTRADICTED}, paper=5.0),
+        _judged("b", {3: UNDECIDED, 5: UNDECIDED, 7: HOLDS}),
+    ]
+    scored = score_settings(judgements, [{"degree": 3}, {"degree": 5}, {"degree": 7}])
+    assert [(one.held, one.undecided, one.tested) for one in scored] == [(1, 1, 2), (1, 1, 2), (1, 0, 2)]
+    assert max(scored, key=lambda one: one.rank).setting == {"degree": 5}, "5 is the number of the paper"
+    assert acceptable(scored, within=0.0) == {"degree": [3, 5]}
+    assert acceptable(scored, within=0.5) == {"degree": [3, 5, 7]}
+
+
+def test_claims_that_never_hold_together_exclude_each_other() -> None:
+    judgements = [
+        _judged("a", {3: HOLDS, 5: CONTRADICTED}),
+        _judged("b", {3: CONTRADICTED, 5: HOLDS}),
+        _judged("c", {3: HOLDS, 5: HOLDS}),
+        _judged("never", {3: CONTRADICTED, 5: CONTRADICTED}),
+    ]
+    assert exclusions(judgements) == [("a", "b")]
+
+
+def test_nothing_scored_accepts_nothing() -> None:
+    assert acceptable(list[Scored]()) == {}
+
+
+@pytest.fixture
+def plan_path(tmp_path: Path) -> Path:
+    path = tmp_path / "x.toml"
+    path.write_text(PLAN)
+    return path
+
+
+def test_the_settings_are_the_readings_of_a_plan_of_their_own(plan_path: Path) -> None:
+    plan = load_plan(plan_path)
+    settings = [{"degree": 2.5, "routing": "hops"}, {"degree": 4.0, "routing": "delay"}]
+    derived = calibrated_plan(plan, settings)
+    assert derived.id == "calibrate-cube"
+    assert derived.claims[0].readings == ("degree", "routing")
+    points = points_of(derived, SIZE)
+    assert len(points) == 2 * 2 * 2
+    assert {(point["degree"], point["routing"]) for point in points} == {(2.5, "hops"), (4.0, "delay")}
+    assert len(runs_of(derived, SIZE)) == 8 * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "told"),
+    [
+        ("between.degree = [2.0, 6.0]", "between.degree = [6.0, 2.0]", 18, "write [low, high]"),
+        ("between.degree = [2.0, 6.0]", "between.degree = [0.0, 6.0]", 18, "write [low, high]"),
+        ("between.degree = [2.0, 6.0]", "between.degree = [2.0, inf]", 18, "write [low, high]"),
+        ('among.routing = ["hops", "delay"]', "among.routing = []", 19, "a list of at least one value"),
+        ("start = 2", "start = 3", 15, "a power of two"),
+        ("start = 2", "start = 1", 15, "choose at least 2"),
+        ("repeats = 2\nsweep", "repeats = 1\nsweep", 16, "choose at least 2"),
+        ("between.degree = [2.0, 6.0]", "between.members = [2.0, 6.0]", 14, "members is given twice"),
+        ("start = 2\n", "", 14, "lacks 'start'"),
+    ],
+)
+def test_a_space_that_cannot_be_is_refused_with_its_line(
+    plan_path: Path, old: str, new: str, line: int, told: str
+) -> None:
+    assert old in PLAN
+    plan_path.write_text(PLAN.replace(old, new, 1))
+    with pytest.raises(PlanError) as caught:
+        load_plan(plan_path)
+    assert str(caught.value).startswith(f"{plan_path}:{line}: ")
+    assert told in str(caught.value)
+
+
+def test_a_space_with_nothing_open_is_refused(plan_path: Path) -> None:
+    lines = [line for line in PLAN.splitlines(keepends=True) if not line.startswith(("between.", "among."))]
+    plan_path.write_text("".join(lines))
+    with pytest.raises(PlanError, match="nothing open"):
+        load_plan(plan_path)
+
+
+def test_an_impossible_setting_is_refused_before_anything_runs(plan_path: Path) -> None:
+    plan_path.write_text(PLAN.replace('["hops", "delay"]', '["hops", "luck"]'))
+    plan = load_plan(plan_path)
+    with pytest.raises(PlanError, match=r"x\.toml:14: .*luck"):
+        check_settings(plan, [{"degree": 3.0, "routing": "luck"}])
+
+
+def test_a_paper_without_a_space_is_refused(plan_path: Path) -> None:
+    plans = load_plans(plan_path.parent)
+    assert plan_of("cube", plans).id == "x"
+    with pytest.raises(PlanError, match=r"0 plans of 'guo' have a table \[calibrate\]: choose from cube"):
+        plan_of("guo", plans)
