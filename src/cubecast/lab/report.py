@@ -62,9 +62,8 @@ def write_report(
             step(done, len(specs), f"drawing {name}")
             _save_pictures(store, name, spec)
     _write_claims(store, judgements)
-    calibrated = {
-        paper: json.loads(path.read_text("utf-8")) for paper in PAPERS if (path := _calibration(store, paper))
-    }
+    found = {paper: result_path(store, paper) for paper in PAPERS}
+    calibrated = {paper: json.loads(path.read_text("utf-8")) for paper, path in found.items() if path.exists()}
     return write_whole(store.report / "index.html", _page(outcome, judgements, specs, calibrated))
 
 
