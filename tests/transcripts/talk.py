@@ -95,6 +95,7 @@ class Talk:
         *,
         lossy: bool = False,
         goal: int = STABILITY,
+        delta_ns: int = DELTA_NS,
         **parameters: Any,
     ) -> None:
         """Everybody is up and holds its row of `received`; nobody has started."""
@@ -107,7 +108,7 @@ class Talk:
             members=self.members,
             senders=senders,
             where_known={"tree_degree": 2, "step_s": STEP_NS / 1e9},
-            delta_ns=DELTA_NS,
+            delta_ns=delta_ns,
             repeat_ns=REPEAT_NS if lossy else 0,
             **parameters,
         )

@@ -155,6 +155,41 @@ def test_an_ask_repeats_what_may_have_been_lost() -> None:
     )
 
 
+def test_a_wave_goes_on_without_a_child_that_is_overdue() -> None:
+    """What the child said before counts, and its minimum of this wave in the next."""
+    talk = Talk("cascade", [[1], [1], [1]], overlay="tree", delta_ns=0)
+    talk.start()
+    talk.now_ns = 20
+    talk.deliver_all()
+    talk.group.received[:] = 2
+    talk.said()
+    for rank in (0, 1, 2):
+        talk.wake(rank, "NEXT_ROUND")
+    talk.deliver(source=1)
+    talk.now_ns = 100
+    for _ in range(2):  # the first one is of the first wave
+        talk.wake(0, "REPEAT")
+    talk.says(
+        """
+        0 begins 2
+        1 begins 2
+        1 → 0: MINIMUM 2 [2]
+        2 begins 2
+        2 → 0: MINIMUM 2 [2]
+        0 → 1: MINIMUM 2 [1]
+        0 → 2: MINIMUM 2 [1]
+        0 knows 2: [1]
+        """
+    )
+    talk.deliver_all()
+    assert [talk.stable(rank) for rank in range(3)] == [[1]] * 3
+    talk.wake(0, "NEXT_ROUND")
+    talk.wake(1, "NEXT_ROUND")
+    talk.wake(2, "NEXT_ROUND")
+    talk.deliver_all()
+    assert [talk.stable(rank) for rank in range(3)] == [[2]] * 3
+
+
 def test_a_member_with_nothing_unstable_sends_nothing_until_it_is_asked() -> None:
     talk = Talk("cascade", [[1], [1], [1]], overlay="tree")
     talk.start()
@@ -203,7 +238,7 @@ def test_children_that_come_early_are_told_to_linger() -> None:
     talk.now_ns = 50
     talk.deliver(source=2)
     told = {one.to: one.remark for one in talk.under_way}
-    assert told == {1: (50 + 25) - (10 + 5), 2: 0}
+    assert told == {1: (50 + 50) - (10 + 10), 2: 0}
     talk.now_ns = 60
     talk.deliver_all()
     delays = {timer.rank: timer.delay_ns for timer in talk.timers if timer.name == "NEXT_ROUND"}

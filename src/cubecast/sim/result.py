@@ -233,11 +233,8 @@ def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 
 def _rounds(simulation: Simulation) -> tuple[Round, ...]:
-    """The rounds that are over: every member that counts and is still up is done with them, or with a later one."""
+    """The rounds that are over: there was a time when all members that were up knew their results, or later ones."""
     table = simulation.metrics.rounds
-    members = simulation.metrics.members
-    up = members.done[(members.up == 1) & (members.joining == 0)]
-    over = int(up.min() if len(up) else members.done.max())
     return tuple(
         Round(
             number=number,
@@ -245,8 +242,7 @@ def _rounds(simulation: Simulation) -> tuple[Round, ...]:
             rtt_first_ms=float(table[number].first_ns - table[number].begun_ns) / NS_PER_MS,
             rtt_last_ms=float(table[number].last_ns - table[number].begun_ns) / NS_PER_MS,
         )
-        for number in range(1, over + 1)
-        if table[number].begun_ns >= 0 and table[number].first_ns >= 0
+        for number in np.flatnonzero((table.begun_ns >= 0) & (table.open == 0) & (table.first_ns >= 0)).tolist()
     )
 
 

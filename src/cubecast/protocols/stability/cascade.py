@@ -18,9 +18,17 @@ only that its sender has heard all its inputs since the wave began.
 - A member whose minimum would wait at its parent for a sibling's rather waits itself, and reads R later (`linger`). The
   parent measures how long after the beginning of a wave each child comes, without what it lingered, and sends each
   how much earlier than the latest it is; an inner member adds what its own parent sent.
-- An input that does not come is asked for, after its usual time and four times the usual deviation (as TCP times its
-  retransmissions), again after that time without an answer; until something was measured the time is `repeat_ns`. An
-  ASK carries the minimum that goes the same way, in case that was lost, and takes the other member into the wave.
+- An input that does not come in its usual time and deviation (measured as TCP does) is asked for, again and again, at
+  intervals that grow by a quarter each. Until something was measured the time is twice that of the latest sibling, or
+  `repeat_ns`. An ASK carries the minimum that goes the same way, in case that was lost, and takes the other member into
+  the wave.
+- A wave over the tree goes on without a child that is overdue, unless the pause Δ is more than twice as long as a wave
+  takes: the next one is near. The child's last minimum, which is a lower bound of its R for ever, counts meanwhile.
+  With n−1 children and loss somebody is always missing, and most waves would wait for several repetitions, although
+  almost all messages wait for another member's minimum. A child that was never heard is waited for, and so are all in
+  the first wave after a rest: a lone message takes one climb and one descent.
+- A member whose frontier had to be asked for begins its next wave late. It says by how much, as if it had lingered, so
+  that its parent does not take the loss for the distance.
 
 | field       | shape    | meaning                                                                               |
 |-------------|----------|---------------------------------------------------------------------------------------|
@@ -29,11 +37,13 @@ only that its sender has heard all its inputs since the wave began.
 | ended       | rows     | the newest wave that reached its top with the present membership                      |
 | done        | rows     | the newest wave that ever did                                                         |
 | skipped     | rows     | rounds that the driver asked for while nothing was unstable: ended without a message  |
+| rested      | rows     | has it skipped any since its last wave?                                               |
 | began_ns    | rows     | when its newest wave began …                                                          |
 | done_ns     | rows     | … and when its last one was over                                                      |
 | lap_ns      | rows     | how long a wave takes, smoothed                                                       |
 | linger_ns   | rows     | how long to linger before a wave, as the parent said                                  |
-| lingered_ns | rows     | how long it did before its newest wave                                                |
+| lingered_ns | rows     | how long it did before its newest wave, with `late_ns`                                |
+| late_ns     | rows     | how much later than usual its last frontier came that it had to ask for               |
 | lag_ns      | rows × W | how long after a wave began each input comes, smoothed, without lingering; 0: unknown |
 | spread_ns   | rows × W | the mean deviation from that                                                          |
 | early_ns    | rows × W | how long each child is to linger beyond this member                                   |
@@ -43,10 +53,12 @@ only that its sender has heard all its inputs since the wave began.
 
 Invariants: `done ≤ round`, `ended ≤ round`. To the driver wave w is round w + `skipped`.
 
-*Liveness.* A member that has begun a wave asks the inputs that have not come, until they do; a member that is asked
-joins the wave, and so does the same. By induction over the levels every minimum of the wave arrives, if messages that
-are repeated arrive at last. When the membership changes, places are re-indexed, what was heard is forgotten, minima
-start again from R, the wave is run again and all inputs are asked for it; S stays.
+*Liveness.* A member that has begun a wave asks the inputs that have not come, until they do or the wave goes on without
+them; a member that is asked joins the wave, and so does the same. By induction over the levels every wave ends, if
+messages that are repeated arrive at last. Waves follow each other while anything is unstable, and a minimum that comes
+too late for one counts in the next, so what all have received is stable at last. When the membership changes, places
+are re-indexed, what was heard is forgotten, minima start again from R, the wave is run again and all inputs are asked
+for it; S stays.
 """
 
 from dataclasses import dataclass, replace
@@ -57,7 +69,7 @@ import numpy as np
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.group import GroupState, learn_stable
+from cubecast.protocol.group import STABILITY, GroupState, learn_stable
 from cubecast.protocol.mail import begin_round, end_round, rest, set_timer
 from cubecast.protocol.messages import message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
@@ -91,6 +103,7 @@ OVERLAYS = {"tree": TREE, "dissemination": DISSEMINATION, "hypercube": HYPERCUBE
 PATIENCE_NS = 20_000_000  # with inputs that have never come, in the reliable form
 LINGER_NS_MAX = (1 << 31) - 1  # what a live message carries
 DEGREE_MAX = 256  # by default: the state of every member has room for so many children
+BACKOFF_NS_MAX = 10_000_000_000  # added to the patience: a slow network may need seconds for an answer
 _NEVER = np.int64(1) << 62
 
 
@@ -128,11 +141,13 @@ class CascadeState(NamedTuple):
     ended: np.ndarray
     done: np.ndarray
     skipped: np.ndarray
+    rested: np.ndarray
     began_ns: np.ndarray
     done_ns: np.ndarray
     lap_ns: np.ndarray
     linger_ns: np.ndarray
     lingered_ns: np.ndarray
+    late_ns: np.ndarray
     lag_ns: np.ndarray
     spread_ns: np.ndarray
     early_ns: np.ndarray
@@ -141,7 +156,19 @@ class CascadeState(NamedTuple):
     asked: np.ndarray
 
 
-_BY_ROW = ("round", "ended", "done", "skipped", "began_ns", "done_ns", "lap_ns", "linger_ns", "lingered_ns")
+_BY_ROW = (
+    "round",
+    "ended",
+    "done",
+    "skipped",
+    "rested",
+    "began_ns",
+    "done_ns",
+    "lap_ns",
+    "linger_ns",
+    "lingered_ns",
+    "late_ns",
+)
 _BY_INPUT = ("lag_ns", "spread_ns", "early_ns", "backoff_ns", "due_ns", "asked")
 
 
@@ -235,6 +262,7 @@ def _begin_or_skip(state, row, now_ns, mail):
         _begin_wave(state, row, now_ns, mail, state.round[row] + 1)
         return
     state.skipped[row] += 1
+    state.rested[row] = 1
     number = state.round[row] + state.skipped[row]
     begin_round(mail, number)
     end_round(mail, number)
@@ -246,7 +274,7 @@ def _begin_wave(state, row, now_ns, mail, number):
     state.round[row] = number
     state.began_ns[row] = now_ns
     waited_ns = now_ns - state.done_ns[row] - state.delta_ns
-    state.lingered_ns[row] = min(max(waited_ns, 0), state.linger_ns[row])
+    state.lingered_ns[row] = min(max(waited_ns, 0), state.linger_ns[row]) + state.late_ns[row]
     begin_round(mail, number + state.skipped[row])
     _watch_inputs(state, row, now_ns, mail)
     _go_on(state, row, now_ns, mail)
@@ -266,7 +294,9 @@ def _go_on(state, row, now_ns, mail):
     if ready <= state.done[row]:
         return
     state.done[row] = ready
+    state.rested[row] = 0
     state.done_ns[row] = now_ns
+    state.late_ns[row] = _frontier_late_ns(state, row, now_ns)
     lap_ns = now_ns - state.began_ns[row]
     state.lap_ns[row] += (lap_ns - state.lap_ns[row]) // (4 if state.lap_ns[row] > 0 else 1)
     number = ready + state.skipped[row]
@@ -275,29 +305,49 @@ def _go_on(state, row, now_ns, mail):
 
 
 @linked
+def _frontier_late_ns(state, row, now_ns):
+    """How much later than usual a frontier came that had to be asked for: the others began their next waves in time."""
+    k = state.links.input_count[row] - 1
+    if state.lingers == 0 or k < 0 or state.links.input_levels[row, k] == 1:
+        return np.int64(0)
+    if state.asked[row, k] < state.done[row] or state.lag_ns[row, k] == 0:
+        return np.int64(0)
+    return max(now_ns - state.began_ns[row] + state.late_ns[row] - state.lag_ns[row, k], np.int64(0))
+
+
+@linked
 def _note_arrival(state, row, now_ns, mail, slot, k):
     """Measure how long after the beginning of its wave an input comes; hear from the parent how long to linger."""
     is_child = state.links.input_levels[row, k] == 1
     number = mail.heads[slot].round_number
-    if number == state.round[row] and state.asked[row, k] < number:
+    if state.asked[row, k] >= number:
+        state.backoff_ns[row, k] //= 2
+    elif number == state.round[row]:
         lag_ns = now_ns - state.began_ns[row]
         if state.lingers != 0 and is_child:
             lag_ns -= linger_of(mail, slot) - state.lingered_ns[row]
+        elif state.lingers != 0:
+            lag_ns += state.late_ns[row]
         _smooth(state, row, k, max(lag_ns, 1))
+    elif state.lag_ns[row, k] > 0:  # the wave went on without it: wait somewhat longer for the next
+        state.spread_ns[row, k] += state.lag_ns[row, k] // 16
     if state.lingers != 0 and not is_child:
         state.linger_ns[row] = min(linger_of(mail, slot), state.lap_ns[row])
 
 
 @linked
 def _smooth(state, row, k, lag_ns):
-    """Mean and mean deviation, with TCP's weights (Jacobson 1988)."""
+    """Mean and mean deviation, with TCP's weights (Jacobson 1988) for what grows; what shrinks is followed at once.
+
+    The first waves wait for what is lost, and are no measure of those that do not.
+    """
     state.backoff_ns[row, k] = 0
     if state.lag_ns[row, k] == 0:
         state.lag_ns[row, k] = lag_ns
-        state.spread_ns[row, k] = lag_ns // 2
+        state.spread_ns[row, k] = lag_ns
         return
     off_ns = lag_ns - state.lag_ns[row, k]
-    state.lag_ns[row, k] = max(state.lag_ns[row, k] + off_ns // 8, 1)
+    state.lag_ns[row, k] = max(state.lag_ns[row, k] + off_ns // (2 if off_ns < 0 else 8), 1)
     state.spread_ns[row, k] += (abs(off_ns) - state.spread_ns[row, k]) // 4
 
 
@@ -325,8 +375,11 @@ def _share_linger(state, row):
 def _watch_inputs(state, row, now_ns, mail):
     """Note when each input is overdue, and wake up for the first."""
     first_ns = _NEVER
+    unknown_ns = _unknown_patience_ns(state, row)
     for k in range(state.links.input_count[row]):
-        usual_ns = state.early_ns[row, k] + _patience_ns(state, row, k)
+        usual_ns = state.early_ns[row, k] + _patience_ns(state, row, k, unknown_ns)
+        if state.rested[row] == 1:  # the others look at R only so often, and may still wait for the message
+            usual_ns += max(state.delta_ns, IDLE_NS)
         state.due_ns[row, k] = now_ns + usual_ns + state.backoff_ns[row, k]
         first_ns = min(first_ns, state.due_ns[row, k])
     if first_ns < _NEVER:
@@ -334,38 +387,77 @@ def _watch_inputs(state, row, now_ns, mail):
 
 
 @linked
-def _patience_ns(state, row, k):
-    """How long to wait for an input that does not linger.
+def _patience_ns(state, row, k, unknown_ns):
+    """How long to wait for an input that does not linger; `unknown_ns` for one that was never measured.
 
-    Those above wait for others' losses: their times vary. An input that takes this member into its waves seems to take
-    no time at all: there is a least time, so that nobody asks faster than an answer comes.
+    Longer before a question than before a wave goes on, which costs no message. An input that takes this member into
+    its waves seems to take no time at all: there is a least time, so that nobody asks faster than an answer comes.
     """
     if state.lag_ns[row, k] == 0:
+        return unknown_ns
+    usual_ns = state.lag_ns[row, k] + state.spread_ns[row, k] + state.lag_ns[row, k] // 8
+    if _may_excuse(state, row, k):
+        return usual_ns
+    if state.links.overlay != TREE:
+        usual_ns += 3 * state.spread_ns[row, k]
+    elif state.links.input_levels[row, k] == 1:
+        usual_ns += state.spread_ns[row, k]
+    return max(usual_ns, state.lap_ns[row] // 16, np.int64(state.repeat_ns // 64))
+
+
+@linked
+def _unknown_patience_ns(state, row):
+    """How long to wait for an input that was never measured: twice as long as for the latest of the others."""
+    latest_ns = np.int64(0)
+    for k in range(state.links.input_count[row]):
+        latest_ns = max(latest_ns, state.lag_ns[row, k])
+    if latest_ns == 0:
         return np.int64(state.repeat_ns)
-    spreads = 4 if state.links.input_levels[row, k] == 1 else 2
-    usual_ns = state.lag_ns[row, k] + spreads * state.spread_ns[row, k] + state.lag_ns[row, k] // 8
-    return max(usual_ns, state.lap_ns[row] // 4, np.int64(state.repeat_ns // 16))
+    return min(2 * latest_ns, np.int64(state.repeat_ns))
 
 
 @linked
 def _ask_overdue(state, row, now_ns, mail):
-    """Ask for what should have come by now."""
+    """Ask for what should have come by now, less and less often; go on without children that were heard before."""
     number = state.round[row]
+    unknown_ns = _unknown_patience_ns(state, row)
     first_ns = _NEVER
+    is_excused = False
     for k in range(state.links.input_count[row]):
         if state.links.heard_round[row, k] >= number:
             continue
         if state.due_ns[row, k] <= now_ns:
+            if _may_excuse(state, row, k):
+                state.links.heard_round[row, k] = number
+                is_excused = True
+                continue
             ask(state.links, state.group, row, mail, k, number, number)
             state.asked[row, k] = number
-            again_ns = _patience_ns(state, row, k)
-            if state.links.input_levels[row, k] > 1:  # an answer comes sooner than a wave
-                again_ns = min(again_ns, state.repeat_ns)
+            again_ns = _patience_ns(state, row, k, unknown_ns) + state.backoff_ns[row, k]
             state.due_ns[row, k] = now_ns + again_ns
-            state.backoff_ns[row, k] = min(state.backoff_ns[row, k] + again_ns // 4, state.repeat_ns)
+            state.backoff_ns[row, k] = min(state.backoff_ns[row, k] + again_ns // 4, BACKOFF_NS_MAX)
         first_ns = min(first_ns, state.due_ns[row, k])
     if first_ns < _NEVER:
         set_timer(mail, OVERDUE, number, first_ns - now_ns)
+    if is_excused:
+        _go_on(state, row, now_ns, mail)
+
+
+@linked
+def _may_excuse(state, row, k):
+    """May a wave go on with the last minimum of this input? That of a child, and where minima are what is sought.
+
+    After a rest the child may not have heard of anything new; with a long pause the next wave is far.
+    """
+    links = state.links
+    return (
+        links.overlay == TREE
+        and state.rested[row] == 0
+        and 2 * state.lap_ns[row] >= state.delta_ns
+        and links.input_levels[row, k] == 1
+        and links.heard_round[row, k] > 0
+        and state.group.goal == STABILITY
+    )
 
 
 def _sends(members: int, parameters: CascadeParameters) -> float:
