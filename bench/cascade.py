@@ -2,18 +2,23 @@
 
     python bench/cascade.py                                        n = 64 and 256, no loss, 1 % and 5 % on every link
     python bench/cascade.py --members 1000 --loss 0 --seeds 1      one size, one loss
+    python bench/cascade.py --network regions --members 64         another network
+    python bench/cascade.py --crash 5@300ms --crash 0@600ms        members crash, and are excluded 30 ms later
 
 Random graph of degree 5, 16 senders at 100 messages/s each, data over the default transport. Every protocol runs with
-several Δ. For each Δ of cascade the table shows what it costs (control messages per second and member), the time until
-the last member knows a message stable (p50, p99, mean over the messages), and the mean time that the best round-based
-protocol needs with as many messages: along its own Δ the period is linear in 1/messages, and so is the time. A
-protocol that sends more even with the largest Δ is left out; one that sends less with Δ = 0 counts with that. No
-protocol can be faster than the data: `all hold` is the mean time until the last member has received a message.
+several Δ. For each Δ of cascade the table shows what it costs (control messages per second and member; control messages
+and bytes per data message, as the group sends them), the time until the last member knows a message stable (p50, p99,
+mean over the messages), the largest number of messages that a member keeps because they are not stable (`buffer`), and
+the mean time that the best round-based protocol needs with as many messages: along its own Δ the period is linear in
+1/messages, and so is the time. A protocol that sends more even with the largest Δ is left out; one that sends less with
+Δ = 0 counts with that. No protocol can be faster than the data: `held` is the mean time until the last member has
+received a message, up to 256 members.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +29,7 @@ from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_to_end, trace_scenario
 from cubecast.trace.schema import DELIVER
 
-NETWORK = "random:degree=5"
+HOLD_MEMBERS_MAX = 256  # the trace of more takes gigabytes
 DELTAS_MS = (0, 5, 10, 20, 40, 80)
 ROUND_BASED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("coord", {}),
@@ -43,25 +48,40 @@ CASCADES: tuple[dict[str, Any], ...] = (
 )
 
 
+class Where(NamedTuple):
+    """What all runs of a table have in common."""
+
+    network: str
+    members: int
+    loss: float
+    seeds: int
+    crashes: tuple[str, ...]
+
+
 class Point(NamedTuple):
-    """A protocol with one Δ: control messages per second and member, and times to stable at the last member in ms."""
+    """A protocol with one Δ: what it sends, times to stable at the last member in ms, and the fullest buffer."""
 
     rate: float
     mean_ms: float
     p50_ms: float
     p99_ms: float
+    messages: float
+    bytes: float
+    buffer: float
 
 
-def scenario_of(protocol: str, settings: dict[str, Any], *, members: int, loss: float, seed: int) -> Scenario:
+def scenario_of(protocol: str, settings: dict[str, Any], where: Where, seed: int) -> Scenario:
     """One run."""
     return Scenario.of(
         protocol,
-        members=members,
-        network=NETWORK,
+        members=where.members,
+        network=where.network,
         senders=16,
         messages=100,
         rate=100,
-        loss=loss,
+        loss=where.loss,
+        crashes=where.crashes,
+        detect_ms=30,
         seed=seed,
         measure=False,
         until_ms=60_000,
@@ -69,10 +89,15 @@ def scenario_of(protocol: str, settings: dict[str, Any], *, members: int, loss: 
     )
 
 
-def all_hold_ms(members: int, loss: float) -> float:
+def all_hold_ms(where: Where) -> float:
     """The mean time until the last member has received a message."""
-    scenario = scenario_of("coord", {"delta_ms": 20}, members=members, loss=loss, seed=1)
-    events = trace_scenario(scenario, build_network(NETWORK, members=members, seed=1)).events
+    times = [_hold_ms(where, seed) for seed in range(1, where.seeds + 1)]
+    return float(np.mean(times))
+
+
+def _hold_ms(where: Where, seed: int) -> float:
+    scenario = scenario_of("coord", {"delta_ms": 20}, where, seed)
+    events = trace_scenario(scenario, build_network(where.network, members=where.members, seed=seed)).events
     delivered = events[events["event"] == DELIVER]
     keys = delivered["sender"].astype(np.int64) << 32 | delivered["sequence"]
     _, which = np.unique(keys, return_inverse=True)
@@ -83,25 +108,27 @@ def all_hold_ms(members: int, loss: float) -> float:
     return float((last_ns - first_ns).mean()) / 1e6
 
 
-def measure(protocol: str, settings: dict[str, Any], *, members: int, loss: float, seeds: int) -> Point | None:
+def measure(protocol: str, settings: dict[str, Any], where: Where) -> Point | None:
     """The mean over some seeds; None: a run did not end."""
     points = []
-    for seed in range(1, seeds + 1):
-        scenario = scenario_of(protocol, settings, members=members, loss=loss, seed=seed)
+    for seed in range(1, where.seeds + 1):
+        scenario = scenario_of(protocol, settings, where, seed)
         try:
-            result, simulation = run_to_end(scenario, build_network(NETWORK, members=members, seed=seed))
+            result, simulation = run_to_end(scenario, build_network(where.network, members=where.members, seed=seed))
         except SimulationError:
             return None
-        known = simulation.metrics.known_by >= members
+        known = simulation.metrics.known_by >= where.members - len(where.crashes)
         times_ms = (simulation.metrics.last_ns - simulation.metrics.sent_ns)[known] / 1e6
-        rate = result.messages / result.simulated_ms * 1e3 / members
-        points.append((rate, times_ms.mean(), *np.percentile(times_ms, (50, 99))))
+        rate = result.messages / result.simulated_ms * 1e3 / where.members
+        data = simulation.metrics.published.sum()
+        costs = (result.messages / data, result.bytes / data, result.buffer_max or 0)
+        points.append((rate, times_ms.mean(), *np.percentile(times_ms, (50, 99)), *costs))
     return Point(*(float(value) for value in np.mean(points, axis=0)))
 
 
-def curve(protocol: str, settings: dict[str, Any], **where: Any) -> list[Point]:
+def curve(protocol: str, settings: dict[str, Any], where: Where) -> list[Point]:
     """The protocol with every Δ, the most messages first."""
-    found = (measure(protocol, settings | {"delta_ms": delta_ms}, **where) for delta_ms in DELTAS_MS)
+    found = (measure(protocol, settings | {"delta_ms": delta_ms}, where) for delta_ms in DELTAS_MS)
     return sorted((point for point in found if point is not None), reverse=True)
 
 
@@ -118,17 +145,20 @@ def named(protocol: str, settings: dict[str, Any]) -> str:
     return " ".join(filter(None, (settings.get("overlay", protocol), said)))
 
 
-def print_table(members: int, loss: float, seeds: int) -> None:
-    where = {"members": members, "loss": loss, "seeds": seeds}
-    rounds = {named(protocol, own): curve(protocol, own, **where) for protocol, own in ROUND_BASED}
-    print(f"\nn = {members}, loss {loss:.0%}, all hold after {all_hold_ms(members, loss):.1f} ms")
+def print_table(where: Where, cascades: Sequence[dict[str, Any]]) -> None:
+    rounds = {named(protocol, own): curve(protocol, own, where) for protocol, own in ROUND_BASED}
+    print(f"\n{where.network}, n = {where.members}, loss {where.loss:.0%}, {len(where.crashes)} crashes", end="")
+    print(f", held after {all_hold_ms(where):.1f} ms" if where.members <= HOLD_MEMBERS_MAX else "")
     print("mean ms at control messages/s/member:")
     for name, points in rounds.items():
         said = " · ".join(f"{point.mean_ms:.1f} at {point.rate:.0f}" for point in points)
         print(f"  {name}: {said or 'did not end'}")
-    print(f"\n{'cascade over':<24} {'msg/s':>6} {'p50':>7} {'p99':>7} {'mean':>7} {'best rounds':>11}  ratio")
-    for settings in CASCADES:
-        for point in curve("cascade", settings, **where):
+    print(
+        f"\n{'cascade over':<24} {'msg/s':>6} {'p50':>7} {'p99':>7} {'mean':>7} {'msg/data':>8} {'B/data':>7} "
+        f"{'buffer':>6} {'best rounds':>11}  ratio"
+    )
+    for settings in cascades:
+        for point in curve("cascade", settings, where):
             rivals = [(time_ms, name) for name, one in rounds.items() if (time_ms := time_at(one, point.rate))]
             said = "—"
             if rivals:
@@ -136,20 +166,24 @@ def print_table(members: int, loss: float, seeds: int) -> None:
                 said = f"{time_ms:>11.1f}  {point.mean_ms / time_ms:.2f} {name}"
             print(
                 f"{named('cascade', settings):<24} {point.rate:>6.0f} {point.p50_ms:>7.1f} {point.p99_ms:>7.1f} "
-                f"{point.mean_ms:>7.1f} {said:>11}",
+                f"{point.mean_ms:>7.1f} {point.messages:>8.1f} {point.bytes:>7.0f} {point.buffer:>6.0f} {said:>11}",
                 flush=True,
             )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default="random:degree=5")
     parser.add_argument("--members", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--loss", type=float, nargs="+", default=[0.0, 0.01, 0.05])
+    parser.add_argument("--crash", action="append", default=[], metavar="RANK@TIME")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only-tree", action="store_true", help="leave out the other overlays and parameters")
     options = parser.parse_args()
     for members in options.members:
         for loss in options.loss:
-            print_table(members, loss, options.seeds)
+            where = Where(options.network, members, loss, options.seeds, tuple(options.crash))
+            print_table(where, CASCADES[:1] if options.only_tree else CASCADES)
 
 
 if __name__ == "__main__":
