@@ -3,7 +3,7 @@
 Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) wins, so that concurrent writes
 have the same outcome at all replicas. A deletion is a write too: it must be kept (as a *tombstone*) as long as an older
 write by a member that did not know of it may still arrive. When it is *causally stable* here, no such write can: every
-message that this replica will still be given was multicast by a replica that had applied the deletion. Then it is freed.
+message that this replica will still be given comes from a replica that had applied the deletion. Then it is freed.
 
 Three replicas that found the store together, and a fourth that joins later:
 

@@ -152,10 +152,10 @@ class InLevels(InView):
         if message.level not in LEVELS:
             raise RemoteProtocolError(f"a question about level {message.level}: there are {len(LEVELS)}")
         if isinstance(message, AskLevel):
-            self.quorum_levels.owe(rank, message.level, message.count)
+            self.quorum_levels.owe(rank, message.level, message.number)
             self._answer_levels()
         else:
-            self.quorum_levels.answered(rank, message.level, message.count)
+            self.quorum_levels.answered(rank, message.level, message.number)
             self._report_levels()
 
     def _answer_levels(self) -> None:

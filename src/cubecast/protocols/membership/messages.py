@@ -196,11 +196,11 @@ class Ready(NamedTuple):
 
 
 class AskLevel(NamedTuple):
-    """Answer when this member has reached `count` of my messages at this level (`member.levels`)."""
+    """Answer when this member has reached `number` of my messages at this level (`member.levels`)."""
 
     view: ViewId
     level: int
-    count: int
+    number: int
 
 
 class LevelReached(NamedTuple):
@@ -208,7 +208,7 @@ class LevelReached(NamedTuple):
 
     view: ViewId
     level: int
-    count: int
+    number: int
 
 
 Message = (
