@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 import vl_convert
 
+from cubecast.lab.calibrate import result_path
 from cubecast.lab.claims import RULE, VERDICTS, Answers, Judgement, judge, ours
 from cubecast.lab.figures import draw
 from cubecast.lab.plan import Plan
