@@ -76,6 +76,11 @@ bench-live: warm ## Measure live groups on this machine's loopback, side by side
 	$(BIN)/python -m bench.live.run --members 8 --latency
 	$(BIN)/python -m bench.live.changes --members 16
 
+.PHONY: bench-bus
+bench-bus: warm ## Measure the bus between web workers beside channels_redis and the Redis manager
+	@sh scripts/install-redis.sh
+	$(BIN)/python -m bench.bus --repeat 3
+
 .PHONY: lock
 lock: $(SETUP) ## Resolve the dependencies again and rewrite requirements.lock
 	@sh scripts/lock.sh

@@ -99,3 +99,20 @@ def test_two_processes_of_one_name_do_not_exclude_each_other_for_ever() -> None:
             await vanish(other)
 
     asyncio.run(asyncio.wait_for(work(), 2 * WAIT_S))
+
+
+def test_a_member_that_leaves_during_a_view_change_is_out_and_the_rest_continue() -> None:
+    async def work() -> None:
+        async with groups_of(4) as groups:
+            first, second, *rest = groups
+            message = await second.multicast(b"last words")
+            await vanish(first)
+            await until(lambda: any(group._entered().member.is_changing for group in (second, *rest)))
+            await second.leave()
+            assert message.is_stable
+            for group in rest:
+                assert [(await group.receive(WAIT_S)).payload] == [b"last words"]
+                await until(lambda group=group: len(group.view.members) == 2)  # type: ignore[misc]
+            await (await rest[0].multicast(b"on")).stable(WAIT_S)
+
+    asyncio.run(asyncio.wait_for(work(), 2 * WAIT_S))

@@ -50,12 +50,15 @@ def cubecast(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Choose a group-communication protocol before you deploy it.
+    """Reliable, causally ordered multicast that knows when a message has reached everybody.
 
-    A packet-level simulator of protocols that find out which multicast messages
-    have reached everybody: "stable" messages, whose buffers may be freed.
+    [bold]Live groups of processes[/bold]
 
-    [bold]Start with[/bold]
+      cubecast demo
+      cubecast node chat --listen 127.0.0.1:7001 --found --plaintext
+      cubecast node chat --listen 127.0.0.1:7002 --contact 127.0.0.1:7001 --plaintext
+
+    [bold]The laboratory[/bold]: a packet-level simulator, to choose a protocol before you deploy it
 
       cubecast protocols
       cubecast compare --members 100 --network random:degree=5 --plot compare.html
