@@ -52,7 +52,7 @@ def _where(holds: Any) -> list[JudgedReading]:
         (lambda one: one["degree"] >= 5, "degree is at least 5"),
         (lambda one: one["degree"] < 10, "degree is at most 5"),
         (lambda one: one["degree"] == 5, "degree is 5"),
-        (lambda one: one["relayed"], "relayed is yes"),
+        (lambda one: one["relayed"], "S_Coord relays START and INFO is yes"),
         (lambda one: one["degree"] == 5 and one["routing"] == "delay", "degree is 5 and routing is delay"),
     ],
 )
@@ -126,15 +126,21 @@ def _judgement(names: tuple[str, ...], judged: list[JudgedReading]) -> Judgement
 def test_the_best_joint_reading_is_where_most_claims_hold_at_once() -> None:
     by_degree = _judged([CONTRADICTED, HOLDS], [{"degree": 2.5}, {"degree": 5.0}])
     by_routing = _where(lambda one: one["routing"] == "delay")
-    anywhere = _judged([HOLDS], [{}])
-    best = best_joint_reading(
-        [
-            _judgement(("degree",), by_degree),
-            _judgement(tuple(SPACE), by_routing),
-            _judgement((), anywhere),
-        ]
-    )
+    by_size = _judged([HOLDS, UNDECIDED], [{"members": 100}, {"members": 700}])
+    judgements = [
+        _judgement(("degree",), by_degree),
+        _judgement(tuple(SPACE), by_routing),
+        _judgement(tuple(SPACE), by_routing),
+        _judgement(("members",), by_size),
+    ]
+    best = best_joint_reading(judgements)
     assert best is not None
     assert (best.reading["degree"], best.reading["routing"]) == (5.0, "delay")
-    assert (best.held, best.tested, best.contradicted) == (3, 3, 0)
-    assert best_joint_reading([_judgement((), anywhere)]) is None
+    assert (best.held, best.tested, best.contradicted) == (3, 4, 0), "a claim counts once, by its gravest verdict"
+
+
+def test_readings_of_a_few_claims_are_not_those_of_a_study() -> None:
+    anywhere = _judgement((), _judged([HOLDS], [{}]))
+    by_variant = _judgement(("variant",), _judged([HOLDS, CONTRADICTED], [{"variant": "a"}, {"variant": "b"}]))
+    assert best_joint_reading([anywhere]) is None
+    assert best_joint_reading([anywhere, anywhere, by_variant]) is None

@@ -116,7 +116,7 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     }
     judgements = [_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
     page = paper_words("cube", "A title", judgements, found)
-    assert "Calibration over 24 settings: most statements hold at once with degree 5.0: 3 of 5, 1 undecided." in page
+    assert "Calibration over 24 settings: most statements hold at once with degree 5: 3 of 5, 1 undecided." in page
     assert "RTT: the paper 46, ours 45.2" in page
     assert "degree 0.61" in page
     assert "Never true at the same setting: a and b." in page

@@ -136,10 +136,11 @@ def _told(name: str, values: list[Any], known: list[Any]) -> str:
         if places[0] == 0:
             return f"{title} is at most {values[-1]:g}"
         return f"{title} is {values[0]:g} to {values[-1]:g}"
-    return f"{title} is {' or '.join(_text(value) for value in values)}"
+    return f"{title} is {' or '.join(value_text(value) for value in values)}"
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value of a parameter in a sentence."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

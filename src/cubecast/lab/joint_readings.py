@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cubecast.lab.claims import NOT_TESTED, Judgement
+from cubecast.lab.claims import NOT_TESTED, UNDECIDED, Judgement
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS
 from cubecast.lab.questions import Reading
 
@@ -22,24 +22,21 @@ class JointReading:
 
 
 def best_joint_reading(judgements: Sequence[Judgement]) -> JointReading | None:
-    """By claims that hold, then by claims that are not contradicted; None where no claim leaves anything open.
+    """By claims that hold, then by claims that are not contradicted; None where few claims leave anything open.
 
     A claim that depends on fewer parameters than others counts at every reading that agrees with one of its own.
     """
     widest = max(judgements, key=lambda one: len(one.claim.readings), default=None)
     if widest is None or not widest.claim.readings:
         return None
+    if 2 * sum(one.claim.readings == widest.claim.readings for one in judgements) < len(judgements):
+        return None  # readings of a few claims only: parameters of the study, not what the paper leaves open
     found = [_at(reading.reading, judgements) for reading in widest.readings]
     return max(found, key=lambda one: (one.held, -one.contradicted), default=None)
 
 
 def _at(reading: Reading, judgements: Sequence[Judgement]) -> JointReading:
-    verdicts = [
-        own.verdict
-        for one in judgements
-        for own in one.readings
-        if own.verdict != NOT_TESTED and all(reading.get(name, value) == value for name, value in own.reading.items())
-    ]
+    verdicts = [verdict for one in judgements if (verdict := _verdict_at(reading, one)) != NOT_TESTED]
     return JointReading(
         study=judgements[0].plan.id,
         reading=reading,
@@ -47,3 +44,13 @@ def _at(reading: Reading, judgements: Sequence[Judgement]) -> JointReading:
         contradicted=verdicts.count(CONTRADICTED),
         tested=len(verdicts),
     )
+
+
+def _verdict_at(reading: Reading, judgement: Judgement) -> str:
+    """The gravest verdict at the readings of a claim that agree with this one."""
+    agreeing = {
+        own.verdict
+        for own in judgement.readings
+        if all(reading.get(name, value) == value for name, value in own.reading.items())
+    }
+    return next((verdict for verdict in (CONTRADICTED, UNDECIDED, HOLDS) if verdict in agreeing), NOT_TESTED)

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from cubecast.lab.claims import EVERYWHERE, NOT_TESTED, REGION, UNDECIDED, Judgement, nearest, place, ranges, spelled
-from cubecast.lab.conditions import where_holds
+from cubecast.lab.conditions import value_text, where_holds
 from cubecast.lab.joint_readings import JointReading, best_joint_reading
 from cubecast.lab.metric_titles import title_of
 from cubecast.lab.outcomes import CONTRADICTED
@@ -70,7 +70,7 @@ def _calibrated(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
     best = found["best"]
-    setting = ", ".join(f"{title_of(name)} {value}" for name, value in best["setting"].items())
+    setting = ", ".join(f"{title_of(name)} {value_text(value)}" for name, value in best["setting"].items())
     numbers = "; ".join(
         f"{one['quantity']}: the paper {one['paper']:g}, ours {one['ours']:.3g}" for one in found["numbers"]
     )
@@ -97,7 +97,7 @@ def _joint(judgements: Sequence[Judgement]) -> str:
 
 
 def _joint_words(best: JointReading) -> str:
-    reading = ", ".join(f"{title_of(name)} {value}" for name, value in best.reading.items())
+    reading = ", ".join(f"{title_of(name)} {value_text(value)}" for name, value in best.reading.items())
     against = f"; {best.contradicted} are contradicted there" if best.contradicted else ""
     return (
         f"Most statements of the study {best.study} hold at once with {reading}: {best.held} of {best.tested}{against}."
