@@ -37,6 +37,7 @@ KINDS = {
 }
 LATENCY_PAUSE_S = 0.01
 SETTLE_S = 0.5
+START_S = 180.0
 Receive = Callable[[dict[str, Any]], None]
 
 
@@ -184,7 +185,7 @@ async def _wait_for_all(traffic: Traffic, workers: int) -> None:
         seen.add(message["from"])
 
     traffic.receive = note  # type: ignore[method-assign]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(START_S):
         while len(seen) < workers:
             await traffic._send_one("")
             await asyncio.sleep(0.05)
