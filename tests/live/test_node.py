@@ -90,3 +90,18 @@ def test_an_output_that_nobody_reads_holds_up_neither_the_member_nor_its_end(tmp
             if node is not None:
                 node.kill()
                 node.wait()
+
+
+def test_a_group_of_two_says_which_member_it_depends_on(tmp_path: Path) -> None:
+    first, second = free_addresses(2)
+    nodes = [
+        start(tmp_path, name, "--listen", own, "--peer", other, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        for name, own, other in (("one", first, second), ("two", second, first))
+    ]
+    try:
+        for name in ("one", "two"):
+            wait_for(tmp_path, name, f"a group of two is blocked while its first rank, {first}, is down")
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()

@@ -87,6 +87,8 @@ async def _live(node: Node) -> None:
     output = OutputLines()
     try:
         say(f"ready: {group.me.name} is rank {group.rank} of {len(group.view.members)} in view {group.view.number}")
+        if len(group.view.members) == 2 and node.settings.quorum == "majority":
+            say(f"note: a group of two is blocked while its first rank, {group.view.members[0].name}, is down")
         if node.status is not None:
             say(f"status: http://{node.status}/")
         speaking = talk(group, node.rate_per_s, node.payload_bytes) if node.rate_per_s > 0 else send_lines(group)
