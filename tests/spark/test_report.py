@@ -43,12 +43,16 @@ def test_the_page_asks_nothing_of_the_network(first: tuple[StudyOutcome, Path], 
 @needs_browser
 def test_nothing_is_wider_than_a_phone(first: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
     page = write_report(first[0], _store(tmp_path), pictures=False)
-    probe = "<script>setTimeout(() => { document.title = document.documentElement.scrollWidth; }, 9000)</script></body>"
-    page.write_text(page.read_text().replace("</body>", probe))
+    probe = (
+        "<script>setInterval(() => { if (document.body.dataset.drawn) "
+        "document.title = document.documentElement.scrollWidth }, 100)</script></body>"
+    )
+    before, _, after = page.read_text().rpartition("</body>")
+    page.write_text(before + probe + after)
     frame = page.with_name("frame.html")
     frame.write_text(
-        '<iframe id="f" src="index.html" width="390" height="800"></iframe><script>setTimeout(() => {'
-        'document.body.dataset.wide = document.getElementById("f").contentDocument.title }, 15000)</script>'
+        '<iframe id="f" src="index.html" width="390" height="800"></iframe><script>setInterval(() => {'
+        'document.body.dataset.wide = document.getElementById("f").contentDocument.title }, 100)</script>'
     )
     told = show(frame.as_uri(), tmp_path, words=("--allow-file-access-from-files", "--dump-dom"))
     width = re.search(r'data-wide="(\d+)"', told)

@@ -52,8 +52,9 @@ def _diagram(diagram: PhaseDiagram, judgement: Judgement) -> str:
     told = ", ".join(f"{title_of(name)} {share:.0%}" for name, share in shares.items())
     corner = "<th></th>" if diagram.y else ""
     return (
-        f'<div class="wide"><table class="phase"><caption>{escape(over)}. '
-        f"<small>Share of the outcome that a parameter decides alone: {escape(told)}.</small></caption>"
+        f"<p>{escape(over[:1].upper() + over[1:])}. "
+        f"<small>Share of the outcome that a parameter decides alone: {escape(told)}.</small></p>"
+        f'<div class="wide"><table class="phase">'
         f"<thead><tr>{corner}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
