@@ -1,7 +1,7 @@
 """How much memory the state of all members will take, before it is allocated.
 
-A protocol is built for three small groups of its own; its bytes are a polynomial of second degree in the members, which
-those three determine. Most of what a large group cannot have is a bitmap of the membership per member: n² bits.
+A protocol is built for four small groups of its own; its bytes are a sum of n², n·log2 n, n and 1, which those four
+determine. Most of what a large group cannot have is a bitmap of the membership per member: n² bits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.protocol.context import Context
@@ -21,7 +22,7 @@ from cubecast.protocol.overlays import ring
 from cubecast.protocols.catalogue import protocols
 from cubecast.sim.scenario import Scenario
 
-SAMPLES = (128, 256, 512)
+SAMPLES = (1024, 2048, 4096, 8192)
 MEMBERS_MIN = 8192
 """Up to this size no protocol's bitmaps take more than a few MiB each, and nobody is asked."""
 GIB = 1 << 30
@@ -54,7 +55,13 @@ def physical_memory() -> int:
 def state_bytes(protocol: Protocol, parameters: Any, context: Context) -> int:
     """What the states of all members take together, and the sets in the messages of one from each."""
     taken = [_sampled_bytes(protocol, parameters, context, size) for size in SAMPLES]
-    return max(0, round(float(np.polyval(np.polyfit(SAMPLES, taken, 2), context.members))))
+    weights = np.linalg.solve([_growth(size) for size in SAMPLES], taken)
+    return max(0, round(float(weights @ _growth(context.members))))
+
+
+def _growth(members: int) -> NDArray[np.float64]:
+    """Sets of ranks grow with n², neighbours in a hypercube or a dissemination with n·log2 n, arrays with n."""
+    return np.array([members**2, members * np.log2(members), members, 1])
 
 
 def _fits(protocol: Protocol, context: Context, limit: int) -> bool:

@@ -16,7 +16,8 @@ at most one input and one output per other member, so a message need not say whi
 
 | field        | shape        | meaning                                                                               |
 |--------------|--------------|---------------------------------------------------------------------------------------|
-| places       | n            | scratch: the rank at each place                                                       |
+| places       | n            | the rank at each place, in the membership last looked at …                            |
+| places_of    | 4            | … which is this one: its set, the mark of that, how many members, `view_seen`         |
 | view_seen    | rows         | a number that stands for the membership as this member sees it                        |
 | top          | rows         | its highest level                                                                     |
 | inputs       | rows × W     | the ranks it hears from, lower levels first; `input_count` of them                    |
@@ -27,7 +28,7 @@ at most one input and one output per other member, so a message need not say whi
 | heard_round  | rows × W     | the newest round it was for                                                           |
 | sent_round   | rows × W     | the newest round sent to each output                                                  |
 | linger_ns    | rows × W     | what a message to each output says of lingering (`cascade`)                           |
-| minimum      | rows × L × m | the minimum at each level, when it was last computed                                  |
+| minimum      | L × m        | scratch: the minimum at each level of the member it was last computed for             |
 
 *Soundness.* Let C(i, l) be the places that level l of place i covers: C(i, 0) = {i}, and C(i, l) is the union of
 C(i, l−1) and of what its inputs of level l cover at the level they send. Claim: at any time, minimum[i, l] ≤ R_j for
@@ -75,6 +76,7 @@ class Aggregation(NamedTuple):
     fanout: int
     sizes: np.ndarray
     places: np.ndarray
+    places_of: np.ndarray
     view_seen: np.ndarray
     top: np.ndarray
     input_count: np.ndarray
@@ -101,8 +103,9 @@ def new_aggregation(
         fanout=fanout,
         sizes=sizes,
         places=np.zeros(context.members, np.int64),
+        places_of=np.full(4, -1, np.int64),
         heard=np.zeros((rows, width, senders), np.int32),
-        minimum=np.zeros((rows, levels + 1, senders), np.int32),
+        minimum=np.zeros((levels + 1, senders), np.int32),
         **{name: np.zeros(rows, np.int64) for name in ("view_seen", "top", "input_count", "output_count")},
         **{
             name: np.zeros((rows, width), np.int64)
@@ -131,17 +134,19 @@ def _extent(members: int, overlay: int, fanout: int) -> tuple[int, int]:
 @linked
 def link(links, group, row):
     """Find the inputs and outputs in the membership as it is now; nothing has been heard in it."""
-    members = group.members[row]
-    count, place = _find_places(links, group, row)
-    links.view_seen[row] = rank_sets.fingerprint(members)
+    _find_places(links, group, row)
+    count = links.places_of[2]
+    place = np.searchsorted(links.places[:count], group.rank[row])
+    links.view_seen[row] = links.places_of[3]
     links.input_count[row] = 0
     links.output_count[row] = 0
     for k in range(links.heard_round.shape[1]):
+        if links.heard_round[row, k] > 0:
+            for j in range(links.heard.shape[2]):
+                links.heard[row, k, j] = 0
         links.heard_round[row, k] = 0
         links.sent_round[row, k] = 0
         links.linger_ns[row, k] = 0
-        for j in range(links.heard.shape[2]):
-            links.heard[row, k, j] = 0
     if links.overlay == TREE:
         _link_tree(links, row, place, count)
     elif links.overlay == HYPERCUBE:
@@ -152,17 +157,21 @@ def link(links, group, row):
 
 @linked
 def _find_places(links, group, row):
-    """Fill `places`; returns how many there are, and the place of this member."""
+    """Fill `places`, unless the last member that looked at them sees the same membership: most do."""
     members = group.members[row]
+    which = group.members.which[row]
+    mark = np.int64(group.members.marks[which] >> np.uint64(1))
+    if links.places_of[0] == which and links.places_of[1] == mark:
+        return
     count = 0
-    place = 0
     for rank in range(links.places.shape[0]):
         if rank_sets.contains(members, rank):
-            if rank == group.rank[row]:
-                place = count
             links.places[count] = rank
             count += 1
-    return count, place
+    links.places_of[0] = which
+    links.places_of[1] = mark
+    links.places_of[2] = count
+    links.places_of[3] = rank_sets.fingerprint(members)
 
 
 @linked
@@ -271,12 +280,12 @@ def round_ready(links, row, number, level):
 @linked
 def compute_minima(links, group, row):
     """The minima at all levels, from R and what was heard as they are now."""
-    copy_numbers(links.minimum[row, 0], group.received[row])
+    copy_numbers(links.minimum[0], group.received[row])
     k = 0
     for level in range(1, links.top[row] + 1):
-        copy_numbers(links.minimum[row, level], links.minimum[row, level - 1])
+        copy_numbers(links.minimum[level], links.minimum[level - 1])
         while k < links.input_count[row] and links.input_levels[row, k] == level:
-            fold(group, links.minimum[row, level], links.heard[row, k])
+            fold(group, links.minimum[level], links.heard[row, k])
             k += 1
 
 
@@ -286,7 +295,7 @@ def send_minimum(links, row, mail, k, number):
     slot = draft(mail, MINIMUM, number, links.sizes[MINIMUM])
     mail.heads[slot].field_1 = links.view_seen[row]
     mail.heads[slot].field_2 = links.linger_ns[row, k]
-    copy_numbers(mail.numbers[slot, : links.heard.shape[2]], links.minimum[row, links.output_levels[row, k]])
+    copy_numbers(mail.numbers[slot, : links.heard.shape[2]], links.minimum[links.output_levels[row, k]])
     send(mail, slot, links.outputs[row, k])
     links.sent_round[row, k] = max(links.sent_round[row, k], number)
 
@@ -322,7 +331,7 @@ def ask(links, group, row, mail, k, number, own):
     mail.heads[slot].field_2 = ready
     if ready > 0:
         compute_minima(links, group, row)
-        copy_numbers(mail.numbers[slot, : links.heard.shape[2]], links.minimum[row, links.output_levels[row, o]])
+        copy_numbers(mail.numbers[slot, : links.heard.shape[2]], links.minimum[links.output_levels[row, o]])
     else:
         for j in range(links.heard.shape[2]):
             mail.numbers[slot, j] = 0

@@ -290,7 +290,7 @@ def _go_on(state, row, now_ns, mail):
         return
     state.ended[row] = ready
     compute_minima(state.links, state.group, row)
-    learn_stable(state.group, row, state.links.minimum[row, state.links.top[row]])
+    learn_stable(state.group, row, state.links.minimum[state.links.top[row]])
     if ready <= state.done[row]:
         return
     state.done[row] = ready
@@ -321,7 +321,8 @@ def _note_arrival(state, row, now_ns, mail, slot, k):
     is_child = state.links.input_levels[row, k] == 1
     number = mail.heads[slot].round_number
     if state.asked[row, k] >= number:
-        state.backoff_ns[row, k] //= 2
+        if state.lag_ns[row, k] > 0:  # otherwise keep it: an input that is always asked too early is never measured
+            state.backoff_ns[row, k] //= 2
     elif number == state.round[row]:
         lag_ns = now_ns - state.began_ns[row]
         if state.lingers != 0 and is_child:

@@ -198,7 +198,7 @@ def _go_on(state, row, mail):
         return
     state.ended[row] = ready
     compute_minima(state.links, state.group, row)
-    learn_stable(state.group, row, state.links.minimum[row, state.links.top[row]])
+    learn_stable(state.group, row, state.links.minimum[state.links.top[row]])
     if ready > state.done[row]:
         state.done[row] = ready
         end_round(mail, ready + state.skipped[row])
