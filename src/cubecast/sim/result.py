@@ -235,6 +235,10 @@ def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 def _rounds(simulation: Simulation) -> tuple[Round, ...]:
     """The rounds that are over: there was a time when all members that were up knew their results, or later ones."""
     table = simulation.metrics.rounds
+    members = simulation.metrics.members
+    up = members.done[(members.up == 1) & (members.joining == 0)]
+    known_by_all = np.arange(len(table)) <= int(up.min() if len(up) else members.done.max())
+    over = (table.begun_ns >= 0) & (table.first_ns >= 0) & (known_by_all | (table.open == 0))
     return tuple(
         Round(
             number=number,
@@ -242,7 +246,7 @@ def _rounds(simulation: Simulation) -> tuple[Round, ...]:
             rtt_first_ms=float(table[number].first_ns - table[number].begun_ns) / NS_PER_MS,
             rtt_last_ms=float(table[number].last_ns - table[number].begun_ns) / NS_PER_MS,
         )
-        for number in np.flatnonzero((table.begun_ns >= 0) & (table.open == 0) & (table.first_ns >= 0)).tolist()
+        for number in np.flatnonzero(over).tolist()
     )
 
 
