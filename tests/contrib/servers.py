@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -85,7 +85,12 @@ async def served(example: str, workers: int, folder: Path) -> AsyncIterator[Serv
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--workers", str(workers)], cwd=ROOT, env=environment, stdout=output, stderr=output
+            [*command, "--workers", str(workers)],
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            process_group=0,
         )
         try:
             yield Served(port, process)
@@ -95,7 +100,8 @@ async def served(example: str, workers: int, folder: Path) -> AsyncIterator[Serv
             print(log.read_text("utf-8")[-5000:])
             raise
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # also workers whose parent is gone
             process.wait()
 
 
