@@ -155,9 +155,26 @@ def test_an_ask_repeats_what_may_have_been_lost() -> None:
     )
 
 
+def test_where_nothing_is_lost_a_late_child_is_waited_for() -> None:
+    talk = Talk("cascade", [[1], [1], [1]], overlay="tree", delta_ns=0)
+    talk.start()
+    talk.now_ns = 20
+    talk.deliver_all()
+    talk.group.received[:] = 2
+    for rank in (0, 1, 2):
+        talk.wake(rank, "NEXT_ROUND")
+    talk.deliver(source=1)
+    talk.now_ns = 100
+    for _ in range(2):
+        talk.wake(0, "REPEAT")
+    assert talk.done[0] == 1
+    talk.deliver_all()
+    assert talk.stable(0) == [2]
+
+
 def test_a_wave_goes_on_without_a_child_that_is_overdue() -> None:
     """What the child said before counts, and its minimum of this wave in the next."""
-    talk = Talk("cascade", [[1], [1], [1]], overlay="tree", delta_ns=0)
+    talk = Talk("cascade", [[1], [1], [1]], lossy=True, overlay="tree", delta_ns=0)
     talk.start()
     talk.now_ns = 20
     talk.deliver_all()

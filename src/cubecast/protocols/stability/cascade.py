@@ -22,11 +22,11 @@ only that its sender has heard all its inputs since the wave began.
   intervals that grow by a quarter each. Until something was measured the time is twice that of the latest sibling, or
   `repeat_ns`. An ASK carries the minimum that goes the same way, in case that was lost, and takes the other member into
   the wave.
-- A wave over the tree goes on without a child that is overdue, unless the pause Δ is more than twice as long as a wave
-  takes: the next one is near. The child's last minimum, which is a lower bound of its R for ever, counts meanwhile.
-  With n−1 children and loss somebody is always missing, and most waves would wait for several repetitions, although
-  almost all messages wait for another member's minimum. A child that was never heard is waited for, and so are all in
-  the first wave after a rest: a lone message takes one climb and one descent.
+- Where messages are lost, a wave over the tree goes on without a child that is overdue, unless the pause Δ is more than
+  twice as long as a wave takes: the next one is near. The child's last minimum, which is a lower bound of its R for
+  ever, counts meanwhile. With n−1 children and loss somebody is always missing, and most waves would wait for several
+  repetitions, although almost all messages wait for another member's minimum. A child that was never heard is waited
+  for, and so are all in the first wave after a rest: a lone message takes one climb and one descent.
 - A member whose frontier had to be asked for begins its next wave late. It says by how much, as if it had lingered, so
   that its parent does not take the loss for the distance.
 
@@ -136,6 +136,7 @@ class CascadeState(NamedTuple):
     delta_ns: int
     repeat_ns: int
     lingers: int
+    excuses: int
     links: Aggregation
     round: np.ndarray
     ended: np.ndarray
@@ -182,6 +183,7 @@ def build(group: GroupState, context: Context, parameters: CascadeParameters) ->
         delta_ns=context.delta_ns,
         repeat_ns=context.repeat_ns or PATIENCE_NS,
         lingers=int(parameters.linger and overlay == TREE),
+        excuses=int(context.repeat_ns > 0 and overlay == TREE),
         links=links,
         **{name: np.zeros(len(group.rank), np.int64) for name in _BY_ROW},
         **{name: np.zeros(links.inputs.shape, np.int64) for name in _BY_INPUT},
@@ -452,7 +454,7 @@ def _may_excuse(state, row, k):
     """
     links = state.links
     return (
-        links.overlay == TREE
+        state.excuses != 0
         and state.rested[row] == 0
         and 2 * state.lap_ns[row] >= state.delta_ns
         and links.input_levels[row, k] == 1
