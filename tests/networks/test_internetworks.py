@@ -10,6 +10,7 @@ import pytest
 import topohub
 
 from cubecast.errors import LocalProtocolError
+from cubecast.extras import MissingExtraError
 from cubecast.networks.network import Network, generator_for
 from cubecast.networks.regions import REGIONS, ROUND_TRIP_MS
 from cubecast.networks.routes import find_routes, path_links
@@ -184,7 +185,7 @@ def test_what_cannot_be_built_is_refused(spec: str, words: str) -> None:
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "topohub", None)
-    with pytest.raises(LocalProtocolError, match=r"install cubecast\[topologies\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'cubecast\[topologies\]'"):
         build_network("topohub:name=sndlib/germany50", members=10, seed=0)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cubecast.trace.checkers import (
     agreement,
     causal_order,
+    causal_stability,
     check_all,
     counts,
     fifo,
@@ -192,6 +193,7 @@ def test_a_correct_group_breaks_no_promise(seed: int, rounds: int) -> None:
     without_views = [verdict for verdict in excused if verdict.not_promised == "the run has no views"]
     assert [verdict.checker for verdict in excused if verdict not in without_views] == [
         causal_order.NAME,
+        causal_stability.NAME,
         agreement.NAME,
     ]
 

@@ -353,6 +353,7 @@ def test_obedient_groups_are_not_accused(seed: int, steps: int) -> None:
     assert report.ok, report.lines()
     assert {verdict.checker for verdict in report.verdicts if verdict.not_promised} <= {
         "agreement",
+        "causal stability",
         "counts agree with the metrics",
     }
 
