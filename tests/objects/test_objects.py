@@ -80,6 +80,25 @@ def test_of_a_concurrent_write_and_deletion_the_rule_decides() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("wins", ["last", "add"])
+def test_a_program_that_asks_late_for_an_object_finds_what_happened_before(wins: Any) -> None:
+    """An operation is applied by the rule of its object, whatever this program has asked for until then."""
+
+    async def run() -> None:
+        async with spaces_of(2) as (first, second):
+            one = first.dict("d", wins)
+            await one.set("k", 0)
+            await (await one.delete("k")).stable(WAIT_S, level="processed")  # before the write came back
+            await (await one.set("l", 1)).stable(WAIT_S, level="processed")
+            other = second.dict("d", wins)
+            assert other.items() == one.items() == [("l", 1)]
+            other_rule = {"last": "add", "add": "last"}[wins]
+            with pytest.raises(LocalProtocolError, match=f"the dictionary 'd' has wins='{wins}' already"):
+                second.dict("d", other_rule)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
 def test_all_additions_count_and_what_is_no_number_is_refused() -> None:
     async def run() -> None:
         async with spaces_of(3) as spaces:

@@ -76,8 +76,8 @@ def where_holds(readings: Sequence[JudgedReading], verdict: str = HOLDS) -> str:
     """The readings with this verdict in words: "" where there is none, "everywhere" where all have it."""
     cases = _tested(readings)
     values = {name: sorted({reading[name] for reading, _ in cases}, key=sortable) for name in _names(cases)}
-    told = [[_told(name, own, values[name]) for name, own in region.items()] for region in regions(cases, verdict)]
-    return "; or where ".join(" and ".join(parts) or "everywhere" for parts in told)
+    phrases = [[_phrase(name, own, values[name]) for name, own in region.items()] for region in regions(cases, verdict)]
+    return "; or where ".join(" and ".join(parts) or "everywhere" for parts in phrases)
 
 
 def regions(cases: Sequence[Case], verdict: str) -> list[Region]:
@@ -91,7 +91,7 @@ def regions(cases: Sequence[Case], verdict: str) -> list[Region]:
     by_value: dict[Any, list[Case]] = defaultdict(list)
     for reading, own in cases:
         by_value[reading[name]].append(({key: one for key, one in reading.items() if key != name}, own))
-    # Values after which the same conditions follow are told together.
+    # Values after which the same conditions follow are named together.
     together: dict[str, tuple[list[Any], list[Region]]] = {}
     for value in sorted(by_value, key=sortable):
         rest = regions(by_value[value], verdict)
@@ -125,7 +125,7 @@ def _most_telling(cases: Sequence[Case], having: list[bool]) -> str:
     return min(names, key=impurity)
 
 
-def _told(name: str, values: list[Any], known: list[Any]) -> str:
+def _phrase(name: str, values: list[Any], known: list[Any]) -> str:
     """A parameter and its values: numbers that follow each other as a range."""
     title = title_of(name)
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)

@@ -49,11 +49,11 @@ def _diagram(diagram: PhaseDiagram, judgement: Judgement) -> str:
         name = f"<th>{escape(_short(row))}</th>" if diagram.y else ""
         rows.append(f"<tr>{name}{''.join(_cell(diagram, column, row) for column in diagram.columns)}</tr>")
     over = title_of(diagram.x) + (f" (across) and {title_of(diagram.y)} (down)" if diagram.y else "")
-    told = ", ".join(f"{title_of(name)} {share:.0%}" for name, share in shares.items())
+    listed = ", ".join(f"{title_of(name)} {share:.0%}" for name, share in shares.items())
     corner = "<th></th>" if diagram.y else ""
     return (
         f"<p>{escape(over[:1].upper() + over[1:])}. "
-        f"<small>Share of the outcome that a parameter decides alone: {escape(told)}.</small></p>"
+        f"<small>Share of the outcome that a parameter decides alone: {escape(listed)}.</small></p>"
         f'<div class="wide"><table class="phase">'
         f"<thead><tr>{corner}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )

@@ -49,8 +49,7 @@ class Contacts:
             await asyncio.sleep(RESOLVE_S)
             found = [one for one in (await self._resolve())[0] if one not in member.contacts]
             if found and member.phase == "joining":
-                member.contacts = [*found, *member.contacts]
-                driver.call(lambda now_ns: member.links.need(set(member.contacts), now_ns))
+                driver.call(lambda now_ns, found=found: member.add_contacts(found, now_ns))  # type: ignore[misc]
 
     async def _resolve(self) -> tuple[list[str], str]:
         """Addresses of other members, and why there are none."""

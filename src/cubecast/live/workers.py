@@ -1,8 +1,8 @@
 """A group of the worker processes of one machine, which all start with the same configuration.
 
-`uvicorn --workers 4` starts four processes that cannot be told apart, and none knows which of the others run. Files in
-the system's folder for temporary files say it: a process holds a lock on the file of its address as long as it is in
-the group, and the system releases the lock when the process ends, however it ends.
+`uvicorn --workers 4` starts four of them, and none knows which of the others run. Files in the system's folder for
+temporary files say it: a process holds a lock on the file of its address as long as it is in the group, and the system
+releases the lock when the process ends, however it ends.
 
 A worker enters while it holds the lock of the whole range, so one after the other:
 

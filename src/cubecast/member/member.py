@@ -85,6 +85,14 @@ class Member(Restart):
         self._start_joining()
         self._schedule()
 
+    def add_contacts(self, contacts: Sequence[str], now_ns: int) -> None:
+        """While it joins: ask these names first."""
+        self._now_ns = now_ns
+        if self.state == JOINING:
+            self.contacts = list(dict.fromkeys([*contacts, *self.contacts]))
+            self.links.need(set(self.contacts), now_ns)
+            self._schedule()
+
     def resume(
         self, batches: list[bytes], now_ns: int, contacts: Sequence[str] = (), founders: Sequence[str] = ()
     ) -> None:

@@ -3,9 +3,10 @@
 *The last writer wins*: of two writes to a key the one with the larger (clock, writer) stays; a deletion is a write too,
 and must be kept (as a tombstone) until every operation that still arrives knows of it: until it is causally stable.
 
-*Adding wins*: a deletion names the writes that it deletes, those its member had; a concurrent write stays. It needs no
-tombstone: messages arrive in causal order, so a write comes before the deletion that names it. Of several writes that
-stay, the one with the larger (clock, writer) is read.
+*Adding wins*: a deletion deletes the writes that it names, those its member had, and all earlier ones of that member,
+which may not have come back to it yet; a concurrent write stays. It needs no tombstone: messages arrive in causal
+order, so a write comes before the deletion that names it. Of several writes that stay, the one with the larger (clock,
+writer) is read.
 """
 
 from __future__ import annotations
@@ -27,16 +28,13 @@ Stamp = tuple[int, str, int, int]
 
 
 class ReplicatedDict(SharedObject):
-    """Keys are text; values are anything that msgpack encodes. Read it like a mapping."""
+    """Keys are text; values are anything that msgpack encodes. Read it like a mapping. The last writer wins."""
 
     kind = "dict"
 
-    def __init__(self, space: Space, name: str, wins: Wins = "last") -> None:
+    def __init__(self, space: Space, name: str) -> None:
         """Empty."""
-        if wins not in ("last", "add"):
-            raise LocalProtocolError(f"wins={wins!r} for the dictionary {name!r}: one of last, add")
         super().__init__(space, name)
-        self.wins = wins
         self._writes: dict[str, dict[Stamp, Any]] = {}
         """By key: the writes that stay. Where the last writer wins there is one."""
         self._tombstones: dict[str, tuple[Stamp, int]] = {}
@@ -82,8 +80,11 @@ class ReplicatedDict(SharedObject):
 
     async def delete(self, key: str) -> Message:
         """Delete a key, whether it is there or not."""
-        seen = sorted(self._writes.get(self._key(key), ())) if self.wins == "add" else []
-        return await self._send(["delete", key, seen])
+        return await self._send(["delete", self._key(key), self._deleted_writes(key)])
+
+    def _deleted_writes(self, _key: str) -> list[Stamp]:
+        """The writes that a deletion must name."""
+        return []
 
     def _key(self, key: str) -> str:
         if not isinstance(key, str):
@@ -95,27 +96,25 @@ class ReplicatedDict(SharedObject):
         what, key, value = operation.value
         sender = operation.sender
         stamp = (operation.clock, str(sender.name), sender.incarnation, operation.sequence)
-        if self.wins == "last":
-            self._apply_last(what, key, value, stamp, operation.view)
-        elif what == "set":
-            self._writes.setdefault(key, {})[stamp] = value
-        else:
-            writes = self._writes.get(key, {})
-            for seen in value:
-                writes.pop(tuple(seen), None)
-            if not writes:
-                self._writes.pop(key, None)
-
-    def _apply_last(self, what: str, key: str, value: Any, stamp: Stamp, view: int) -> None:
-        present = max(self._writes[key]) if key in self._writes else self._tombstones.get(key, ((0, "", 0, 0), 0))[0]
-        if stamp < present:
-            return
         if what == "set":
+            self._set(key, value, stamp)
+        else:
+            self._delete(key, stamp, operation)
+
+    def _set(self, key: str, value: Any, stamp: Stamp) -> None:
+        if self._is_latest(key, stamp):
             self._tombstones.pop(key, None)
             self._writes[key] = {stamp: value}
-        else:
+
+    def _delete(self, key: str, stamp: Stamp, operation: Operation) -> None:
+        if self._is_latest(key, stamp):
             self._writes.pop(key, None)
-            self._tombstones[key] = (stamp, view)
+            self._tombstones[key] = (stamp, operation.view)
+
+    def _is_latest(self, key: str, stamp: Stamp) -> bool:
+        if key in self._writes:
+            return stamp > max(self._writes[key])
+        return key not in self._tombstones or stamp > self._tombstones[key][0]
 
     def forget(self) -> None:
         """Free the deletions that every later write knows of."""
@@ -127,11 +126,29 @@ class ReplicatedDict(SharedObject):
 
     def state(self) -> Any:
         """Writes and tombstones."""
-        writes = {key: list(stamped.items()) for key, stamped in self._writes.items()}
-        return [self.wins, writes, self._tombstones]
+        return [{key: list(stamped.items()) for key, stamped in self._writes.items()}, self._tombstones]
 
     def load(self, state: Any) -> None:
         """Continue with another copy."""
-        self.wins, writes, tombstones = state
+        writes, tombstones = state
         self._writes = {key: {tuple(stamp): value for stamp, value in stamped} for key, stamped in writes.items()}
         self._tombstones = {key: (tuple(stamp), view) for key, (stamp, view) in tombstones.items()}
+
+
+class AddWinsDict(ReplicatedDict):
+    """A dictionary in which a write survives a deletion that did not know of it."""
+
+    kind = "add-wins dict"
+
+    def _deleted_writes(self, key: str) -> list[Stamp]:
+        return sorted(self._writes.get(key, ()))
+
+    def _set(self, key: str, value: Any, stamp: Stamp) -> None:
+        self._writes.setdefault(key, {})[stamp] = value
+
+    def _delete(self, key: str, stamp: Stamp, operation: Operation) -> None:
+        named = {tuple(write) for write in operation.value[2]}
+        present = self._writes.pop(key, {})
+        stay = {write: value for write, value in present.items() if write not in named and write[1:3] != stamp[1:3]}
+        if stay:
+            self._writes[key] = stay

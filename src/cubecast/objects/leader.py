@@ -1,7 +1,7 @@
 """A leader: one member of the primary partition, known to all without a message.
 
 The leader of a view is its first rank. With `quorum="majority"` there is one view at a time that can decide, so a
-leader that is cut off has a lower token than the next one; whoever serves both must compare tokens, as with a lock.
+leader that is cut off has a lower token than the next one; a service that both use must compare tokens, as with a lock.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from cubecast.live.group import Group, join
 from cubecast.live.message import Message
 from cubecast.member.effects import Delivery, ViewChange
 from cubecast.objects.counter import Counter
-from cubecast.objects.dictionary import ReplicatedDict, Wins
+from cubecast.objects.dictionary import AddWinsDict, ReplicatedDict, Wins
 from cubecast.objects.leader import Leader
 from cubecast.objects.lock import Lock
 from cubecast.objects.shared import Operation, SharedObject
@@ -35,7 +35,9 @@ from cubecast.protocols.membership.views import MemberId
 
 log = logging.getLogger("cubecast.objects")
 
-KINDS: dict[str, type[SharedObject]] = {one.kind: one for one in (Counter, ReplicatedDict, Leader, Lock)}
+DICTIONARIES: dict[Wins, type[ReplicatedDict]] = {"last": ReplicatedDict, "add": AddWinsDict}
+_CLASSES: tuple[type[SharedObject], ...] = (Counter, *DICTIONARIES.values(), Leader, Lock)
+KINDS = {one.kind: one for one in _CLASSES}
 
 _Object = TypeVar("_Object", bound=SharedObject)
 
@@ -84,14 +86,12 @@ class Space:
 
     def dict(self, name: str, wins: Wins = "last") -> ReplicatedDict:
         """The dictionary of that name. All members must choose the same `wins`."""
-        found = self._objects.get((ReplicatedDict.kind, name))
-        if found is None:
-            found = self._objects[ReplicatedDict.kind, name] = ReplicatedDict(self, name, wins)
-        assert isinstance(found, ReplicatedDict)
-        if found.wins != wins and len(found) + found.tombstones:
-            raise LocalProtocolError(f"the dictionary {name!r} has wins={found.wins!r} already")
-        found.wins = wins
-        return found
+        if wins not in DICTIONARIES:
+            raise LocalProtocolError(f"wins={wins!r} for the dictionary {name!r}: one of {', '.join(DICTIONARIES)}")
+        for other, kind in DICTIONARIES.items():
+            if other != wins and (kind.kind, name) in self._objects:
+                raise LocalProtocolError(f"the dictionary {name!r} has wins={other!r} already")
+        return self._object(DICTIONARIES[wins], name)
 
     def counter(self, name: str) -> Counter:
         """The counter of that name."""

@@ -124,7 +124,7 @@ def _start(master: str, settings: dict[str, str]) -> SparkSession:
         try:
             spark = builder.getOrCreate()
         except Exception as error:
-            raise LocalProtocolError(f"Spark does not start on --master {master}: {_told(said, error)}") from error
+            raise LocalProtocolError(f"Spark does not start on --master {master}: {_reason_in(said, error)}") from error
     spark.sparkContext.setLogLevel("OFF")
     return spark
 
@@ -147,7 +147,7 @@ def _stderr_in_file() -> Iterator[IO[bytes]]:
             os.close(kept)
 
 
-def _told(said: IO[bytes], error: Exception) -> str:
+def _reason_in(said: IO[bytes], error: Exception) -> str:
     """Why Java did not come up: the line of its own that says so, otherwise the error itself."""
     said.seek(0)
     lines = said.read().decode(errors="replace").splitlines()

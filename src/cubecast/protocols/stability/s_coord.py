@@ -306,13 +306,21 @@ def _catch_up(state, row, mail, number):
 
 
 @linked
-def _on_start(state, row, mail, slot):
+def _catches_up(state, row, mail, slot):
+    """Enter the round of a START or ASK; a sender that is behind, a newly risen root, gets the round under way."""
     number = mail.heads[slot].round_number
     if number < state.round[row]:
-        # A newly risen root can be behind: tell it the round that is under way.
         send(mail, _draft_bare(state, mail, START, state.round[row]), mail.heads[slot].source)
-        return
+        return False
     _catch_up(state, row, mail, number)
+    return True
+
+
+@linked
+def _on_start(state, row, mail, slot):
+    number = mail.heads[slot].round_number
+    if not _catches_up(state, row, mail, slot):
+        return
     if state.reported[row] < number:
         _report_if_collected(state, row, mail)
     elif state.repeat_ns > 0 or state.relayed != 0:  # a repeated START; elsewhere the children's ACKs overtook it
@@ -335,10 +343,8 @@ def _on_ack(state, row, mail, slot):
 def _on_ask(state, row, mail, slot):
     """A parent asks for the ACK in its view; a member that has none in that view yet sends it later by itself."""
     number = mail.heads[slot].round_number
-    if number < state.round[row]:
-        send(mail, _draft_bare(state, mail, START, state.round[row]), mail.heads[slot].source)
+    if not _catches_up(state, row, mail, slot):
         return
-    _catch_up(state, row, mail, number)
     if state.done[row] == number:
         send(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]), mail.heads[slot].source)
     elif state.reported[row] < number:

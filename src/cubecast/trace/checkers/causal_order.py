@@ -28,6 +28,7 @@ from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
+    list_fault,
     listed,
     new_findings,
     well_formed,
@@ -125,12 +126,7 @@ def _scan(events: Any, members: int, first: Any, replay: Any, restarting: Any, u
         if sent[number]:
             _learn(clock[member], past[number], sender, sequence)
         if fault >= 0:
-            if total < LISTED_MAX:
-                found[total, 0] = row
-                found[total, 1] = fault
-                found[total, 2] = lacks
-                found[total, 3] = needs
-            total += 1
+            total = list_fault(found, total, row, fault, lacks, needs)
     return total
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.deliveries import number_messages
 from cubecast.trace.checkers.report import Violation
-from cubecast.trace.checkers.rows import LISTED_MAX, at, listed, new_findings, well_formed
+from cubecast.trace.checkers.rows import LISTED_MAX, at, list_fault, listed, new_findings, well_formed
 from cubecast.trace.checkers.views import read_restarts
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import (
@@ -139,12 +139,7 @@ def _scan(events: Any, members: int, first: Any, replay: Any, becomes: Any, foun
                     needs = causal[member, other]
             clock[member, sender] = max(clock[member, sender], sequence)
         if fault >= 0:
-            if total < LISTED_MAX:
-                found[total, 0] = row
-                found[total, 1] = fault
-                found[total, 2] = other
-                found[total, 3] = needs
-            total += 1
+            total = list_fault(found, total, row, fault, other, needs)
     return total
 
 

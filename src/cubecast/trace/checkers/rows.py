@@ -70,6 +70,17 @@ def new_findings(columns: int) -> npt.NDArray[np.int64]:
     return np.zeros((LISTED_MAX, columns), np.int64)
 
 
+@allocating
+def list_fault(found: Any, total: int, row: int, fault: int, sender: int, sequence: int) -> int:
+    """Write a violation into the table, if it has room; return how many there are now."""
+    if total < LISTED_MAX:
+        found[total, 0] = row
+        found[total, 1] = fault
+        found[total, 2] = sender
+        found[total, 3] = sequence
+    return total + 1
+
+
 def listed(checker: str, total: int, violations: list[Violation]) -> list[Violation]:
     """Add a closing line when a scan found more violations than it listed."""
     if total <= len(violations):
