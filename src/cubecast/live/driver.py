@@ -22,13 +22,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from cubecast.errors import CubecastError, ExcludedError, JournalError, LocalProtocolError
+from cubecast.errors import CubecastError, JournalError, LocalProtocolError
 from cubecast.live.connections import Connections
 from cubecast.live.credentials import Credentials
 from cubecast.live.journal import Journal
+from cubecast.live.level_waits import LevelWaits
 from cubecast.live.sync_thread import SyncThread
 from cubecast.member.effects import Effects, Entry, Notice, Outgoing
-from cubecast.member.known_levels import NOTHING_KNOWN
 from cubecast.member.links import DUPLICATE
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
@@ -102,8 +102,7 @@ class Driver:
         self.is_ended = False
         self.refused = 0
         self.stable_times = StableTimes()
-        self.known = NOTHING_KNOWN
-        """What is known of the levels of all members, as far as the journal has what it depends on."""
+        self.levels = LevelWaits(self)
         self.connections = Connections(
             member,
             settings,
@@ -140,8 +139,6 @@ class Driver:
         """Multicasts that wait for room or for the next turn, in the order of the calls."""
         self._awaited: set[Outgoing] = set()
         """Own messages with callers that wait for their stability."""
-        self._level_waiters: list[asyncio.Future[None]] = []
-        """Callers that wait until more is known of the levels of all members."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._refreshing: asyncio.TimerHandle | None = None
@@ -223,15 +220,16 @@ class Driver:
         self.is_ended = True
         for future, _ in self._queue:
             if not future.done():
-                future.set_exception(self._end_error("the message was sent"))
+                future.set_exception(self.end_error("the message was sent"))
         self._queue.clear()
         for outgoing in self._awaited:
             self._resolve(outgoing)
         self._awaited.clear()
-        self._wake_level_waiters()
+        self.levels.wake()
         self._on_end(error)
 
-    def _end_error(self, what: str) -> CubecastError:
+    def end_error(self, what: str) -> CubecastError:
+        """Why something did not happen: this member failed, or left before."""
         if self.failure is not None:
             return type(self.failure)(*self.failure.args)
         return LocalProtocolError(f"this member left before {what}")
@@ -363,7 +361,7 @@ class Driver:
                 self.touch()
             self.member.queued -= 1
         if self.is_ended:
-            raise self._end_error("the message was sent")
+            raise self.end_error("the message was sent")
         self._turn_ns = time.monotonic_ns()
         self._is_dirty = True
         outgoing = self.member.multicast(payload, self._turn_ns)
@@ -391,7 +389,7 @@ class Driver:
         """Until a message is stable; raises when it never will be."""
         if not (outgoing.is_stable or outgoing.failure is not None):
             if self.is_ended:
-                raise self._end_error("the message was stable")
+                raise self.end_error("the message was stable")
             if hurry:
                 self.call(lambda now_ns: self.member.ask_stable(outgoing, now_ns))
             waiter: asyncio.Future[None] = self._loop.create_future()
@@ -406,42 +404,6 @@ class Driver:
         if outgoing.failure is not None:
             raise type(outgoing.failure)(*outgoing.failure.args)
 
-    async def wait_level(self, outgoing: Outgoing, is_reached: Callable[[], bool], *, what: str, hurry: bool) -> None:
-        """Until a message that is stable has reached a further level; raises when it never will."""
-        await self.wait_settled(outgoing, hurry=hurry)
-        me = self.member.me
-        if hurry and not is_reached():
-            self.call(self.member.ask_levels)
-        while not is_reached():
-            if self.is_ended:
-                raise self._end_error(f"the message was {what}")
-            if self.member.me != me:
-                raise ExcludedError(f"excluded before the message was {what}")
-            news: asyncio.Future[None] = self._loop.create_future()
-            self._level_waiters.append(news)
-            await news
-
-    async def wait_quorum(self, outgoing: Outgoing, level: int, *, what: str) -> None:
-        """Until a quorum has reached a level with a message; raises when it never will."""
-        me = self.member.me
-        while not (outgoing.was_sent and self.known.has_quorum(self.member.me, level, outgoing.sequence)):
-            if outgoing.failure is not None:
-                raise type(outgoing.failure)(*outgoing.failure.args)
-            if self.is_ended:
-                raise self._end_error(f"the message was {what}")
-            if outgoing.was_sent and self.member.me != me:
-                raise ExcludedError(f"excluded before the message was {what}")
-            self.call(lambda now_ns: self.member.ask_quorum(outgoing, level, now_ns))
-            news: asyncio.Future[None] = self._loop.create_future()
-            self._level_waiters.append(news)
-            await news
-
-    def _wake_level_waiters(self) -> None:
-        waiters, self._level_waiters = self._level_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
     def _resolve(self, outgoing: Outgoing) -> None:
         """Wake the callers that wait for a message, with the reason when it did not become stable."""
         waiters, outgoing.waiters = outgoing.waiters, ()
@@ -451,7 +413,7 @@ class Driver:
             if outgoing.is_stable or outgoing.failure is not None:
                 waiter.set_result(None)
             else:
-                waiter.set_exception(self._end_error("the message was stable"))
+                waiter.set_exception(self.end_error("the message was stable"))
 
     # Effects.
 
@@ -615,9 +577,9 @@ class Driver:
             self.member.exclusion_reported()
             self.touch()
         if notice.what == "levels":
-            self.known = notice.value
-        if notice.what in ("levels", "view", "excluded") and self._level_waiters:
-            self._wake_level_waiters()
+            self.levels.known = notice.value
+        if notice.what in ("levels", "view", "excluded"):
+            self.levels.wake()
         self._on_notice(notice)
         if notice.what == "left":
             self._end(None)

@@ -107,11 +107,11 @@ class GroupStatus:
         Every message that the application will still be given follows these: its sender's application had dealt with
         them when it multicast it. So nobody refers to what they replaced any more, and it can be forgotten.
         """
-        return self._entered().known.causal_frontier
+        return self._entered().levels.known.causal_frontier
 
     def is_causally_stable(self, delivery: Delivery) -> bool:
         """Does every message that this application will still be given follow it? See `causal_frontier`."""
-        return self._entered().known.is_causally_stable(delivery.sender, delivery.view, delivery.sequence)
+        return self._entered().levels.known.is_causally_stable(delivery.sender, delivery.view, delivery.sequence)
 
     def laggards(self) -> list[Laggard]:
         """The members that hold stability back, and by how many messages; the slowest first."""

@@ -66,13 +66,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             async with asyncio.timeout(timeout):
                 which = _block_of(driver, level)
                 if of == "quorum":
-                    await driver.wait_quorum(self._outgoing, which, what=f"{level} by a quorum")
+                    await driver.levels.wait_quorum(self._outgoing, which, what=f"{level} by a quorum")
                 elif of != "all":
                     raise LocalProtocolError(f"of={of!r}: one of {', '.join(get_args(Of))}")
                 elif which == RECEIVED:
                     await driver.wait_settled(self._outgoing, hurry=hurry)
                 else:
-                    await driver.wait_level(
+                    await driver.levels.wait(
                         self._outgoing, lambda: self._has_reached(which), what=f"{level} everywhere", hurry=hurry
                     )
         except TimeoutError:
@@ -86,7 +86,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         driver = self._driver
         try:
             async with asyncio.timeout(timeout):
-                await driver.wait_level(
+                await driver.levels.wait(
                     self._outgoing, lambda: self.is_causally_stable, what="causally stable", hurry=hurry
                 )
         except TimeoutError:
@@ -96,11 +96,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def is_causally_stable(self) -> bool:
         """Does every message that this application will still be given follow it?"""
         driver, outgoing = self._driver, self._outgoing
-        return outgoing.was_sent and driver.known.is_causally_stable(driver.member.me, outgoing.view, outgoing.sequence)
+        return outgoing.was_sent and driver.levels.known.is_causally_stable(
+            driver.member.me, outgoing.view, outgoing.sequence
+        )
 
     def _has_reached(self, which: int) -> bool:
         driver = self._driver
-        return self._outgoing.sequence <= driver.known.frontier(which).get(driver.member.me, 0)
+        return self._outgoing.sequence <= driver.levels.known.frontier(which).get(driver.member.me, 0)
 
     def _why_not_stable(self, level: Level) -> str:
         member = self._driver.member
