@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cubecast.jit.decorators import linked
+from cubecast.member.arena import Arena
 from cubecast.member.data_core import DataCore
 from cubecast.protocol import handlers
 from cubecast.protocol.definition import LiveData
@@ -76,7 +77,7 @@ handlers.register(OddState, SimpleNamespace(publish=_publish, receive=_receive, 
 
 def _core(*, changes_numbers: bool = False) -> DataCore:
     live = LiveData(linked=lambda state: [], stamp_numbers=lambda members: members, changes_numbers=changes_numbers)
-    return DataCore(OddState(np.zeros(2, np.int64)), live, members=2, window=8)
+    return DataCore(OddState(np.zeros(2, np.int64)), live, members=2, window=8, arena=Arena())
 
 
 def _batch(*sequences: int) -> tuple[bytes, np.ndarray, int]:

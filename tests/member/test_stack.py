@@ -11,6 +11,7 @@ import pytest
 
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.member.alone import Alone
+from cubecast.member.arena import Arena
 from cubecast.member.levels import PROCESSED, RECEIVED, Levels
 from cubecast.member.link import Link, Pipe
 from cubecast.member.message_log import SEQUENCE_MASK, Keyed
@@ -45,6 +46,7 @@ class Host:
         self.stable: dict[int, int] = {}
         self.takes = True
         self.is_down = False
+        self.arena = Arena()
         self.stack = Stack(self, world.view, rank, settings, 0.01)
 
     def now(self) -> int:

@@ -25,6 +25,7 @@ Invariants: the caller makes `room` so large that the actions of one message alw
 for which that is not certain, and returns how many it took.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -66,21 +67,21 @@ class BoundCore(NamedTuple):
     changes_numbers: int = 0
 
 
-def new_member_mail(*, width: int, words: int, room: int) -> Mail:
+def new_member_mail(*, width: int, words: int, room: int, empty: Callable[..., np.ndarray] = np.empty) -> Mail:
     """A pool for one live member; the slot of the incoming message is reserved."""
-    made = mail.new_mail(slots=room + 2, width=width, words=words, room=room)
+    made = mail.new_mail(slots=room + 2, width=width, words=words, room=room, empty=empty)
     made.counts[mail.USED] = INCOMING + 1
     return made
 
 
-def new_sorted(*, width: int, room: int) -> Sorted:
+def new_sorted(*, width: int, room: int, empty: Callable[..., np.ndarray] = np.empty) -> Sorted:
     """Room for the actions of several messages. `counts` says how much is written; only that much is read."""
     return Sorted(
-        deliveries=np.empty((room, 3), np.int64),
-        kept=np.empty((room, 3), np.int64),
-        sends=np.empty((room, 4), np.int64),
-        timers=np.empty((room, 3), np.int64),
-        numbers=np.empty((room, max(width, 1)), np.int32),
+        deliveries=empty((room, 3), np.int64),
+        kept=empty((room, 3), np.int64),
+        sends=empty((room, 4), np.int64),
+        timers=empty((room, 3), np.int64),
+        numbers=empty((room, max(width, 1)), np.int32),
         counts=np.zeros(6, np.int64),
     )
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from cubecast.jit.tables import hold
 from cubecast.member import calls
+from cubecast.member.arena import Arena
 from cubecast.member.settings import Settings
 from cubecast.protocol import rank_sets
 from cubecast.protocol.bound import bind
@@ -67,15 +68,18 @@ class Asked(NamedTuple):
 class DataCore:
     """A data protocol and its driver."""
 
-    def __init__(self, state: Any, live: LiveData, *, members: int, window: int) -> None:
-        """A protocol before its first message."""
+    def __init__(self, state: Any, live: LiveData, *, members: int, window: int, arena: Arena) -> None:
+        """A protocol before its first message; the arrays that the arena gave out before are used no more."""
         self.state = state
         self.stamp_numbers = live.stamp_numbers(members)
         self.own_numbers = max(members, self.stamp_numbers)
         self._live = live
         room = members * window + _LINKS_MAX + _SPARE_ACTIONS
-        self._mail: Mail = calls.new_member_mail(width=self.own_numbers, words=rank_sets.words_for(members), room=room)
-        self._sorted = calls.new_sorted(width=self.own_numbers, room=room + BATCH_ROOM)
+        arena.reset()
+        self._mail: Mail = calls.new_member_mail(
+            width=self.own_numbers, words=rank_sets.words_for(members), room=room, empty=arena.empty
+        )
+        self._sorted = calls.new_sorted(width=self.own_numbers, room=room + BATCH_ROOM, empty=arena.empty)
         self._bound = bind((state,), self._mail)
         self._held = hold(
             calls.BoundCore(
@@ -148,12 +152,13 @@ class DataCore:
         return self._live.linked(self.state)
 
 
-def data_core(settings: Settings, group: GroupState, members: int, window: int) -> DataCore:
+def data_core(settings: Settings, group: GroupState, members: int, window: int, arena: Arena) -> DataCore:
     """The data protocol of a view of this size, before its first message."""
     entry = settings.data_for(members)
     context = Context(members=members, senders=members, room=members * window, window=window, is_live=True)
     parameters = entry.resolve(entry.make_parameters(dict(settings.data_parameters)), context)
-    return DataCore(entry.build(group, context, parameters), _live(entry), members=members, window=window)
+    state = entry.build(group, context, parameters)
+    return DataCore(state, _live(entry), members=members, window=window, arena=arena)
 
 
 def _live(entry: Protocol) -> LiveData:

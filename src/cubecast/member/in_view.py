@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from cubecast.errors import CubecastError, RemoteProtocolError
 from cubecast.member.alone import Alone
+from cubecast.member.arena import Arena
 from cubecast.member.data_core import read_records, record_form
 from cubecast.member.effects import Delivery, Effects, Entry, Notice, SnapshotWanted
 from cubecast.member.history import History
@@ -97,6 +98,7 @@ class InView:
         self.effects = Effects()
         self.view: View | None = None
         self.stack: Stack | Alone | None = None
+        self.arena = Arena()
         self.log = MessageLog(0)
         self.links = Links(group, session, self)
         self.own = OwnMessages(bytes_max=settings.window_bytes)

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cubecast.member.arena import Arena
 from cubecast.member.calls import EVERYONE
 from cubecast.member.control_core import ControlCore
 from cubecast.member.data_core import Asked, data_core, record_form, window_messages
@@ -48,6 +49,10 @@ nothing, but a member whose view began later has not received them."""
 
 class StackHost(Protocol):
     """What a stack needs of its member."""
+
+    @property
+    def arena(self) -> Arena:
+        """Memory for the arrays of one stack at a time."""
 
     def now(self) -> int:
         """The time of the present call."""
@@ -103,7 +108,7 @@ class Stack:
         self._own_bytes = 0
         self.levels = Levels(rank, members, is_durable=host.keeps_journal)
         self._group: GroupState = new_group(members=members, senders=members, ranks=np.array([rank]))
-        self._data = data_core(settings, self._group, members, self.window)
+        self._data = data_core(settings, self._group, members, self.window, host.arena)
         self._stability = _stability_core(settings, self.levels.group, members)
         self._failure = _failure_core(settings, self._group, members)
         self._rounds = Rounds(self, round_s)

@@ -28,6 +28,7 @@ copies that are lost while others of it are still being sent. Slot 0 is never ha
 pool, and `counts[OVERFLOW]` then ends the run with a clear error. Nothing is dropped silently.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -87,19 +88,22 @@ class Mail(NamedTuple):
     counts: np.ndarray
 
 
-def new_mail(*, slots: int, width: int, words: int, room: int) -> Mail:
-    """An empty pool of `slots` messages of `width` numbers and `words` bitmap words; an outbox of `room` actions."""
+def new_mail(*, slots: int, width: int, words: int, room: int, empty: Callable[..., np.ndarray] = np.empty) -> Mail:
+    """An empty pool of `slots` messages of `width` numbers and `words` bitmap words; an outbox of `room` actions.
+
+    `empty` gives the arrays, as `numpy.empty` does.
+    """
     # A slot is always written before it is read: it comes back as its last message left it.
     counts = np.zeros(5, np.int64)
     counts[USED] = 1
     return Mail(
-        heads=np.empty(slots, HEAD).view(np.recarray),
-        layers=np.empty(slots, np.int64),
-        numbers=np.empty((slots, max(width, 1)), np.int32),
-        bits=np.empty((slots, max(words, 1)), np.uint64),
-        actions=np.empty(room, ACTION).view(np.recarray),
-        drafts=np.empty(room, np.int64),
-        free=np.empty(slots, np.int64),
+        heads=empty(slots, HEAD).view(np.recarray),
+        layers=empty(slots, np.int64),
+        numbers=empty((slots, max(width, 1)), np.int32),
+        bits=empty((slots, max(words, 1)), np.uint64),
+        actions=empty(room, ACTION).view(np.recarray),
+        drafts=empty(room, np.int64),
+        free=empty(slots, np.int64),
         counts=counts,
     )
 
