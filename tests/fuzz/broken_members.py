@@ -29,7 +29,7 @@ from cubecast.protocols.membership.agreement import Agreement
 from cubecast.protocols.membership.messages import Flushed
 from cubecast.protocols.membership.propose import ACCEPT, FLUSH, Proposer
 from cubecast.protocols.membership.records import Recovered
-from cubecast.protocols.membership.views import View
+from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.wire import frame
 
 Change = tuple[Any, str, Any]
@@ -221,6 +221,11 @@ def _answer_at_once(self: QuorumLevels, _own: Any) -> list[tuple[int, int, int]]
     return answers
 
 
+def _is_no_member(self: Lifecycle, peer: MemberId, said: ViewId) -> bool:
+    view = self._members.view
+    return self.settings.quorum == "any" and bool(said.number) and peer not in view.members and not view.is_past(peer)
+
+
 BROKEN: dict[str, list[Change]] = {
     "anybody decides alone": [(propose, "is_quorum", _always), (agreement, "has_quorum", _always)],
     "a promise does not freeze": [(Stack, "freeze", _nothing)],
@@ -264,6 +269,7 @@ BROKEN: dict[str, list[Change]] = {
         (Lifecycle, "last_known", lambda *_: None),
         (Lifecycle, "_on_gone", _nothing),
     ],
+    "branches that share members do not settle": [(Lifecycle, "_is_of_other_branch", _is_no_member)],
     "what was sent is not waited for": [(Levels, "learn", _learn_at_once)],
     "waiting multicasts are not counted": [(InLevels, "_multicast_count", lambda self: self.stack.published())],
     "what is delivered counts as dealt with": [(InLevels, "contribute", _contribute_delivered)],

@@ -65,6 +65,7 @@ def run_history(
     *,
     faults: bool = True,
     make_member: Callable[..., Any] = Member,
+    make_world: Callable[..., FuzzWorld] = FuzzWorld,
     settings: Settings | None = None,
     plan: HistoryPlan | None = None,
     stability: str | None = None,
@@ -77,7 +78,7 @@ def run_history(
     if stability is not None:
         settings = replace(settings, stability=stability)
     with _without_collection():
-        world = FuzzWorld(seed, settings, plan, make_member)
+        world = make_world(seed, settings, plan, make_member)
         _draw_network(draw, world, faults)
         end_ns = world.agenda.now_ns + draw.randint(*draw.choice(theme.spans_ms)) * MS
         _found(draw, world, theme)

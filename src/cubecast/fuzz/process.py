@@ -510,7 +510,7 @@ class Process:
                 octets += len(entry.record)
                 self._deliver(entry)
             elif isinstance(entry, ViewChange):
-                self.world.note(self, "view", entry.view)
+                self._change_view(entry)
             elif isinstance(entry, SnapshotWanted):
                 self._give_snapshot(entry)
             elif isinstance(entry, StateArrived):
@@ -521,6 +521,9 @@ class Process:
             self.member.taken(octets, self.now_ns)
             if not self._entries and len(self.machine.disk.content) >= self.world.settings.journal_bytes:
                 self.world.agenda.at(self.world.agenda.now_ns, self.post, self._checkpoint_long_journal)
+
+    def _change_view(self, change: ViewChange) -> None:
+        self.world.note(self, "view", change.view)
 
     def _deliver(self, delivery: Delivery) -> None:
         number = number_of(delivery)

@@ -67,6 +67,8 @@ class Machine:
 class FuzzWorld:
     """One history."""
 
+    make_process = Process
+
     def __init__(self, seed: int, settings: Settings, plan: HistoryPlan, make_member: Callable[..., Any]) -> None:
         """Nothing runs yet."""
         self.draw = random.Random(seed ^ 0x5EED)
@@ -139,7 +141,7 @@ class FuzzWorld:
                 machine.disk.erase()
                 batches = machine.disk.read()
         others = contacts or tuple(name for name in sorted(self.machines) if name != machine.name)
-        machine.process = process = Process(self, machine)
+        machine.process = process = self.make_process(self, machine)
         if batches:
             process.begin("resume", {"batches": batches, "contacts": others, "founders": machine.founders})
             return

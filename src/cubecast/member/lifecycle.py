@@ -302,14 +302,24 @@ class Lifecycle(InLevels):
                 self.send(link.peer, Ready(members.view.id))
         elif said.number > members.view.number:
             self.send(link.peer, ChangeReport(members.view.id, 0, 0, (), leaves=False, renews=False))
-        elif not is_member and self.settings.quorum == ANY and said.number and not members.view.is_past(link.peer):
+        elif self._is_of_other_branch(link.peer, said):
             self._settle_branches(link, said)
         elif not is_member:
             self._answer_past(link)
 
+    def _is_of_other_branch(self, peer: MemberId, said: ViewId) -> bool:
+        """Did a member decide otherwise in its last view? A view of each branch can have members of the other."""
+        view = self._members.view
+        if self.settings.quorum != ANY or not said.number or view.is_past(peer):
+            return False
+        return peer not in view.members or (said.number == view.number and said != view.id)
+
     def _settle_branches(self, link: Link, said: ViewId) -> None:
-        """Two branches of the group met: the older one yields."""
-        if said < self._members.view.id:
+        """Two branches of the group met: the older one yields, and before that a member without the state."""
+        if not self.is_ready:
+            self._avoid_branch(link.peer.name)
+            self._go_out("another branch of the group has the state")
+        elif said < self._members.view.id:
             self.send(link.peer, Gone(self._members.view.id))
         else:
             self.send(link.peer, ChangeReport(self._members.view.id, 0, 0, (), leaves=False, renews=False))

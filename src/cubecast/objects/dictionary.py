@@ -1,12 +1,12 @@
 """A dictionary: a copy at every member, the same everywhere once all have the same messages.
 
-*The last writer wins*: of two writes to a key the one with the larger (clock, writer) stays; a deletion is a write too,
+*The last writer wins*: of two writes to a key the one with the larger (view, clock, writer) stays; a deletion is a write too,
 and must be kept (as a tombstone) until every operation that still arrives knows of it: until it is causally stable.
 
 *Adding wins*: a deletion deletes the writes that it names, those its member had, and all earlier ones of that member,
 which may not have come back to it yet; a concurrent write stays. It needs no tombstone: messages arrive in causal
-order, so a write comes before the deletion that names it. Of several writes that stay, the one with the larger (clock,
-writer) is read.
+order, so a write comes before the deletion that names it. Of several writes that stay, the one with the larger (view,
+clock, writer) is read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from cubecast.objects.space import Space
 
 Wins = Literal["last", "add"]
-Stamp = tuple[int, str, int, int]
-"""Clock, and the writer's name, incarnation and sequence number: unique, and ordered the same way everywhere."""
+Stamp = tuple[int, int, str, int, int]
+"""View and clock, and the writer's name, incarnation and sequence number: unique, and ordered the same way everywhere.
+
+The view comes first: what a program wrote while its member was out of the group has an old clock, and is sent in a view
+whose earlier deletions may be forgotten."""
 
 
 class ReplicatedDict(SharedObject):
@@ -37,8 +40,8 @@ class ReplicatedDict(SharedObject):
         super().__init__(space, name)
         self._writes: dict[str, dict[Stamp, Any]] = {}
         """By key: the writes that stay. Where the last writer wins there is one."""
-        self._tombstones: dict[str, tuple[Stamp, int]] = {}
-        """By key that was deleted: the deletion, and its view."""
+        self._tombstones: dict[str, Stamp] = {}
+        """By key that was deleted: the deletion."""
 
     # Reading.
 
@@ -95,7 +98,7 @@ class ReplicatedDict(SharedObject):
         """Write or delete."""
         what, key, value = operation.value
         sender = operation.sender
-        stamp = (operation.clock, str(sender.name), sender.incarnation, operation.sequence)
+        stamp = (operation.view, operation.clock, str(sender.name), sender.incarnation, operation.sequence)
         if what == "set":
             self._set(key, value, stamp)
         else:
@@ -109,16 +112,16 @@ class ReplicatedDict(SharedObject):
     def _delete(self, key: str, stamp: Stamp, operation: Operation) -> None:
         if self._is_latest(key, stamp):
             self._writes.pop(key, None)
-            self._tombstones[key] = (stamp, operation.view)
+            self._tombstones[key] = stamp
 
     def _is_latest(self, key: str, stamp: Stamp) -> bool:
         if key in self._writes:
             return stamp > max(self._writes[key])
-        return key not in self._tombstones or stamp > self._tombstones[key][0]
+        return key not in self._tombstones or stamp > self._tombstones[key]
 
     def forget(self) -> None:
         """Free the deletions that every later write knows of."""
-        for key, ((_, name, incarnation, sequence), view) in list(self._tombstones.items()):
+        for key, (view, _, name, incarnation, sequence) in list(self._tombstones.items()):
             if self._space.is_causally_stable(MemberId(name, incarnation), view, sequence):
                 del self._tombstones[key]
 
@@ -132,7 +135,7 @@ class ReplicatedDict(SharedObject):
         """Continue with another copy."""
         writes, tombstones = state
         self._writes = {key: {tuple(stamp): value for stamp, value in stamped} for key, stamped in writes.items()}
-        self._tombstones = {key: (tuple(stamp), view) for key, (stamp, view) in tombstones.items()}
+        self._tombstones = {key: tuple(stamp) for key, stamp in tombstones.items()}
 
 
 class AddWinsDict(ReplicatedDict):
@@ -149,6 +152,6 @@ class AddWinsDict(ReplicatedDict):
     def _delete(self, key: str, stamp: Stamp, operation: Operation) -> None:
         named = {tuple(write) for write in operation.value[2]}
         present = self._writes.pop(key, {})
-        stay = {write: value for write, value in present.items() if write not in named and write[1:3] != stamp[1:3]}
+        stay = {write: value for write, value in present.items() if write not in named and write[2:4] != stamp[2:4]}
         if stay:
             self._writes[key] = stay

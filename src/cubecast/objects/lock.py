@@ -107,6 +107,7 @@ class Lock(SharedObject):
         request = _Request(operation.sender, number)
         if what == "acquire":
             self._queue.append(request)
+            self._withdraw_if_forgotten(request)
         elif request in self._queue:
             self._queue.remove(request)
         self._grant()
@@ -116,13 +117,14 @@ class Lock(SharedObject):
         self._view = view.number
         self._queue = [request for request in self._queue if request.member in view.members]
         self._grant()
-        self._withdraw_forgotten()
-
-    def _withdraw_forgotten(self) -> None:
-        """This process restarted from its journal: nobody waits for requests that it made before."""
         for request in self._queue:
-            if request.member == self._space.group.me and request.number not in self._waiting and request != self._held:
-                self._space.later(self._send(["release", request.number]))
+            self._withdraw_if_forgotten(request)
+
+    def _withdraw_if_forgotten(self, request: _Request) -> None:
+        """After a restart from its journal nobody in this process waits for the requests that it made before."""
+        is_mine = request.member == self._space.group.me
+        if is_mine and request.number not in self._waiting and request != self._held:
+            self._space.later(self._send(["release", request.number]))
 
     def _grant(self) -> None:
         """The head of the queue holds the lock; a new head has a new token."""

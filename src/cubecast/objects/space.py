@@ -31,7 +31,7 @@ from cubecast.objects.leader import Leader
 from cubecast.objects.lock import Lock
 from cubecast.objects.shared import Operation, SharedObject
 from cubecast.objects.total_order import Key, TotalOrder
-from cubecast.protocols.membership.views import MemberId
+from cubecast.protocols.membership.views import MemberId, View
 
 log = logging.getLogger("cubecast.objects")
 
@@ -49,6 +49,8 @@ class Space:
         """No objects."""
         self._group: Group | None = None
         self._objects: dict[tuple[str, str], SharedObject] = {}
+        self._view: View | None = None
+        """The view that the application has reached; the member may be ahead."""
         self._clock = 0
         self._order: TotalOrder[tuple[str, str, Any]] = TotalOrder()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -109,8 +111,8 @@ class Space:
         found = self._objects.get((kind.kind, name))
         if found is None:
             found = self._objects[kind.kind, name] = kind(self, name)
-            if self._group is not None and self._group.is_entered:
-                found.begin_view(self._group.view)
+            if self._view is not None:
+                found.begin_view(self._view)
         assert isinstance(found, kind)
         return found
 
@@ -156,6 +158,7 @@ class Space:
     def _take(self, event: Delivery | ViewChange) -> None:
         if isinstance(event, ViewChange):
             self._apply_ordered(self._order.begin_view(event.view.number))
+            self._view = event.view
             for one in self._objects.values():
                 one.begin_view(event.view)
             return
