@@ -16,7 +16,8 @@ def test_a_message_waits_until_no_smaller_one_can_come() -> None:
     assert order.stable(lambda _key: False) == []
     order.add(Key(1, 3, A, 1), "three")
     order.add(Key(1, 9, C, 1), "nine")
-    assert [item for _, item in order.stable(lambda key: key.clock == 5)] == ["three", "five"]
+    assert order.stable(lambda key: key.clock == 5) == [], "not all members have number three"
+    assert [item for _, item in order.stable(lambda key: key.clock <= 5)] == ["three", "five"]
     assert [item for _, item in order.waiting] == ["nine"]
 
 

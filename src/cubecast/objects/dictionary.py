@@ -1,7 +1,8 @@
 """A dictionary: a copy at every member, the same everywhere once all have the same messages.
 
-*The last writer wins*: of two writes to a key the one with the larger (view, clock, writer) stays; a deletion is a write too,
-and must be kept (as a tombstone) until every operation that still arrives knows of it: until it is causally stable.
+*The last writer wins*: of two writes to a key the one with the larger (view, clock, writer) stays; a deletion is a
+write too, and must be kept (as a tombstone) until every operation that still arrives knows of it: until it is causally
+stable.
 
 *Adding wins*: a deletion deletes the writes that it names, those its member had, and all earlier ones of that member,
 which may not have come back to it yet; a concurrent write stays. It needs no tombstone: messages arrive in causal
@@ -102,14 +103,14 @@ class ReplicatedDict(SharedObject):
         if what == "set":
             self._set(key, value, stamp)
         else:
-            self._delete(key, stamp, operation)
+            self._delete(key, stamp, value)
 
     def _set(self, key: str, value: Any, stamp: Stamp) -> None:
         if self._is_latest(key, stamp):
             self._tombstones.pop(key, None)
             self._writes[key] = {stamp: value}
 
-    def _delete(self, key: str, stamp: Stamp, operation: Operation) -> None:
+    def _delete(self, key: str, stamp: Stamp, _named: list[Any]) -> None:
         if self._is_latest(key, stamp):
             self._writes.pop(key, None)
             self._tombstones[key] = stamp
@@ -149,9 +150,9 @@ class AddWinsDict(ReplicatedDict):
     def _set(self, key: str, value: Any, stamp: Stamp) -> None:
         self._writes.setdefault(key, {})[stamp] = value
 
-    def _delete(self, key: str, stamp: Stamp, operation: Operation) -> None:
-        named = {tuple(write) for write in operation.value[2]}
+    def _delete(self, key: str, stamp: Stamp, named: list[Any]) -> None:
+        gone = {tuple(write) for write in named}
         present = self._writes.pop(key, {})
-        stay = {write: value for write, value in present.items() if write not in named and write[2:4] != stamp[2:4]}
+        stay = {write: value for write, value in present.items() if write not in gone and write[2:4] != stamp[2:4]}
         if stay:
             self._writes[key] = stay

@@ -4,12 +4,13 @@ Each message carries a Lamport clock: larger than that of every message its send
 multicast it. Messages are ordered by (view, clock, sender). A message can be given to the application when no message
 with a smaller key can still arrive:
 
-- when it is causally stable: what still arrives in its view follows it, and has a larger clock. Messages that wait for
-  their turn are given with it, as far as their keys are smaller;
+- when it is causally stable: what still arrives in its view follows it, and has a larger clock. Those with smaller keys
+  must be causally stable too: others may continue without a message that not all have;
 - when the next view begins: nothing of the old view arrives after that.
 
-So all members that stay in the group give the same sequence. A message that an application multicast while it was out
-of the group, with an old clock, is no exception: it is sent, and counted, in the view in which its sender joins.
+So all members give the same sequence; that of a member that is excluded is the beginning of it. A message that an
+application multicast while it was out of the group, with an old clock, is no exception: it is sent, and counted, in the
+view in which its sender joins.
 """
 
 from __future__ import annotations
@@ -48,11 +49,10 @@ class TotalOrder(Generic[_Item]):
 
     def stable(self, is_causally_stable: Callable[[Key], bool]) -> list[tuple[Key, _Item]]:
         """More is causally stable: the messages whose turn it is, in order."""
-        last = 0
-        for place, (key, _) in enumerate(self.waiting, 1):
-            if is_causally_stable(key):
-                last = place
-        return self._take(last)
+        count = 0
+        while count < len(self.waiting) and is_causally_stable(self.waiting[count][0]):
+            count += 1
+        return self._take(count)
 
     def begin_view(self, number: int) -> list[tuple[Key, _Item]]:
         """A view begins: all messages of earlier ones, in order."""
