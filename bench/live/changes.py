@@ -126,7 +126,7 @@ def _cost(bins: list[list[int]], at: float) -> tuple[float, float]:
 
     The rate is averaged over windows: with more processes than cores a member delivers in bursts.
     """
-    counts = dict(bins)
+    counts = {place: count for place, count in bins}  # noqa: C416
     first = int(at / BIN_S)
     usual = statistics.mean(counts.get(place, 0) for place in range(first - round(WATCHED_S / BIN_S), first))
     watched = range(first, first + round(WATCHED_S / BIN_S))

@@ -101,6 +101,19 @@ def latency(
     }
 
 
+def steady(members: int, *, rate: float, payload: int, seconds: float, settings: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds until messages sent at a fixed rate are stable; bytes and processor time for each of them."""
+    task = {"what": "steady", **_load(payload, seconds), "rate": rate, "settings": settings}
+    reports = run_members(members, task)
+    stable = sorted(age for report in reports for age in report["stable"])
+    return {
+        "stable_p50_ms": 1e3 * stable[len(stable) // 2],
+        "stable_p99_ms": 1e3 * stable[int(0.99 * len(stable))],
+        "bytes_a_message": sum(report["bytes"] for report in reports) / len(stable),
+        "cpu_us_a_message": 1e6 * sum(report["cpu"] for report in reports) / len(stable),
+    }
+
+
 def _load(payload: int, seconds: float) -> dict[str, Any]:
     return {"senders": SENDERS, "payload": payload, "warm_s": WARM_S, "seconds": seconds}
 

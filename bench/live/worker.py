@@ -88,6 +88,39 @@ async def latency(group: Group, task: dict[str, Any]) -> dict[str, Any]:
     return {"ages": ages, "stable": stable}
 
 
+async def steady(group: Group, task: dict[str, Any]) -> dict[str, Any]:
+    """Senders multicast at a fixed rate and note how long each message takes to be stable; everybody counts bytes."""
+    stable: list[float] = []
+
+    async def read() -> None:
+        async for _ in group:
+            pass
+
+    async def settle(sent: float) -> None:
+        message = await group.multicast(bytes(task["payload"]))
+        await message.stable(30)
+        stable.append(time.time() - sent)
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(max(0.0, task["start"] - time.time()))
+    before, cpu_before = _bytes_out(group), time.process_time()
+    if group.rank < task["senders"]:
+        async with asyncio.TaskGroup() as sending:
+            for number in range(int(task["seconds"] * task["rate"])):
+                due = task["start"] + number / task["rate"]
+                await asyncio.sleep(max(0.0, due - time.time()))
+                sending.create_task(settle(time.time()))
+    await asyncio.sleep(max(0.0, task["start"] + task["seconds"] - time.time()))
+    after, cpu_after = _bytes_out(group), time.process_time()
+    await asyncio.sleep(1.0)
+    reading.cancel()
+    return {"stable": stable, "bytes": after - before, "cpu": cpu_after - cpu_before}
+
+
+def _bytes_out(group: Group) -> int:
+    return sum(link["bytes_out"] for link in group.stats["links"].values())
+
+
 async def main() -> None:
     """Run the task that came as the first argument."""
     task = json.loads(sys.argv[1])
@@ -105,7 +138,7 @@ async def main() -> None:
     async with group:
         print("ready", flush=True)
         task["start"] = float(await asyncio.to_thread(sys.stdin.readline))
-        result = await {"throughput": throughput, "latency": latency}[task["what"]](group, task)
+        result = await {"throughput": throughput, "latency": latency, "steady": steady}[task["what"]](group, task)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         result |= {"cpu_s": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024}
         print(json.dumps(result), flush=True)
