@@ -72,8 +72,8 @@ QUIET: dict[str, Any] = {
 )
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_a_quiet_group_sends_nothing(protocol: str, own: dict[str, Any], loss: float) -> None:
-    """Whether the run goes on for one second or for three after the last message: the same messages were sent."""
-    counts = {simulate(protocol, least_ms=least_ms, loss=loss, **QUIET, **own).messages for least_ms in (1000, 3000)}
+    """Whether the run goes on for two seconds or for four: the same messages were sent."""
+    counts = {simulate(protocol, least_ms=least_ms, loss=loss, **QUIET, **own).messages for least_ms in (2000, 4000)}
     assert len(counts) == 1
 
 

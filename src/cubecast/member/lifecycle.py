@@ -700,7 +700,7 @@ class Lifecycle(InLevels):
         return self.settings.resend == "always"
 
     def _rejoin(self) -> None:
-        """A new incarnation of the same name asks the members it knew to join."""
+        """A new incarnation of the same name asks the members it knew to join: there is a group, also for a founder."""
         if self._last_incarnation > self.me.incarnation:
             # Newer than any incarnation this process began: another process uses the name, and each excludes the other.
             self._rivals += 1
@@ -712,19 +712,14 @@ class Lifecycle(InLevels):
         self.me = MemberId(self.me.name, max(self.me.incarnation, self._last_incarnation) + 1)
         self.links.close_all("a new incarnation begins")
         self.links.links.clear()
-        founders = self.founders if self.view is None else []
-        acceptor = self._members.acceptor
-        self._begin_incarnation(contacts, founders)
-        if founders:
-            self._start_forming()
-            self._keep_promise(acceptor)
-        elif self.contacts:
+        self._begin_incarnation(contacts, ())
+        if self.contacts:
             self._start_joining()
         else:
             self._fail(ExcludedError(f"{self.me.name} knows no member that it could ask to join again: give a contact"))
 
     def _keep_promise(self, acceptor: Acceptor) -> None:
-        """A founder is bound by its promises from before a restart or of an earlier incarnation: see its journal."""
+        """A founder is bound by its promises from before a restart."""
         self._members.acceptor = acceptor
         acceptor.moved_ns = self._now_ns
         if acceptor.accepted is not None:

@@ -69,11 +69,14 @@ class Restart(Lifecycle):
             for payload in durable.pending:
                 self.own.add(payload)
         names = [who.name for who in durable.view.members] if durable.view is not None else []
-        known = [*names, *sorted(durable.names), *contacts]
-        is_founder = durable.view is None and not was_excluded and (durable.founders or founders)
+        known = [*names, *sorted(durable.names), *contacts, *founders]
+        has_left = durable.over is not None and durable.over.has_left
+        # A member that asked to join knows that there is a group: it must not found another one with its peers.
+        founding = durable.founders or (founders if has_left else ())
+        is_founder = bool(founding) and durable.view is None and not was_excluded
         if durable.over is not None:
             self.me = MemberId(self.me.name, self.me.incarnation + 1)
-        self._begin_incarnation(known, (durable.founders or founders) if is_founder else ())
+        self._begin_incarnation(known, founding if is_founder else ())
         self._note("restarted")
         if is_founder:
             self._start_forming()

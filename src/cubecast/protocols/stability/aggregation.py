@@ -47,7 +47,8 @@ two memberships have the same number with a probability of 2⁻³¹.
 
 *Liveness.* In one view each pair of an output and its input learns of the view at different times. If the sender is
 later, it sends afresh in the new view; if the receiver is later, it asks (`ask_missing`). A member that is asked sends
-what it has for that round, and otherwise will as soon as it has it.
+what it has for that round, and otherwise will as soon as it has it. Where messages are lost, it sends at once what it
+has of an earlier round that the other lacks: otherwise two members that lack each other's last round wait for ever.
 
 *Quiet.* The driver wakes a member for the next round. While nothing is unstable here, that round ends without a
 message (`skipped`); should another member have something, this one joins when it hears of its round.
@@ -329,6 +330,7 @@ def ask(links, group, row, mail, k, number, own):
     o = output_to(links, row, links.inputs[row, k])
     ready = np.int64(0) if o < 0 else round_ready(links, row, own, links.output_levels[row, o])
     mail.heads[slot].field_2 = ready
+    mail.heads[slot].sequence = links.heard_round[row, k]
     if ready > 0:
         compute_minima(links, group, row)
         copy_numbers(mail.numbers[slot, : links.heard.shape[2]], links.minimum[links.output_levels[row, o]])
@@ -347,12 +349,15 @@ def ask_missing(links, group, row, mail, number):
 
 
 @linked
-def answer(links, group, row, mail, rank, number, own):
-    """Send an output again if it is ready for the round asked for; `own` is the newest round begun here."""
-    k = output_to(links, row, rank)
+def answer(links, group, row, mail, slot, own, is_lossy):
+    """Send an output again if it is ready for the round asked for; `own` is the newest round begun here.
+
+    Where messages are lost, a member that asks for the newest round may lack earlier ones too, and others with it.
+    """
+    k = output_to(links, row, mail.heads[slot].source)
     if k >= 0:
         ready = round_ready(links, row, own, links.output_levels[row, k])
-        if ready >= number:
+        if ready >= mail.heads[slot].round_number or (is_lossy and ready > mail.heads[slot].sequence):
             compute_minima(links, group, row)
             send_minimum(links, row, mail, k, ready)
 

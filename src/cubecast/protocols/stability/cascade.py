@@ -96,7 +96,7 @@ from cubecast.protocols.stability.aggregation import (
 
 MESSAGES = (
     message("MINIMUM", round=4, view=4, linger=4, minimum=per_sender(4)),
-    message("ASK", round=4, view=4, heard=4, minimum=per_sender(4)),
+    message("ASK", round=4, view=4, ready=4, heard=4, minimum=per_sender(4)),
 )
 NEXT_WAVE, OVERDUE = range(2)
 OVERLAYS = {"tree": TREE, "dissemination": DISSEMINATION, "hypercube": HYPERCUBE}
@@ -214,7 +214,7 @@ def receive(state, row, now_ns, mail, slot):
         _begin_wave(state, row, now_ns, mail, number)
         return
     if is_question:
-        answer(state.links, state.group, row, mail, mail.heads[slot].source, number, state.round[row])
+        answer(state.links, state.group, row, mail, slot, state.round[row], state.repeat_ns > 0)
     _go_on(state, row, now_ns, mail)
 
 

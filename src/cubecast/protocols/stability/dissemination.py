@@ -56,7 +56,7 @@ from cubecast.protocols.stability.aggregation import (
 
 MESSAGES = (
     message("MINIMUM", round=4, view=4, minimum=per_sender(4)),
-    message("ASK", round=4, view=4, heard=4, minimum=per_sender(4)),
+    message("ASK", round=4, view=4, ready=4, heard=4, minimum=per_sender(4)),
 )
 NEXT_ROUND, REPEAT = range(2)
 
@@ -123,7 +123,7 @@ def receive(state, row, now_ns, mail, slot):
         _enter_round(state, row, mail, number)
         return
     if mail.heads[slot].kind == ASK:
-        answer(state.links, state.group, row, mail, mail.heads[slot].source, number, state.round[row])
+        answer(state.links, state.group, row, mail, slot, state.round[row], state.repeat_ns > 0)
     _go_on(state, row, mail)
 
 
