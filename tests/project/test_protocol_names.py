@@ -29,7 +29,7 @@ ELSEWHERE: dict[str, str] = {
     # status page, a formula.
     **dict.fromkeys((*_MULTICAST, "sim/views/settings.py"), "tree"),
     "networks/spec.py": "star",
-    "protocols/stability/cascade.py": "tree dissemination",
+    "protocols/stability/cascade.py": "tree dissemination overlay",
     "live/status.py": "overlay",
     "cli/model.py": "gossip",
     # Papers, and what is computed or counted after them.

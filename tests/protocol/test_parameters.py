@@ -160,3 +160,21 @@ def test_a_field_without_a_default_is_refused() -> None:
 
     with pytest.raises(LocalProtocolError, match=r"^parameter subset has no default: give one"):
         describe(Open)
+
+
+def test_what_is_declared_for_the_search_must_be_possible() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Wrong:
+        radix: int = parameter(2, "A radix.", at_least=2, search=(1,))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Unknown:
+        radix: int = parameter(2, "A radix.", matters_with=("overlay", "tree"))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Chosen:
+        radix: int = parameter(2, "A radix.", search_factors=(2.0,))
+
+    for kind, said in ((Wrong, "2 or more"), (Unknown, "no such parameter"), (Chosen, "that resolve chooses")):
+        with pytest.raises(LocalProtocolError, match=said):
+            describe(kind)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cubecast import __version__
-from cubecast.cli import bench, check, compare, fuzz, listing, live, model, simulate, study, tune, warm
+from cubecast.cli import advise, bench, check, compare, fuzz, listing, live, model, simulate, study, tune, warm
 from cubecast.cli.options import TAKES_PARAMETERS
 from cubecast.errors import CubecastError, SimulationError
 from cubecast.extras import explain
@@ -28,6 +28,7 @@ app.command("protocols")(listing.protocols)
 app.command("networks")(listing.networks)
 app.command("simulate", context_settings=TAKES_PARAMETERS)(simulate.simulate)
 app.command("compare", context_settings=TAKES_PARAMETERS)(compare.compare)
+app.command("advise")(advise.advise)
 app.command("check")(check.check)
 app.command("fuzz")(fuzz.fuzz)
 app.command("warm")(warm.warm)
@@ -63,6 +64,7 @@ def cubecast(
       cubecast protocols
       cubecast compare --members 100 --network random:degree=5 --plot compare.html
       cubecast simulate cube_full_dist --members 200 --seed 1 --rounds 3
+      cubecast advise --members 100 --loss 0.02 --rate 50/s --budget 30kb/s
 
     Every command that reports takes --json. One seed gives one result, bit for bit.
     """

@@ -17,6 +17,7 @@ from typing import Any
 
 from cubecast.live.credentials import URI, Credentials, explain_tls_error
 from cubecast.live.listener import Listener
+from cubecast.live.path_quality import PathQuality
 from cubecast.live.socket_connection import SocketConnection
 from cubecast.member.effects import Close
 from cubecast.member.member import Member
@@ -116,6 +117,11 @@ class Connections:
         task = asyncio.get_running_loop().create_task(self._dial(name))
         self._dialling.add(task)
         task.add_done_callback(self._dialling.discard)
+
+    def path_quality(self, number: int) -> PathQuality | None:
+        """Of an open connection, as far as the system knows it."""
+        connection = self._open.get(number)
+        return None if connection is None else connection.path_quality
 
     def close_revoked(self) -> int:
         """End the connections whose certificates were revoked; returns how many."""

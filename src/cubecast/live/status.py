@@ -40,7 +40,7 @@ def status_of(group: Group) -> dict[str, Any]:
     """The state of a member and its group, as the member knows it."""
     member = group._entered().member
     stats = group.stats
-    links = stats.pop("links")
+    links = _with_paths(group, stats.pop("links"))
     view = member.view
     members = view.members if view is not None else ()
     behind = dict(member.laggards())
@@ -69,8 +69,25 @@ def status_of(group: Group) -> dict[str, Any]:
         ],
         "gone": list(group._notices.gone.values()),
         "overlay": _overlay(len(members), group.settings),
+        "stability": {
+            "protocol": group.settings.stability_entry.name,
+            "parameters": dict(group.settings.stability_parameters),
+            "round_every_s": group.settings.round_every_s,
+        },
         "stats": stats,
     }
+
+
+def _with_paths(group: Group, links: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The links with what the system knows of their connections."""
+    driver = group._entered()
+    for name, found in links.items():
+        pipe = driver.member.links.links[name].pipe
+        path = None if pipe is None else driver.connections.path_quality(pipe.number)
+        found["rtt_ms"] = None if path is None else path.rtt_ms
+        found["segments"] = 0 if path is None else path.segments
+        found["retransmitted"] = 0 if path is None else path.retransmitted
+    return links
 
 
 def _received(member: Member) -> dict[MemberId, int]:

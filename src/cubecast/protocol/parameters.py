@@ -4,9 +4,12 @@
     class Parameters:
         subset: int = parameter(1, "Members that a member sends to in one step.", at_least=1)
 
-From this the command line, plans, `help()` and the validation are derived; nothing else lists the parameters of a
-protocol. A field takes int, float, bool, a choice (`Literal`), or None where None means that `Protocol.resolve`
-chooses.
+From this the command line, plans, `help()`, the validation and the advisor's search are derived; nothing else lists the
+parameters of a protocol. A field takes int, float, bool, a choice (`Literal`), or None where None means that
+`Protocol.resolve` chooses.
+
+`search` are the values that are worth trying besides the default. Where `resolve` chooses a number that depends on the
+network, `search_factors` are multiples of that number.
 """
 
 from __future__ import annotations
@@ -40,15 +43,37 @@ class ParameterInfo(NamedTuple):
     at_most: float
     otherwise: str
     """What None means."""
+    search: tuple[Any, ...]
+    """Values worth trying besides the default."""
+    search_factors: tuple[float, ...]
+    """Multiples of what `resolve` chooses that are worth trying."""
+    matters_with: tuple[str, Any] | None
+    """The other parameter and its value without which this one changes nothing."""
 
 
 def parameter(
-    default: Any, text: str, *, at_least: float = -math.inf, at_most: float = math.inf, otherwise: str = ""
+    default: Any,
+    text: str,
+    *,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    otherwise: str = "",
+    search: tuple[Any, ...] = (),
+    search_factors: tuple[float, ...] = (),
+    matters_with: tuple[str, Any] | None = None,
 ) -> Any:
     """A field of a protocol's parameters. `otherwise` says what is chosen where the default is None."""
     return field(
         default=default,
-        metadata={"help": text, "at_least": at_least, "at_most": at_most, "otherwise": otherwise},
+        metadata={
+            "help": text,
+            "at_least": at_least,
+            "at_most": at_most,
+            "otherwise": otherwise,
+            "search": search,
+            "search_factors": search_factors,
+            "matters_with": matters_with,
+        },
     )
 
 
@@ -62,9 +87,25 @@ def describe(kind: type) -> dict[str, ParameterInfo]:
             raise LocalProtocolError(f"parameter {one.name} has no default: give one, or None for what resolve chooses")
         types_, choices, is_optional = _read_hint(one.name, hints[one.name])
         known: dict[str, Any] = {"help": "", "at_least": -math.inf, "at_most": math.inf, "otherwise": ""}
+        known |= {"search": (), "search_factors": (), "matters_with": None}
         known |= one.metadata
         found[one.name] = ParameterInfo(one.name, types_, choices, is_optional, one.default, **known)
+    for info in found.values():
+        _check_search(info, found)
     return found
+
+
+def _check_search(info: ParameterInfo, known: Mapping[str, ParameterInfo]) -> None:
+    """What is declared for the search must be possible values."""
+    for value in info.search:
+        _validate(info, value, "the search")
+    if info.search_factors and not (info.is_optional and float in info.types):
+        raise LocalProtocolError(f"parameter {info.name}: search_factors need a number that resolve chooses")
+    if info.matters_with is not None:
+        other, value = info.matters_with
+        if other not in known:
+            raise LocalProtocolError(f"parameter {info.name} matters with {other!r}: there is no such parameter")
+        _validate(known[other], value, "matters_with")
 
 
 def _read_hint(name: str, hint: Any) -> tuple[frozenset[type], tuple[str, ...], bool]:

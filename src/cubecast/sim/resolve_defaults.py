@@ -38,6 +38,11 @@ def resolve_defaults(scenario: Scenario, network: Network) -> Scenario:
     )
 
 
+def expected_round_ms(scenario: Scenario, network: Network) -> float:
+    """About how long a round of the scenario's protocol takes on a network."""
+    return _round_ns(scenario, resolving_context(scenario, network_facts(scenario, network))) / NS_PER_MS
+
+
 def resolving_context(scenario: Scenario, facts: NetworkFacts) -> Context:
     """The context in which parameters are resolved."""
     return Context(members=scenario.members, senders=scenario.sequence_count, seed=scenario.seed, network=facts)

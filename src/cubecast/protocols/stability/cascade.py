@@ -111,15 +111,30 @@ _NEVER = np.int64(1) << 62
 class CascadeParameters:
     """What Cascade leaves open."""
 
-    overlay: Literal["tree", "dissemination", "hypercube"] = parameter("tree", "Along which edges minima go.")
+    overlay: Literal["tree", "dissemination", "hypercube"] = parameter(
+        "tree", "Along which edges minima go.", search=("dissemination", "hypercube")
+    )
     tree_degree: int | None = parameter(
-        None, "Children of an inner member of the tree.", at_least=1, otherwise=f"n − 1, at most {DEGREE_MAX}"
+        None,
+        "Children of an inner member of the tree.",
+        at_least=1,
+        otherwise=f"n − 1, at most {DEGREE_MAX}",
+        search=(8,),
+        matters_with=("overlay", "tree"),
     )
     radix: int = parameter(
-        2, "What a member covers grows by this factor in a step of dissemination.", at_least=2, at_most=RADIX_MAX
+        2,
+        "What a member covers grows by this factor in a step of dissemination.",
+        at_least=2,
+        at_most=RADIX_MAX,
+        search=(4,),
+        matters_with=("overlay", "dissemination"),
     )
     linger: bool = parameter(
-        True, "Members whose minima would wait in the tree for later ones wait before they read R."
+        True,
+        "Members whose minima would wait in the tree for later ones wait before they read R.",
+        search=(False,),
+        matters_with=("overlay", "tree"),
     )
 
 

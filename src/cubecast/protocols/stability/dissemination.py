@@ -70,6 +70,7 @@ class DisseminationParameters:
         "What a member covers grows by this factor in a step: more messages, fewer steps.",
         at_least=2,
         at_most=RADIX_MAX,
+        search=(4, 8),
     )
 
 

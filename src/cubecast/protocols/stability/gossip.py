@@ -68,16 +68,22 @@ MESSAGES = (
 class GossipParameters:
     """What Gossip leaves open."""
 
-    subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
+    subset: int = parameter(
+        1, "Members that a member sends to in one step; at most all others.", at_least=1, search=(2, 4)
+    )
     step_s: float | None = parameter(
-        None, "The step interval, in seconds.", at_least=1e-9, otherwise="as step_rule says"
+        None,
+        "The step interval, in seconds.",
+        at_least=1e-9,
+        otherwise="as step_rule says",
+        search_factors=(0.5, 2.0),
     )
     step_rule: Literal["automatic", "table"] = parameter(
         "automatic",
         "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (50 to 500 members).",
     )
     ending: Literal["optimised", "piggyback"] = parameter(
-        "optimised", "The result is multicast, or piggybacked on later gossip."
+        "optimised", "The result is multicast, or piggybacked on later gossip.", search=("piggyback",)
     )
 
 

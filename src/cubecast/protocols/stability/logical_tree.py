@@ -69,6 +69,7 @@ class LogicalTreeParameters:
         "Children of an inner member of the logical tree.",
         at_least=1,
         otherwise="⌈log2 n⌉, on a wan-tree its own",
+        search=(4, 16),
     )
     group_size: int | None = parameter(
         None, "Sub-groups of so many in a tree of two levels (guo §5.5).", at_least=2, otherwise="a balanced tree"

@@ -78,11 +78,17 @@ LOCAL_GROUP = 50  # members of a local group (guo §5.4)
 class SGossipParameters:
     """What S_Gossip leaves open."""
 
-    group_size: int = parameter(LOCAL_GROUP, "Members of a local group, at most (guo §5.4).", at_least=2)
+    group_size: int = parameter(LOCAL_GROUP, "Members of a local group, at most (guo §5.4).", at_least=2, search=(10,))
     controllers: int = parameter(2, "Stability controllers of a local group.", at_least=1)
-    subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
+    subset: int = parameter(
+        1, "Members that a member sends to in one step; at most all others.", at_least=1, search=(2,)
+    )
     step_s: float | None = parameter(
-        None, "The step interval, in seconds.", at_least=1e-9, otherwise="as step_rule says"
+        None,
+        "The step interval, in seconds.",
+        at_least=1e-9,
+        otherwise="as step_rule says",
+        search_factors=(0.5, 2.0),
     )
     step_rule: Literal["automatic", "table"] = parameter(
         "automatic",

@@ -1,0 +1,223 @@
+"""`cubecast advise`: which protocol, with which parameters, for this group?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cubecast.cli.options import DATA, FAULTS, GROUP, NETWORK, number, whole_number
+from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
+from cubecast.cli.protocol_files import with_protocol_files
+from cubecast.cli.study_traces import ConfOption, MasterOption
+from cubecast.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from cubecast.lab.advisor.advice import Advice, Row
+
+ANSWER, SPARK = "Answer", "Spark"
+
+
+class Optimise(StrEnum):
+    """What is to be small."""
+
+    time_to_stable = "time-to-stable"
+    bytes = "bytes"
+    buffer = "buffer"
+
+
+@with_protocol_files
+def advise(
+    members: Annotated[
+        int | None,
+        typer.Option(
+            "--members",
+            "-n",
+            parser=whole_number,
+            metavar="INTEGER",
+            rich_help_panel=GROUP,
+            help="Members of the group.",
+        ),
+    ] = None,
+    senders: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number,
+            metavar="INTEGER",
+            rich_help_panel=GROUP,
+            help="Members that multicast. Default: up to 50.",
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="HOST:PORT",
+            rich_help_panel=GROUP,
+            help="Take members, round-trip times, loss, rate and payload from the status page of a running member.",
+        ),
+    ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=NETWORK,
+            help="A network (`cubecast networks`), or a file with an edge list or GraphML. Default: random:p=0.02.",
+        ),
+    ] = None,
+    placement: Annotated[
+        bool | None,
+        typer.Option(
+            rich_help_panel=NETWORK, help="May ranks be placed by distance? Default: yes; live groups cannot."
+        ),
+    ] = None,
+    loss: Annotated[
+        float | None,
+        typer.Option(
+            parser=number,
+            metavar="NUMBER",
+            rich_help_panel=FAULTS,
+            help="Probability that a link loses a message. Default: 0.",
+        ),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=DATA, help="Messages per second of each sender, as in 50/s. Default: 100/s."),
+    ] = None,
+    payload: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole_number, metavar="INTEGER", rich_help_panel=DATA, help="Bytes of a message. Default: 100."
+        ),
+    ] = None,
+    transport: Annotated[
+        str | None, typer.Option(rich_help_panel=DATA, help="Reliable multicast below all candidates. Default: auto.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=ANSWER,
+            help="What the stability protocol may send per member: 30kb/s (bits) or 4kB/s (bytes). Default: anything.",
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=ANSWER,
+            help="The longest time to stable: 200ms, 1.5s. Default: any; 1s with --optimise bytes.",
+        ),
+    ] = None,
+    optimise: Annotated[Optimise, typer.Option(rich_help_panel=ANSWER, help="What is to be small.")] = (
+        Optimise.time_to_stable
+    ),
+    protocols: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=ANSWER, help="Choose among these: names with commas. Default: all of stability."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(parser=whole_number, metavar="INTEGER", rich_help_panel=ANSWER, help="The first seed.")
+    ] = 0,
+    out: Annotated[
+        Path,
+        typer.Option(
+            rich_help_panel=ANSWER, help="Folder of results, plan and report; asked again, it continues there."
+        ),
+    ] = Path("advice"),
+    spark: Annotated[
+        bool | None,
+        typer.Option(rich_help_panel=SPARK, help="Simulate on Spark. Default: for more than 200 members."),
+    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say which stability protocol, with which parameters, is best for a group, and how sure that is.
+
+    Candidates race: all are simulated a little, the best of them more and more, on the same networks.
+    The answer is a ranking with a Pareto front and the probability that the first is really the best.
+
+    Examples:
+
+      cubecast advise --members 100 --network random:degree=5 --loss 0.02 --rate 50/s --budget 30kb/s
+      cubecast advise --members 600 --network wan.graphml --optimise bytes --within 500ms
+      cubecast advise --from 127.0.0.1:9001 --budget 30kb/s
+    """
+    from cubecast.lab.advisor.advice import advise as ask
+    from cubecast.lab.spark.settings import parse_conf
+    from cubecast.lab.whole_file import check_folder
+
+    check_folder(out)
+    given: dict[str, Any] = {
+        "members": members,
+        "senders": senders,
+        "network": network,
+        "placement": placement,
+        "loss": loss,
+        "rate": rate,
+        "payload_bytes": payload,
+        "transport": transport,
+    }
+    given = _asked({name: value for name, value in given.items() if value is not None}, source, out)
+    with waiting("preparing (compiling, the first time)") as step:
+        advice = ask(
+            **given,
+            budget=budget,
+            within=within,
+            optimise=optimise.value,
+            protocols=[] if protocols is None else [name.strip() for name in protocols.split(",")],
+            seed=seed,
+            out=out,
+            spark=spark,
+            master=master,
+            conf=parse_conf(conf or ()),
+            progress=lambda done, what: step(done, 0, f"{done} simulations, next {what}"),
+        )
+    if json:
+        print_json(advice.to_dict() | {"asked": given})
+    else:
+        _print(advice, out)
+
+
+def _asked(given: dict[str, Any], source: str | None, out: Path) -> dict[str, Any]:
+    """The question as it is put to the advisor; what is given here comes before what a running member says."""
+    if source is not None:
+        from cubecast.lab.advisor.live_status import read_status, settings_of_status
+
+        return settings_of_status(read_status(source), out) | given
+    if "members" not in given:
+        raise LocalProtocolError("--members is missing: say how many members the group has, or name a member (--from)")
+    return given
+
+
+def _print(advice: Advice, out: Path) -> None:
+    from cubecast.lab.advisor.evidence import PAGE, PLAN, spoken, spoken_cost
+
+    print(spoken(advice))
+    live, cost = advice.live_settings(), advice.live_cost()
+    if live and cost:
+        print(f"live: {live}")
+        print(f"costs: {spoken_cost(cost)}")
+    _print_rows("ranking", advice.ranking)
+    _print_rows("Pareto front: nothing is both faster and cheaper", advice.front)
+    for reason in advice.impossible.values():
+        print(f"not possible: {reason}")
+    print(
+        f"{advice.simulations} simulations of {advice.candidates} configurations, {advice.cpu_s:.1f} s of CPU time; "
+        f"report {out / PAGE}, plan {out / PLAN}"
+    )
+
+
+def _print_rows(title: str, rows: list[Row]) -> None:
+    from cubecast.lab.advisor.evidence import spoken_chance
+    from cubecast.protocols.catalogue import protocol_named
+
+    heads = ("time to stable ms", "kb/s per member", "buffer", "seeds", "best", "fits")
+    table = new_table("protocol", "parameters", *heads, title=title, left=2)
+    for row in rows:
+        spread = f" ± {row.time_ms.half_width:,.1f}" if row.time_ms.half_width else ""
+        cells = [f"{row.time_ms.value:,.1f}{spread}", f"{8 * row.bytes_per_s.value / 1e3:,.1f}"]
+        cells += [f"{row.buffer.value:,.1f}", str(row.seeds), spoken_chance(row), "yes" if row.fits else "no"]
+        name = protocol_named(row.candidate.configuration.protocol).title
+        table.add_row(name, ", ".join(row.candidate.details), *cells)
+    print_table(table)

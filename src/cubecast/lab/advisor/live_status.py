@@ -1,0 +1,111 @@
+"""The question that the status of a running member poses (`/status.json`, live/status.py).
+
+| asked | from the status |
+|---|---|
+| members | those of the view |
+| senders | members of whom anything was received |
+| rate | messages delivered per second in the last minutes, per sender |
+| payload | bytes per unstable message, over the same time |
+| loss | segments that TCP sent again; half of it on each of the two links of a path |
+| network | a star whose centre is no member, with half the round-trip time between this member and each other |
+
+A member knows the round-trip times of its own links only. Half the way to the nearest member is taken for its own
+access to the centre, and the rest of each round-trip time for the other's; a member without a link here has the median.
+Placement is left out: a live group cannot choose its ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.whole_file import write_whole
+
+TIMEOUT_S = 5.0
+NETWORK = "network.edges"
+ACCESS_MS_MIN = 0.001
+
+Status = dict[str, Any]
+
+
+def read_status(address: str) -> Status:
+    """The status that a member serves at an address."""
+    try:
+        with urlopen(f"http://{address}/status.json", timeout=TIMEOUT_S) as answer:
+            found = json.load(answer)
+    except (URLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise LocalProtocolError(
+            f"--from {address}: no status there ({reason}); name the address that a member serves with --status"
+        ) from None
+    if not isinstance(found, dict) or not {"members", "course", "stability"} <= set(found):
+        raise LocalProtocolError(f"--from {address}: this is not the status of a member of this version")
+    return found
+
+
+def settings_of_status(status: Status, folder: Path) -> dict[str, Any]:
+    """The settings of `advise` that a status gives; the network is written into the folder."""
+    members = len(status["members"])
+    if members < 2:
+        raise LocalProtocolError(f"the group of this member has {members} members: there is nothing to choose")
+    senders = sum(one["received"] > 0 for one in status["members"])
+    rate, payload_bytes = _load(status["course"])
+    path = write_whole(folder / NETWORK, _star(status))
+    return {
+        "members": members,
+        "senders": max(senders, 1),
+        "rate": float(f"{rate / max(senders, 1):.3g}"),
+        "payload_bytes": payload_bytes,
+        "loss": _loss(status) / 2,
+        "network": f"file:{path}",
+        "placement": False,
+        "current": status["stability"],
+    }
+
+
+def _load(course: list[dict[str, float]]) -> tuple[float, int]:
+    """Messages of all senders per second, and the bytes of one."""
+    grown = course[-1]["delivered"] - course[0]["delivered"] if course else 0.0
+    seconds = course[-1]["time"] - course[0]["time"] if course else 0.0
+    if grown <= 0 or seconds <= 0:
+        raise LocalProtocolError(
+            "this member has delivered nothing while it was watched: ask again while the group is busy, or describe "
+            "the group with --members, --rate and --network"
+        )
+    held = sum(one["lag"] for one in course)
+    payload = round(sum(one["bytes"] for one in course) / held) if held else 100
+    return grown / seconds, max(payload, 1)
+
+
+def _loss(status: Status) -> float:
+    links = _links(status)
+    segments = sum(link["segments"] for link in links)
+    return float(f"{sum(link['retransmitted'] for link in links) / segments:.3g}") if segments else 0.0
+
+
+def _links(status: Status) -> list[dict[str, Any]]:
+    return [one["link"] for one in status["members"] if one["link"] is not None]
+
+
+def _star(status: Status) -> str:
+    """An edge from each member to the centre, which has the number after the last rank."""
+    half_ms = {
+        one["rank"]: one["link"]["rtt_ms"] / 2
+        for one in status["members"]
+        if one["link"] is not None and one["link"].get("rtt_ms") is not None
+    }
+    if not half_ms:
+        raise LocalProtocolError("the status has no round-trip times (only Linux measures them): give --network")
+    own_ms = min(half_ms.values()) / 2
+    usual_ms = statistics.median(half_ms.values())
+    lines = [f"# {len(half_ms)} round-trip times of {status['address']}"]
+    for one in status["members"]:
+        mine = one["rank"] == status["rank"]
+        access_ms = own_ms if mine else half_ms.get(one["rank"], usual_ms) - own_ms
+        lines.append(f"{one['rank']} {len(status['members'])} {max(access_ms, ACCESS_MS_MIN):.6f}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,115 @@
+"""What the simulations of a question have said so far, and the order of the candidates that follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from cubecast.lab.advisor.candidates import Candidate
+from cubecast.lab.advisor.question import GroupQuestion
+from cubecast.lab.advisor.workload import Observation
+
+_FIELDS = {"time-to-stable": "time_ms", "bytes": "bytes_per_s", "buffer": "buffer"}
+
+
+class Trial(NamedTuple):
+    """One simulation: a candidate with a seed."""
+
+    candidate: Candidate
+    seed: int
+
+
+class Means(NamedTuple):
+    """The means of a candidate over its seeds."""
+
+    time_ms: float
+    bytes_per_s: float
+    buffer: float
+    messages_per_s: float
+
+
+class Results:
+    """The measurements by candidate and seed, and what a question makes of them."""
+
+    def __init__(self, question: GroupQuestion) -> None:
+        """Nothing is measured yet."""
+        self.question = question
+        self.objective = _FIELDS[question.optimise]
+        self.limits: dict[str, float] = {}
+        if question.budget_bytes_per_s is not None:
+            self.limits["bytes_per_s"] = question.budget_bytes_per_s
+        if question.within_ms is not None:
+            self.limits["time_ms"] = question.within_ms
+        self._found: dict[Candidate, dict[int, Observation | None]] = {}
+
+    def add(self, trial: Trial, measurement: Observation | None) -> None:
+        self._found.setdefault(trial.candidate, {})[trial.seed] = measurement
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Those that were simulated at all, in order."""
+        return sorted(self._found)
+
+    @property
+    def runs(self) -> int:
+        return sum(len(seeds) for seeds in self._found.values())
+
+    @property
+    def cpu_s(self) -> float:
+        found = (one for seeds in self._found.values() for one in seeds.values())
+        return math.fsum(one.cpu_s for one in found if one is not None)
+
+    def seeds(self, candidate: Candidate) -> list[int]:
+        """The seeds with which it was simulated, whether the run ended or not."""
+        return sorted(self._found.get(candidate, ()))
+
+    def is_known(self, trial: Trial) -> bool:
+        return trial.seed in self._found.get(trial.candidate, ())
+
+    def ended(self, candidate: Candidate) -> bool:
+        """Did every run end, with every message stable?"""
+        seeds = self._found.get(candidate, {})
+        return bool(seeds) and all(one is not None for one in seeds.values())
+
+    def values(self, candidate: Candidate, field: str, seeds: Sequence[int]) -> list[float]:
+        found = self._found[candidate]
+        return [math.inf if (one := found[seed]) is None else float(getattr(one, field)) for seed in seeds]
+
+    def means(self, candidate: Candidate) -> Means:
+        """Over all its seeds; infinite if a run did not end."""
+        seeds = self.seeds(candidate)
+        return Means(*(fmean(self.values(candidate, field, seeds)) for field in Means._fields))
+
+    def value(self, candidate: Candidate) -> float:
+        """What is to be small."""
+        return float(getattr(self.means(candidate), self.objective))
+
+    def excess(self, candidate: Candidate, field: str) -> float:
+        """The share of a limit that it uses; 0 without a limit."""
+        limit = self.limits.get(field)
+        return 0.0 if limit is None else getattr(self.means(candidate), field) / limit
+
+    def is_feasible(self, candidate: Candidate) -> bool:
+        """Do its runs end, within every limit on average?"""
+        return self.ended(candidate) and all(self.excess(candidate, field) <= 1 for field in self.limits)
+
+    def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The best first: within the limits by value, then by how far beyond the limits; simple ones before others."""
+
+        def key(candidate: Candidate) -> tuple[bool, float, int, Candidate]:
+            feasible = self.is_feasible(candidate)
+            beyond = max((self.excess(candidate, field) for field in self.limits), default=math.inf)
+            how = self.value(candidate) if feasible else beyond
+            return not feasible, how, len(candidate.configuration.parameters), candidate
+
+        return sorted(candidates, key=key)
+
+    def same(self, one: Candidate, other: Candidate) -> bool:
+        """Did both do exactly the same with every seed they share? Then they are two names of one behaviour."""
+        shared = [seed for seed in self._found[one] if seed in self._found[other]]
+        pairs = [(self._found[one][seed], self._found[other][seed]) for seed in shared]
+        return bool(pairs) and all(
+            first is not None and second is not None and first[:4] == second[:4] for first, second in pairs
+        )

@@ -1,0 +1,84 @@
+"""The simulation of one candidate: how long it is watched, and what is read off it.
+
+Data flows for at least `PERIODS` rounds with their pauses, and for at least `MULTICASTS` messages of all senders, so
+that a short pause costs a short simulation. All candidates meet the same networks and random streams, seed by seed.
+
+| quantity    | of a run                                                                      |
+|-------------|-------------------------------------------------------------------------------|
+| time        | from the multicast of a message until the last member knows it stable, mean   |
+| bytes       | what the stability protocol sends per second and member                       |
+| buffer      | unstable messages that a member holds, mean over members and time             |
+| messages    | what the stability protocol sends per second and member                       |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from cubecast.lab.advisor.candidates import Candidate, scenario_with
+from cubecast.lab.advisor.question import GroupQuestion
+from cubecast.networks.spec import build_network
+from cubecast.sim.resolve_defaults import expected_round_ms
+
+EXPERIMENT = "simulate"
+PERIODS = 3
+MULTICASTS = 300
+MESSAGES_MIN = 4
+PATIENCE = 20
+"""A run is given up after so many times the data flowed, and not before `PATIENCE_MS_MIN`."""
+PATIENCE_MS_MIN = 20_000.0
+
+
+class Observation(NamedTuple):
+    """What one simulation of a candidate says."""
+
+    time_ms: float
+    bytes_per_s: float
+    buffer: float
+    messages_per_s: float
+    cpu_s: float
+
+
+class Workload:
+    """The settings of the simulations that answer a question."""
+
+    def __init__(self, question: GroupQuestion) -> None:
+        """The time of a round is estimated once, on the network of the first seed."""
+        self.question = question
+        network = build_network(question.network, members=question.members, seed=question.seed)
+        self._rounds_ms: dict[str, float] = {}
+        self._network = network
+
+    def settings(self, candidate: Candidate) -> dict[str, Any]:
+        """All settings but the seed."""
+        own = candidate.configuration.settings | {"delta_ms": candidate.delta_ms}
+        return self.question.common | own | self._lengths(candidate)
+
+    def _lengths(self, candidate: Candidate) -> dict[str, Any]:
+        question = self.question
+        protocol = candidate.configuration.protocol
+        scenario = scenario_with(question, {"protocol": protocol})
+        if protocol not in self._rounds_ms:
+            self._rounds_ms[protocol] = expected_round_ms(scenario, self._network)
+        period_ms = candidate.delta_ms + self._rounds_ms[protocol]
+        window_ms = max(PERIODS * period_ms, 1e3 * MULTICASTS / (scenario.sender_count * question.rate))
+        messages = max(MESSAGES_MIN, math.ceil(window_ms * question.rate / 1e3))
+        patience_ms = max(PATIENCE_MS_MIN, PATIENCE * messages / question.rate * 1e3)
+        return {"messages": messages, "until_ms": float(math.ceil(patience_ms))}
+
+
+def read_observation(metrics: Mapping[str, float], members: int, cpu_s: float) -> Observation | None:
+    """None for a run in which no message became stable everywhere."""
+    time_ms = metrics.get("tts_last_ms", math.nan)
+    seconds = metrics.get("simulated_ms", 0.0) / 1e3
+    if math.isnan(time_ms) or seconds <= 0:
+        return None
+    return Observation(
+        time_ms=time_ms,
+        bytes_per_s=metrics["bytes"] / seconds / members,
+        buffer=metrics["buffer_mean"],
+        messages_per_s=metrics["messages"] / seconds / members,
+        cpu_s=cpu_s,
+    )

@@ -1,0 +1,179 @@
+"""The race of the advisor, against candidates whose true values are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cubecast.lab.advisor.candidates import DELTAS_MS, Candidate, Configuration
+from cubecast.lab.advisor.question import GroupQuestion
+from cubecast.lab.advisor.race import SEEDS, Finish, race
+from cubecast.lab.advisor.results import Results, Trial
+from cubecast.lab.advisor.selection import pareto_front, select
+from cubecast.lab.advisor.workload import Observation
+
+Truth = Callable[[Candidate], tuple[float, float]]
+"""The time and the bytes per second of a candidate, without noise."""
+
+
+def configurations(count: int) -> list[Configuration]:
+    return [Configuration(number, "coord", (("number", number),)) for number in range(count)]
+
+
+def rounds(candidate: Candidate) -> tuple[float, float]:
+    """Rounds of 10, 11, 12, … ms: a longer pause is slower and cheaper."""
+    round_ms = 10.0 + candidate.configuration.number
+    return round_ms + candidate.delta_ms / 2, 1e6 / (round_ms + candidate.delta_ms)
+
+
+def noisy(trial: Trial, truth: Truth, noise: float) -> Observation:
+    """A seed makes a network slow for all candidates alike, and each a little more so."""
+    time_ms, bytes_per_s = truth(trial.candidate)
+    shared = np.random.default_rng(trial.seed).normal()
+    own = np.random.default_rng([trial.seed, trial.candidate.configuration.number, int(trial.candidate.delta_ms)])
+    slow = math.exp(0.3 * shared + noise * own.normal())
+    return Observation(time_ms * slow, bytes_per_s, time_ms * slow / 10, 1.0, 0.01)
+
+
+def run(
+    count: int = 30, truth: Truth = rounds, noise: float = 0.02, **question: Any
+) -> tuple[Finish, Results, list[Trial]]:
+    """A race of so many configurations."""
+    results = Results(GroupQuestion(members=8, network="star", **question))
+    asked: list[Trial] = []
+
+    def measure(trials: list[Trial]) -> None:
+        asked.extend(trials)
+        for trial in trials:
+            results.add(trial, noisy(trial, truth, noise))
+
+    return race(configurations(count), results, measure), results, asked
+
+
+def best_time(count: int, budget: float) -> float:
+    """Of all configurations with any pause whatever."""
+    return min(rounds(Candidate(one, max(0.0, 1e6 / budget - 10 - one.number)))[0] for one in configurations(count))
+
+
+@pytest.mark.parametrize("budget", [90_000.0, 40_000.0, 7_000.0, 3_000.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_choice_keeps_the_budget_and_is_close_to_the_best_of_all_pauses(budget: float, seed: int) -> None:
+    finish, _, _ = run(budget_bytes_per_s=budget, seed=seed)
+    time_ms, bytes_per_s = rounds(finish.finalists[0])
+    assert bytes_per_s <= budget
+    assert time_ms <= 1.06 * best_time(30, budget)
+
+
+def test_it_costs_a_fraction_of_an_exhaustive_search() -> None:
+    _, results, asked = run(budget_bytes_per_s=20_000.0)
+    assert len(asked) == results.runs
+    assert results.runs < 0.1 * 30 * len(DELTAS_MS) * SEEDS[-1]
+
+
+def test_no_trial_is_asked_for_twice_and_the_order_is_always_the_same() -> None:
+    _, _, asked = run(budget_bytes_per_s=20_000.0)
+    assert len(set(asked)) == len(asked)
+    assert run(budget_bytes_per_s=20_000.0)[2] == asked
+
+
+def test_without_limits_the_shortest_pause_wins() -> None:
+    finish, _, _ = run()
+    assert finish.finalists[0] == Candidate(configurations(1)[0], 0.0)
+
+
+def test_the_fewest_bytes_are_those_of_the_longest_pause_that_is_fast_enough() -> None:
+    finish, _, _ = run(noise=0.0, optimise="bytes", within_ms=40.0)
+    time_ms, bytes_per_s = rounds(finish.finalists[0])
+    shared = [math.exp(0.3 * np.random.default_rng(seed).normal()) for seed in range(finish.seeds)]
+    limit_ms = 40.0 / float(np.mean(shared))
+    assert time_ms <= limit_ms
+    assert bytes_per_s <= 1.1 * min(1e6 / (2 * limit_ms - 10 - one.number) for one in configurations(30))
+
+
+def test_a_budget_that_nobody_keeps_ends_with_the_nearest() -> None:
+    finish, results, _ = run(budget_bytes_per_s=10.0)
+    assert not results.is_feasible(finish.finalists[0])
+    assert finish.selection.best == 0.0
+    assert finish.finalists[0].delta_ms == DELTAS_MS[-1]
+
+
+def test_two_names_of_one_behaviour_do_not_compete() -> None:
+    def twins(candidate: Candidate) -> tuple[float, float]:
+        return 20.0 + candidate.delta_ms / 2, 1e6 / (20.0 + candidate.delta_ms)
+
+    results = Results(GroupQuestion(members=8, network="star"))
+
+    def measure(trials: list[Trial]) -> None:
+        for trial in trials:
+            results.add(trial, Observation(*twins(trial.candidate), 1.0, 1.0, 0.0))
+
+    finish = race(configurations(2), results, measure)
+    assert [one.configuration.number for one in finish.finalists] == [0]
+    assert finish.selection.best == 1.0
+
+
+def test_equal_candidates_are_too_close_to_call() -> None:
+    finish, _, _ = run(count=2, truth=lambda one: (20.0 + one.delta_ms / 2, 1e6 / (20.0 + one.delta_ms)), noise=0.05)
+    assert finish.selection.best < 0.9
+    assert finish.selection.near > 0.9
+    assert finish.seeds == SEEDS[-1]
+
+
+def test_a_candidate_whose_runs_do_not_end_never_wins() -> None:
+    results = Results(GroupQuestion(members=8, network="star"))
+
+    def measure(trials: list[Trial]) -> None:
+        for trial in trials:
+            failed = trial.candidate.configuration.number == 0
+            results.add(trial, None if failed else noisy(trial, rounds, 0.02))
+
+    finish = race(configurations(4), results, measure)
+    assert finish.finalists[0].configuration.number == 1
+
+
+def results_of(*rows: list[float], **question: Any) -> tuple[Results, list[Candidate]]:
+    """Candidates with these times, one per seed."""
+    results = Results(GroupQuestion(members=8, network="star", **question))
+    candidates = [Candidate(one, 1.0) for one in configurations(len(rows))]
+    for candidate, row in zip(candidates, rows, strict=True):
+        for seed, time_ms in enumerate(row):
+            results.add(Trial(candidate, seed), Observation(time_ms, 100.0 * time_ms, 1.0, 1.0, 0.0))
+    return results, candidates
+
+
+def test_a_small_difference_with_every_seed_is_sure_although_the_seeds_differ_widely() -> None:
+    slow = [10.0, 50.0, 20.0, 90.0, 40.0, 70.0]
+    results, candidates = results_of([one - 0.5 for one in slow], slow)
+    assert select(results, candidates).best > 0.99
+    mixed, candidates = results_of([one - 0.5 for one in slow], slow[::-1])
+    assert select(mixed, candidates).best < 0.7
+
+
+def test_the_probability_of_a_normal_difference_is_that_of_student() -> None:
+    differences = np.array([1.0, -0.5, 0.8, 0.3, -0.2, 0.9])
+    results, candidates = results_of([10.0] * 6, (10.0 + differences).tolist())
+    from scipy import stats
+
+    t = differences.mean() / (differences.std(ddof=1) / math.sqrt(6))
+    assert select(results, candidates).best == pytest.approx(stats.t.cdf(t, 5), abs=0.02)
+
+
+def test_a_limit_that_may_be_missed_lowers_the_probability() -> None:
+    times = [9.0, 11.0, 10.0, 9.5, 10.3, 10.0]
+    safe, candidates = results_of(times, [20.0] * 6, budget_bytes_per_s=5000.0)
+    assert select(safe, candidates).best > 0.99
+    near, candidates = results_of(times, [20.0] * 6, budget_bytes_per_s=1000.0)
+    assert 0.3 < select(near, candidates).best < 0.7
+
+
+def test_the_pareto_front_is_what_no_other_beats_in_time_and_bytes() -> None:
+    results = Results(GroupQuestion(members=8, network="star"))
+    points = [(10.0, 100.0), (20.0, 50.0), (20.0, 60.0), (9.9, 150.0), (40.0, 10.0), (50.0, 20.0)]
+    for one, point in zip(configurations(len(points)), points, strict=True):
+        results.add(Trial(Candidate(one, 1.0), 0), Observation(*point, 1.0, 1.0, 0.0))
+    # The fourth is faster than the first by 1 % only.
+    assert [one.configuration.number for one in pareto_front(results)] == [4, 1, 0]
