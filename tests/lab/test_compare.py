@@ -71,8 +71,44 @@ def test_tables_hold_every_run_and_every_cell(comparison: Comparison) -> None:
     assert [float(row["rtt_last_ms"]) for row in runs] == [one.rtt_last_ms for one in results(comparison)]
     cells = list(csv.DictReader(comparison.summary_csv().splitlines()))
     assert [(row["protocol"], row["members"]) for row in cells] == [
-        (one.protocol, str(one.members)) for one in comparison.summaries
+        *(("coord", "6"), ("full_dist", "6"), ("lower bound", "6")),
+        *(("coord", "12"), ("full_dist", "12"), ("lower bound", "12")),
     ]
+
+
+def test_nothing_is_below_the_lower_bound_of_its_size(comparison: Comparison) -> None:
+    assert [one.members for one in comparison.lower_bounds] == [6, 12]
+    for bound in comparison.lower_bounds:
+        assert bound.figures["messages"].value == 2 * (bound.members - 1)
+        assert bound.figures["queue_max"].n == 0
+        for summary in (one for one in comparison.summaries if one.members == bound.members):
+            for name in ("rtt_first_ms", "rtt_last_ms", "messages", "hops"):
+                assert 0 < bound.figures[name].value <= summary.figures[name].value
+    assert [one["protocol"] for one in comparison.to_dict()["lower_bounds"]] == ["lower bound"] * 2
+
+
+def test_the_lower_bound_of_a_star_is_its_diameter() -> None:
+    """Two links of 1 ms, and a header of bytes over each."""
+    bound = compare(members=5, network="star:delay=1ms,bandwidth=1e12", protocols=["coord"]).lower_bounds[0]
+    assert bound.figures["rtt_last_ms"].value == pytest.approx(2.0, rel=1e-3)
+    assert bound.figures["rtt_first_ms"].value == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_group_that_changes_has_no_lower_bound(tmp_path: Path) -> None:
+    crashed = compare(members=6, network="star", protocols=["coord"], crashes=["3@1ms"], repeat_ms=5.0)
+    assert crashed.lower_bounds == []
+    assert [one.protocol for one in crashed.rows()] == ["coord"]
+    crashed.plot(tmp_path / "plot.html")
+
+
+def test_pictures_and_pages_show_the_lower_bound(comparison: Comparison, tmp_path: Path) -> None:
+    page = comparison.plot(tmp_path / "plot.html").read_text("utf-8")
+    assert page.count("<td>lower bound</td>") == 2
+    picture = comparison.plot(tmp_path / "plot.svg").read_text("utf-8")
+    assert "dotted: lower bound" in picture
+    assert "#777777" in picture
+    bars = compare(members=6, network=NETWORK, protocols=["coord"]).plot(tmp_path / "bars.svg").read_text("utf-8")
+    assert "#777777" in bars
 
 
 def test_a_page_needs_no_network(comparison: Comparison, tmp_path: Path) -> None:
@@ -83,7 +119,7 @@ def test_a_page_needs_no_network(comparison: Comparison, tmp_path: Path) -> None
     assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=", tags)
     assert "cdn.jsdelivr" not in page
     assert "vegaEmbed" in page
-    assert tags.count("<tr>") == 1 + len(comparison.summaries)
+    assert tags.count("<tr>") == 1 + len(comparison.rows())
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF")])

@@ -37,7 +37,7 @@ def _compare(
     """Run protocols side by side: the same groups on the same networks with the same seeds.
 
     Several seeds (--repeat) give means with 95 % confidence intervals;
-    several group sizes (--members) make curves.
+    several group sizes (--members) make curves. The row "lower bound" is what no protocol can beat.
 
     Examples:
 
@@ -91,8 +91,6 @@ def _sizes(texts: list[str]) -> list[int]:
 
 
 def _print_comparison(comparison: Comparison) -> None:
-    from cubecast.protocols.catalogue import protocol_named
-
     scenario = comparison.runs[0].scenario
     seeds = len({run.scenario.seed for run in comparison.runs})
     title = f"{scenario.network}, {scenario.rounds} round(s), {seeds} seed(s)" + (", ± 95 %" if seeds > 1 else "")
@@ -101,12 +99,12 @@ def _print_comparison(comparison: Comparison) -> None:
     heads = [f"{metric.short} {metric.unit}".strip() for metric in metrics]
     table = new_table("protocol", "members", *heads, title=title)
     size = comparison.summaries[0].members
-    for summary in comparison.summaries:
+    for summary in comparison.rows():
         if summary.members != size:
             table.add_section()
             size = summary.members
         cells = [_cell(summary.figures[metric.name], metric) for metric in metrics]
-        table.add_row(protocol_named(summary.protocol).title, f"{summary.members:,}", *cells)
+        table.add_row(summary.title, f"{summary.members:,}", *cells)
     print_table(table)
 
 

@@ -2,7 +2,7 @@
 
 Every protocol of a comparison meets the same network with the same R for each size and seed, so that a difference
 between two of them is theirs alone. A protocol that cannot end a run does not stop the others: the run is kept with the
-reason, and left out of the means.
+reason, and left out of the means. Beside the protocols stands what none of them can beat (`models.lower_bounds`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +19,14 @@ from typing import Any, Literal
 import numpy as np
 
 from cubecast.errors import LocalProtocolError, SimulationError
+from cubecast.lab.metric_titles import LOWER_BOUND
 from cubecast.lab.stats import Estimate, mean_estimate
 from cubecast.lab.whole_file import write_whole
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.protocols.catalogue import protocol_named
 from cubecast.protocols.catalogue import protocols as registered
+from cubecast.sim.lower_bounds import lower_bounds
 from cubecast.sim.result import Result
 from cubecast.sim.roles import split_settings
 from cubecast.sim.scenario import SEED_MAX, Scenario
@@ -82,17 +84,24 @@ class ComparedRun:
     scenario: Scenario
     result: Result | None = None
     failure: str | None = None
+    lower_bounds: dict[str, float] = field(default_factory=dict)
+    """What no protocol can beat on this network, by the name of the metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """One protocol at one group size, over all seeds."""
+    """One protocol at one group size, or the lower bound of all, over all seeds."""
 
     protocol: str
     members: int
     runs: int
     failed: int
     figures: dict[str, Estimate]
+
+    @property
+    def title(self) -> str:
+        """As tables and pictures call it."""
+        return LOWER_BOUND if self.protocol == LOWER_BOUND else protocol_named(self.protocol).title
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON: each figure with its mean and the half-width of its 95 % interval."""
@@ -143,10 +152,40 @@ class Comparison:
             protocol=protocol, members=members, runs=len(runs), failed=len(runs) - len(ended), figures=figures
         )
 
+    @cached_property
+    def lower_bounds(self) -> list[Summary]:
+        """What no protocol can beat, one for each group size that has any; metrics without a bound have no value."""
+        found = [self._lower_bound(members) for members in dict.fromkeys(one.members for one in self.summaries)]
+        return [one for one in found if any(figure.n for figure in one.figures.values())]
+
+    def _lower_bound(self, members: int) -> Summary:
+        """The mean over the seeds; what bounds all protocols of a seed is the least of their bounds."""
+        least: dict[str, dict[int, float]] = {metric.name: {} for metric in self.metrics}
+        for run in self.runs:
+            for name, value in run.lower_bounds.items():
+                if run.scenario.members == members and name in least:
+                    seeds = least[name]
+                    seeds[run.scenario.seed] = min(value, seeds.get(run.scenario.seed, math.inf))
+        figures = {name: mean_estimate(np.array(list(seeds.values()))) for name, seeds in least.items()}
+        runs = max((figure.n for figure in figures.values()), default=0)
+        return Summary(protocol=LOWER_BOUND, members=members, runs=runs, failed=0, figures=figures)
+
+    def rows(self) -> list[Summary]:
+        """The summaries size by size, the lower bound after the protocols of its size."""
+        bounds = {one.members: one for one in self.lower_bounds}
+        found: list[Summary] = []
+        for place, summary in enumerate(self.summaries):
+            found.append(summary)
+            following = self.summaries[place + 1].members if place + 1 < len(self.summaries) else None
+            if following != summary.members and summary.members in bounds:
+                found.append(bounds[summary.members])
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
             "summary": [summary.to_dict() for summary in self.summaries],
+            "lower_bounds": [bound.to_dict() for bound in self.lower_bounds],
             "runs": [run.result.to_dict() for run in self.runs if run.result is not None],
             "failures": self.failures,
         }
@@ -159,9 +198,9 @@ class Comparison:
         return _csv(rows)
 
     def summary_csv(self) -> str:
-        """One line per protocol and size: mean and half-width of the 95 % interval of each metric."""
+        """One line per protocol and size, and one per lower bound: mean and half-width of the 95 % interval."""
         rows = []
-        for summary in self.summaries:
+        for summary in self.rows():
             row: dict[str, Any] = {"protocol": summary.protocol, "members": summary.members}
             row |= {"runs": summary.runs, "failed": summary.failed}
             for name, one in summary.figures.items():
@@ -226,7 +265,7 @@ def compare(
 
 def _scenario(settings: dict[str, Any]) -> Scenario:
     """A parameter that only some of the protocols have is for those."""
-    return Scenario(**split_settings(settings, {field.name for field in fields(Scenario)}, lenient=True))
+    return Scenario(**split_settings(settings, {one.name for one in fields(Scenario)}, lenient=True))
 
 
 def _run_all(scenarios: list[Scenario], network: str | Network, progress: Progress | None) -> list[ComparedRun]:
@@ -251,7 +290,9 @@ def _network(network: str | Network, scenario: Scenario) -> Network:
 
 def _run_one(scenario: Scenario, network: Network) -> ComparedRun:
     try:
-        return ComparedRun(scenario=scenario, result=run_scenario(scenario, network))
+        result = run_scenario(scenario, network)
+        bounds = lower_bounds(scenario, network, result)
+        return ComparedRun(scenario=scenario, result=result, lower_bounds=bounds)
     except SimulationError as error:
         return ComparedRun(scenario=scenario, failure=str(error))
 

@@ -6,7 +6,6 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from cubecast.lab.stats import Estimate
-from cubecast.protocols.catalogue import protocol_named
 
 if TYPE_CHECKING:
     from cubecast.lab.compare import Comparison, Metric
@@ -27,7 +26,8 @@ def comparison_page(comparison: Comparison, chart: str) -> str:
     scenario = comparison.runs[0].scenario
     failures = "".join(f"<li><code>{escape(failure)}</code></li>" for failure in comparison.failures)
     inside = f"""<p>Means over the seeds; ± and the bands are 95 % confidence intervals. Messages, packet-hops and bytes
-are sums over the {scenario.rounds} round(s) of a run.</p>
+are sums over the {scenario.rounds} round(s) of a run. The lower bound is what no protocol can beat on these
+networks.</p>
 <div class="wide">{chart}</div>
 <div class="wide">{_table(comparison)}</div>
 {f"<h2>Runs that did not end</h2><ul>{failures}</ul>" if failures else ""}
@@ -56,8 +56,8 @@ def html_page(title: str, inside: str) -> str:
 def _table(comparison: Comparison) -> str:
     heads = "".join(f"<th>{escape(metric.title)}{_unit(metric)}</th>" for metric in comparison.metrics)
     rows = []
-    for summary in comparison.summaries:
-        title = escape(protocol_named(summary.protocol).title)
+    for summary in comparison.rows():
+        title = escape(summary.title)
         cells = "".join(f"<td>{_cell(summary.figures[metric.name], metric)}</td>" for metric in comparison.metrics)
         rows.append(f"<tr><td>{title}</td><td>{summary.members}</td>{cells}</tr>")
     return (

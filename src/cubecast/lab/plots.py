@@ -1,7 +1,8 @@
 """Pictures of a comparison: one panel a metric, one colour a protocol.
 
-With several group sizes each panel draws curves with their 95 % intervals, otherwise bars. The picture is a Vega-Lite
-chart; an HTML page carries its JavaScript inside and needs no network.
+With several group sizes each panel draws curves with their 95 % intervals, otherwise bars. A grey dotted line is what
+no protocol can beat, where that is known. The picture is a Vega-Lite chart; an HTML page carries its JavaScript inside
+and needs no network.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.metric_titles import LOWER_BOUND
 from cubecast.lab.page import comparison_page
 from cubecast.lab.whole_file import write_whole
-from cubecast.protocols.catalogue import protocol_named
 
 if TYPE_CHECKING:
     import altair as alt
@@ -29,6 +30,8 @@ WIDTH, HEIGHT = 230, 190
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
 # Wide gaps: the curve below must be seen through them where two protocols cost the same.
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
+BOUND: dict[str, Any] = {"color": "#777777", "strokeDash": [2, 2], "strokeWidth": 2}
+"""How the lower bound is drawn."""
 # Drawn in every picture, in this order; the other metrics are in the table.
 DRAWN = (
     *("rtt_first_ms", "rtt_last_ms", "delay_mean_ms", "delay_max_ms", "messages", "data_messages", "hops", "data_hops"),
@@ -70,7 +73,7 @@ def draw(comparison: Comparison) -> alt.ConcatChart:
     """The chart itself, to be changed or shown in a notebook."""
     import altair as alt
 
-    titles = list(dict.fromkeys(protocol_named(one.protocol).title for one in comparison.summaries))
+    titles = list(dict.fromkeys(one.title for one in comparison.summaries))
     curves = len({summary.members for summary in comparison.summaries}) > 1
     panel = _curves if curves else _bars
     panels = [
@@ -97,7 +100,8 @@ def _title(comparison: Comparison) -> str:
     sizes = {run.scenario.members for run in comparison.runs}
     seeds = len({run.scenario.seed for run in comparison.runs})
     group = f"{first.members} members" if len(sizes) == 1 else f"{min(sizes)} to {max(sizes)} members"
-    return f"{group} on {first.network}, {seeds} seed{'s' if seeds > 1 else ''}, {_rounds(first.rounds)}"
+    bound = f"; dotted: {LOWER_BOUND}" if comparison.lower_bounds else ""
+    return f"{group} on {first.network}, {seeds} seed{'s' if seeds > 1 else ''}, {_rounds(first.rounds)}{bound}"
 
 
 def _rounds(rounds: int) -> str:
@@ -112,7 +116,7 @@ def _row(summary: Summary, metric: Metric) -> dict[str, Any]:
     figure = summary.figures[metric.name]
     reach = figure.half_width or 0.0
     return {
-        "protocol": protocol_named(summary.protocol).title,
+        "protocol": summary.title,
         "members": summary.members,
         "mean": figure.value,
         "low": max(figure.value - reach, 0.0),
@@ -169,7 +173,16 @@ def _curves(comparison: Comparison, metric: Metric, titles: list[str]) -> alt.La
         tooltip=_tooltip(metric),
     )
     layers: alt.LayerChart = band + line
-    return layers
+    bounds = _bounds(comparison, metric)
+    if not bounds or (positive and min(row["mean"] for row in bounds) <= 0):
+        return layers
+    bound = alt.Chart(alt.Data(values=bounds)).encode(x=alt.X("members:Q"), y=alt.Y("mean:Q", scale=scale, axis=axis))
+    found: alt.LayerChart = layers + bound.mark_line(**BOUND).encode(tooltip=_tooltip(metric))
+    return found
+
+
+def _bounds(comparison: Comparison, metric: Metric) -> list[dict[str, Any]]:
+    return [_row(one, metric) for one in comparison.lower_bounds if one.figures[metric.name].n]
 
 
 def _powers_of_ten(rows: list[dict[str, Any]]) -> list[float]:
@@ -188,4 +201,9 @@ def _bars(comparison: Comparison, metric: Metric, titles: list[str]) -> alt.Laye
     )
     spread = base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     layers: alt.LayerChart = bar + spread
-    return layers
+    bounds = _bounds(comparison, metric)
+    if not bounds:
+        return layers
+    bound = alt.Chart(alt.Data(values=bounds)).encode(y=alt.Y("mean:Q", title=None))
+    found: alt.LayerChart = layers + bound.mark_rule(**BOUND).encode(tooltip=_tooltip(metric))
+    return found
