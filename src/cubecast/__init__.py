@@ -19,6 +19,7 @@ Where to look next:
     help(cubecast.simulate)    one run, and every setting of it: help(cubecast.Scenario)
     help(cubecast.Result)      what is measured
     help(cubecast.compare)     protocols side by side
+    help(cubecast.study)       sweeps and claims on Spark, as data frames
     cubecast.protocols()       the protocols to compare
     help(cubecast.check_all)   the promises that checkers verify in a trace
 
@@ -57,6 +58,8 @@ from cubecast.extras import named
 
 if TYPE_CHECKING:
     from cubecast.lab.compare import Comparison, compare
+    from cubecast.lab.own_code import load_code_file
+    from cubecast.lab.study_result import study
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import Group, join
     from cubecast.live.message import Message
@@ -100,11 +103,13 @@ __all__ = [
     "compare",
     "join",
     "join_sync",
+    "load_code_file",
     "load_protocol_file",
     "parse_fault",
     "protocols",
     "read_trace",
     "simulate",
+    "study",
 ]
 
 _HOMES = {
@@ -125,12 +130,14 @@ _HOMES = {
     "check_all": "cubecast.trace.checkers",
     "compare": "cubecast.lab.compare",
     "join": "cubecast.live.group",
+    "load_code_file": "cubecast.lab.own_code",
     "load_protocol_file": "cubecast.protocols.catalogue",
     "join_sync": "cubecast.live.sync",
     "parse_fault": "cubecast.sim.faults",
     "protocols": "cubecast.protocols.catalogue",
     "read_trace": "cubecast.trace.files",
     "simulate": "cubecast.sim.simulate",
+    "study": "cubecast.lab.study_result",
 }
 """Where each public name lives. It is loaded when it is first asked for: a light member never loads the simulator."""
 

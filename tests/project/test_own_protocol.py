@@ -18,7 +18,7 @@ import pytest
 
 from cubecast.cli.app import run
 from cubecast.lab.source_hash import source_hash
-from cubecast.lab.spark.protocol_files import shipped_protocols
+from cubecast.lab.spark.own_code import shipped_files
 from cubecast.live.demo import fetch_status
 from cubecast.live.local import free_addresses
 from cubecast.networks.spec import build_network
@@ -145,11 +145,11 @@ def test_a_machine_without_the_file_runs_what_was_shipped(own: Path, tmp_path: P
     own.write_text(own.read_text().replace("import cubecast\n", "import cubecast\nimport pledge_names\n", 1))
     load_protocol_file(own)
     shipped = tmp_path / "shipped"
-    shipped.write_bytes(pickle.dumps(shipped_protocols()))
+    shipped.write_bytes(pickle.dumps(shipped_files()))
     shutil.rmtree(own.parent)
     program = (
         "import pickle, sys, cubecast; from pathlib import Path\n"
-        "from cubecast.lab.spark.protocol_files import load_shipped\n"
+        "from cubecast.lab.spark.own_code import load_shipped\n"
         "for _ in range(2): load_shipped(pickle.loads(Path(sys.argv[1]).read_bytes()))\n"
         "print(cubecast.simulate('pledge', members=5, copies=2).messages)\n"
     )
@@ -167,12 +167,12 @@ def test_a_machine_without_the_file_runs_what_was_shipped(own: Path, tmp_path: P
 
 def test_a_worker_refuses_other_content_under_the_same_name(own: Path, tmp_path: Path) -> None:
     load_protocol_file(own)
-    [shipped] = shipped_protocols()
+    [shipped] = shipped_files()
     changed = shipped._replace(files=tuple((name, content + b"\n") for name, content in shipped.files))
     (tmp_path / "both").write_bytes(pickle.dumps([[shipped], [changed]]))
     program = (
         "import pickle, sys; from pathlib import Path\n"
-        "from cubecast.lab.spark.protocol_files import load_shipped\n"
+        "from cubecast.lab.spark.own_code import load_shipped\n"
         "for one in pickle.loads(Path(sys.argv[1]).read_bytes()): load_shipped(one)\n"
     )
     words = [sys.executable, "-c", program, str(tmp_path / "both")]

@@ -1,25 +1,39 @@
-"""Protocols that only one test knows."""
+"""Code of the user's own that only one test knows."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from cubecast.lab import metric_titles, own_code, own_metrics
+from cubecast.networks import spec
 from cubecast.protocols import catalogue
+from cubecast.trace.checkers import registry
 
 
 @contextmanager
 def restored_catalogue() -> Iterator[None]:
-    """Forget at the end which protocols and protocol files became known inside the block."""
+    """Forget at the end which files, protocols, networks, metrics and checkers became known inside the block."""
     catalogue.protocols()
-    known, files, path = catalogue._PROTOCOLS.copy(), catalogue._FILES.copy(), sys.path.copy()
+    tables: list[dict[Any, Any]] = [
+        catalogue._PROTOCOLS,
+        catalogue._FILES,
+        own_code._FILES,
+        own_metrics._OWN,
+        metric_titles.TITLES,
+        spec._OWN,
+        registry._OWN,
+    ]
+    before, path = [table.copy() for table in tables], sys.path.copy()
+    files = {*catalogue._FILES, *own_code._FILES}
     try:
         yield
     finally:
-        for place in catalogue._FILES.keys() - files.keys():
+        for place in {*catalogue._FILES, *own_code._FILES} - files:
             sys.modules.pop(place.stem, None)
-        for table, before in ((catalogue._PROTOCOLS, known), (catalogue._FILES, files)):
+        for table, kept in zip(tables, before, strict=True):
             table.clear()
-            table.update(before)  # type: ignore[arg-type]
+            table.update(kept)
         sys.path[:] = path

@@ -17,6 +17,28 @@ if TYPE_CHECKING:
 QUORUMS = ("majority", "any")
 
 
+def _load(files: list[Path] | None) -> list[Path] | None:
+    """Judge by the checkers of these files too."""
+    if files:
+        from cubecast.lab.own_code import load_code_file
+
+        for file in files:
+            load_code_file(file)
+    return files
+
+
+CheckerFileOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--checker-file",
+        metavar="FILE",
+        help="A Python file with checkers of your own. Repeatable.",
+        callback=_load,
+        show_default=False,
+    ),
+]
+
+
 def check(
     traces: Annotated[
         list[Path],
@@ -36,6 +58,7 @@ def check(
     unsettled: Annotated[
         bool, typer.Option("--unsettled", help="Messages of the live group were in transit when its traces ended.")
     ] = False,
+    checker_file: CheckerFileOption = None,  # noqa: ARG001 (loaded by its callback)
     json: JsonOption = False,
 ) -> None:
     """Check a trace: was a message declared stable too early, did every round end, do the views agree?

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cubecast.cli.check import CheckerFileOption
 from cubecast.cli.output import JsonOption, new_table, print_json, print_table, waiting
 from cubecast.extras import named
 
@@ -36,6 +37,7 @@ def check(
     master: MasterOption = None,
     conf: ConfOption = None,
     metrics: Annotated[bool, typer.Option(help="Count the metrics again too.")] = True,
+    checker_file: CheckerFileOption = None,  # noqa: ARG001 (loaded by its callback)
     json: JsonOption = False,
 ) -> None:
     """Judge any number of traces on Spark: were promises broken, do the metrics agree with the events?

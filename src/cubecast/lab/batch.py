@@ -18,6 +18,7 @@ import pyarrow as pa
 from cubecast.errors import CubecastError
 from cubecast.lab.experiments import experiment_named
 from cubecast.lab.schema import FAILED, OK, RUNS
+from cubecast.lab.versions import library_versions
 
 ERROR_CHARACTERS = 2000
 
@@ -64,6 +65,7 @@ def run_row(row: Row) -> Row:
         "metrics": list(metrics.items()),
         "wall_seconds": time.perf_counter() - began,
         "cpu_seconds": time.process_time() - cpu_began,
+        "versions": list(library_versions().items()),
         "host": platform.node(),
         "finished_unix_s": time.time(),
     }

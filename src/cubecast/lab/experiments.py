@@ -7,6 +7,7 @@ the same settings give the same metrics, on any machine. A new experiment is one
 Besides the fields of `Scenario` a simulation takes settings of a study. `crashed_neighbours = k` crashes k hypercube
 neighbours of member 0, drawn by the seed, at time 0 (cube §4.2.5). With `bad_samples = true` a run that is not over by
 `until_ms` is no failure but a bad sample, left out of the statistics and counted by the metric `ended` (guo §5.3.1).
+`measure` names the metrics of the user's own that the run takes.
 Words in braces in `network` stand for parameters of the plan: "random:degree={degree}" with degrees swept.
 """
 
@@ -28,6 +29,7 @@ from cubecast.errors import LocalProtocolError, NoTreeError, OutOfTimeError, Pla
 from cubecast.lab import formulas
 from cubecast.lab.formulas import Metrics, Settings, only_known
 from cubecast.lab.metric_titles import FLOOR
+from cubecast.lab.own_metrics import MEASURE, measure_own, needs_trace
 from cubecast.lab.tune import require_steps, tune
 from cubecast.models.complexity import GroupSize, round_cost
 from cubecast.models.step_search import SearchPlan
@@ -39,7 +41,7 @@ from cubecast.sim.lower_bounds import BOUNDED, lower_bounds
 from cubecast.sim.result import Result
 from cubecast.sim.roles import PARAMETER_FIELDS, split_settings
 from cubecast.sim.scenario import Scenario
-from cubecast.sim.simulate import run_scenario
+from cubecast.sim.simulate import run_and_trace, run_scenario
 from cubecast.sim.trees import GrownTree, grow_tree
 
 NOT_METRICS = {
@@ -86,6 +88,7 @@ def check_run(experiment: str, settings: Settings, seen: set[str]) -> None:
 def scenario_of(settings: Settings) -> Scenario:
     """The scenario with the settings of a simulation."""
     values = _with_network(dict(settings))
+    values.pop(MEASURE, None)
     crashed = values.pop("crashed_neighbours", 0)
     _check_flag("bad_samples", values.pop("bad_samples", False))
     _check_types({name: value for name, value in values.items() if name in _FIELDS})
@@ -199,15 +202,20 @@ def _network(scenario: Scenario) -> Network:
 def _simulate(settings: Settings) -> Metrics:
     scenario = scenario_of(settings)
     network = _network(scenario)
+    own = settings.get(MEASURE, [])
     try:
-        result = run_scenario(scenario, network)
+        if needs_trace(own):
+            result, trace = run_and_trace(scenario, network)
+        else:
+            result, trace = run_scenario(scenario, network), None
     except OutOfTimeError:
         if settings.get("bad_samples"):
             return {"ended": 0.0}
         raise
     values = {name: getattr(result, name) for name in _RESULT_METRICS}
     floors = {FLOOR + name: value for name, value in lower_bounds(scenario, network, result).items()}
-    return {"ended": 1.0} | floors | {name: float(value) for name, value in values.items() if value is not None}
+    found = {name: float(value) for name, value in values.items() if value is not None}
+    return {"ended": 1.0} | floors | found | measure_own(own, result, trace)
 
 
 _RESULT_METRICS = tuple(field.name for field in fields(Result) if field.name not in NOT_METRICS)

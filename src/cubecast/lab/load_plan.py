@@ -11,6 +11,8 @@ from typing import Any
 
 from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.experiments import check_run, experiment_named
+from cubecast.lab.own_code import load_code_file
+from cubecast.lab.own_metrics import own_metrics
 from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Calibration, Claim, Figure, Plan, PlanSize, Test
 from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
@@ -20,8 +22,8 @@ from cubecast.protocols.catalogue import protocols as registered
 
 _TOP: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "paper", "title", "about", "experiment"), str),
-    **dict.fromkeys(("fixed", "sweep", "quick", "full", "calibrate"), dict),
-    **dict.fromkeys(("protocols", "variant", "zip", "skip", "figure", "claim"), list),
+    **dict.fromkeys(("fixed", "sweep", "quick", "full", "calibrate", "code"), dict),
+    **dict.fromkeys(("protocols", "variant", "zip", "skip", "figure", "claim", "metrics"), list),
 }
 _SIZE: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("repeats", "repeats_max"), int),
@@ -73,7 +75,15 @@ def load_plan(path: Path) -> Plan:
         raise PlanError(f"{path}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{path}: {error}") from error
-    reader = _Reader(path, text)
+    return _plan(_Reader(path, key_lines(text)), data)
+
+
+def plan_of_table(table: dict[str, Any]) -> Plan:
+    """Check a plan that is given as a table of keys instead of a file; files of code are sought from here."""
+    return _plan(_Reader(Path("plan"), {}), table)
+
+
+def _plan(reader: _Reader, data: dict[str, Any]) -> Plan:
     plan = reader.plan(data)
     if not plan.missing:
         reader.check_runs(plan)
@@ -96,12 +106,16 @@ def load_plans(folder: Path) -> list[Plan]:
 class _Reader:
     """Turns checked data into a plan; knows on which line each key stands."""
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, lines: dict[tuple[str | int, ...], int]) -> None:
         self.path = path
-        self.lines = key_lines(text)
+        self.lines = lines
         self.series = "protocol"
 
     def fail(self, message: str, *path: str | int) -> PlanError:
+        if not self.lines:
+            return PlanError(
+                f"{self.path}: {'.'.join(map(str, path))}: {message}" if path else f"{self.path}: {message}"
+            )
         return PlanError(f"{self.path}:{line_of(self.lines, *path)}: {message}")
 
     def check_keys(self, table: Any, allowed: dict[str, Any], *path: str | int) -> None:
@@ -128,6 +142,7 @@ class _Reader:
         self.check_keys(data, _TOP)
         self.series = "variant" if "variant" in data else "protocol"
         self.need(data, ("id", "paper", "title", *SIZES))
+        code = self.code(data.get("code", {}))
         names = tuple(self.strings(data.get("protocols", []), "protocols"))
         variants = self.variants(data)
         used = [*names, *(one["protocol"] for one in variants if "protocol" in one)]
@@ -146,10 +161,24 @@ class _Reader:
             claims=tuple(self.claim(table, place) for place, table in enumerate(data.get("claim", []))),
             calibration=self.calibration(data["calibrate"]) if "calibrate" in data else None,
             path=self.path,
+            code=code,
+            extra_metrics=tuple(self.strings(data.get("metrics", []), "metrics")),
             missing=tuple(dict.fromkeys(name for name in used if name not in known)),
         )
         self.check_meaning(plan)
         return plan
+
+    def code(self, table: dict[str, Any]) -> tuple[Path, ...]:
+        """Load the files of the user's own, whose paths begin at the folder of the plan."""
+        self.check_keys(table, {"files": list}, "code")
+        paths = []
+        for name in self.strings(table.get("files", []), "code", "files"):
+            paths.append(self.path.parent / name)
+            try:
+                load_code_file(paths[-1])
+            except LocalProtocolError as error:
+                raise self.fail(str(error), "code", "files") from error
+        return tuple(paths)
 
     def variants(self, data: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         tables = data.get("variant", [])
@@ -311,7 +340,8 @@ class _Reader:
 
     def check_runs(self, plan: Plan) -> None:
         """Construct every run of both sizes, so that nothing impossible is found out when it runs."""
-        metrics = experiment_named(plan.experiment).metrics
+        own = own_metrics() if plan.experiment == "simulate" else ()
+        metrics = (*experiment_named(plan.experiment).metrics, *own)
         for name, path in self.metrics(plan):
             if name not in metrics:
                 raise self.fail(f"unknown metric {name!r}: choose from {', '.join(metrics)}", *path)
@@ -319,6 +349,7 @@ class _Reader:
             self.check_size(plan, size)
 
     def metrics(self, plan: Plan) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+        yield from ((name, ("metrics",)) for name in plan.extra_metrics)
         for place, figure in enumerate(plan.figures):
             yield from ((name, ("figure", place, "y")) for name in figure.y)
         for place, claim in enumerate(plan.claims):

@@ -8,6 +8,8 @@
 | `zip` | tables of lists of one length, whose n-th values go together |
 | `skip` | combinations that are left out |
 | `quick`, `full` | the two sizes: repeats, and what they change in `fixed`, `sweep` and `zip` |
+| `code` | Python files with protocols, networks, metrics and checkers of the user's own |
+| `metrics` | what is measured besides what is drawn and claimed |
 | `figure` | what is drawn against what |
 | `claim` | a sentence of the paper and the tests by which it is judged |
 
@@ -157,6 +159,10 @@ class Plan:
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     path: Path
+    code: tuple[Path, ...] = ()
+    """Files with code of the user's own (`lab.own_code`)."""
+    extra_metrics: tuple[str, ...] = ()
+    """Metrics that are in the tables although no figure and no claim looks at them."""
     calibration: Calibration | None = None
     only: Selection = field(default_factory=dict)
     """The points that are run; all where it is empty."""
@@ -181,8 +187,8 @@ class Plan:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric that a figure or a claim looks at."""
-        names = [name for figure in self.figures for name in figure.y]
+        """Every metric that the plan names, a figure draws or a claim tests."""
+        names = [*self.extra_metrics, *(name for figure in self.figures for name in figure.y)]
         for claim in self.claims:
             for test in claim.tests:
                 names += [test.metric, *([test.metric_bottom] if test.metric_bottom else [])]

@@ -7,15 +7,14 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from html import escape
-from importlib import metadata
 from pathlib import Path
 
 from cubecast.lab.plan import FORMULAS, Plan
 from cubecast.lab.study import StudyOutcome
+from cubecast.lab.versions import library_versions, version_of
 
 PRELIMINARY_BELOW = 6
 """The papers draw at least six topologies per point: with fewer seeds a figure is preliminary."""
-_LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "pyspark")
 
 
 def study_provenance(plan: Plan, outcome: StudyOutcome) -> str:
@@ -45,12 +44,10 @@ def command_of(plan: Plan, size: str) -> str:
 
 def facts(outcome: StudyOutcome) -> str:
     """Versions, machine and cost of the whole report, as a list of terms."""
-    versions = {name: metadata.version(name) for name in _LIBRARIES if _is_installed(name)}
     known = {
-        "cubecast": metadata.version("cubecast"),
+        **library_versions(),
+        "pyspark": version_of("pyspark"),
         "commit": _commit(),
-        "Python": platform.python_version(),
-        **versions,
         **outcome.versions,
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "runs": f"{len({run.id for run in outcome.runs})}, of which {outcome.done_now} were done now",
@@ -60,14 +57,6 @@ def facts(outcome: StudyOutcome) -> str:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     return "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in known.items())
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _duration(seconds: float) -> str:

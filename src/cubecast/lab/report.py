@@ -56,7 +56,7 @@ def write_report(
     assert outcome.findings is not None
     assert outcome.summary is not None
     step(0, 1, "judging the claims")
-    judgements = judge([_answers(plan, outcome) for plan in outcome.plans])
+    judgements = judge([answers_of(plan, outcome) for plan in outcome.plans])
     specs = _draw_all(outcome, store, step)
     if pictures:
         for done, (name, spec) in enumerate(specs.items()):
@@ -68,7 +68,8 @@ def write_report(
     return write_whole(store.report / "index.html", _page(outcome, judgements, specs, calibrated))
 
 
-def _answers(plan: Plan, outcome: StudyOutcome) -> Answers:
+def answers_of(plan: Plan, outcome: StudyOutcome) -> Answers:
+    """What was found in a study, for the judge of its claims."""
     with_data = {row["point"] for row in rows_of(outcome.summary, plan.id)}
     points = points_of(plan, outcome.size)
     return Answers(plan=plan, points=points, with_data=with_data, findings=rows_of(outcome.findings, plan.id))

@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.own_metrics import MEASURE, own_metrics
 from cubecast.lab.plan import SIMULATED, Plan
 from cubecast.lab.select import matches
 from cubecast.lab.source_hash import source_hash
@@ -98,11 +99,12 @@ def settings_of(plan: Plan, size: str, point: dict[str, Any]) -> dict[str, Any]:
     """The settings of the experiment at a point; a variant stands for its settings, its label is not one."""
     own = next((dict(one) for one in plan.variants if one["label"] == point.get("variant")), {})
     settings = {**plan.sizes[size].fixed, **own, **point}
+    measured = sorted(set(plan.measured) & set(own_metrics())) if plan.experiment == "simulate" else []
     return {
         name: value
         for name, value in settings.items()
         if name not in ("label", "variant") and not (plan.experiment in SIMULATED and _is_of_others(name, settings))
-    }
+    } | ({MEASURE: measured} if measured else {})
 
 
 def _is_of_others(name: str, settings: dict[str, Any]) -> bool:

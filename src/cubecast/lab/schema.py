@@ -24,6 +24,7 @@ RUNS = pa.schema(
         pa.field("metrics", pa.map_(pa.string(), pa.float64()), nullable=False),
         pa.field("wall_seconds", pa.float64(), nullable=False),
         pa.field("cpu_seconds", pa.float64()),
+        pa.field("versions", pa.map_(pa.string(), pa.string())),
         pa.field("host", pa.string(), nullable=False),
         pa.field("finished_unix_s", pa.float64(), nullable=False),
     ]
@@ -31,7 +32,8 @@ RUNS = pa.schema(
 
 RUNS_DDL = (
     "run_id string, code string, experiment string, settings string, seed bigint, status string, error string, "
-    "metrics map<string,double>, wall_seconds double, cpu_seconds double, host string, finished_unix_s double"
+    "metrics map<string,double>, wall_seconds double, cpu_seconds double, versions map<string,string>, "
+    "host string, finished_unix_s double"
 )
 """`RUNS` as a Spark schema; a test compares the two."""
 

@@ -2,8 +2,8 @@
 
 Comments, docstrings and layout are left out of it: only a change of the program changes the hash. A simulation depends
 on what all simulations share and on the files of its protocols, with the files that those import; so editing one
-protocol leaves the results of the others valid. A protocol of the user's own counts like one of the package, and a
-network that a file describes by the content of the file.
+protocol leaves the results of the others valid. Protocols, networks and metrics of the user's own count in the runs
+that use them, and a network that a file describes by the content of the file.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 
 from cubecast.jit.sources import sources_of
 from cubecast.lab.experiments import network_content
+from cubecast.lab.own_code import network_file
+from cubecast.lab.own_metrics import metric_files
 from cubecast.protocol.definition import Protocol
 from cubecast.sim.roles import roles_of
 
@@ -39,6 +41,8 @@ def source_hash(settings: Mapping[str, Any]) -> str:
     files = {path for role in roles_of(settings).values() for path in _sources(role.entry)}
     if settings.get("churn_per_s") is not None:
         files |= {path for pattern in _VIEWS for path in _PACKAGE.glob(pattern)}
+    own = metric_files(settings) | {network_file(str(settings.get("network", "")))}
+    files |= {path for home in own if home is not None for path in sources_of(home)}
     return _hash(frozenset(files), network_content(settings))
 
 

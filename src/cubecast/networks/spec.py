@@ -1,10 +1,12 @@
 """Networks by name: `random:p=0.02`, `wan-tree:nodes=1000`, `file:net.edges` and the rest.
 
-A kind is one line in `_KINDS`; its builder reads the words after the colon.
+A kind is one entry in `_KINDS`; its builder reads the words after the colon. Kinds of the user's own are added by
+`add_network`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,81 +27,84 @@ from cubecast.networks.network import NODES_MAX, Network
 from cubecast.networks.options import Options
 
 
-class _Kind(NamedTuple):
+class NetworkKind(NamedTuple):
+    """How networks of a kind are built from the words after its name, and how that is written."""
+
     build: Callable[[Options], Network]
     keys: tuple[str, ...]
+    """The words that it knows."""
     spelling: str
     description: str
 
 
-_KINDS: dict[str, _Kind] = {
-    "random": _Kind(
+_KINDS: dict[str, NetworkKind] = {
+    "random": NetworkKind(
         random_graph.from_options,
         ("p", "degree", "delay", "bandwidth"),
         "random:p=0.02 | random:degree=5[,delay=0-1ms][,bandwidth=100e6]",
         "flat random graph by edge probability or average degree, made connected",
     ),
-    "waxman": _Kind(
+    "waxman": NetworkKind(
         geometric.waxman,
         ("alpha", "beta", "degree", "delay", "bandwidth"),
         "waxman:alpha=0.1 | waxman:degree=5[,beta=0.2][,delay=0-1ms][,bandwidth=100e6]",
         "random places, edges alpha·exp(−d / (beta·L)) likely at distance d (Waxman), made connected",
     ),
-    "locality": _Kind(
+    "locality": NetworkKind(
         geometric.locality,
         ("near", "far", "degree", "ratio", "radius", "delay", "bandwidth"),
         "locality:near=0.1,far=0.01 | locality:degree=5[,ratio=10][,radius=0.2][,delay=0-1ms][,bandwidth=100e6]",
         "random places, edges likelier within the radius than beyond (GT-ITM's locality), made connected",
     ),
-    "transit-stub": _Kind(
+    "transit-stub": NetworkKind(
         transit_stub.from_options,
         ("stubs", "stub_size", "transit", "delay", "bandwidth"),
         "transit-stub[:stubs=3][,stub_size=8][,transit=5-20ms][,delay=0-1ms][,bandwidth=100e6]",
         "transit domains with stub domains at their nodes (GT-ITM), every node a member",
     ),
-    "topohub": _Kind(
+    "topohub": NetworkKind(
         real_topology.from_options,
         ("name", "bandwidth"),
         "topohub:name=sndlib/germany50[,bandwidth=1e9]",
         "a real network with delays from its lengths (Topology Zoo, SNDlib, …), from the extra topologies",
     ),
-    "regions": _Kind(
+    "regions": NetworkKind(
         regions.from_options,
         ("count", "delay", "bandwidth"),
         "regions[:count=10][,delay=0.5ms][,bandwidth=1e9]",
         "members in regions of a public cloud, with its published round-trip times between them",
     ),
-    "star": _Kind(
+    "star": NetworkKind(
         regular.star,
         ("delay", "bandwidth"),
         "star[:delay=1ms][,bandwidth=100e6]",
         "rank 0 in the middle, a link to every other member",
     ),
-    "chain": _Kind(
+    "chain": NetworkKind(
         regular.chain,
         ("delay", "bandwidth"),
         "chain[:delay=1ms][,bandwidth=100e6]",
         "members in a row, a link between each and the next",
     ),
-    "flat": _Kind(
+    "flat": NetworkKind(
         flat.from_options,
         ("delay",),
         "flat[:delay=1ms | delay=0.5-1.5ms | delay=exp:1ms]",
         "one hop between any two members, no links and no queues: for very large groups",
     ),
-    "wan-tree": _Kind(
+    "wan-tree": NetworkKind(
         wan_tree.from_options,
         ("nodes", "delay", "bandwidth"),
         "wan-tree[:nodes=1000][,delay=5ms][,bandwidth=30e3]",
         "slow tree with three children a node and node costs; with nodes= rank 0 is the root, other members are random",
     ),
-    "regular": _Kind(
+    "regular": NetworkKind(
         rounds.from_options,
         ("degree", "hubs", "loss", "crash", "delay", "bandwidth", "sampled"),
         "regular:degree=4[,hubs=0.2][,loss=0.02][,crash=0.01][,delay=1ms][,sampled=0]",
         "random regular graph, one hop per round; links lose, nodes but the hubs crash",
     ),
-    "file": _Kind(
+    "file": NetworkKind(
         from_file.from_options,
         (),
         "file:PATH",
@@ -108,13 +113,25 @@ _KINDS: dict[str, _Kind] = {
 }
 
 
+_OWN: dict[str, NetworkKind] = {}
+"""Kinds that `add_network` made known."""
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
 _LARGE = ("flat", "star", "chain", "wan-tree", "regular")
 """Kinds that need no table of routes."""
 
 
 def network_kinds() -> list[tuple[str, str]]:
     """The spec of each kind, and a one-line description."""
-    return [(kind.spelling, kind.description) for kind in _KINDS.values()]
+    return [(kind.spelling, kind.description) for kind in (_KINDS | _OWN).values()]
+
+
+def add_network(name: str, kind: NetworkKind) -> None:
+    """Make a kind of network known by a name; one that was added under this name before is replaced."""
+    if name in _KINDS or not _NAME.fullmatch(name):
+        raise LocalProtocolError(
+            f"network {name!r}: choose a name of small letters, digits and '-' that is none of {', '.join(_KINDS)}"
+        )
+    _OWN[name] = kind
 
 
 def build_network(spec: str, *, members: int, seed: int) -> Network:
@@ -122,13 +139,14 @@ def build_network(spec: str, *, members: int, seed: int) -> Network:
     if members < 2:
         raise LocalProtocolError(f"{members} members: a group needs at least 2")
     name, _, words = spec.partition(":")
-    if name not in _KINDS or not spec.isprintable():
-        raise LocalProtocolError(f"unknown network {spec!r}: choose one of {', '.join(_KINDS)}")
+    kinds = _KINDS | _OWN
+    if name not in kinds or not spec.isprintable():
+        raise LocalProtocolError(f"unknown network {spec!r}: choose one of {', '.join(kinds)}")
     if name not in _LARGE and members > NODES_MAX:
         raise LocalProtocolError(
             f"{members} members in network {spec}: it reaches {NODES_MAX}, for larger groups use {', '.join(_LARGE)}"
         )
-    kind = _KINDS[name]
+    kind = kinds[name]
     values = {"path": words} if name == "file" else _parse_words(spec, words, kind.keys)
     return kind.build(Options(name=spec, values=values, members=members, seed=seed))
 

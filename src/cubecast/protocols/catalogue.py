@@ -62,45 +62,53 @@ def file_of(protocol: Protocol) -> Path | None:
 def _load_file(path: Path) -> list[Protocol]:
     place = path.expanduser().resolve()
     if place not in _FILES:
-        if not place.is_file():
-            raise LocalProtocolError(f"protocol file {path}: there is no such file")
-        if place.suffix != ".py" or not place.stem.isidentifier():
-            raise LocalProtocolError(f"protocol file {path}: give it the name of a Python module, such as mine.py")
-        if str(place.parent) not in sys.path:
-            sys.path.append(str(place.parent))
-        module = _import_file(place)
+        module = import_file(path)
         try:
-            _FILES[place] = _add_declared(module, path)
+            found = declared_protocols(module, path)
+            if not found:
+                raise LocalProtocolError(f"{path} has no PROTOCOL: end it with PROTOCOL = cubecast.Protocol(...)")
         except LocalProtocolError:
             del sys.modules[place.stem]  # once mended, it is read again
             raise
+        add_file(place, found)
     return _FILES[place]
 
 
-def _import_file(place: Path) -> ModuleType:
-    """Import a file under its own name: compiled code is kept by that name, and workers import it so too."""
+def add_file(place: Path, protocols: list[Protocol]) -> None:
+    """Make the protocols of a file known."""
+    for protocol in protocols:
+        _add(protocol)
+    _FILES[place] = protocols
+
+
+def import_file(path: Path, what: str = "protocol file") -> ModuleType:
+    """Import a Python file under its own name: compiled code is kept by that name, and workers import it so too."""
+    place = path.expanduser().resolve()
+    if not place.is_file():
+        raise LocalProtocolError(f"{what} {path}: there is no such file")
+    if place.suffix != ".py" or not place.stem.isidentifier():
+        raise LocalProtocolError(f"{what} {path}: give it the name of a Python module, such as mine.py")
+    if str(place.parent) not in sys.path:
+        sys.path.append(str(place.parent))
     invalidate_caches()
     spec = util.find_spec(place.stem)
     if spec is None or spec.loader is None or spec.origin is None or Path(spec.origin).resolve() != place:
-        raise LocalProtocolError(f"protocol file {place}: another module is called {place.stem!r}, rename the file")
+        raise LocalProtocolError(f"{what} {place}: another module is called {place.stem!r}, rename the file")
     try:
         return import_module(place.stem)
     except Exception as error:
-        raise LocalProtocolError(f"protocol file {place} cannot be imported: {error}") from error
+        raise LocalProtocolError(f"{what} {place} cannot be imported: {error}") from error
 
 
-def _add_declared(module: ModuleType, path: Path) -> list[Protocol]:
+def declared_protocols(module: ModuleType, path: Path) -> list[Protocol]:
+    """The protocols of a module, checked."""
     found = _declared(module)
-    if not found:
-        raise LocalProtocolError(f"{path} has no PROTOCOL: end it with PROTOCOL = cubecast.Protocol(...)")
     for protocol in found:
         if not isinstance(protocol, Protocol):
             raise LocalProtocolError(
                 f"{path} has PROTOCOL = {protocol!r}: end it with PROTOCOL = cubecast.Protocol(...)"
             )
         protocol.check()
-    for protocol in found:
-        _add(protocol)
     return found
 
 

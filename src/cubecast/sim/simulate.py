@@ -102,15 +102,21 @@ def run_scenario(
 
 def trace_scenario(scenario: Scenario, network: Network) -> Trace:
     """Simulate a scenario and keep its trace in memory; the metrics are in the trace."""
+    return run_and_trace(scenario, network)[1]
+
+
+def run_and_trace(scenario: Scenario, network: Network) -> tuple[Result, Trace]:
+    """Simulate a scenario; the result, and the trace in memory."""
     chunks: list[Events] = []
     network = place(scenario, network)
     if scenario.has_views:
         result, run = run_with_views(scenario, network, lambda chunk: chunks.append(chunk.copy()), _failure(scenario))
         described = _described(scenario, network) | names(run)
-        return Trace(events=np.concatenate(chunks), scenario=described, metrics=result.to_dict())
-    scenario = resolve_defaults(scenario, network)
-    result = _run(scenario, network, lambda chunk: chunks.append(chunk.copy()), None)
-    return Trace(events=np.concatenate(chunks), scenario=_described(scenario, network), metrics=result.to_dict())
+    else:
+        scenario = resolve_defaults(scenario, network)
+        result = _run(scenario, network, lambda chunk: chunks.append(chunk.copy()), None)
+        described = _described(scenario, network)
+    return result, Trace(events=np.concatenate(chunks), scenario=described, metrics=result.to_dict())
 
 
 def _described(scenario: Scenario, network: Network) -> dict[str, Any]:

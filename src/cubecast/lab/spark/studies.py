@@ -7,7 +7,7 @@ What was renamed is complete and stays, whatever happens to the study; a task th
 shuffle would skew or merge them. The rows of the tasks are a table on disk (`lab/task_file.py`).
 
 *Workers* import the kernel themselves; nothing compiled is shipped. The driver warms the compiler's cache beforehand.
-Protocols of the user's own are shipped as sources (`lab/spark/protocol_files.py`).
+Code of the user's own is shipped as sources (`lab/spark.own_code.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cubecast.lab.packing import pack
 from cubecast.lab.runs import Run
 from cubecast.lab.schema import RUNS_DDL
 from cubecast.lab.spark.failures import reported
-from cubecast.lab.spark.protocol_files import ShippedProtocol, load_shipped, shipped_protocols
+from cubecast.lab.spark.own_code import ShippedFile, load_shipped, shipped_files
 from cubecast.lab.store import Store
 from cubecast.lab.task_file import TaskFile, read_task, task_file
 
@@ -38,10 +38,10 @@ def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progre
     """Do the runs; results appear in the store task by task. Ctrl-C cancels the rest and keeps what is done."""
     context = spark.sparkContext
     tasks = pack(runs, context.defaultParallelism)
-    protocols = context.broadcast(shipped_protocols())
+    code = context.broadcast(shipped_files())
     done = context.accumulator(0)
     with task_file(store, tasks) as pending:
-        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_worker(pending, protocols, done), RUNS_DDL)
+        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_worker(pending, code, done), RUNS_DDL)
         _write(frame, store, lambda: progress(done.value, len(runs)))
 
 
@@ -70,13 +70,13 @@ def _write(frame: DataFrame, store: Store, progress: Callable[[], None]) -> None
 
 
 def _worker(
-    tasks: TaskFile, protocols: Broadcast[list[ShippedProtocol]], done: Accumulator[int]
+    tasks: TaskFile, code: Broadcast[list[ShippedFile]], done: Accumulator[int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a worker does with the number of a task."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with reported():
-            load_shipped(protocols.value)
+            load_shipped(code.value)
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     rows = read_task(tasks, number)

@@ -7,9 +7,9 @@
 | | trace | the others (causal order, agreement, FIFO, rounds, counts, views): they compare senders with each other |
 
 Each group is judged by the very checkers that judge a trace in one process, so the two agree by construction; what
-Spark adds is the division. Crashes, recoveries, restarts and views concern every sender, and go to every group of their
-trace. An offending event is named by its trace and its row in it. A trace that cannot be read is a row of its own, and
-the others are judged.
+Spark adds is the division. Checkers of the user's own judge a trace as a whole. Crashes, recoveries, restarts and views
+concern every sender, and go to every group of their trace. An offending event is named by its trace and its row in it.
+A trace that cannot be read is a row of its own, and the others are judged.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from pyspark.sql.functions import broadcast
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.packing import split
+from cubecast.lab.spark.own_code import load_shipped, shipped_files
 from cubecast.lab.spark.tracefiles import TraceFile
 from cubecast.trace.checkers import in_order_delivery, premature_stability, stable_never_decreases
-from cubecast.trace.checkers.registry import CHECKERS
+from cubecast.trace.checkers.registry import all_checkers
 from cubecast.trace.checkers.report import Checker
 from cubecast.trace.files import Trace, read_trace
 from cubecast.trace.schema import (
@@ -50,7 +51,6 @@ from cubecast.trace.schema import (
 )
 
 BY_SENDER: tuple[Checker, ...] = (premature_stability, stable_never_decreases, in_order_delivery)
-BY_TRACE: tuple[Checker, ...] = tuple(checker for checker in CHECKERS if checker not in BY_SENDER)
 READABLE = "readable trace"
 TRACE_SECONDS = 0.005
 EVENTS_PER_SECOND = 1e6
@@ -78,9 +78,10 @@ def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str,
     short = [one for one in traces if one.error is None and one.row_groups <= 1]
     long = [one for one in traces if one.error is None and one.row_groups > 1]
     if short:
-        found += by_trace(spark, short, CHECKERS).toArrow().to_pylist()
+        found += by_trace(spark, short, all_checkers()).toArrow().to_pylist()
     if long:
-        found += by_sender(spark, long).unionByName(by_trace(spark, long, BY_TRACE)).toArrow().to_pylist()
+        others = tuple(checker for checker in all_checkers() if checker not in BY_SENDER)
+        found += by_sender(spark, long).unionByName(by_trace(spark, long, others)).toArrow().to_pylist()
     return sorted(found, key=lambda one: (one["trace"], one["checker"], one["rows"], one["message"]))
 
 
@@ -200,8 +201,10 @@ def by_trace(spark: SparkSession, traces: list[TraceFile], checkers: tuple[Check
     tasks = split([one.name for one in ordered], seconds, spark.sparkContext.defaultParallelism)
     names = spark.sparkContext.broadcast(tasks)
     chosen = tuple(checker.NAME for checker in checkers)
+    code = spark.sparkContext.broadcast(shipped_files())
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        load_shipped(code.value)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 for name in names.value[number]:
@@ -213,6 +216,6 @@ def by_trace(spark: SparkSession, traces: list[TraceFile], checkers: tuple[Check
 def judge_file(name: str, checkers: tuple[str, ...]) -> pa.Table:
     """The violations in one trace, by the checkers of these names."""
     try:
-        return _violations(read_trace(Path(name)), name, [one for one in CHECKERS if one.NAME in checkers])
+        return _violations(read_trace(Path(name)), name, [one for one in all_checkers() if one.NAME in checkers])
     except LocalProtocolError as error:
         return pa.Table.from_pylist([_unreadable(name, str(error))], schema=VIOLATIONS)

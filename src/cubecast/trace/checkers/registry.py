@@ -1,10 +1,12 @@
 """All checkers: which promises did this run keep?
 
-A new checker is one file with `NAME`, `PROMISE`, `check` and `not_promised`, and one line here.
+A new checker is one file with `NAME`, `PROMISE`, `check` and `not_promised`, and one line here. Checkers of the user's
+own are added by `add_checker`.
 """
 
 from __future__ import annotations
 
+from cubecast.errors import LocalProtocolError
 from cubecast.trace.checkers import (
     agreement,
     causal_order,
@@ -46,9 +48,24 @@ CHECKERS: tuple[Checker, ...] = (
 )
 
 
+_OWN: dict[str, Checker] = {}
+
+
+def add_checker(checker: Checker) -> None:
+    """Judge every trace by this checker too; one that was added under this name before is replaced."""
+    if any(one.NAME == checker.NAME for one in CHECKERS):
+        raise LocalProtocolError(f"checker {checker.NAME!r}: there is one of that name, choose another")
+    _OWN[checker.NAME] = checker
+
+
+def all_checkers() -> tuple[Checker, ...]:
+    """Ours, and those that were added."""
+    return (*CHECKERS, *_OWN.values())
+
+
 def check_all(trace: Trace) -> Report:
     """Run every checker on the trace; a promise that the scenario does not make is not checked."""
-    return Report(events=len(trace.arrays()), verdicts=tuple(_judge(checker, trace) for checker in CHECKERS))
+    return Report(events=len(trace.arrays()), verdicts=tuple(_judge(one, trace) for one in all_checkers()))
 
 
 def _judge(checker: Checker, trace: Trace) -> Verdict:

@@ -1,4 +1,4 @@
-"""Protocols of the user's own on Spark: their files travel with the tasks, and workers load them before the first run.
+"""Code of the user's own on Spark: its files travel with the tasks, and workers load them before the first run.
 
 A worker that finds the file where the driver has it, with the same content, loads it there: it then finds the code that
 the driver compiled. Otherwise it writes a copy into a folder of the cache that is named by the content.
@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from cubecast.errors import LocalProtocolError
 from cubecast.jit.sources import cache_root, sources_of
-from cubecast.protocols.catalogue import load_protocol_file, protocol_files
+from cubecast.lab.own_code import code_files, load_code_file
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _loaded: dict[str, str] = {}
 """The content that this worker has, by the name of the file."""
 
 
-class ShippedProtocol(NamedTuple):
-    """A protocol file, and the files of its folder that it imports."""
+class ShippedFile(NamedTuple):
+    """A file of code, and the files of its folder that it imports."""
 
     folder: str
     """Where the driver has it."""
@@ -36,39 +36,39 @@ class ShippedProtocol(NamedTuple):
         return hashlib.sha256(repr((self.name, self.files)).encode()).hexdigest()[:16]
 
 
-def shipped_protocols() -> list[ShippedProtocol]:
-    """The protocol files that were loaded in this process."""
-    return [_read(path) for path in protocol_files()]
+def shipped_files() -> list[ShippedFile]:
+    """The files of code that were loaded in this process."""
+    return [_read(path) for path in code_files()]
 
 
-def _read(path: Path) -> ShippedProtocol:
+def _read(path: Path) -> ShippedFile:
     own = [one for one in sources_of(path) if path.parent in one.parents and _PACKAGE not in one.parents]
     files = tuple((one.relative_to(path.parent).as_posix(), one.read_bytes()) for one in sorted(own))
-    return ShippedProtocol(str(path.parent), path.name, files)
+    return ShippedFile(str(path.parent), path.name, files)
 
 
-def load_shipped(protocols: list[ShippedProtocol]) -> None:
-    """Make the protocols known in this process, once."""
-    for one in protocols:
+def load_shipped(files: list[ShippedFile]) -> None:
+    """Make known in this process what the files declare, once."""
+    for one in files:
         digest = one.digest()
         if _loaded.get(one.name, digest) != digest:
             raise LocalProtocolError(f"{one.name} has changed since this worker loaded it: start Spark again")
         if one.name not in _loaded:
             folder = Path(one.folder) if _is_there(one) else _unpack(one, digest)
-            load_protocol_file(folder / one.name)
+            load_code_file(folder / one.name)
             _loaded[one.name] = digest
 
 
-def _is_there(one: ShippedProtocol) -> bool:
+def _is_there(one: ShippedFile) -> bool:
     try:
         return all((Path(one.folder) / name).read_bytes() == content for name, content in one.files)
     except OSError:
         return False
 
 
-def _unpack(one: ShippedProtocol, digest: str) -> Path:
+def _unpack(one: ShippedFile, digest: str) -> Path:
     """Write the files; several workers may do so at once, and the first to end wins."""
-    place = cache_root() / "protocols" / digest
+    place = cache_root() / "own_code" / digest
     if place.is_dir():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)

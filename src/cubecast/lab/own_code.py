@@ -1,0 +1,120 @@
+"""Code of the user's own: protocols, networks, metrics and checkers, declared in a Python file.
+
+| a file that has | adds |
+|---|---|
+| `PROTOCOL`, `PROTOCOLS` | protocols (`cubecast.Protocol`) |
+| `NETWORKS` | kinds of networks by name (`cubecast.networks.spec.NetworkKind`) |
+| `METRIC`, `METRICS` | metrics of a run (`cubecast.lab.own_metrics.OwnMetric`) |
+| `CHECKER`, `CHECKERS` | promises that traces are judged by (`cubecast.trace.checkers.Checker`) |
+
+A plan names such files in `[code] files`; they are loaded with the plan and travel to the workers
+(`lab.spark.own_code`). A file is loaded once in a process: one that was edited since then is an error, since its old
+functions are still there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cubecast.errors import LocalProtocolError
+from cubecast.lab.experiments import experiment_named
+from cubecast.lab.own_metrics import OwnMetric, add_metric, metric_of
+from cubecast.networks.spec import NetworkKind, add_network
+from cubecast.protocol.definition import Protocol
+from cubecast.protocols.catalogue import add_file, declared_protocols, import_file, protocol_files
+from cubecast.trace.checkers.registry import add_checker
+from cubecast.trace.checkers.report import Checker
+
+_CHECKER = ("NAME", "PROMISE", "check", "not_promised")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeFile:
+    """What a file declares."""
+
+    digest: str
+    protocols: list[Protocol] = field(default_factory=list)
+    networks: dict[str, NetworkKind] = field(default_factory=dict)
+    metrics: list[OwnMetric] = field(default_factory=list)
+    checkers: list[Checker] = field(default_factory=list)
+
+
+_FILES: dict[Path, CodeFile] = {}
+
+
+def code_files() -> list[Path]:
+    """The files that code of the user's own was loaded from."""
+    return list(dict.fromkeys([*protocol_files(), *_FILES]))
+
+
+def network_file(spec: str) -> Path | None:
+    """The file that declares the kind of a network; None for one of ours."""
+    kind = spec.partition(":")[0]
+    return next((path for path, found in _FILES.items() if kind in found.networks), None)
+
+
+def load_code_file(path: str | Path) -> CodeFile:
+    """Import a Python file and make known what it declares; its folder is put on the import path."""
+    place = Path(path).expanduser().resolve()
+    if place in _FILES:
+        if _digest(place) != _FILES[place].digest:
+            raise LocalProtocolError(f"code file {path} has changed since it was loaded: start Python again")
+        return _FILES[place]
+    module = import_file(Path(path), "code file")
+    try:
+        found = _read(module, place)
+        _add(found, place)
+    except LocalProtocolError:
+        del sys.modules[place.stem]  # once mended, it is read again
+        raise
+    _FILES[place] = found
+    return found
+
+
+def _read(module: ModuleType, place: Path) -> CodeFile:
+    """What the module declares, checked."""
+    networks = getattr(module, "NETWORKS", {})
+    if not isinstance(networks, dict) or not all(isinstance(kind, NetworkKind) for kind in networks.values()):
+        raise LocalProtocolError(f"{place}: write NETWORKS = {{name: NetworkKind(...)}}")
+    found = CodeFile(
+        digest=_digest(place),
+        protocols=declared_protocols(module, place),
+        networks=networks,
+        metrics=_declared(module, place, "METRIC", lambda one: isinstance(one, OwnMetric)),
+        checkers=_declared(module, place, "CHECKER", lambda one: all(hasattr(one, name) for name in _CHECKER)),
+    )
+    for metric in found.metrics:
+        metric.check(experiment_named("simulate").metrics)
+    if not (found.protocols or found.networks or found.metrics or found.checkers):
+        raise LocalProtocolError(f"{place} declares nothing: end it with PROTOCOL, NETWORKS, METRIC or CHECKER = …")
+    return found
+
+
+def _declared(module: ModuleType, place: Path, name: str, fits: Callable[[Any], bool]) -> list[Any]:
+    """The objects of one kind: those of the plural name, and the single one."""
+    found = [*getattr(module, f"{name}S", ()), *([getattr(module, name)] if hasattr(module, name) else [])]
+    for one in found:
+        if not fits(one):
+            raise LocalProtocolError(f"{place} has {name} = {one!r}: it is no {name.lower()}")
+    return found
+
+
+def _add(found: CodeFile, place: Path) -> None:
+    if found.protocols:
+        add_file(place, found.protocols)
+    for name, kind in found.networks.items():
+        add_network(name, kind)
+    for checker in found.checkers:
+        add_checker(checker)
+    for metric in (*found.metrics, *map(metric_of, found.checkers)):
+        add_metric(metric, place)
+
+
+def _digest(place: Path) -> str:
+    return hashlib.sha256(place.read_bytes()).hexdigest()

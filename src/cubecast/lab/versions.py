@@ -1,0 +1,24 @@
+"""Versions of what a result depends on besides our own sources."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from importlib import metadata
+
+LIBRARIES = ("numpy", "numba", "scipy", "pyarrow")
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Of cubecast, Python and the libraries that a run is computed with, in this process."""
+    found = {"cubecast": version_of("cubecast"), "python": platform.python_version()}
+    return found | {name: version_of(name) for name in LIBRARIES}
+
+
+def version_of(name: str) -> str:
+    """The version of an installed library, or that there is none."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
