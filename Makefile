@@ -29,6 +29,7 @@ run: java warm ## Run every study in its quick size; the report is results/repor
 .PHONY: test
 test: java warm ## Run all tests, those with Spark, a browser and real processes too
 	@sh scripts/install-chromium.sh
+	@sh scripts/install-s3.sh
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 .PHONY: check

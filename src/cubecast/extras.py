@@ -13,6 +13,7 @@ from cubecast.errors import CubecastError
 EXTRA_OF = {
     "altair": "sim",
     "channels": "channels",
+    "grpc": "connect",
     "llvmlite": "fast",
     "numba": "fast",
     "pandas": "lab",

@@ -80,7 +80,7 @@ def _fresh_code(plan: Path) -> tuple[str, str]:
 def test_a_run_has_the_metrics_and_the_network_of_the_file(ladder: Path) -> None:
     plan = load_plan(ladder)
     settings = runs_of(plan, "quick")[0].settings
-    assert settings["measure"] == ["busiest_share", "gap_ms", "violations_no_burst"]
+    assert settings["own_metrics"] == ["busiest_share", "gap_ms", "violations_no_burst"]
     found = experiment_named("simulate").run(settings)
     assert found["gap_ms"] == pytest.approx(found["rtt_last_ms"] - found["rtt_first_ms"])
     assert 0 < found["busiest_share"] < 1
@@ -90,7 +90,7 @@ def test_a_run_has_the_metrics_and_the_network_of_the_file(ladder: Path) -> None
 
 def test_metrics_of_the_file_leave_the_others_as_they_are(ladder: Path) -> None:
     settings = runs_of(load_plan(ladder), "quick")[0].settings
-    without = {name: value for name, value in settings.items() if name != "measure"}
+    without = {name: value for name, value in settings.items() if name != "own_metrics"}
     own, plain = experiment_named("simulate").run(settings), experiment_named("simulate").run(without)
     assert {name: own[name] for name in plain} == plain
 
@@ -194,7 +194,7 @@ def test_a_file_that_changed_since_it_was_loaded_is_an_error(tmp_path: Path) -> 
 
 
 def test_an_unknown_metric_of_ones_own_fails_the_run() -> None:
-    settings = {"protocol": "coord", "members": 3, "network": "star", "seed": 0, "measure": ["nothing"]}
+    settings = {"protocol": "coord", "members": 3, "network": "star", "seed": 0, "own_metrics": ["nothing"]}
     with pytest.raises(LocalProtocolError, match="unknown metric 'nothing': name the file"):
         experiment_named("simulate").run(settings)
 

@@ -18,6 +18,7 @@ from cubecast.lab.java import require_java
 from cubecast.lab.load_plan import load_plan
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome, run_studies
+from tests.support.s3_server import CREDENTIALS
 
 PLAN = """\
 id = "small"
@@ -64,7 +65,8 @@ def spark() -> Iterator[Any]:
         pytest.skip(str(error))
     from cubecast.lab.spark.session import session
 
-    with session("local[2]") as running:
+    credentials = {f"spark.executorEnv.{name}": value for name, value in CREDENTIALS.items()}
+    with session("local[2]", conf=credentials) as running:
         yield running
 
 
@@ -167,3 +169,11 @@ def committed(out: Path) -> list[tuple[str, str]]:
     files = Store(out).runs.glob("*.parquet")
     rows = [row for path in files for row in pq.read_table(path, partitioning=None).to_pylist()]
     return sorted({(row["run_id"], repr(sorted(row["metrics"]))) for row in rows})
+
+
+def comparable(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows in an order of their own, with numbers as far as the order of a sum does not change them."""
+    short = [
+        {name: f"{value:.9g}" if isinstance(value, float) else value for name, value in row.items()} for row in rows
+    ]
+    return sorted(repr(sorted(row.items())) for row in short)

@@ -32,7 +32,7 @@ def test_killed_twice_and_finished_with_identical_results(tmp_path: Path, whole:
     plans, killed = long_plans(tmp_path), tmp_path / "killed"
     counts = []
     for files in (2, 6):
-        _kill_after_files(start_study(plans, killed, "local[2]"), Store(killed).runs, files)
+        _kill_after_files(start_study(plans, killed, "local[2]"), killed / "runs", files)
         counts.append(len(committed(killed)))
     assert 0 < counts[0] <= counts[1] < LONG_RUNS, "it was not killed in the middle"
     assert finish_study(plans, killed) == LONG_RUNS - counts[1]

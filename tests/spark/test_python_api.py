@@ -38,6 +38,8 @@ def _forget(spark: Any) -> Iterator[None]:
 def test_the_frames_agree_with_each_other_and_with_single_runs(tmp_path: Path, spark: Any) -> None:
     result = cubecast.study(TABLE, out=tmp_path)
     assert result.failures == []
+    assert result.findings.empty
+    assert result.verdicts.empty
     assert len(result.points) == 4
     assert len(result.values) == len(result.runs) == 12
     by_hand = result.values.groupby(["protocol", "members"]).value.mean()

@@ -23,7 +23,7 @@ def _store(folder: Path) -> Store:
 
 @needs_browser
 def test_every_chart_is_drawn_without_a_network(first: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
-    page = write_report(first[0], _store(tmp_path))
+    page = Path(str(write_report(first[0], _store(tmp_path))))
     told = show(page.as_uri(), tmp_path)
     assert re.search(r'<body data-drawn="1"', told)
     assert re.search(r'<p id="trouble" hidden=""', told)
@@ -42,7 +42,7 @@ def test_the_page_asks_nothing_of_the_network(first: tuple[StudyOutcome, Path], 
 
 @needs_browser
 def test_nothing_is_wider_than_a_phone(first: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
-    page = write_report(first[0], _store(tmp_path), pictures=False)
+    page = Path(str(write_report(first[0], _store(tmp_path), pictures=False)))
     probe = (
         "<script>setInterval(() => { if (document.body.dataset.drawn) "
         "document.title = document.documentElement.scrollWidth }, 100)</script></body>"

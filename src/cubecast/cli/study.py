@@ -16,6 +16,7 @@ from cubecast.cli.protocol_files import with_protocol_files
 from cubecast.errors import PlanError
 
 if TYPE_CHECKING:
+    from cubecast.lab.remote import AnyPath
     from cubecast.lab.study import StudyOutcome
 
 app = typer.Typer(no_args_is_help=True, help="Run studies: the figures of the papers, or your own plans, on Spark.")
@@ -24,9 +25,12 @@ app.command("check")(study_traces.check)
 app.command("follow")(study_traces.follow)
 app.command("calibrate")(with_protocol_files(study_calibrate.calibrate))
 
-PlansOption = Annotated[Path | None, typer.Option("--plans", help="Folder of plans.", show_default="the project's own")]
+PlansOption = Annotated[
+    Path | None,
+    typer.Option("--plans", help="Folder of plans, or a place in a store.", show_default="the project's own"),
+]
 FullOption = Annotated[bool, typer.Option("--full/--quick", help="Size of the study.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of results.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of results, or a place in a store: s3a://BUCKET/…")]
 MasterOption = study_traces.MasterOption
 ConfOption = study_traces.ConfOption
 NamesArgument = Annotated[
@@ -34,10 +38,11 @@ NamesArgument = Annotated[
 ]
 
 
-def _folder(plans: Path | None) -> Path:
+def _folder(plans: Path | None) -> AnyPath:
+    from cubecast.lab.remote import path_of
     from cubecast.lab.study import project_plans
 
-    return plans if plans is not None else project_plans()
+    return path_of(plans) if plans is not None else project_plans()
 
 
 def _size(full: bool) -> str:

@@ -20,7 +20,7 @@ MasterOption = Annotated[
     str | None,
     typer.Option(
         "--master",
-        help="Spark master: local[2], spark://HOST:PORT, k8s://…",
+        help="Spark master: local[2], spark://HOST:PORT, yarn, k8s://…, sc://HOST (Connect)",
         show_default="spark.master of Spark's configuration, else local[*]",
     ),
 ]
@@ -33,7 +33,7 @@ _COLUMNS = ("window_s", "view", "members", "lag_messages", "lag_s", "slowest", "
 
 
 def check(
-    traces: Annotated[Path, typer.Argument(metavar="TRACES", help="A trace, or a folder of them.")],
+    traces: Annotated[Path, typer.Argument(metavar="TRACES", help="A trace, or a folder of them; s3a://… too.")],
     master: MasterOption = None,
     conf: ConfOption = None,
     metrics: Annotated[bool, typer.Option(help="Count the metrics again too.")] = True,

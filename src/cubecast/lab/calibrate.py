@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from cubecast.lab.experiments import check_run
 from cubecast.lab.plan import Calibration, Plan, PlanSize
 from cubecast.lab.quantities import name_of
 from cubecast.lab.questions import Reading
+from cubecast.lab.remote import AnyPath
 from cubecast.lab.runs import points_of, runs_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import Progress, Say, run_studies
@@ -90,7 +90,7 @@ def calibrate(
     return found
 
 
-def result_path(store: Store, paper: str) -> Path:
+def result_path(store: Store, paper: str) -> AnyPath:
     return store.tables / f"calibration-{paper}.json"
 
 

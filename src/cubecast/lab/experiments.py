@@ -7,7 +7,7 @@ the same settings give the same metrics, on any machine. A new experiment is one
 Besides the fields of `Scenario` a simulation takes settings of a study. `crashed_neighbours = k` crashes k hypercube
 neighbours of member 0, drawn by the seed, at time 0 (cube §4.2.5). With `bad_samples = true` a run that is not over by
 `until_ms` is no failure but a bad sample, left out of the statistics and counted by the metric `ended` (guo §5.3.1).
-`measure` names the metrics of the user's own that the run takes.
+`own_metrics` names the metrics of the user's own that the run takes.
 Words in braces in `network` stand for parameters of the plan: "random:degree={degree}" with degrees swept.
 """
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.experiments import check_run, experiment_named
-from cubecast.lab.own_code import load_code_file
+from cubecast.lab.own_code import copy_of, load_code_file
 from cubecast.lab.own_metrics import own_metrics
 from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Calibration, Claim, Figure, Plan, PlanSize, Test
 from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
+from cubecast.lab.remote import AnyPath
 from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.catalogue import protocols as registered
@@ -66,7 +67,7 @@ _CHOICES = {
 REPEATS_MAX = 10_000
 
 
-def load_plan(path: Path) -> Plan:
+def load_plan(path: AnyPath) -> Plan:
     """Read and check one plan; a `PlanError` names the file, the line, the value and the fix."""
     try:
         text = path.read_text("utf-8")
@@ -90,9 +91,9 @@ def _plan(reader: _Reader, data: dict[str, Any]) -> Plan:
     return plan
 
 
-def load_plans(folder: Path) -> list[Plan]:
+def load_plans(folder: AnyPath) -> list[Plan]:
     """All plans of a folder, in the order of their file names."""
-    paths = sorted(folder.glob("*.toml"))
+    paths: list[AnyPath] = sorted(folder.glob("*.toml"), key=str)
     if not paths:
         raise PlanError(f"{folder}: no plans there; name a folder with .toml files (--plans)")
     plans = [load_plan(path) for path in paths]
@@ -106,7 +107,7 @@ def load_plans(folder: Path) -> list[Plan]:
 class _Reader:
     """Turns checked data into a plan; knows on which line each key stands."""
 
-    def __init__(self, path: Path, lines: dict[tuple[str | int, ...], int]) -> None:
+    def __init__(self, path: AnyPath, lines: dict[tuple[str | int, ...], int]) -> None:
         self.path = path
         self.lines = lines
         self.series = "protocol"
@@ -173,8 +174,8 @@ class _Reader:
         self.check_keys(table, {"files": list}, "code")
         paths = []
         for name in self.strings(table.get("files", []), "code", "files"):
-            paths.append(self.path.parent / name)
             try:
+                paths.append(copy_of(self.path.parent / name))
                 load_code_file(paths[-1])
             except LocalProtocolError as error:
                 raise self.fail(str(error), "code", "files") from error

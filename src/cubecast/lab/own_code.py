@@ -23,8 +23,11 @@ from types import ModuleType
 from typing import Any
 
 from cubecast.errors import LocalProtocolError
+from cubecast.jit.sources import cache_root
 from cubecast.lab.experiments import experiment_named
 from cubecast.lab.own_metrics import OwnMetric, add_metric, metric_of
+from cubecast.lab.remote import AnyPath
+from cubecast.lab.whole_file import write_whole
 from cubecast.networks.spec import NetworkKind, add_network
 from cubecast.protocol.definition import Protocol
 from cubecast.protocols.catalogue import add_file, declared_protocols, import_file, protocol_files
@@ -75,6 +78,18 @@ def load_code_file(path: str | Path) -> CodeFile:
         raise
     _FILES[place] = found
     return found
+
+
+def copy_of(path: AnyPath) -> Path:
+    """A file of this machine with the content of one in a store, in a folder named by that content."""
+    if isinstance(path, Path):
+        return path
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise LocalProtocolError(f"code file {path}: there is no such file") from None
+    folder = cache_root() / "own_code" / hashlib.sha256(content).hexdigest()[:16]
+    return write_whole(folder / path.name, content)
 
 
 def _read(module: ModuleType, place: Path) -> CodeFile:

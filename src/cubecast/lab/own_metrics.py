@@ -1,6 +1,6 @@
 """Metrics of the user's own: functions of the result or of the trace of a run, by name.
 
-A run names in its setting `measure` the own metrics that it takes, so that their code is part of its key. One that
+A run names in its setting `own_metrics` the own metrics that it takes, so that their code is part of its key. One that
 reads the trace makes the run keep its events in memory: for small groups. A checker of the user's own is a metric too:
 the number of its violations.
 """
@@ -19,7 +19,7 @@ from cubecast.sim.result import Result
 from cubecast.trace.checkers.report import Checker
 from cubecast.trace.files import Trace
 
-MEASURE = "measure"
+MEASURE = "own_metrics"
 """The setting of a run that names its own metrics."""
 VIOLATIONS = "violations_"
 """Before the name of a checker: the number of its violations in a run."""

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.remote import source
 from cubecast.lab.runs import Run
 from cubecast.lab.schema import OK
-from cubecast.lab.store import Store
+from cubecast.lab.store import Store, result_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +33,9 @@ class PendingRuns:
 def results_on_disk(store: Store, *more: str) -> Iterator[tuple[Any, ...]]:
     """The run, the code and the status of every result, and more columns of it."""
     names = ["run_id", "code", "status", *more]
-    for path in sorted(store.runs.glob("*.parquet")):
+    for path in result_files(store):
         try:
-            columns = pq.read_table(path, columns=names, partitioning=None).columns
+            columns = pq.read_table(source(path), columns=names, partitioning=None).columns
         except (OSError, pa.ArrowException) as error:
             raise LocalProtocolError(
                 f"{path} is damaged: `cubecast study run` sets it aside and does its runs again"

@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from cubecast.errors import PlanError
 from cubecast.lab.metric_titles import FLOOR
+from cubecast.lab.remote import AnyPath
 
 SIZES = ("quick", "full")
 PAPERS = ("cube", "guo", "causal", "rasm", "own")
@@ -158,7 +159,7 @@ class Plan:
     sizes: dict[str, PlanSize]
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
-    path: Path
+    path: AnyPath
     code: tuple[Path, ...] = ()
     """Files with code of the user's own (`lab.own_code`)."""
     extra_metrics: tuple[str, ...] = ()

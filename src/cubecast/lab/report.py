@@ -26,6 +26,7 @@ from cubecast.lab.figures import draw
 from cubecast.lab.plan import Plan
 from cubecast.lab.provenance import facts, study_provenance
 from cubecast.lab.quantities import describe_test
+from cubecast.lab.remote import AnyPath, sink
 from cubecast.lab.report_claims import claim_card, claim_file, points_of_claim
 from cubecast.lab.report_words import CLASSES, in_words, paper_words
 from cubecast.lab.runs import points_of
@@ -51,7 +52,7 @@ Step = Callable[[int, int, str], None]
 
 def write_report(
     outcome: StudyOutcome, store: Store, *, pictures: bool = True, step: Step = lambda _done, _total, _what: None
-) -> Path:
+) -> AnyPath:
     """Write tables, pictures and the page; return the path of the page."""
     assert outcome.findings is not None
     assert outcome.summary is not None
@@ -100,7 +101,8 @@ def _write_claims(store: Store, judgements: dict[str, list[Judgement]]) -> None:
     write_whole(store.tables / "claims.jsonl", "".join(lines))
     for one in found:
         if rows := points_of_claim(one):
-            pa.csv.write_csv(pa.Table.from_pylist(rows), store.tables / claim_file(one))
+            with sink(store.tables / claim_file(one)) as file:
+                pa.csv.write_csv(pa.Table.from_pylist(rows), file)
 
 
 def _claim_row(judgement: Judgement) -> dict[str, Any]:

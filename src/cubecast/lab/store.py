@@ -14,8 +14,8 @@
 from __future__ import annotations
 
 import fcntl
-import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,79 +25,98 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.remote import AnyPath, RemotePath, path_of, source
 from cubecast.lab.schema import RUNS
 
 ROWS_PREFIX = ".rows-"
 """How the folder of a table begins that is there only while it is needed."""
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-"""How s3://bucket and the like begin; a path has lost the second slash."""
+_FORGOTTEN_S = 7 * 86400.0
+"""After so long a table of pending runs in an object store is that of a killed study."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of results."""
+    """A folder of results, or a place in an object store (`lab.remote`)."""
 
-    root: Path
+    root: AnyPath
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", path_of(self.root))
 
     @property
-    def runs(self) -> Path:
+    def runs(self) -> AnyPath:
         return self.root / "runs"
 
     @property
-    def tables(self) -> Path:
+    def tables(self) -> AnyPath:
         return self.root / "tables"
 
-    def table(self, name: str) -> Path:
+    def table(self, name: str) -> AnyPath:
         """A table of all studies, a folder `study=…` for each."""
         return self.tables / name
 
-    def partition(self, name: str, study: str) -> Path:
+    def partition(self, name: str, study: str) -> AnyPath:
         """The part of a table that belongs to a study."""
         return self.table(name) / f"study={study}"
 
     @property
-    def figures(self) -> Path:
+    def figures(self) -> AnyPath:
         return self.root / "figures"
 
     @property
-    def report(self) -> Path:
+    def report(self) -> AnyPath:
         return self.root / "report"
 
-    def tasks(self, name: str) -> Path:
+    def tasks(self, name: str) -> AnyPath:
         """Where the pending runs of the study of that name are while it runs."""
         return self.root / f".tasks-{name}.parquet"
 
     def make(self) -> None:
         """Make the folders, or say why not."""
-        require_folder(self.root, "--out")
         try:
             for folder in (self.runs, self.tables, self.figures, self.report):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LocalProtocolError(f"{error.filename}: {error.strerror}; choose another folder (--out)") from error
 
-    def set_aside_unreadable(self) -> list[Path]:
+    def set_aside_unreadable(self) -> list[AnyPath]:
         """Move damaged result files to `unreadable/`, so that their runs are done again; returns the new paths."""
-        aside = []
-        for path in sorted(self.runs.glob("*.parquet")):
+        aside: list[AnyPath] = []
+        for path in result_files(self):
             if _is_readable(path):
                 continue
             moved = self.root / "unreadable" / path.name
-            moved.parent.mkdir(exist_ok=True)
-            aside.append(path.replace(moved))
+            moved.parent.mkdir(parents=True, exist_ok=True)
+            aside.append(path.replace(moved))  # type: ignore[arg-type] # both are of one kind
         return aside
 
     def clear_unfinished(self) -> None:
-        """Remove what a killed study had not committed."""
+        """Remove what a killed study had not committed; in an object store another one may be at work, so wait."""
+        if isinstance(self.root, RemotePath):
+            self._forget_old(self.root)
+            return
+        assert isinstance(self.runs, Path)
         shutil.rmtree(self.runs / "_temporary", ignore_errors=True)
         for path in self.root.glob(self.tasks("*").name):
             path.unlink(missing_ok=True)
         for path in self.root.glob(f"{ROWS_PREFIX}*"):
             shutil.rmtree(path, ignore_errors=True)
 
+    def _forget_old(self, root: RemotePath) -> None:
+        for path in [*root.glob(self.tasks("*").name), *root.glob(f"{ROWS_PREFIX}*")]:
+            age_s = path.age_s(time.time())
+            if age_s is not None and age_s > _FORGOTTEN_S:
+                path.unlink(missing_ok=True)
+
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one study write here at a time; a process that dies lets go."""
+        """Let one study write here at a time; a process that dies lets go.
+
+        An object store has no locks. Two studies in one do some runs twice, with equal results, and do no harm.
+        """
+        if isinstance(self.root, RemotePath):
+            yield
+            return
         with (self.root / ".writing").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,19 +127,15 @@ class Store:
             yield
 
 
-def require_folder(path: Path, option: str) -> None:
-    """Refuse an address such as s3://bucket: as a path it would be a new folder here."""
-    if _ADDRESS.match(str(path)):
-        raise LocalProtocolError(
-            f"{option} {path}: an address is not a folder; name one that the driver and all workers share, "
-            "such as a mounted volume"
-        )
+def result_files(store: Store) -> list[AnyPath]:
+    """The files with results."""
+    return sorted(store.runs.glob("*.parquet"))
 
 
-def _is_readable(path: Path) -> bool:
+def _is_readable(path: AnyPath) -> bool:
     """Read every page and check its checksum; the files are small."""
     try:
-        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        table = pq.read_table(source(path), page_checksum_verification=True, partitioning=None)
     except (OSError, pa.ArrowException, ValueError):
         return False
     needed = {field.name for field in RUNS if not field.nullable}

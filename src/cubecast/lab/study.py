@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
-from pyarrow.dataset import dataset, partitioning
 from pyarrow.dataset import field as field_named
+from pyarrow.dataset import partitioning
 
 from cubecast.errors import LocalProtocolError, PlanError
 from cubecast.extras import named
@@ -22,6 +22,7 @@ from cubecast.lab.pending_runs import PendingRuns, failures, find_pending_runs
 from cubecast.lab.plan import Plan
 from cubecast.lab.precision import looks, open_points
 from cubecast.lab.questions import FINDINGS
+from cubecast.lab.remote import AnyPath, dataset_of, path_of
 from cubecast.lab.runs import Run, points_of, runs_of
 from cubecast.lab.schema import SUMMARY
 from cubecast.lab.store import Store
@@ -56,7 +57,7 @@ def project_plans() -> Path:
     return here if here.is_dir() else Path(__file__).resolve().parents[3] / "plans"
 
 
-def choose_plans(folder: Path, names: list[str], say: Say = lambda _: None) -> list[Plan]:
+def choose_plans(folder: AnyPath, names: list[str], say: Say = lambda _: None) -> list[Plan]:
     """The plans of these names or files, or all that are available; says which of all are not."""
     if not names:
         plans = load_plans(folder)
@@ -73,10 +74,14 @@ def choose_plans(folder: Path, names: list[str], say: Say = lambda _: None) -> l
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def _plans_by_name(folder: Path, names: list[str]) -> dict[str, Plan]:
+def _plans_by_name(folder: AnyPath, names: list[str]) -> dict[str, Plan]:
     """The plans of the folder by their names, and those in files of their own by the files."""
-    files = {name: load_plan(Path(name)) for name in names if name.endswith(".toml")}
+    files = {name: load_plan(path_of(name)) for name in names if _is_file(name)}
     return files if len(files) == len(set(names)) else files | {plan.id: plan for plan in load_plans(folder)}
+
+
+def _is_file(name: str) -> bool:
+    return name.partition("?")[0].endswith(".toml")
 
 
 def runs_of_all(plans: list[Plan], size: str) -> list[Run]:
@@ -97,7 +102,7 @@ def run_studies(
     only_read: bool = False,
 ) -> StudyOutcome:
     """Do what is not done yet, then aggregate all of it. With `only_read` nothing is run."""
-    spark = _spark()
+    _spark()
     store.make()
     outcome = StudyOutcome(plans=plans, size=size, runs=runs_of_all(plans, size))
     began = time.perf_counter()
@@ -112,7 +117,7 @@ def run_studies(
         missing = [] if only_read else found.pending
         heavy = len(outcome.runs) > HEAVY_RUNS
         with _session(store, master, conf, heavy=heavy, meanwhile=lambda: rehearse(missing)) as session:
-            outcome.versions = spark.versions(session)
+            outcome.versions = _versions(session)
             study = _RunningStudy(session, store, outcome, progress, say, only_read=only_read)
             study.run(missing)
             study.replicate()
@@ -234,8 +239,10 @@ def _analyse(session: Any, store: Store, outcome: StudyOutcome) -> None:
 
 def _read_table(store: Store, name: str, schema: pa.Schema, plans: list[Plan]) -> pa.Table:
     """The rows of these studies in a table on disk."""
+    if not store.table(name).exists():  # nothing was written, and a store has no empty folders
+        return schema.empty_table()
     studies = partitioning(pa.schema([("study", pa.string())]), flavor="hive")
-    found = dataset(store.table(name), schema=schema, format="parquet", partitioning=studies)
+    found = dataset_of(store.table(name), schema=schema, partitioning=studies)
     return found.to_table(filter=field_named("study").isin([plan.id for plan in plans]))
 
 
@@ -248,6 +255,12 @@ def _session(
     started = session(master, heavy=heavy, conf=conf, meanwhile=meanwhile)
     with started as running, one_line("the study", kept=store.runs):
         yield running
+
+
+def _versions(session: Any) -> dict[str, str]:
+    from cubecast.lab.spark.cluster import versions
+
+    return versions(session)
 
 
 def _spark() -> ModuleType:

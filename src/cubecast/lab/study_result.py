@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd  # type: ignore[import-untyped]
-from pyarrow.dataset import dataset
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.claims import judge
 from cubecast.lab.figures import draw
 from cubecast.lab.load_plan import plan_of_table
 from cubecast.lab.plan import SIZES, Plan
+from cubecast.lab.remote import AnyPath, dataset_of, path_of
 from cubecast.lab.report import answers_of, write_report
 from cubecast.lab.report_words import in_words
 from cubecast.lab.runs import points_of
+from cubecast.lab.spark.parquet import read_parquet
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome, choose_plans, project_plans, run_studies
 from cubecast.lab.tables import figure_rows, rows_of
@@ -54,7 +57,7 @@ def study(
     if size not in SIZES:
         raise LocalProtocolError(f"size = {size!r}: choose one of {', '.join(SIZES)}")
     chosen = _table_plan(plan) if isinstance(plan, Mapping) else choose_plans(project_plans(), [str(plan)])[0]
-    store = Store(Path(out))
+    store = Store(path_of(out))
     outcome = run_studies(
         [chosen],
         size,
@@ -94,23 +97,29 @@ class StudyResult:
     @cached_property
     def values(self) -> pd.DataFrame:
         """One row per measured number, with the parameters of its point."""
-        return self._with_parameters(self._read("values")).sort_values(["metric", "point", "seed"], ignore_index=True)
+        if self._partition("values").exists():
+            found = dataset_of(self._partition("values")).to_table().to_pandas()
+        else:  # no run succeeded
+            found = pd.DataFrame(columns=["point", "seed", "metric", "value"])
+        return self._with_parameters(found).sort_values(["metric", "point", "seed"], ignore_index=True)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per metric and point: n, mean, standard deviation and 95 % interval, with the parameters."""
-        return self._with_parameters(self._read("summary")).sort_values(["metric", "point"], ignore_index=True)
+        return self._with_parameters(self._own(self.outcome.summary)).sort_values(
+            ["metric", "point"], ignore_index=True
+        )
 
     @cached_property
     def findings(self) -> pd.DataFrame:
         """One row per test of a claim and point."""
-        return self._read("findings")
+        return self._own(self.outcome.findings)
 
     @cached_property
     def runs(self) -> pd.DataFrame:
         """One row per run of this study: settings, metrics, versions, time."""
         wanted = pd.DataFrame([{"run_id": run.id, "code": run.code} for run in self.outcome.runs])
-        found = dataset(self.store.runs, format="parquet").to_table().to_pandas()
+        found = dataset_of(self.store.runs).to_table().to_pandas()
         return found.merge(wanted.drop_duplicates()).drop_duplicates(["run_id", "code"], ignore_index=True)
 
     @cached_property
@@ -133,18 +142,19 @@ class StudyResult:
         rows = figure_rows(drawn, points_of(self.plan, self.outcome.size), rows_of(self.outcome.summary, self.plan.id))
         return alt.Chart.from_dict(draw(self.plan, drawn, rows))
 
-    def write_report(self) -> Path:
+    def write_report(self) -> AnyPath:
         """Write tables, pictures and the HTML page of this study; return the path of the page."""
         return write_report(self.outcome, self.store)
 
     def to_spark(self, spark: Any, name: str) -> Any:
         """One of the tables (points, values, summary, findings) as a Spark data frame, for what pandas cannot hold."""
-        return spark.read.parquet(str(self._partition(name)))
+        return read_parquet(spark, self._partition(name))
 
-    def _read(self, name: str) -> pd.DataFrame:
-        return dataset(self._partition(name), format="parquet").to_table().to_pandas()
+    def _own(self, table: pa.Table) -> pd.DataFrame:
+        """The rows of this study in a table of several."""
+        return table.filter(pc.equal(table.column("study"), self.plan.id)).drop_columns(["study"]).to_pandas()
 
-    def _partition(self, name: str) -> Path:
+    def _partition(self, name: str) -> AnyPath:
         if name not in TABLES:
             raise LocalProtocolError(f"table {name!r}: choose one of {', '.join(TABLES)}")
         return self.store.partition(name, self.plan.id)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from cubecast.lab.metric_titles import FLOOR, LOWER_BOUND
 from cubecast.lab.plan import Figure, Plan
+from cubecast.lab.remote import sink
 from cubecast.lab.runs import points_of
 from cubecast.lab.select import matches
 from cubecast.lab.store import Store
@@ -90,8 +91,10 @@ def write_tables(store: Store, plan: Plan, size: str, summary: pa.Table) -> dict
             continue
         table = pa.Table.from_pylist(rows)
         base = store.tables / file_name(plan, figure)
-        pa.csv.write_csv(table, base.with_name(base.name + ".csv"))
-        pq.write_table(table, base.with_name(base.name + ".parquet"), compression="zstd")
+        with sink(base.with_name(base.name + ".csv")) as file:
+            pa.csv.write_csv(table, file)
+        with sink(base.with_name(base.name + ".parquet")) as file:
+            pq.write_table(table, file, compression="zstd")
     return tables
 
 

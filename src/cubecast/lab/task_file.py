@@ -12,13 +12,13 @@ import platform
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.remote import AnyPath, path_of, sink, source
 from cubecast.lab.runs import Run, canonical
 from cubecast.lab.source_hash import source_hash
 from cubecast.lab.store import Store
@@ -50,9 +50,10 @@ def task_file(store: Store, tasks: list[list[Run]]) -> Iterator[TaskFile]:
         path.unlink(missing_ok=True)
 
 
-def _write(path: Path, name: str, tasks: list[list[Run]]) -> None:
+def _write(path: AnyPath, name: str, tasks: list[list[Run]]) -> None:
     try:
-        with pq.ParquetWriter(path, TASKS.with_metadata({NAME_KEY: name.encode()}), compression="zstd") as writer:
+        schema = TASKS.with_metadata({NAME_KEY: name.encode()})
+        with sink(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for task in tasks:
                 # A row group of its own, however large.
                 writer.write_table(pa.Table.from_pylist([pending_row(run) for run in task], schema=TASKS), len(task))
@@ -67,9 +68,10 @@ def pending_row(run: Run) -> Row:
 
 def read_task(tasks: TaskFile, number: int) -> list[Row]:
     """In a worker: the runs of a task, after a look at whether this machine can do them."""
-    host, folder = platform.node(), Path(tasks.path).parent
+    path = path_of(tasks.path)
+    host, folder = platform.node(), path.parent
     try:
-        with pq.ParquetFile(tasks.path) as file:
+        with pq.ParquetFile(source(path)) as file:
             name = (file.schema_arrow.metadata or {}).get(NAME_KEY, b"").decode()
             rows: list[Row] = file.read_row_group(number).to_pylist() if name == tasks.name else []
     except (OSError, pa.ArrowException):

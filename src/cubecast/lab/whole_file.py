@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import overload
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.remote import AnyPath, RemotePath
 
 
-def write_whole(path: str | Path, content: str | bytes) -> Path:
+@overload
+def write_whole(path: str | Path, content: str | bytes) -> Path: ...
+
+
+@overload
+def write_whole(path: AnyPath, content: str | bytes) -> AnyPath: ...
+
+
+def write_whole(path: str | AnyPath, content: str | bytes) -> AnyPath:
     """Put `content` at `path`, making its folder; an interrupted or failed write leaves what was there before."""
+    if isinstance(path, RemotePath):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

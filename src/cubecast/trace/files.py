@@ -213,20 +213,20 @@ class TraceWriter:
         return LocalProtocolError(f"cannot write trace {self.path}: {_reason(error)}; free the place or choose another")
 
 
-def read_trace(path: str | Path) -> Trace:
-    """Read a whole trace file, or raise in one line why it is not one."""
+def read_trace(path: str | Path, file: BinaryIO | None = None) -> Trace:
+    """Read a whole trace file, or raise in one line why it is not one; from an open `file` if there is one."""
     with named("a trace file"):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            described = _described(path, file.metadata.metadata or {})
-            _require_schema(path, file.schema_arrow)
-            events = np.empty(file.metadata.num_rows, EVENT_DTYPE)
+        with pq.ParquetFile(path if file is None else file, page_checksum_verification=True) as parquet:
+            described = _described(path, parquet.metadata.metadata or {})
+            _require_schema(path, parquet.schema_arrow)
+            events = np.empty(parquet.metadata.num_rows, EVENT_DTYPE)
             start = 0
-            for group in range(file.num_row_groups):
-                rows = file.read_row_group(group)
+            for group in range(parquet.num_row_groups):
+                rows = parquet.read_row_group(group)
                 _fill(path, events[start : start + len(rows)], rows)
                 start += len(rows)
     except pa.ArrowInvalid as error:

@@ -13,24 +13,26 @@ answered in parts (`lab.questions`), so that no worker needs the values of a who
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import broadcast, explode, expr
+from pyspark.sql.functions import broadcast, explode, expr, lit
 
 from cubecast.lab.plan import Plan
 from cubecast.lab.quantities import Point
 from cubecast.lab.questions import FINDINGS_DDL, PARTS, Question, answer, correct, parts_of, questions_of
+from cubecast.lab.remote import AnyPath, remove_tree, sink
 from cubecast.lab.runs import Run, points_of
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.spark.failures import reported
+from cubecast.lab.spark.parquet import read_parquet, write_by_study
 from cubecast.lab.stats import student_table
 from cubecast.lab.store import ROWS_PREFIX, Store
 
@@ -54,16 +56,16 @@ def analyse(
     """Write the tables of these studies, in place of what they had; returns the CPU time of their runs by study."""
     _write_points(store, plans, size)
     with _on_disk(store, _wanted(runs), WANTED) as path:
-        wanted = spark.read.parquet(str(path))
+        wanted = read_parquet(spark, path)
         _replace(measured(spark, store, wanted, plans), store, plans, "values")
         costs = _cpu_seconds(spark, store, wanted)
-    values = spark.read.schema(VALUES_DDL).parquet(str(store.table("values"))).where(_is_one_of(plans))
+    values = _read_values(spark, store, plans)
     _replace(summarise(spark, values).repartition("study"), store, plans, "summary")
     points = {plan.id: points_of(plan, size) for plan in plans}
     questions = {plan.id: questions_of(plan, points[plan.id]) for plan in plans}
     parts = (row for plan in plans for row in parts_of(questions[plan.id], points[plan.id], plan.sizes[size].repeats))
     with _on_disk(store, parts, PARTS) as path:
-        found = _answers(spark, values, spark.read.parquet(str(path)), points, questions)
+        found = _answers(values, read_parquet(spark, path), points, questions)
         _replace(found.repartition("study"), store, plans, "findings")
     return costs
 
@@ -71,7 +73,7 @@ def analyse(
 def summary_of(spark: SparkSession, store: Store, plans: Sequence[Plan], runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The summary of these runs, without a table on disk."""
     with _on_disk(store, _wanted(runs), WANTED) as path:
-        values = measured(spark, store, spark.read.parquet(str(path)), plans)
+        values = measured(spark, store, read_parquet(spark, path), plans)
         return [row.asDict() for row in summarise(spark, values).collect()]
 
 
@@ -103,7 +105,18 @@ def measured(spark: SparkSession, store: Store, wanted: DataFrame, plans: Sequen
 def _read_results(spark: SparkSession, store: Store) -> DataFrame:
     if not any(store.runs.glob("*.parquet")):
         return spark.createDataFrame(RUNS.empty_table(), RUNS_DDL)
-    return spark.read.schema(RUNS_DDL).option("pathGlobFilter", "*.parquet").parquet(str(store.runs))
+    return read_parquet(spark, store.runs, RUNS_DDL)
+
+
+def _read_values(spark: SparkSession, store: Store, plans: Sequence[Plan]) -> DataFrame:
+    """The values of these studies, with the study that their folder names."""
+    if isinstance(folder := store.table("values"), Path):
+        return spark.read.schema(VALUES_DDL).parquet(str(folder)).where(_is_one_of(plans))
+    ddl = VALUES_DDL.removesuffix(", study string")
+    own = [
+        read_parquet(spark, store.partition("values", plan.id), ddl).withColumn("study", lit(plan.id)) for plan in plans
+    ]
+    return reduce(DataFrame.unionByName, own)
 
 
 def summarise(spark: SparkSession, values: DataFrame) -> DataFrame:
@@ -123,24 +136,22 @@ def summarise(spark: SparkSession, values: DataFrame) -> DataFrame:
 
 
 def _answers(
-    spark: SparkSession,
     values: DataFrame,
     parts: DataFrame,
     points: dict[str, list[Point]],
     questions: dict[str, list[Question]],
 ) -> DataFrame:
     """The findings of all questions, part by part, then corrected claim by claim and reading by reading."""
-    known = spark.sparkContext.broadcast((points, questions))
 
     def work(table: pa.Table) -> pa.Table:
         study, number = table.column("study")[0].as_py(), table.column("question")[0].as_py()
         with reported():
-            return answer(known.value[1][study][number], known.value[0][study], table)
+            return answer(questions[study][number], points[study], table)
 
     def judge_points(table: pa.Table) -> pa.Table:
         study, number = table.column("study")[0].as_py(), table.column("question")[0].as_py()
         with reported():
-            return correct(known.value[1][study][number].claim, table)
+            return correct(questions[study][number].claim, table)
 
     needed = values.join(parts, ["study", "point", "metric"])
     found = needed.groupBy("study", "question", "part").applyInArrow(work, FINDINGS_DDL)
@@ -150,9 +161,9 @@ def _answers(
 def _replace(frame: DataFrame, store: Store, plans: Sequence[Plan], name: str) -> None:
     """Write the partitions of these studies; those of others stay as they are."""
     for plan in plans:
-        shutil.rmtree(store.partition(name, plan.id), ignore_errors=True)
+        remove_tree(store.partition(name, plan.id))
     store.table(name).mkdir(parents=True, exist_ok=True)
-    frame.write.mode("append").partitionBy("study").parquet(str(store.table(name)))
+    write_by_study(frame, store.table(name))
 
 
 def _is_one_of(plans: Sequence[Plan]) -> str:
@@ -171,7 +182,8 @@ def _write_points(store: Store, plans: Sequence[Plan], size: str) -> None:
         points = points_of(plan, size)
         columns = {name: parameter_column([point[name] for point in points]) for name in points[0]}
         table = pa.table({"point": pa.array(range(len(points)), pa.int32()), **columns})
-        pq.write_table(table, folder / "points.parquet", compression="zstd")
+        with sink(folder / "points.parquet") as file:
+            pq.write_table(table, file, compression="zstd")
 
 
 def parameter_column(values: list[Any]) -> pa.Array:
@@ -181,11 +193,13 @@ def parameter_column(values: list[Any]) -> pa.Array:
 
 
 @contextmanager
-def _on_disk(store: Store, rows: Iterator[dict[str, object]], schema: pa.Schema) -> Iterator[Path]:
+def _on_disk(store: Store, rows: Iterator[dict[str, object]], schema: pa.Schema) -> Iterator[AnyPath]:
     """Rows as a file that workers can read, as long as the block lasts; a few of them in memory at a time."""
-    with tempfile.TemporaryDirectory(dir=store.root, prefix=ROWS_PREFIX) as folder:
-        path = Path(folder) / "rows.parquet"
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    folder = store.root / f"{ROWS_PREFIX}{uuid.uuid4().hex}"
+    path = folder / "rows.parquet"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with sink(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             batch: list[dict[str, object]] = []
             for row in rows:
                 batch.append(row)
@@ -195,3 +209,5 @@ def _on_disk(store: Store, rows: Iterator[dict[str, object]], schema: pa.Schema)
             if batch:
                 writer.write_table(pa.Table.from_pylist(batch, schema=schema))
         yield path
+    finally:
+        remove_tree(folder)

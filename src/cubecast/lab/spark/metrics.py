@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast, col
 
 from cubecast.errors import CubecastError
+from cubecast.lab.spark.cluster import parallelism
 from cubecast.lab.spark.tracefiles import TraceFile, read_events
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
@@ -87,13 +88,13 @@ def _links(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     Workers make the networks again, one scenario after another.
     """
     names = [trace.name for trace in traces]
-    scenarios = spark.sparkContext.broadcast([trace.scenario for trace in traces])
-    tasks = min(len(traces), 4 * spark.sparkContext.defaultParallelism)
+    scenarios = [trace.scenario for trace in traces]
+    tasks = min(len(traces), 4 * parallelism(spark))
 
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                network = _network_of(scenarios.value[number])
+                network = _network_of(scenarios[number])
                 if network is not None:
                     columns = [[names[number]] * network.links, np.arange(network.links, dtype=np.int32)]
                     yield from pa.table([*columns, network.delay_ns], schema=_LINKS).to_batches()

@@ -19,8 +19,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cubecast.errors import CubecastError, LocalProtocolError
+from cubecast.extras import explain as explain_extra
 from cubecast.lab.java import require_java
+from cubecast.lab.remote import AnyPath
 from cubecast.lab.spark.archive import use_archive
+from cubecast.lab.spark.cluster import CONNECT
 from cubecast.lab.spark.failures import explain, first_line
 from cubecast.lab.spark.settings import session_settings, spark_defaults
 
@@ -54,6 +57,10 @@ def session(
         meanwhile()
         yield running
         return
+    if (master or "").startswith(CONNECT):
+        meanwhile()
+        yield from _connected(str(master), conf or {})
+        return
     require_java()
     beside = threading.Thread(target=meanwhile, name="cubecast-meanwhile", daemon=True)
     beside.start()
@@ -68,6 +75,23 @@ def session(
         yield spark
     finally:
         _stop(spark)
+
+
+def _connected(address: str, conf: dict[str, str]) -> Iterator[SparkSession]:
+    """A session of a Spark Connect server, which has its own Java."""
+    builder = SparkSession.builder.remote(address)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except ImportError as error:
+        raise explain_extra(ModuleNotFoundError(name="grpc"), f"--master {address}") or error from None
+    except PySparkException as error:
+        raise LocalProtocolError(f"Spark does not answer at --master {address}: {first_line(error)}") from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _stop(spark: SparkSession) -> None:
@@ -99,7 +123,7 @@ def java_exit() -> int | None:
 
 
 @contextmanager
-def one_line(what: str, *, kept: Path | None = None) -> Iterator[None]:
+def one_line(what: str, *, kept: AnyPath | None = None) -> Iterator[None]:
     """Whatever Spark has to say of a failure, at length, as one line; `kept` is the folder of what was done so far."""
     try:
         yield
@@ -109,7 +133,7 @@ def one_line(what: str, *, kept: Path | None = None) -> Iterator[None]:
         ended = java_exit()
         if ended is None and not isinstance(error, PySparkException | Py4JError):
             raise
-        why = explain(error, java_exit=ended, folders=() if kept is None else (kept,))
+        why = explain(error, java_exit=ended, folders=(kept,) if isinstance(kept, Path) else ())
         remains = "" if kept is None else f"; what was done is kept in {kept}"
         raise LocalProtocolError(f"{what} stopped: {why}{remains}") from error
 

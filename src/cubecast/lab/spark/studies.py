@@ -2,6 +2,7 @@
 
 *Commit.* Every task writes one file, which Spark's committer (algorithm 2) renames into `runs/` when the task ends.
 What was renamed is complete and stays, whatever happens to the study; a task that is tried again gives the same rows.
+Into an object store the worker writes the file itself (`lab/spark/parquet.py`).
 
 *Placement.* `spark.range(k)` in k partitions gives exactly one task a partition, started in order, longest first; a
 shuffle would skew or merge them. The rows of the tasks are a table on disk (`lab/task_file.py`).
@@ -13,22 +14,25 @@ Code of the user's own is shipped as sources (`lab/spark.own_code.py`).
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
-from pyspark import Accumulator, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from cubecast.lab.batch import keep_compiled, run_rows
 from cubecast.lab.packing import pack
 from cubecast.lab.runs import Run
-from cubecast.lab.schema import RUNS_DDL
+from cubecast.lab.schema import RUNS, RUNS_DDL
+from cubecast.lab.spark.cluster import cancel, parallelism
 from cubecast.lab.spark.failures import reported
 from cubecast.lab.spark.own_code import ShippedFile, load_shipped, shipped_files
-from cubecast.lab.store import Store
+from cubecast.lab.spark.parquet import write_tasks
+from cubecast.lab.store import Store, result_files
 from cubecast.lab.task_file import TaskFile, read_task, task_file
 
 POLL_SECONDS = 0.2
+COUNT_SECONDS = 0.5
 
 Progress = Callable[[int, int], None]
 """Called with the runs done and the runs in all."""
@@ -36,13 +40,31 @@ Progress = Callable[[int, int], None]
 
 def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progress) -> None:
     """Do the runs; results appear in the store task by task. Ctrl-C cancels the rest and keeps what is done."""
-    context = spark.sparkContext
-    tasks = pack(runs, context.defaultParallelism)
-    code = context.broadcast(shipped_files())
-    done = context.accumulator(0)
+    tasks = pack(runs, parallelism(spark))
+    counted = _Counted(store, [len(task) for task in tasks])
     with task_file(store, tasks) as pending:
-        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_worker(pending, code, done), RUNS_DDL)
-        _write(frame, store, lambda: progress(done.value, len(runs)))
+        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_worker(pending, shipped_files()), RUNS_DDL)
+        _write(frame, store, lambda: progress(counted.done(), len(runs)))
+
+
+class _Counted:
+    """The runs done, by the files of their tasks."""
+
+    def __init__(self, store: Store, sizes: list[int]) -> None:
+        self._store, self._sizes = store, sizes
+        self._before = {path.name for path in result_files(store)}
+        self._next = 0.0
+        self._done = 0
+
+    def done(self) -> int:
+        """Look from time to time."""
+        if time.monotonic() >= self._next:
+            began = time.monotonic()
+            new = {path.name for path in result_files(self._store)} - self._before
+            self._done = sum(self._sizes[number] for number in {int(name.split("-")[1]) for name in new})
+            # A folder of many files, or a distant store, is not to be busy with this.
+            self._next = time.monotonic() + max(COUNT_SECONDS, 20 * (time.monotonic() - began))
+        return self._done
 
 
 def _write(frame: DataFrame, store: Store, progress: Callable[[], None]) -> None:
@@ -51,7 +73,7 @@ def _write(frame: DataFrame, store: Store, progress: Callable[[], None]) -> None
 
     def write() -> None:
         try:
-            frame.write.mode("append").parquet(str(store.runs))
+            write_tasks(frame, store.runs, RUNS)
         except Exception as error:
             failures.append(error)
 
@@ -62,32 +84,22 @@ def _write(frame: DataFrame, store: Store, progress: Callable[[], None]) -> None
             writer.join(POLL_SECONDS)
             progress()
     except KeyboardInterrupt:
-        frame.sparkSession.sparkContext.cancelAllJobs()
+        cancel(frame.sparkSession)
         writer.join(30)
         raise
     if failures:
         raise failures[0]
 
 
-def _worker(
-    tasks: TaskFile, code: Broadcast[list[ShippedFile]], done: Accumulator[int]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _worker(tasks: TaskFile, code: list[ShippedFile]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a worker does with the number of a task."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with reported():
-            load_shipped(code.value)
+            load_shipped(code)
             for batch in batches:
                 for number in batch.column("id").to_pylist():
-                    rows = read_task(tasks, number)
-                    yield run_rows(rows)
-                    done.add(len(rows))
+                    yield run_rows(read_task(tasks, number))
         keep_compiled()
 
     return work
-
-
-def versions(spark: SparkSession) -> dict[str, str]:
-    """Of Spark and Java, for the report."""
-    java = spark.sparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
-    return {"Spark": spark.version, "Java": str(java), "master": str(spark.sparkContext.master)}

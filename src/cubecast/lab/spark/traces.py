@@ -28,6 +28,8 @@ from pyspark.sql.functions import broadcast
 
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.packing import split
+from cubecast.lab.remote import path_of, source
+from cubecast.lab.spark.cluster import parallelism
 from cubecast.lab.spark.own_code import load_shipped, shipped_files
 from cubecast.lab.spark.tracefiles import TraceFile
 from cubecast.trace.checkers import in_order_delivery, premature_stability, stable_never_decreases
@@ -93,16 +95,16 @@ def by_sender(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     """Judge each sender of each trace apart."""
     places = [{"path": one.name, "part": part} for one in traces for part in range(one.row_groups)]
     # Scenarios are long texts: they go to the workers once, not with every row.
-    scenarios = spark.sparkContext.broadcast({one.name: one.scenario for one in traces})
+    scenarios = {one.name: one.scenario for one in traces}
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.to_pylist():
                 with suppress(OSError, pa.ArrowException):  # the pass over the whole trace says that it is damaged
-                    yield from sender_rows(place["path"], place["part"], scenarios.value[place["path"]]).to_batches()
+                    yield from sender_rows(place["path"], place["part"], scenarios[place["path"]]).to_batches()
 
     def judge(table: pa.Table) -> pa.Table:
-        return _judge_sender(table, scenarios.value[table.column("trace")[0].as_py()])
+        return _judge_sender(table, scenarios[table.column("trace")[0].as_py()])
 
     rows = _one_a_task(spark, pa.Table.from_pylist(places)).mapInArrow(read, SENDER_ROWS_DDL)
     return rows.groupBy("trace", "sender").applyInArrow(judge, VIOLATIONS_DDL)
@@ -121,7 +123,7 @@ def sender_rows(path: str, part: int, scenario: dict[str, Any]) -> pa.Table:
     Most rows of a trace are hops and copies. They are left out here, where reading costs least. What is kept travels as
     one piece of bytes a sender, which Spark moves without looking into it.
     """
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(source(path_of(path))) as file:
         before = sum(file.metadata.row_group(group).num_rows for group in range(part))
         events = _events(file.read_row_group(part, columns=["event", *_COLUMNS]))
     own = np.flatnonzero(np.isin(events["event"], _OF_A_SENDER))
@@ -198,16 +200,15 @@ def by_trace(spark: SparkSession, traces: list[TraceFile], checkers: tuple[Check
     """Judge each trace as a whole, small ones several to a task, the largest first."""
     ordered = sorted(traces, key=lambda one: -one.events)
     seconds = [TRACE_SECONDS + one.events / EVENTS_PER_SECOND for one in ordered]
-    tasks = split([one.name for one in ordered], seconds, spark.sparkContext.defaultParallelism)
-    names = spark.sparkContext.broadcast(tasks)
+    tasks = split([one.name for one in ordered], seconds, parallelism(spark))
     chosen = tuple(checker.NAME for checker in checkers)
-    code = spark.sparkContext.broadcast(shipped_files())
+    code = shipped_files()
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        load_shipped(code.value)
+        load_shipped(code)
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                for name in names.value[number]:
+                for name in tasks[number]:
                     yield from judge_file(name, chosen).to_batches()
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(judge, VIOLATIONS_DDL)
@@ -216,6 +217,8 @@ def by_trace(spark: SparkSession, traces: list[TraceFile], checkers: tuple[Check
 def judge_file(name: str, checkers: tuple[str, ...]) -> pa.Table:
     """The violations in one trace, by the checkers of these names."""
     try:
-        return _violations(read_trace(Path(name)), name, [one for one in all_checkers() if one.NAME in checkers])
+        path = path_of(name)
+        trace = read_trace(path) if isinstance(path, Path) else read_trace(name, source(path))
+        return _violations(trace, name, [one for one in all_checkers() if one.NAME in checkers])
     except LocalProtocolError as error:
         return pa.Table.from_pylist([_unreadable(name, str(error))], schema=VIOLATIONS)
