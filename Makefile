@@ -82,6 +82,10 @@ bench-bus: warm ## Measure the bus between web workers beside channels_redis and
 	@sh scripts/install-redis.sh
 	$(BIN)/python -m bench.bus --repeat 3
 
+.PHONY: bench-documents
+bench-documents: warm ## Measure the memory of pycrdt documents with their history squashed and kept
+	$(BIN)/python -m bench.documents --plot results/documents.svg
+
 .PHONY: lock
 lock: $(SETUP) ## Resolve the dependencies again and rewrite requirements.lock
 	@sh scripts/lock.sh

@@ -18,6 +18,7 @@ EXTRA_OF = {
     "numba": "fast",
     "pandas": "lab",
     "pyarrow": "sim",
+    "pycrdt": "crdt",
     "pyspark": "lab",
     "scipy": "sim",
     "socketio": "socketio",

@@ -1,4 +1,4 @@
-"""The first program of the README prints what the README says, and the program of docs/bus.md runs."""
+"""The first program of the README prints what the README says, and the programs of two other pages run."""
 
 from __future__ import annotations
 
@@ -59,6 +59,16 @@ def test_the_program_of_the_bus_runs(tmp_path: Path) -> None:
     running = start(program.replace(":7110", f":{free_ports(1)[0]}"), tmp_path)
     try:
         assert running.communicate(timeout=60)[0].splitlines() == ["{'id': 7}", "3", "42"]
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def test_the_program_of_the_documents_runs(tmp_path: Path) -> None:
+    (program,) = blocks("docs/pycrdt.md", "python")
+    running = start(program.replace(":7001", f":{free_ports(1)[0]}"), tmp_path)
+    try:
+        assert running.communicate(timeout=60)[0] == "Good bye in epoch 1 with 0 bytes of history\n"
     finally:
         running.kill()
         running.communicate()

@@ -1,8 +1,9 @@
-"""Adapters: cubecast under the interfaces that web frameworks already have.
+"""Adapters: cubecast under the interfaces that web frameworks and libraries already have.
 
 | module      | is                                                        | extra       |
 |-------------|-----------------------------------------------------------|-------------|
 | `channels`  | a channel layer of Django Channels                        | `channels`  |
+| `pycrdt`    | documents of pycrdt (Yjs) that processes edit together    | `crdt`      |
 | `socketio`  | a client manager of python-socketio                       | `socketio`  |
 | `starlette` | publish and subscribe for Starlette, FastAPI and others   | `starlette` |
 """

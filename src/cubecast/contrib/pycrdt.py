@@ -1,0 +1,303 @@
+"""Documents of pycrdt (Yjs) that the members of a group edit together, without a server.
+
+    documents = Documents()
+    async with documents.join("wiki", listen=..., peers=[...], credentials=...):
+        page = documents.document("page")
+        await page.edit(lambda doc: doc.get("text", type=Text).insert(0, "hello"))
+        print(page.doc["text"])
+
+An edit shows here at once, and is multicast; a newcomer gets all documents with the group's state.
+
+**Squashing.** A document of Yjs remembers every operation, the deleted ones too, because some replica may still send an
+operation that refers to one of them. A group knows when that is over, and then begins the document anew, in the next
+*epoch*: same content, no history (`pycrdt_content`). Operations of different epochs have different identifiers and must
+never meet, so every edit carries the epoch in which it was made, and:
+
+1. Some member multicasts a squash request for epoch e.
+2. A member that takes a request for its epoch begins no edit until the next epoch; `edit` waits.
+3. When one of the requests that a member has taken is causally stable there, it describes the content of epoch e,
+   builds epoch e + 1 from it, and applies the messages of epoch e + 1 that came before.
+
+*Claim*: all members build epoch e + 1 from the same content, and no edit of epoch e arrives after that. *Proof*: let r
+be the request of step 3 at member p, and m an edit of epoch e that p has not been given. By causal stability
+(`member.levels`) the sender q of m had dealt with r when it called `multicast`. From the moment q takes r it begins no
+edit of epoch e (2), and an edit is made and multicast in one step of the event loop, so m does not exist. Hence p has
+applied all edits of epoch e, whichever request it went by. So has every other member when it builds, and edits are
+delivered by all members that stay, or by none. The same set of operations is the same content, by the convergence of
+Yjs, and `build` is a function of the content. A newcomer continues from the state of a member between two of these
+events. Several requests of one epoch do no harm, and one for an earlier epoch is ignored. An edit of epoch e + 1 can
+reach a member that is still in epoch e; it is held until then.
+
+*Sessions.* The claim is about calls of `multicast` by a member of the group. What a process multicasts while it is
+excluded, or before it has taken again what its journal returns, is sent later, and counts as made then, but it was made
+upon an old state. So each process announces a session whenever it has a new state, makes edits only after its
+announcement was delivered to itself, and writes the session into them. All members ignore an edit whose session is not
+the last one that its sender announced, and the member that made it gets `ExcludedError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from cubecast.contrib.pycrdt_document import Document, DocumentState, Edit, Placed, Squash
+from cubecast.errors import CubecastError, ExcludedError, LocalProtocolError, RemoteProtocolError
+from cubecast.extras import named
+from cubecast.live.group import Group, join
+from cubecast.live.message import Message
+from cubecast.member.effects import Delivery, ViewChange
+from cubecast.member.settings import Settings
+from cubecast.protocols.membership.views import MemberId
+
+with named("cubecast.contrib.pycrdt"):
+    from pycrdt import Doc
+
+__all__ = ["Document", "Documents"]
+
+log = logging.getLogger("cubecast.contrib.pycrdt")
+
+SQUASH_BYTES = 256 << 10
+
+
+class Announcement(msgspec.Struct, tag="session", array_like=True, frozen=True):
+    """The sender has the group's state, and makes edits with this session from now on."""
+
+    session: int
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    sessions: list[tuple[MemberId, int]]
+    documents: dict[str, DocumentState]
+
+
+_MESSAGE = msgspec.msgpack.Decoder(Announcement | Edit | Squash)
+_SNAPSHOT = msgspec.msgpack.Decoder(_Snapshot)
+
+
+class Documents:
+    """The documents of one group at one member. Enter it once, with `join`."""
+
+    def __init__(self, *, squash_bytes: int | None = SQUASH_BYTES) -> None:
+        """No documents.
+
+        The history of a document is squashed when it is larger than this, and than the document; None: only when a
+        member calls `squash`. The first rank of the group decides, by its own setting.
+        """
+        self._squash_bytes = squash_bytes
+        self._group: Group | None = None
+        self._documents: dict[str, Document] = {}
+        self._sessions: dict[MemberId, int] = {}
+        """By member: the session that it announced last."""
+        self._session = 0
+        """The own one; 0 while this member is not in the group."""
+        self._turn = asyncio.Lock()
+        """Edits are made one after the other: while one waits for the window of the group, so do the next ones."""
+        self._is_joined = self._has_ended = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def group(self) -> Group:
+        """The group, once this member joins it."""
+        if self._group is None:
+            raise LocalProtocolError("these documents have not joined a group yet: `async with documents.join(...)`")
+        return self._group
+
+    @asynccontextmanager
+    async def join(self, name: str, *, settings: Settings | None = None, **options: Any) -> AsyncIterator[Group]:
+        """Join a group as `cubecast.join` does, and keep the documents up to date until the end of the block."""
+        if self._group is not None:
+            raise LocalProtocolError("these documents have joined a group before: make others")
+        for taken in ("snapshot", "restore"):
+            if taken in options:
+                raise LocalProtocolError(f"{taken}=: the documents are the state")
+        settings = replace(settings or Settings(), resend="never")  # an edit is of no use in another session
+        self._group = group = join(name, settings=settings, snapshot=self.snapshot, restore=self.restore, **options)
+        group.on_causally_stable(lambda _frontier: self._squash_all())
+        group.on_excluded(lambda _excluded: self._lose_session())
+        async with group:
+            applying = asyncio.create_task(self._apply_all())
+            self._is_joined = True
+            self._begin_session()
+            try:
+                yield group
+            finally:
+                await group.leave()
+                with suppress(asyncio.CancelledError):
+                    await applying
+                for task in list(self._tasks):
+                    task.cancel()
+
+    # For programs.
+
+    def document(self, name: str) -> Document:
+        """The document of that name, which exists at all members once one has edited it."""
+        if name not in self._documents:
+            self._documents[name] = Document(self, name)
+        return self._documents[name]
+
+    # What documents call.
+
+    async def edit(
+        self, document: Document, change: Callable[[Doc[Any]], object], begun: asyncio.Event
+    ) -> Message | None:
+        """Make a change and multicast it; `begun` is set when it is made."""
+        async with self._turn:
+            await self._until(lambda: self._is_in_session and not document.is_ending_epoch)
+            # From here to the queue of the group nothing else runs: see the proof.
+            begun.set()
+            made = document.change(change)
+            if made is None:
+                return None
+            session, (update, roots) = self._session, made
+            octets = msgspec.msgpack.encode(Edit(session, document.name, document.epoch, update, roots))
+            limit = self.group.settings.payload_bytes_max
+            if len(octets) > limit:
+                document.take_back(edits=1)
+                raise LocalProtocolError(
+                    f"an edit of {len(octets)} bytes is larger than payload_bytes_max={limit}: make smaller ones"
+                )
+            message = await self.group.multicast(octets)
+        if session != self._session:
+            raise ExcludedError("excluded before the edit was sent")
+        return message
+
+    async def squash(self, document: Document) -> None:
+        """Request the next epoch, again if this member was excluded meanwhile, until it has begun here."""
+        epoch = document.epoch
+        while document.epoch == epoch:
+            await self._until(lambda: self._is_in_session)
+            session = self._session
+            await self._request_squash(document)
+            await self._until(lambda: document.epoch > epoch or self._session != session)  # noqa: B023
+
+    # Sessions.
+
+    @property
+    def _is_in_session(self) -> bool:
+        return bool(self._session) and self._sessions.get(self.group.me) == self._session
+
+    def _begin_session(self) -> None:
+        self._session = secrets.randbits(62) + 1
+        self._later(self.group.multicast(msgspec.msgpack.encode(Announcement(self._session))))
+
+    def _lose_session(self) -> None:
+        self._session = 0
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            if self._has_ended:
+                raise LocalProtocolError("this member has left the group of the documents")
+            self._waiting.append(news := asyncio.get_running_loop().create_future())
+            await news
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    # Squashing.
+
+    async def _request_squash(self, document: Document) -> None:
+        request = Squash(self._session, document.name, document.epoch, document.state.digest)
+        message = await self.group.multicast(msgspec.msgpack.encode(request))
+        self._later(message.causally_stable(hurry=True))
+
+    def _squash_all(self) -> None:
+        for document in self._documents.values():
+            while any(self._is_causally_stable(request) for request in document.state.requests):
+                document.begin_epoch()
+                held, document.state.held = document.state.held, []
+                for placed in held:
+                    self._place(document, placed)
+        self._wake()
+
+    def _is_causally_stable(self, request: Placed) -> bool:
+        return self.group.is_causally_stable(Delivery(request.sender, request.view, request.sequence, b""))
+
+    # What the group gives.
+
+    async def _apply_all(self) -> None:
+        try:
+            async for event in self.group.events():
+                try:
+                    self._take(event)
+                except RemoteProtocolError as error:
+                    log.error("message skipped reason=%s", error)
+                self._wake()
+        finally:
+            self._has_ended = True
+            self._wake()
+
+    def _take(self, event: Delivery | ViewChange) -> None:
+        if isinstance(event, ViewChange):
+            self._sessions = {who: one for who, one in self._sessions.items() if who in event.view.members}
+            return
+        try:
+            message = _MESSAGE.decode(event.payload)
+        except msgspec.DecodeError as error:
+            raise RemoteProtocolError(f"{event.sender.name} sent what is no edit: {error}") from None
+        if isinstance(message, Announcement):
+            self._sessions[event.sender] = message.session
+        elif self._sessions.get(event.sender) == message.session:
+            document = self.document(message.document)
+            self._place(document, Placed(event.sender, event.view, event.sequence, message))
+            self._squash_if_due(document)
+        else:
+            log.info("edit of another session ignored sender=%s document=%s", event.sender.name, message.document)
+
+    def _place(self, document: Document, placed: Placed) -> None:
+        """Apply a message of this epoch, hold one of a later epoch, ignore a request for an earlier one."""
+        message = placed.message
+        if message.epoch > document.epoch:
+            document.state.held.append(placed)
+        elif isinstance(message, Edit):
+            if message.epoch < document.epoch:
+                raise RemoteProtocolError(f"{placed.sender.name} edited a past epoch of {document.name!r}")
+            document.apply(message, is_own=placed.sender == self.group.me and message.session == self._session)
+        elif message.epoch == document.epoch:
+            document.state.requests.append(placed)
+            if message.digest != document.state.digest:
+                log.error("documents differ document=%s member=%s", document.name, placed.sender.name)
+
+    def _squash_if_due(self, document: Document) -> None:
+        limit = self._squash_bytes
+        if limit is None or document.requested_epoch == document.epoch or not document.wants_squash(limit):
+            return
+        if self.group.rank == 0 and self._is_in_session:
+            document.requested_epoch = document.epoch
+            self._later(self._request_squash(document))
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), CubecastError):
+            log.error("background work failed", exc_info=task.exception())
+
+    # For newcomers.
+
+    def snapshot(self) -> bytes:
+        """All documents, as far as they were delivered."""
+        documents = {name: one.state for name, one in self._documents.items()}
+        return msgspec.msgpack.encode(_Snapshot(list(self._sessions.items()), documents))
+
+    def restore(self, state: bytes) -> None:
+        """Continue with the documents of another member; those that it does not have are empty."""
+        snapshot = _SNAPSHOT.decode(state)
+        self._sessions = dict(snapshot.sessions)
+        for name in {*snapshot.documents, *self._documents}:
+            self.document(name).load(snapshot.documents.get(name, DocumentState()))
+        if self._is_joined:
+            self._begin_session()

@@ -1,0 +1,221 @@
+"""The content of a pycrdt document as plain values, and a document made of such values.
+
+`build(describe(doc))` has the content of `doc` and nothing of its history: no tombstones, one author. Two members that
+describe the same content build the same document, operation by operation with the same identifiers, so that edits made
+upon one can be applied to the other. Hence everything here is in a fixed order: names and keys are sorted, a text is
+written before it is formatted, and formatted one attribute at a time.
+
+| node         | means                                                                           |
+|--------------|---------------------------------------------------------------------------------|
+| `Value`      | what is not shared: numbers, text, bytes, lists, dictionaries, None             |
+| `TextNode`   | chunks of text and embedded nodes, each with its attributes                     |
+| `ArrayNode`  | nodes                                                                           |
+| `MapNode`    | nodes by key                                                                    |
+| `XmlNode`    | a fragment (no tag), or an element: attributes, and children                    |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from cubecast.errors import LocalProtocolError
+from cubecast.extras import named
+
+with named("cubecast.contrib.pycrdt"):
+    from pycrdt import Array, Doc, Map, Text, XmlElement, XmlFragment, XmlText
+
+BUILDER = 1
+"""The client number of a document's builder. Editors draw theirs from 53 bits."""
+
+KINDS: dict[str, Any] = {"array": Array, "fragment": XmlFragment, "map": Map, "text": Text}
+"""What a root may be, by the name that members tell each other."""
+
+
+class UnknownContentError(LocalProtocolError):
+    """A document holds something that cannot be described: a document within it, or a root of unknown type."""
+
+
+class Value(msgspec.Struct, tag=True, frozen=True):
+    """Not a shared type."""
+
+    value: Any
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A piece of a text, or one embedded node."""
+
+    content: str | Node
+    attributes: dict[str, Any]
+
+
+class TextNode(msgspec.Struct, tag=True, frozen=True):
+    """A text; within XML, with attributes of its own."""
+
+    chunks: list[Chunk]
+    attributes: dict[str, Any] = {}
+    is_xml: bool = False
+
+
+class ArrayNode(msgspec.Struct, tag=True, frozen=True):
+    """An array."""
+
+    items: list[Node]
+
+
+class MapNode(msgspec.Struct, tag=True, frozen=True):
+    """A map."""
+
+    items: dict[str, Node]
+
+
+class XmlNode(msgspec.Struct, tag=True, frozen=True):
+    """An XML element; without a tag, a fragment."""
+
+    tag: str | None
+    attributes: dict[str, Any]
+    children: list[Node]
+
+
+Node = Value | TextNode | ArrayNode | MapNode | XmlNode
+
+
+# From a document.
+
+
+def describe(doc: Doc[Any], roots: Mapping[str, str]) -> dict[str, Node]:
+    """The content of a document, by root; `roots` has the kind of each. Raises UnknownContentError."""
+    names = sorted(doc.keys())
+    if unknown := [name for name in names if name not in roots]:
+        raise UnknownContentError(f"the type of the root {unknown[0]!r} is not known")
+    return {name: _describe(doc.get(name, type=KINDS[roots[name]])) for name in names}
+
+
+def _describe(value: Any) -> Node:
+    if isinstance(value, Text):
+        return TextNode(_chunks(value))
+    if isinstance(value, XmlText):
+        return TextNode(_chunks(value), _attributes(value), is_xml=True)
+    if isinstance(value, Array):
+        return ArrayNode([_describe(one) for one in value])
+    if isinstance(value, Map):
+        return MapNode({key: _describe(value[key]) for key in sorted(value.keys())})
+    if isinstance(value, XmlElement):
+        return XmlNode(value.tag, _attributes(value), [_describe(one) for one in value.children])
+    if isinstance(value, XmlFragment):
+        return XmlNode(None, {}, [_describe(one) for one in value.children])
+    if isinstance(value, Doc):
+        raise UnknownContentError("it holds another document")
+    return Value(_plain(value))
+
+
+def _chunks(text: Text | XmlText) -> list[Chunk]:
+    """Neighbours with the same attributes are one chunk, however the text was typed."""
+    chunks: list[Chunk] = []
+    for value, attributes in text.diff():
+        content = value if isinstance(value, str) else _describe(value)
+        chunk = Chunk(content, _sorted((attributes or {}).items()))
+        before = chunks[-1] if chunks and chunks[-1].attributes == chunk.attributes else None
+        if before is not None and isinstance(content, str) and isinstance(before.content, str):
+            chunks[-1] = Chunk(before.content + content, chunk.attributes)
+        else:
+            chunks.append(chunk)
+    return chunks
+
+
+def _attributes(value: XmlText | XmlElement) -> dict[str, Any]:
+    return _sorted(list(value.attributes))  # type: ignore[call-overload]
+
+
+def _sorted(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: _plain(value) for key, value in sorted(items, key=lambda item: item[0])}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, dict):
+        return _sorted(value.items())
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value
+
+
+# To a document.
+
+
+def build(content: Mapping[str, Node]) -> Doc[Any]:
+    """A document with this content and no history: the same at every member."""
+    doc: Doc[Any] = Doc(client_id=BUILDER)
+    with doc.transaction():
+        for name, node in content.items():
+            _fill(doc.get(name, type=_class_of(node)), node)
+    return doc
+
+
+def _class_of(node: Node) -> Any:
+    match node:
+        case TextNode():
+            return Text
+        case ArrayNode():
+            return Array
+        case MapNode():
+            return Map
+        case _:
+            return XmlFragment
+
+
+def _blank(node: Node) -> Any:
+    """What is put in place before it is filled; a value needs no filling."""
+    match node:
+        case Value():
+            return node.value
+        case TextNode(is_xml=True):
+            return XmlText()
+        case XmlNode():
+            return XmlElement(node.tag)
+        case _:
+            return _class_of(node)()
+
+
+def _fill(target: Any, node: Node) -> None:
+    match node:
+        case TextNode():
+            _write(target, node)
+        case ArrayNode():
+            for place, item in enumerate(node.items):
+                target.append(_blank(item))
+                if not isinstance(item, Value):
+                    _fill(target[place], item)
+        case MapNode():
+            for key, item in node.items.items():
+                target[key] = _blank(item)
+                if not isinstance(item, Value):
+                    _fill(target[key], item)
+        case XmlNode():
+            for key, value in node.attributes.items():
+                target.attributes[key] = value
+            for child in node.children:
+                _fill(target.children.append(_blank(child)), child)
+
+
+def _write(text: Text | XmlText, node: TextNode) -> None:
+    if isinstance(text, XmlText):
+        for key, value in node.attributes.items():
+            text.attributes[key] = value
+    formats: list[tuple[int, int, dict[str, Any]]] = []
+    for chunk in node.chunks:
+        start = len(text)
+        if isinstance(chunk.content, str):
+            text.insert(start, chunk.content)
+        else:
+            embedded = _blank(chunk.content)
+            text.insert_embed(start, embedded)
+            if not isinstance(chunk.content, Value):
+                _fill(embedded, chunk.content)
+        formats.append((start, len(text), chunk.attributes))
+    for start, stop, attributes in formats:
+        for key, value in attributes.items():
+            text.format(start, stop, {key: value})
