@@ -118,7 +118,7 @@ async def _obey(store: KeyValueStore) -> None:
     """Run commands from the terminal."""
     reader = asyncio.StreamReader()  # not a thread that reads: it would keep the process alive after Ctrl-C
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := await reader.readline():
+    while line := await _prompted(reader):
         match line.decode().strip().split(maxsplit=2):
             case ["set", key, value]:
                 await store.set(key, value)
@@ -130,6 +130,12 @@ async def _obey(store: KeyValueStore) -> None:
                 print(json.dumps(store.items()), f"({store.tombstones} tombstones)", flush=True)
             case _:
                 print("set KEY VALUE | get KEY | del KEY | show", flush=True)
+
+
+async def _prompted(reader: asyncio.StreamReader) -> bytes:
+    if sys.stdin.isatty():
+        print("> ", end="", flush=True)
+    return await reader.readline()
 
 
 async def main() -> None:
@@ -161,6 +167,7 @@ async def main() -> None:
         restore=store.restore,
         journal=chosen.journal,
     )
+    group.on_waiting(lambda reason: print(reason, file=sys.stderr, flush=True))
     async with group:
         store.attach(group)
         running = asyncio.create_task(store.run())

@@ -11,6 +11,7 @@ import pytest
 from cubecast.bus import BYTES, JSON, MSGPACK, Bus, BusEvent, Codec, RequestError, SlowSubscriberError
 from cubecast.bus.envelope import TOPIC_CHARACTERS_MAX
 from cubecast.errors import LocalProtocolError
+from cubecast.live.group import join
 from tests.bus.buses import buses_of, newcomer
 from tests.live.members import WAIT_S, until, vanish
 
@@ -257,6 +258,38 @@ def test_a_request_gets_its_reply_from_the_member_that_it_names() -> None:
             assert buses[0]._requests == {}
 
     asyncio.run(run())
+
+
+def test_members_are_called_by_their_names_or_addresses() -> None:
+    async def run() -> None:
+        async with buses_of(2, codec=JSON) as (one, two):
+            late = await newcomer(one, codec=JSON, name="billing")
+            async with late:
+                late.serve("who", lambda event: asyncio.sleep(0, "it is billing"))
+                await until(lambda: two.names == one.names == late.names == {late.group.me: "billing"})
+                events = late.subscribe("t")
+                await two.send("billing", "t", 1)
+                await two.send(late.group.address, "t", 2)
+                assert [(await events.get(WAIT_S)).value for _ in range(2)] == [1, 2]
+                assert await one.request("who", None, to="billing", timeout=WAIT_S) == "it is billing"
+                with pytest.raises(LocalProtocolError, match="'sales' is nobody"):
+                    await one.send("sales", "t", 3)
+                double = await newcomer(one, codec=JSON, name="billing")
+                async with double:
+                    await until(lambda: len(one.names) == len(double.names) == 2)
+                    with pytest.raises(LocalProtocolError, match="'billing' names 2 members, "):
+                        await one.request("who", None, to="billing")
+                await until(lambda: one.names == {late.group.me: "billing"})
+                assert one.member("billing") == late.group.me
+                assert one.presence("t") == {}  # a name alone announces no subscribers
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["", "10.0.0.1:7001", "x" * 256, 5])
+def test_what_is_no_name_is_refused_in_one_line(name: Any) -> None:
+    with pytest.raises(LocalProtocolError, match=r"^name "):
+        Bus(join("b", listen="127.0.0.1:7001", found=True, plaintext=True), name=name)
 
 
 def test_a_request_fails_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:

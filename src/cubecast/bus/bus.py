@@ -4,7 +4,7 @@ One task takes the group's events and hands each to the subscribers, in order. I
 one chose `when_full="wait"`; then the group's own flow control makes the publishers wait.
 
 Presence: each member announces how many subscribers it has by topic, changes gathered over `ANNOUNCE_S`, and all of it
-when a member joins. A member that leaves or is excluded is forgotten with the view.
+when a member joins. A member that leaves or is excluded is forgotten with the view. Names are announced with it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from cubecast.bus.envelope import (
     Envelope,
     decode,
     encode,
+    require_name,
     require_topic,
 )
 from cubecast.bus.subscription import BusEvent, Subscription, WhenFull
@@ -54,15 +55,17 @@ class RequestError(RemoteProtocolError):
 class Bus:
     """Topics over one group. `async with` enters the group, if that is not entered yet, and leaves it at the end."""
 
-    def __init__(self, group: Group, *, codec: Codec = BYTES, presence: bool = False) -> None:
-        """With `presence` this member announces its subscribers."""
+    def __init__(self, group: Group, *, codec: Codec = BYTES, presence: bool = False, name: str | None = None) -> None:
+        """With `presence` this member announces its subscribers; with a name, others can call it by that name."""
         self.group = group
+        self.name = "" if name is None else require_name(name)
         self.codec = codec
         self.undecodable = 0
         """Messages that were skipped because they cannot be decoded."""
-        self._announces = presence
+        self._announces_presence = presence
         self._subscribers: dict[str, list[Subscription]] = {}
         self._presence: dict[MemberId, dict[str, int]] = {}
+        self._names: dict[MemberId, str] = {}
         self._own: Counter[str] = Counter()
         self._changed: set[str] = set()
         self._change = asyncio.Event()
@@ -116,19 +119,35 @@ class Bus:
         """Publish to the subscribers of the topic at all members, this one included; see `Group.multicast`."""
         return await self._multicast(Envelope(PUBLISH, require_topic(topic), self.codec.to_bytes(value)))
 
-    async def send(self, to: MemberId, topic: str, value: Any) -> Message:
-        """Publish to the subscribers of the topic at one member only."""
-        self._require_present(to)
-        return await self._multicast(Envelope(PUBLISH, require_topic(topic), self.codec.to_bytes(value), to))
+    async def send(self, to: MemberId | str, topic: str, value: Any) -> Message:
+        """Publish to the subscribers of the topic at one member only, given by `member`."""
+        member = self.member(to)
+        return await self._multicast(Envelope(PUBLISH, require_topic(topic), self.codec.to_bytes(value), member))
 
     async def _multicast(self, envelope: Envelope) -> Message:
         return await self.group.multicast(encode(envelope))
 
-    def _require_present(self, to: MemberId) -> None:
-        if to not in self.group.view.members:
-            raise LocalProtocolError(
-                f"{to.name} (incarnation {to.incarnation}) is not in the group: see bus.group.view"
-            )
+    # Names.
+
+    @property
+    def names(self) -> dict[MemberId, str]:
+        """The names of the members of the group that announced one."""
+        return dict(self._names)
+
+    def member(self, who: MemberId | str) -> MemberId:
+        """The member of the group with that name or that address. Raises LocalProtocolError if it is not one member."""
+        if not isinstance(who, str):
+            if who not in self.group.view.members:
+                raise LocalProtocolError(
+                    f"{who.name} (incarnation {who.incarnation}) is not in the group: see bus.group.view"
+                )
+            return who
+        found = [one for one, name in self._names.items() if name == who]
+        found += [one for one in self.group.view.members if one.name == who]
+        if len(found) != 1:
+            where = f"names {len(found)} members, {', '.join(one.name for one in found)}" if found else "is nobody"
+            raise LocalProtocolError(f"{who!r} {where}: see bus.names and bus.group.view")
+        return found[0]
 
     # Subscribing.
 
@@ -170,7 +189,7 @@ class Bus:
         self._own[topic] += by
         if not self._own[topic]:
             del self._own[topic]
-        if self._announces:
+        if self._announces_presence:
             self._changed.add(topic)
             self._change.set()
 
@@ -180,12 +199,13 @@ class Bus:
             await asyncio.sleep(ANNOUNCE_S)
             self._change.clear()
             is_all, self._must_announce_all = self._must_announce_all, False
-            topics: Iterable[str] = self._own if is_all else self._changed
+            topics: Iterable[str] = self._own if is_all and self._announces_presence else self._changed
             counts = {topic: self._own.get(topic, 0) for topic in topics}
             self._changed.clear()
             if counts or is_all:
                 with suppress(CubecastError):
-                    await self._multicast(Envelope(ALL_PRESENCE if is_all else PRESENCE, counts=counts))
+                    kind = ALL_PRESENCE if is_all else PRESENCE
+                    await self._multicast(Envelope(kind, counts=counts, name=self.name))
 
     def _install(self, view: View) -> None:
         """Forget members that are gone, and announce everything to those that are new."""
@@ -194,7 +214,8 @@ class Bus:
         for to, future in self._requests.values():
             if to is not None and to not in self._presence and not future.done():
                 future.set_exception(RequestError(f"{to.name} left the group before it replied"))
-        if is_new and self._announces:
+        self._names = {who: name for who, name in self._names.items() if who in view.members}
+        if is_new and (self._announces_presence or self.name):
             self._must_announce_all = True
             self._change.set()
         self._presence_changed()
@@ -209,18 +230,19 @@ class Bus:
         """Let an `async` function answer the requests of a topic at this member; its result is the reply."""
         self._serving[require_topic(topic)] = function
 
-    async def request(self, topic: str, value: Any, *, to: MemberId | None = None, timeout: float | None = 5.0) -> Any:
-        """Ask one member, or whichever member replies first; returns its reply.
+    async def request(
+        self, topic: str, value: Any, *, to: MemberId | str | None = None, timeout: float | None = 5.0
+    ) -> Any:
+        """Ask one member, given by `member`, or whichever member replies first; returns its reply.
 
         Raises TimeoutError; RequestError if the function there failed, or the member left the group.
         """
-        if to is not None:
-            self._require_present(to)
+        member = self.member(to) if to is not None else None
         self._numbers += 1
         number = self._numbers
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        envelope = Envelope(REQUEST, require_topic(topic), self.codec.to_bytes(value), to, number)
-        self._requests[number] = (to, reply)
+        envelope = Envelope(REQUEST, require_topic(topic), self.codec.to_bytes(value), member, number)
+        self._requests[number] = (member, reply)
         try:
             async with asyncio.timeout(timeout):
                 await self._multicast(envelope)
@@ -296,4 +318,6 @@ class Bus:
         if sender in self._presence:
             known = {} if envelope.kind == ALL_PRESENCE else self._presence[sender]
             self._presence[sender] = {topic: n for topic, n in (known | envelope.counts).items() if n}
+            if envelope.name:
+                self._names[sender] = envelope.name
             self._presence_changed()

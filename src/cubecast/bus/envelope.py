@@ -8,6 +8,7 @@
 | to       | name and incarnation of the only member that takes it; None: every member                      |
 | number   | of a request and its reply, counted by the member that requests                                |
 | counts   | PRESENCE: subscribers of this member by topic                                                  |
+| name     | PRESENCE: the name of this member                                                              |
 
 | kind     | meaning                                                                                        |
 |----------|------------------------------------------------------------------------------------------------|
@@ -25,6 +26,7 @@ from cubecast.errors import LocalProtocolError, RemoteProtocolError
 
 PUBLISH, REQUEST, REPLY, FAILURE, PRESENCE, ALL_PRESENCE = range(6)
 TOPIC_CHARACTERS_MAX = 1024
+NAME_CHARACTERS_MAX = 255
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -36,6 +38,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     to: tuple[str, int] | None = None
     number: int = 0
     counts: dict[str, int] = {}
+    name: str = ""
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -52,12 +55,24 @@ def decode(payload: bytes) -> Envelope:
 
 def require_topic(topic: object) -> str:
     """Any text may be a topic, as long as it can be written and is not too long."""
-    if not isinstance(topic, str) or not topic:
-        raise LocalProtocolError(f"topic {topic!r}: give a text that is not empty")
-    if len(topic) > TOPIC_CHARACTERS_MAX:
-        raise LocalProtocolError(f"topic {topic[:40]!r}…: {len(topic)} characters, at most {TOPIC_CHARACTERS_MAX}")
+    return _require_text("topic", topic, TOPIC_CHARACTERS_MAX)
+
+
+def require_name(name: object) -> str:
+    """A member may have any name that is not taken for an address."""
+    text = _require_text("name", name, NAME_CHARACTERS_MAX)
+    if ":" in text:
+        raise LocalProtocolError(f"name {text!r}: only addresses have a colon")
+    return text
+
+
+def _require_text(what: str, text: object, characters_max: int) -> str:
+    if not isinstance(text, str) or not text:
+        raise LocalProtocolError(f"{what} {text!r}: give a text that is not empty")
+    if len(text) > characters_max:
+        raise LocalProtocolError(f"{what} {text[:40]!r}…: {len(text)} characters, at most {characters_max}")
     try:
-        topic.encode()
+        text.encode()
     except UnicodeEncodeError as error:
-        raise LocalProtocolError(f"topic {topic!r}: it has a lone surrogate, which is no character") from error
-    return topic
+        raise LocalProtocolError(f"{what} {text!r}: it has a lone surrogate, which is no character") from error
+    return text
