@@ -59,6 +59,12 @@ study: java warm ## Run every study in full; the report is results/report/index.
 compare: $(SETUP) ## Compare the stability protocols on small groups; tables and plots in results/compare
 	$(BIN)/cubecast compare --members 25,50,100,200 --network random:degree=5 --repeat 3 --out results/compare
 
+.PHONY: docs
+docs: $(SETUP) ## Build the documentation site into results/site and check its links
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "results/site/index.html; with search: $(BIN)/python -m http.server -d results/site 8000"
+
 .PHONY: bench
 bench: warm ## Measure the simulator on this machine
 	$(BIN)/cubecast bench

@@ -12,4 +12,8 @@ tools=.venv/tools
     --universal --fork-strategy fewest --python-version 3.11 --upgrade \
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet \
     --custom-compile-command "make lock" --output-file requirements.lock
+"$tools/bin/uv" pip compile --group docs --constraints requirements.lock \
+    --universal --python-version 3.11 --upgrade \
+    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet \
+    --custom-compile-command "make lock" --output-file requirements-docs.lock
 echo "==> Wrote requirements.lock: $(grep -c '^[a-z]' requirements.lock) packages"

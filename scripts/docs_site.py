@@ -1,0 +1,57 @@
+"""A hook of MkDocs: files of the project that a page links to are part of the site, as text.
+
+A link such as `../examples/ring.py` leads out of docs/ where the page is read in a clone. On the site the same file is
+below `source/`, so that no link needs the network.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = re.compile(r"\]\((\.\./[^)#\s]+)\)")
+
+
+def linked_files(docs: Path) -> dict[str, Path]:
+    """By place on the site: every file outside of docs/ that a page links to."""
+    found: dict[str, Path] = {}
+    for page in sorted(docs.rglob("*.md")):
+        for link in OUTSIDE.findall(page.read_text("utf-8")):
+            file = (page.parent / link).resolve()
+            if file.is_file() and not file.is_relative_to(docs.resolve()):
+                found[_place(file)] = file
+    return found
+
+
+def _place(file: Path) -> str:
+    return f"source/{file.relative_to(ROOT.resolve()).as_posix()}.txt"
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the files that pages link to."""
+    from mkdocs.structure.files import File
+
+    for place, file in linked_files(Path(config.docs_dir)).items():
+        files.append(File.generated(config, place, content=file.read_text("utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
+    """Let links out of docs/ lead to these files."""
+    source = Path(config.docs_dir) / page.file.src_uri
+
+    def moved(match: re.Match[str]) -> str:
+        file = (source.parent / match[1]).resolve()
+        if not file.is_file() or file.is_relative_to(Path(config.docs_dir).resolve()):
+            return match[0]
+        return f"]({posixpath.relpath(_place(file), posixpath.dirname(page.file.src_uri) or '.')})"
+
+    return OUTSIDE.sub(moved, markdown)

@@ -1,0 +1,135 @@
+"""The pages of docs/: their links, their commands and their programs, and the site that is built of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import unicodedata
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from cubecast.cli import app
+from cubecast.live.local import free_ports
+from cubecast.protocols.catalogue import protocols
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PROGRAMS = {
+    "index.md": r"127\.0\.0\.1:\d+ 1 b'order 7'\n",
+    "objects.md": r"billing with Token\(.*\) \{'apples': 7\} 1\n",
+}
+"""By page: what its first program prints."""
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The code blocks of a page in these languages."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [text for language, text in found if language in languages]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MkDocs name them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return {_slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+def _slug(heading: str) -> str:
+    plain = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
+
+
+@each_page
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            wrong.append(link)
+    assert not wrong
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The command lines of cubecast in a page's code blocks."""
+    text = "\n".join(blocks(page, "", "sh")).replace("\\\n", " ")
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    found = [re.sub(r"^(\w+=\S+ )*(\.venv/bin/)?", "", line) for line in lines]
+    return [shlex.split(line) for line in found if line.startswith("cubecast ")]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [(page, words) for page in PAGES for words in commands(page)],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else value.name,
+)
+def test_every_command_and_option_exists(page: Path, words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    rest = words[1:]
+    while hasattr(command, "commands"):
+        assert rest, words
+        assert rest[0] in command.commands, words
+        command, rest = command.commands[rest[0]], rest[1:]
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    options |= {"--" + one.name.replace("_", "-") for protocol in protocols() for one in fields(protocol.parameters)}
+    options |= {"--help", "--protocol-file", "--radix"}  # the last one is of examples/doubling.py
+    used = {word.partition("=")[0] for word in rest if word.startswith("--")}
+    assert not used - options, words
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_of_a_page_prints_what_it_should(name: str, tmp_path: Path) -> None:
+    program = blocks(DOCS / name, "python")[0].replace(":7001", f":{free_ports(1)[0]}")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        env={**os.environ, "CUBECAST_JIT": "off"},
+    )
+    assert re.fullmatch(PROGRAMS[name], done.stdout), done.stderr
+
+
+@each_page
+def test_every_python_block_is_python(page: Path) -> None:
+    for number, text in enumerate(blocks(page, "python")):
+        compile(text, f"{page.name}, block {number}", "exec", flags=0x2000)  # `await` outside of functions is allowed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="MkDocs is not installed: `make docs`")
+def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site],
+        check=True,
+        cwd=ROOT,
+        timeout=250,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    pages = "".join(file.read_text("utf-8") for file in site.rglob("*.html"))
+    fetched = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?(https?:[^\"> ]+)", pages)
+    fetched += re.findall(r"<link[^>]* rel=\"?(?:stylesheet|preconnect)[^>]*href=\"?(https?:[^\"> ]+)", pages)
+    assert not fetched
+    assert (site / "source" / "examples" / "ring.py.txt").is_file()
+    assert "Send to every member, this one included" in (site / "api" / "live.html").read_text("utf-8")
