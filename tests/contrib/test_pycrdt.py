@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -177,6 +179,20 @@ def test_edits_that_do_not_wait_for_the_next_epoch_are_lost(
     with suppress(AssertionError):  # an own edit that was skipped is still expected
         asyncio.run(run())
     assert "edited a past epoch" in caplog.text
+
+
+def test_the_document_of_the_old_epoch_is_freed() -> None:
+    async def run() -> None:
+        async with documents_of(2) as (documents, _):
+            page = documents.document("page")
+            await page.edit(append("x"))
+            old = weakref.ref(page.doc)
+            await page.squash()
+            await page.edit(append("y"))
+            gc.collect()
+            assert old() is None
+
+    asyncio.run(run())
 
 
 def test_a_newcomer_in_the_middle_of_a_squash_continues_with_it() -> None:

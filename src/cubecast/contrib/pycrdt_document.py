@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cubecast.contrib.pycrdt import Documents
 
 with named("cubecast.contrib.pycrdt"):
-    from pycrdt import Doc, TransactionEvent, merge_updates
+    from pycrdt import Doc, Subscription, TransactionEvent, merge_updates
 
 log = logging.getLogger("cubecast.contrib.pycrdt")
 
@@ -109,6 +109,8 @@ class Document:
         """The last epoch for which this member has requested a squash."""
         self.doc: Doc[Any] = Doc()
         self._on_replaced: list[Callable[[Doc[Any]], object]] = []
+        self._watching: list[tuple[Doc[Any], Subscription]] = []
+        """Observed documents, the present one last. pycrdt frees a document only when nobody observes it."""
         self._tail_bytes = 0
         """The size of `updates`."""
         self._made: list[bytes] | None = None
@@ -163,6 +165,7 @@ class Document:
 
         A change that fails leaves the document as it was.
         """
+        self._unwatch()
         made: list[bytes] = []
         self._made = made
         try:
@@ -205,6 +208,7 @@ class Document:
 
     def apply(self, edit: Edit, *, is_own: bool) -> None:
         """An edit of this epoch. An own one of this session is in `doc` already."""
+        self._unwatch()
         if is_own:
             expected = self.own.popleft()
             assert edit.update == expected
@@ -291,7 +295,13 @@ class Document:
                 self.take_back()
                 raise LocalProtocolError(f"the document {self.name!r} was changed outside of edit(): taken back")
 
-        watched.observe(changed)
+        self._watching.append((watched, watched.observe(changed)))
+
+    def _unwatch(self) -> None:
+        """Let go of the documents before this one; not while one of them calls its observers."""
+        while len(self._watching) > 1:
+            doc, subscription = self._watching.pop(0)
+            doc.unobserve(subscription)
 
 
 def _kind_of(value: object) -> str:
