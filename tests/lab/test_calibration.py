@@ -10,23 +10,27 @@ import pytest
 from scipy.stats import qmc, sobol_indices, uniform
 
 from cubecast.errors import PlanError
-from cubecast.lab.calibrate import SIZE, calibrated_plan, check_settings, plan_of
+from cubecast.lab.calibrate import SIZE, calibrated_plan, check_settings
 from cubecast.lab.calibration import (
     Scored,
     acceptable,
     around,
     exclusions,
+    nowhere,
     score_settings,
     sensitivities,
     settings_at,
     start,
 )
 from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
+from cubecast.lab.joint_space import joint_space, plans_of, space_of
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS
-from cubecast.lab.plan import Calibration, Claim, Test
+from cubecast.lab.plan import Calibration, Claim, Plan, Test
+from cubecast.lab.questions import questions_of
 from cubecast.lab.runs import points_of, runs_of
 from cubecast.lab.stats import Estimate
+from cubecast.lab.study import project_plans
 
 SPACE = Calibration(
     start=8,
@@ -120,12 +124,29 @@ def test_a_score_that_never_varies_is_explained_by_nothing() -> None:
     assert {one.total for one in sensitivities(SPACE, [3.0] * 40).values()} == {0.0}
 
 
-def _judged(claim_id: str, verdicts: dict[int, str], paper: float | None = None) -> Judgement:
+def _plan_named(name: str) -> Plan:
+    return Plan(
+        id=name,
+        paper="cube",
+        title="t",
+        about="",
+        experiment="simulate",
+        protocols=(),
+        variants=(),
+        sizes={},
+        skip=(),
+        figures=(),
+        claims=(),
+        path=Path("x.toml"),
+    )
+
+
+def _judged(claim_id: str, verdicts: dict[int, str], paper: float | None = None, *, name: str = "degree") -> Judgement:
     test = Test(kind="value", metric="rtt", low=0.0, paper=paper)
-    claim = Claim(id=claim_id, text="t", source="s", figures=(), tests=(test,), readings=("degree",))
+    claim = Claim(id=claim_id, text="t", source="s", figures=(), tests=(test,), readings=(name,))
     readings = [
         JudgedReading(
-            reading={"degree": degree},
+            reading={name: degree},
             verdict=verdict,
             findings=(
                 Finding(test=test, point={}, estimate=Estimate(float(degree), 0, 9, 3), outcome=verdict, p_breaks=1.0),
@@ -133,7 +154,7 @@ def _judged(claim_id: str, verdicts: dict[int, str], paper: float | None = None)
         )
         for degree, verdict in verdicts.items()
     ]
-    return Judgement(claim=claim, plan=None, readings=tuple(readings))  # type: ignore[arg-type]
+    return Judgement(claim=claim, plan=_plan_named("calibrate-x"), readings=tuple(readings))
 
 
 def test_the_best_setting_has_the_most_claims_and_then_the_nearest_numbers() -> None:
@@ -155,7 +176,15 @@ def test_claims_that_never_hold_together_exclude_each_other() -> None:
         _judged("c", {3: HOLDS, 5: HOLDS}),
         _judged("never", {3: CONTRADICTED, 5: CONTRADICTED}),
     ]
-    assert exclusions(judgements) == [("a", "b")]
+    settings: list[Any] = [{"degree": 3, "rate": 1}, {"degree": 5, "rate": 2}]
+    assert exclusions(judgements, settings) == [("x/a", "x/b")]
+    assert nowhere(judgements) == ["x/never"]
+
+
+def test_a_claim_counts_at_its_part_of_a_setting() -> None:
+    judgements = [_judged("a", {3: HOLDS, 5: CONTRADICTED}), _judged("b", {3: HOLDS, 5: HOLDS}, name="rate")]
+    settings: list[Any] = [{"degree": 3, "rate": 5}, {"degree": 5, "rate": 3}]
+    assert [(one.held, one.tested) for one in score_settings(judgements, settings)] == [(2, 2), (1, 2)]
 
 
 def test_nothing_scored_accepts_nothing() -> None:
@@ -173,12 +202,12 @@ def test_the_settings_are_the_readings_of_a_plan_of_their_own(plan_path: Path) -
     plan = load_plan(plan_path)
     settings = [{"degree": 2.5, "routing": "hops"}, {"degree": 4.0, "routing": "delay"}]
     derived = calibrated_plan(plan, settings)
-    assert derived.id == "calibrate-cube"
+    assert derived.id == "calibrate-x"
     assert derived.claims[0].readings == ("degree", "routing")
     points = points_of(derived, SIZE)
-    assert len(points) == 2 * 2 * 2
+    assert len(points) == 2 * 2
     assert {(point["degree"], point["routing"]) for point in points} == {(2.5, "hops"), (4.0, "delay")}
-    assert len(runs_of(derived, SIZE)) == 8 * 2
+    assert len(runs_of(derived, SIZE)) == 4 * 2
 
 
 @pytest.mark.parametrize(
@@ -222,6 +251,64 @@ def test_an_impossible_setting_is_refused_before_anything_runs(plan_path: Path) 
 
 def test_a_paper_without_a_space_is_refused(plan_path: Path) -> None:
     plans = load_plans(plan_path.parent)
-    assert plan_of("cube", plans).id == "x"
-    with pytest.raises(PlanError, match=r"0 plans of 'guo' have a table \[calibrate\]: choose from cube"):
-        plan_of("guo", plans)
+    assert [plan.id for plan in plans_of("cube", plans)] == ["x"]
+    with pytest.raises(PlanError, match=r"no plan of 'guo' has a table \[calibrate\]: choose from cube"):
+        plans_of("guo", plans)
+
+
+def _second(plan_path: Path, *changes: tuple[str, str]) -> Path:
+    text = PLAN.replace('id = "x"', 'id = "y"')
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = plan_path.with_name("y.toml")
+    path.write_text(text)
+    return path
+
+
+def test_plans_of_a_paper_are_calibrated_together(plan_path: Path) -> None:
+    other = _second(plan_path, ('among.routing = ["hops", "delay"]', 'among.multicast = ["tree", "copies"]'))
+    plans = plans_of("cube", load_plans(plan_path.parent))
+    space = joint_space(plans)
+    assert space.names == ("degree", "routing", "multicast")
+    settings = settings_at(space, start(space))
+    assert len(settings) == 2 * (3 + 2)
+    derived = calibrated_plan(load_plan(other), settings)
+    assert derived.claims[0].readings == ("degree", "multicast")
+    assert "routing" not in points_of(derived, SIZE)[0], "a plan is run at its own part of a setting"
+    assert len(points_of(derived, SIZE)) == 2 * len({(one["degree"], one["multicast"]) for one in settings})
+
+
+def test_a_variant_that_no_claim_looks_at_is_not_run(plan_path: Path) -> None:
+    plan = load_plan(plan_path)
+    derived = calibrated_plan(plan, [{"degree": 2.5, "routing": "hops"}])
+    assert derived.protocols == ("coord",), "the claim is about Coord alone"
+    assert {point["protocol"] for point in points_of(derived, SIZE)} == {"coord"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("between.degree = [2.0, 6.0]", "between.degree = [2.0, 8.0]", r"degree = \(2.0, 8.0\), but \(2.0, 6.0\)"),
+        ("between.degree = [2.0, 6.0]", "among.degree = [2.0, 6.0]", r"degree = \[2.0, 6.0\], but \(2.0, 6.0\)"),
+        ("start = 2", "start = 4", r"start = 4, but 2 in x\.toml"),
+    ],
+)
+def test_plans_of_a_paper_that_disagree_are_refused(plan_path: Path, old: str, new: str, told: str) -> None:
+    _second(plan_path, (old, new))
+    with pytest.raises(PlanError, match=r"y\.toml:14: calibrate: " + told):
+        joint_space(plans_of("cube", load_plans(plan_path.parent)))
+
+
+def test_every_paper_can_be_calibrated() -> None:
+    plans = load_plans(project_plans())
+    for paper in ("cube", "guo", "causal", "rasm"):
+        chosen = plans_of(paper, plans)
+        space = joint_space(chosen)
+        corners = settings_at(space, np.array([[0.0] * len(space.names), [np.nextafter(1, 0)] * len(space.names)]))
+        for plan in chosen:
+            check_settings(plan, corners)
+            derived = calibrated_plan(plan, corners)
+            points = points_of(derived, SIZE)
+            tested = {question.claim.id for question in questions_of(derived, points) if question.is_asked(points)}
+            assert len(tested) >= 0.8 * len(derived.claims), f"{plan.id}: {space_of(plan).sweep}"

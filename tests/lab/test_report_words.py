@@ -113,6 +113,7 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
         "numbers": [{"quantity": "RTT", "paper": 46.0, "ours": 45.2}],
         "sensitivities": {"degree": {"first_order": 0.4, "total": 0.61}},
         "exclusions": [["a", "b"]],
+        "nowhere": ["c", "d"],
     }
     judgements = [_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
     page = paper_words("cube", "A title", judgements, found)
@@ -120,5 +121,6 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     assert "RTT: the paper 46, ours 45.2" in page
     assert "degree 0.61" in page
     assert "Never true at the same setting: a and b." in page
+    assert "True at no setting: c, d." in page
     assert "Most statements of the study" not in page
     assert "Most statements of the study" in paper_words("cube", "A title", judgements)

@@ -34,16 +34,17 @@ def calibrate(
     from dataclasses import asdict
 
     from cubecast.lab.calibrate import calibrate as search
-    from cubecast.lab.calibrate import plan_of, result_path
+    from cubecast.lab.calibrate import result_path
+    from cubecast.lab.joint_space import plans_of
     from cubecast.lab.load_plan import load_plans
     from cubecast.lab.spark.settings import parse_conf
     from cubecast.lab.store import Store
     from cubecast.lab.study import project_plans
 
-    plan = plan_of(paper, load_plans(plans or project_plans()))
+    chosen = plans_of(paper, load_plans(plans or project_plans()))
     store = Store(out)
     found = search(
-        plan, store, master=master, conf=parse_conf(conf or ()), progress=lambda _done, _total: None, say=_say
+        chosen, store, master=master, conf=parse_conf(conf or ()), progress=lambda _done, _total: None, say=_say
     )
     if json:
         print_json(asdict(found))
@@ -61,6 +62,8 @@ def _tell(found: Calibrated) -> None:
         print(f"{number['claim']}: {number['quantity']}: the paper {number['paper']:g}, ours {interval}")
     for one, other in found.exclusions:
         print(f"never at the same setting: {one} and {other}")
+    for claim in found.nowhere:
+        print(f"at no setting: {claim}")
     table = new_table("parameter", "acceptable", "first order", "total", left=2)
     for name, share in found.sensitivities.items():
         values = ", ".join(map(str, found.acceptable[name]))

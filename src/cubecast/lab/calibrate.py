@@ -1,7 +1,7 @@
 """Calibrate a paper: run the settings of a calibration on Spark, round by round, and write what was found.
 
-Every round is a study of its own plan, with the settings as readings, so that its runs are cached, resumed and shared
-like all others. The result is `tables/calibration-PAPER.json`.
+Every round is a study of the paper's plans, with the settings as readings, so that its runs are cached, resumed and
+shared like all others. The result is `tables/calibration-PAPER.json`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ import numpy as np
 
 from cubecast.errors import CubecastError, PlanError
 from cubecast.lab.calibration import (
+    CALIBRATED,
     PARENTS,
     Scored,
     Sensitivity,
     Unit,
     acceptable,
     around,
+    claim_name,
     exclusions,
+    nowhere,
+    readings_at,
     score_settings,
     sensitivities,
     settings_at,
@@ -28,9 +32,10 @@ from cubecast.lab.calibration import (
 )
 from cubecast.lab.claims import Answers, Judgement, judge
 from cubecast.lab.experiments import check_run
+from cubecast.lab.joint_space import joint_space, space_of
 from cubecast.lab.plan import Calibration, Plan, PlanSize
 from cubecast.lab.quantities import name_of
-from cubecast.lab.questions import Reading
+from cubecast.lab.questions import Reading, questions_of
 from cubecast.lab.remote import AnyPath
 from cubecast.lab.runs import points_of, runs_of
 from cubecast.lab.store import Store
@@ -47,46 +52,39 @@ class Calibrated:
     """What a calibration found."""
 
     paper: str
-    study: str
+    studies: list[str]
     best: Scored
     settings_tried: int
     numbers: list[dict[str, Any]]
     """The paper's numbers beside ours at the best setting."""
     acceptable: dict[str, list[Any]]
     exclusions: list[tuple[str, str]]
+    nowhere: list[str]
+    """The claims that hold at none of the settings."""
     sensitivities: dict[str, Sensitivity]
 
 
-def plan_of(paper: str, plans: list[Plan]) -> Plan:
-    """The plan of a paper that can be calibrated."""
-    found = [plan for plan in plans if plan.paper == paper and plan.calibration is not None]
-    if len(found) != 1:
-        known = sorted({plan.paper for plan in plans if plan.calibration is not None})
-        raise PlanError(f"{len(found)} plans of {paper!r} have a table [calibrate]: choose from {', '.join(known)}")
-    return found[0]
-
-
 def calibrate(
-    plan: Plan, store: Store, *, master: str | None, conf: dict[str, str] | None, progress: Progress, say: Say
+    plans: list[Plan], store: Store, *, master: str | None, conf: dict[str, str] | None, progress: Progress, say: Say
 ) -> Calibrated:
-    """Search for the setting under which most claims of the plan hold at once."""
+    """Search for the setting under which most claims of the plans of a paper hold at once."""
     from cubecast.lab.spark.session import session
 
-    space = plan.calibration
-    assert space is not None
+    space = joint_space(plans)
     points = start(space)
     how: dict[str, Any] = {"master": master, "conf": conf, "progress": progress, "say": say}
-    check_settings(plan, settings_at(space, points))
+    for plan in plans:
+        check_settings(plan, settings_at(space, points))
     with session(master, conf=conf):  # one for all rounds
-        judgements = _run(plan, _unique(settings_at(space, points)), store, **how)
+        judgements = _run(plans, settings_at(space, points), store, **how)
         for number in range(1, space.rounds + 1):
             scored = score_settings(judgements, settings_at(space, points))
             say(f"round {number} of {space.rounds}: best so far {_best(scored).held} of {_best(scored).tested}")
             order = sorted(range(len(scored)), key=lambda place: scored[place].rank, reverse=True)
             points = np.concatenate([points, around(points[order[:PARENTS]], number=number, width=space.width)])
-            judgements = _run(plan, _unique(settings_at(space, points)), store, **how)
-    found = _found(plan, space, points, judgements)
-    write_whole(result_path(store, plan.paper), json.dumps(asdict(found), indent=1, ensure_ascii=False) + "\n")
+            judgements = _run(plans, settings_at(space, points), store, **how)
+    found = _found(plans, space, points, judgements)
+    write_whole(result_path(store, found.paper), json.dumps(asdict(found), indent=1, ensure_ascii=False) + "\n")
     return found
 
 
@@ -95,23 +93,38 @@ def result_path(store: Store, paper: str) -> AnyPath:
 
 
 def calibrated_plan(plan: Plan, settings: list[Reading]) -> Plan:
-    """The plan with these settings as its readings."""
-    space = plan.calibration
-    assert space is not None
+    """The plan with its part of these settings as its readings."""
+    space = space_of(plan)
+    own = _unique([{name: setting[name] for name in space.names} for setting in settings])
     size = PlanSize(
         repeats=space.repeats,
         fixed=plan.sizes[SIZE].fixed | space.fixed,
         sweep=space.sweep,
-        zips=({name: [setting[name] for setting in settings] for name in space.names},),
+        zips=({name: [setting[name] for setting in own] for name in space.names},),
     )
     claims = tuple(replace(claim, readings=space.names, figures=()) for claim in plan.claims)
     sizes = dict.fromkeys(plan.sizes, size)
-    return replace(plan, id=f"calibrate-{plan.paper}", sizes=sizes, figures=(), claims=claims)
+    return _only_needed(replace(plan, id=CALIBRATED + plan.id, sizes=sizes, figures=(), claims=claims))
+
+
+def _only_needed(plan: Plan) -> Plan:
+    """The plan without protocols and variants that no claim looks at; one setting shows which these are."""
+    chosen = plan.sizes[SIZE]
+    one = replace(chosen, zips=({name: values[:1] for name, values in chosen.zips[0].items()},))
+    points = points_of(replace(plan, sizes=dict.fromkeys(plan.sizes, one)), SIZE)
+    questions = questions_of(plan, points)
+    needed = [point for point in points if any(question.needs(point) for question in questions)]
+    names, labels = ({point.get(key) for point in needed} for key in ("protocol", "variant"))
+    return replace(
+        plan,
+        protocols=tuple(name for name in plan.protocols if name in names),
+        variants=tuple(variant for variant in plan.variants if variant["label"] in labels),
+    )
 
 
 def check_settings(plan: Plan, settings: list[Reading]) -> None:
     """Construct a run of every point, so that an impossible setting is found before anything runs."""
-    derived = calibrated_plan(plan, _unique(settings))
+    derived = calibrated_plan(plan, settings)
     seen: set[str] = set()
     for run in (run for run in runs_of(derived, SIZE) if run.seed == 0):
         try:
@@ -125,32 +138,35 @@ def _unique(settings: list[Reading]) -> list[Reading]:
     return list({repr(setting): setting for setting in settings}.values())
 
 
-def _run(plan: Plan, settings: list[Reading], store: Store, **how: Any) -> list[Judgement]:
-    derived = calibrated_plan(plan, settings)
-    outcome = run_studies([derived], SIZE, store, **how)
+def _run(plans: list[Plan], settings: list[Reading], store: Store, **how: Any) -> list[Judgement]:
+    derived = [calibrated_plan(plan, settings) for plan in plans]
+    outcome = run_studies(derived, SIZE, store, **how)
     assert outcome.summary is not None
     assert outcome.findings is not None
-    with_data = {row["point"] for row in rows_of(outcome.summary, derived.id)}
-    answers = Answers(
-        plan=derived,
-        points=points_of(derived, SIZE),
-        with_data=with_data,
-        findings=rows_of(outcome.findings, derived.id),
-    )
-    return judge([answers])[derived.id]
+    answers = [
+        Answers(
+            plan=plan,
+            points=points_of(plan, SIZE),
+            with_data={row["point"] for row in rows_of(outcome.summary, plan.id)},
+            findings=rows_of(outcome.findings, plan.id),
+        )
+        for plan in derived
+    ]
+    return [one for own in judge(answers).values() for one in own]
 
 
 def _best(scored: list[Scored]) -> Scored:
     return max(scored, key=lambda one: one.rank)
 
 
-def _found(plan: Plan, space: Calibration, points: Unit, judgements: list[Judgement]) -> Calibrated:
-    scored = score_settings(judgements, settings_at(space, points))
+def _found(plans: list[Plan], space: Calibration, points: Unit, judgements: list[Judgement]) -> Calibrated:
+    settings = settings_at(space, points)
+    scored = score_settings(judgements, settings)
     best = _best(scored)
     count = space.start * (len(space.names) + 2)
     numbers = [
         {
-            "claim": one.claim.id,
+            "claim": claim_name(one),
             "quantity": name_of(finding.test),
             "paper": finding.test.paper,
             "ours": finding.estimate.value,
@@ -158,18 +174,18 @@ def _found(plan: Plan, space: Calibration, points: Unit, judgements: list[Judgem
             "high": finding.estimate.high,
         }
         for one in judgements
-        for own in one.readings
-        if own.reading == best.setting
+        for own in readings_at(one, best.setting)
         for finding in own.findings
         if finding.test.paper is not None
     ]
     return Calibrated(
-        paper=plan.paper,
-        study=plan.id,
+        paper=plans[0].paper,
+        studies=[plan.id for plan in plans],
         best=best,
-        settings_tried=len(_unique(settings_at(space, points))),
+        settings_tried=len(_unique(settings)),
         numbers=numbers,
         acceptable=acceptable(scored),
-        exclusions=exclusions(judgements),
+        exclusions=exclusions(judgements, settings),
+        nowhere=nowhere(judgements),
         sensitivities=sensitivities(space, [one.score for one in scored[:count]]),
     )

@@ -1,7 +1,9 @@
 """Calibration: the settings under which most statements of a paper hold at once, and its numbers are nearest.
 
 *Space.* The table `calibrate` of a plan names what the paper leaves open: ranges (`between`, on a logarithmic scale)
-and choices (`among`). A setting is a point of the unit cube, one coordinate per open parameter.
+and choices (`among`). Several plans of one paper are calibrated together: the space has the parameters of all of them
+(`lab.joint_space`), and a plan is run at the part of a setting that it names. A setting is a point of the unit cube,
+one coordinate per open parameter.
 
 *Start.* The matrices A, B and AB of a Sobol sequence (Saltelli 2010), from which SciPy's `sobol_indices` gives the
 share of the score's variance that each parameter explains alone (first order) and with all others (total).
@@ -26,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc, sobol_indices
 
-from cubecast.lab.claims import NOT_TESTED, UNDECIDED, Judgement, distance
+from cubecast.lab.claims import NOT_TESTED, UNDECIDED, JudgedReading, Judgement, distance
 from cubecast.lab.outcomes import HOLDS
 from cubecast.lab.plan import Calibration
 from cubecast.lab.questions import Reading
@@ -34,6 +36,8 @@ from cubecast.lab.tables import sortable
 
 Unit = npt.NDArray[np.float64]
 """Points of the unit cube, one per row."""
+CALIBRATED = "calibrate-"
+"""Before the name of a study: its plan with the settings of a calibration as readings."""
 PARENTS = 4
 """How many of the best settings a round of refinement looks around."""
 
@@ -105,8 +109,18 @@ def score_settings(judgements: Sequence[Judgement], settings: Sequence[Reading])
     return [_score(judgements, setting) for setting in settings]
 
 
+def readings_at(judgement: Judgement, setting: Reading) -> list[JudgedReading]:
+    """How a claim fares at a setting: at its part of the parameters."""
+    return [own for own in judgement.readings if own.reading.items() <= setting.items()]
+
+
+def claim_name(judgement: Judgement) -> str:
+    """The claim and its study."""
+    return f"{judgement.plan.id.removeprefix(CALIBRATED)}/{judgement.claim.id}"
+
+
 def _score(judgements: Sequence[Judgement], setting: Reading) -> Scored:
-    at = [own for one in judgements for own in one.readings if own.reading == setting and own.verdict != NOT_TESTED]
+    at = [own for one in judgements for own in readings_at(one, setting) if own.verdict != NOT_TESTED]
     apart = [
         distance(finding.estimate.value, finding.test.paper)
         for own in at
@@ -145,8 +159,20 @@ def acceptable(scored: Sequence[Scored], *, within: float = 1.0) -> dict[str, li
     return {name: sorted({setting[name] for setting in near}, key=sortable) for name in names}
 
 
-def exclusions(judgements: Sequence[Judgement]) -> list[tuple[str, str]]:
+def exclusions(judgements: Sequence[Judgement], settings: Sequence[Reading]) -> list[tuple[str, str]]:
     """Pairs of claims that each hold at some setting, and never at the same."""
-    holding = {one.claim.id: {repr(own.reading) for own in one.readings if own.verdict == HOLDS} for one in judgements}
+    holding = {
+        claim_name(one): {
+            number
+            for number, setting in enumerate(settings)
+            if any(own.verdict == HOLDS for own in readings_at(one, setting))
+        }
+        for one in judgements
+    }
     pairs = itertools.combinations([claim for claim, own in holding.items() if own], 2)
     return [(one, other) for one, other in pairs if not holding[one] & holding[other]]
+
+
+def nowhere(judgements: Sequence[Judgement]) -> list[str]:
+    """The claims that hold at no setting."""
+    return [claim_name(one) for one in judgements if not any(own.verdict == HOLDS for own in one.readings)]

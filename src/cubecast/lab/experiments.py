@@ -301,8 +301,8 @@ def step_search(settings: Settings) -> Metrics:
     }
 
 
-_TREE_SETTINGS = ("protocol", "members", "degree", "loss", "crash", "hubs", "sampled", "packets", "heartbeats")
-_TREE_WORDS = ("degree", "hubs", "loss", "crash", "sampled")
+_TREE_WORDS = ("degree", "hubs", "loss", "crash", "spread", "ties", "sampled")
+_TREE_SETTINGS = ("protocol", "members", *_TREE_WORDS, "packets", "heartbeats")
 _TREE_METRICS = tuple(field.name for field in fields(GrownTree) if field.name != "parents")
 
 

@@ -2,16 +2,16 @@
 
 Every node has `degree` neighbours; degree 2 is a ring. A share `hubs` of the nodes never crashes, and the links at a
 hub lose a message with probability 1e-4 (or `loss`, if that is less). Of the others the paper says that their loss and
-crash probabilities are "approximately" some value v: here each is drawn uniformly from 0.5 v … 1.5 v, both directions
-of a link alike. A round lasts 1 ms, and sending takes no time.
+crash probabilities are "approximately" some value v: each is drawn uniformly from (1 − spread) v … (1 + spread) v,
+by default 0.5 v … 1.5 v, both directions of a link alike. A round lasts 1 ms, and sending takes no time.
 
 A message crosses a link if neither its two ends crash in that step nor the link loses it: with probability
 (1 − P_i)(1 − L_ij)(1 − P_j). With `sampled=0` the protocols know the probabilities but no failure happens,
 which is how the reliability of a tree is judged by formula.
 
 Copies of a message that reach a node in the same round come in an order that is random for each link. By the number of
-the link, which begins with that of its source, all nodes would have the same favourites, and Plumtree, which keeps the
-first, would grow a tree of few inner nodes with many children, among which they have to divide their quotas.
+the link (`ties=link`), which begins with that of its source, all nodes have the same favourites, and Plumtree, which
+keeps the first, grows a tree of few inner nodes with many children, among which they have to divide their quotas.
 
 How the graph is drawn: the nodes in random order form a ring lattice of that degree, then ten random swaps per edge
 (a–b, c–d → a–d, c–b) that keep it simple; if it came apart it is drawn again.
@@ -33,6 +33,7 @@ from cubecast.networks.options import Options
 ROUND = constant(NS_PER_MS)
 NO_TIME_BPS = 1e18
 HUB_LOSS = 1e-4
+SPREAD = 0.5
 SWAPS_PER_EDGE = 10
 TRIES_MAX = 100
 
@@ -57,8 +58,15 @@ def from_options(options: Options) -> Network:
         nodes=members,
         hosts=every_node_hosts(members),
         unreliability=_unreliability(options, generator, ends),
-        random_ties=True,
+        random_ties=_has_random_ties(options),
     )
+
+
+def _has_random_ties(options: Options) -> bool:
+    ties = options.values.get("ties", "random")
+    if ties not in ("random", "link"):
+        raise LocalProtocolError(f"ties={ties} in network {options.name}: choose random or link")
+    return ties == "random"
 
 
 def _unreliability(options: Options, generator: Generator, ends: NDArray[np.int64]) -> Unreliability:
@@ -70,8 +78,9 @@ def _unreliability(options: Options, generator: Generator, ends: NDArray[np.int6
             )
     hub = np.zeros(options.members, np.bool_)
     hub[generator.permutation(options.members)[: round(values["hubs"] * options.members)]] = True
-    crash = values["crash"] * generator.uniform(0.5, 1.5, options.members)
-    loss = values["loss"] * generator.uniform(0.5, 1.5, len(ends))
+    spread = options.probability("spread", SPREAD)
+    crash = values["crash"] * generator.uniform(1 - spread, 1 + spread, options.members)
+    loss = values["loss"] * generator.uniform(1 - spread, 1 + spread, len(ends))
     loss[hub[ends].any(axis=1)] = min(HUB_LOSS, values["loss"])
     return Unreliability(
         loss=loss, crash=np.where(hub, 0.0, crash), hub=hub, sampled=options.whole_number("sampled", 1) != 0

@@ -100,8 +100,8 @@ _KINDS: dict[str, NetworkKind] = {
     ),
     "regular": NetworkKind(
         rounds.from_options,
-        ("degree", "hubs", "loss", "crash", "delay", "bandwidth", "sampled"),
-        "regular:degree=4[,hubs=0.2][,loss=0.02][,crash=0.01][,delay=1ms][,sampled=0]",
+        ("degree", "hubs", "loss", "crash", "spread", "ties", "delay", "bandwidth", "sampled"),
+        "regular:degree=4[,hubs=0.2][,loss=0.02][,crash=0.01][,spread=0.5][,ties=random][,delay=1ms][,sampled=0]",
         "random regular graph, one hop per round; links lose, nodes but the hubs crash",
     ),
     "file": NetworkKind(

@@ -82,6 +82,7 @@ class GossipParameters:
         "automatic",
         "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (50 to 500 members).",
     )
+    step_scale: float = parameter(1.0, "How many times the interval of step_rule a step takes.", at_least=1e-9)
     ending: Literal["optimised", "piggyback"] = parameter(
         "optimised", "The result is multicast, or piggybacked on later gossip.", search=("piggyback",)
     )
@@ -247,7 +248,7 @@ def _draft_array(state, mail, number, numbers):
 
 def _resolve(parameters: GossipParameters, context: Context) -> GossipParameters:
     subset = others_at_most(parameters.subset, context.members)
-    step_s = resolve_step_s(parameters.step_s, parameters.step_rule, context, context.members, subset)
+    step_s = resolve_step_s(parameters, context, context.members, subset)
     return replace(parameters, subset=subset, step_s=step_s)
 
 

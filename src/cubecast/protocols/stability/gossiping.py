@@ -1,5 +1,7 @@
 """What the gossip protocols share: choosing targets, and merging what was received (guo §4.2.4, Figs 4.5–4.6)."""
 
+from typing import Protocol
+
 from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
@@ -105,10 +107,21 @@ def table_step_s(members: int, senders: int) -> float:
     return TABLE_5_1[senders][members]
 
 
-def resolve_step_s(given: float | None, rule: str, context: Context, gossiping: int, subset: int) -> float:
-    """The step interval that was given, that of the table, or the automatic one."""
-    if given is not None:
-        return given
-    if rule == "table":
-        return table_step_s(gossiping, context.senders)
-    return step_ns(context, gossiping, subset) / 1e9
+class StepParameters(Protocol):
+    """How a gossip protocol chooses its step interval."""
+
+    @property
+    def step_s(self) -> float | None: ...
+    @property
+    def step_rule(self) -> str: ...
+    @property
+    def step_scale(self) -> float: ...
+
+
+def resolve_step_s(parameters: StepParameters, context: Context, gossiping: int, subset: int) -> float:
+    """The step interval that was given, or so many times that of the table or the automatic one."""
+    if parameters.step_s is not None:
+        return parameters.step_s
+    if parameters.step_rule == "table":
+        return parameters.step_scale * table_step_s(gossiping, context.senders)
+    return parameters.step_scale * step_ns(context, gossiping, subset) / 1e9

@@ -94,6 +94,7 @@ class SGossipParameters:
         "automatic",
         "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (its row for a local group).",
     )
+    step_scale: float = parameter(1.0, "How many times the interval of step_rule a step takes.", at_least=1e-9)
     shuffled: bool = parameter(False, "Local groups ignore where members are.")
 
 
@@ -375,7 +376,7 @@ def _resolve(parameters: SGossipParameters, context: Context) -> SGossipParamete
     """Local groups that follow the network are apart: a link carries the gossip of one of them."""
     subset = others_at_most(parameters.subset, context.members)
     gossiping = context.members if parameters.shuffled else min(context.members, parameters.group_size)
-    step_s = resolve_step_s(parameters.step_s, parameters.step_rule, context, gossiping, subset)
+    step_s = resolve_step_s(parameters, context, gossiping, subset)
     return replace(parameters, subset=subset, step_s=step_s)
 
 
