@@ -26,7 +26,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from cubecast.errors import LocalProtocolError, NoTreeError, OutOfTimeError, PlanError, blame
-from cubecast.lab import formulas
+from cubecast.lab import data_flow, formulas
 from cubecast.lab.formulas import Metrics, Settings, only_known
 from cubecast.lab.metric_titles import FLOOR
 from cubecast.lab.own_metrics import MEASURE, measure_own, needs_trace
@@ -258,6 +258,17 @@ def _round_cost(settings: Settings) -> Metrics:
     }
 
 
+def _check_data_flow(settings: Settings, seen: set[str]) -> None:
+    _check_simulation(data_flow.simulation_of(settings), seen)
+    data_flow.check(scenario_of(data_flow.simulation_of(settings)), data_flow.level_of(settings))
+
+
+def _data_flow(settings: Settings) -> Metrics:
+    """Rounds while data flows, beside the formulas for time to stable, buffers and trigger (guo §2.2, §5.2, ch. 6)."""
+    scenario = scenario_of(data_flow.simulation_of(settings))
+    return data_flow.measure(scenario, _network(scenario), data_flow.level_of(settings))
+
+
 SEARCH_SEEDS = 5
 SEARCH_METRICS = ("best_s", "best_tpr_s", "low_s", "high_s", "window_s", "golden_iterations", "window_iterations")
 _SEARCH_SETTINGS = ("seeds", "longest_s", "resolution_s", "stride_s", "tolerance")
@@ -361,6 +372,13 @@ _EXPERIMENTS = {
             check=_check_round_cost,
             run=_round_cost,
             cost=_simulation_cost,
+        ),
+        Experiment(
+            name="data_flow",
+            metrics=data_flow.METRICS,
+            check=_check_data_flow,
+            run=_data_flow,
+            cost=lambda settings: 2 * _simulation_cost(data_flow.simulation_of(settings)),
         ),
         Experiment(
             name="causal_cost",

@@ -78,6 +78,8 @@ class Result:
     tts_first_ms: float | None
     """From the multicast of a data message until the first member knew it stable, on average."""
     tts_last_ms: float | None
+    tts_max_ms: float | None
+    """The longest that a data message took until the first member knew it stable (guo §5.2)."""
     buffer_mean: float | None
     """Unstable data messages a member holds, on average over members and time."""
     buffer_max: int | None
@@ -87,6 +89,8 @@ class Result:
     """Messages that a sender had to hold back because its buffer was full."""
     blocked_ms: float
     """For how long, summed over the senders."""
+    buffer_full_ms: float | None
+    """How long a sender had been sending when its buffer was first full; None where none ever was."""
     input_overflows: int
     """Deliveries beyond the room of an input buffer (they are kept all the same)."""
     failure_messages: int
@@ -208,11 +212,13 @@ def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     return {
         "tts_first_ms": _time_to_stable(simulation, simulation.metrics.first_ns),
         "tts_last_ms": _time_to_stable(simulation, simulation.metrics.last_ns),
+        "tts_max_ms": _longest_to_stable(simulation),
         "buffer_mean": _buffer_mean(scenario, simulation),
         "buffer_max": int(totals.held_max) if _frees_buffers(scenario) else None,
         "buffer_series": _buffer_series(scenario, simulation),
         "overflows": int(totals.overflows),
         "blocked_ms": float(totals.blocked_sum_ns) / NS_PER_MS,
+        "buffer_full_ms": _buffer_full_ms(simulation),
         "input_overflows": int(totals.input_overflows),
     }
 
@@ -281,6 +287,27 @@ def _time_to_stable(simulation: Simulation, known_ns: NDArray[np.int64]) -> floa
     if not known.any():
         return None
     return float((known_ns[known] - metrics.sent_ns[known]).mean()) / NS_PER_MS
+
+
+def _longest_to_stable(simulation: Simulation) -> float | None:
+    """Over the data messages that some member knows stable."""
+    metrics = simulation.metrics
+    known = metrics.known_by > 0
+    if not known.any():
+        return None
+    return float((metrics.first_ns[known] - metrics.sent_ns[known]).max()) / NS_PER_MS
+
+
+def _buffer_full_ms(simulation: Simulation) -> float | None:
+    """A sender sends at equal intervals; the first message that comes later was held back when it was due."""
+    sent_ns = simulation.metrics.sent_ns[:, 1:]
+    interval_ns = int(simulation.metrics.totals[0].data_interval_ns)
+    if simulation.metrics.totals[0].overflows == 0 or sent_ns.shape[1] < 2:
+        return None
+    late = (np.diff(sent_ns, axis=1) > interval_ns) & (sent_ns[:, 1:] > 0)
+    senders, places = late.nonzero()
+    full_ns = sent_ns[senders, places] + interval_ns - sent_ns[senders, 0]
+    return float(full_ns.min()) / NS_PER_MS if len(full_ns) else None
 
 
 def _buffer_mean(scenario: Scenario, simulation: Simulation) -> float | None:
