@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -35,6 +36,11 @@ def run(detector: str, **settings: Any) -> Result:
 def threshold_of(detector: str, members: int, p_mistake: float, arrival: float = 1.0) -> int:
     if detector == "gossip":
         return k_fail(members=members, p_mistake=p_mistake, step_s=STEP_MS / 1e3, arrival=arrival).k_fail
+    if detector == "structured_gossip":
+        size = math.ceil(math.sqrt(members))
+        groups = math.ceil(members / size)
+        found = k_fail(members=size, p_mistake=p_mistake / groups, step_s=STEP_MS / 1e3, arrival=arrival)
+        return found.k_fail * (2 + math.ceil(math.log2(groups)))
     one_way = arrival**2 if detector == "polling" else arrival
     hops = hypercube_dimension(members) if detector == "live_array" else 0
     return hops + misses_allowed(members=members, p_mistake=p_mistake, arrival=one_way)
@@ -48,7 +54,8 @@ def test_everybody_notices_a_crash_within_k_steps(detector: str) -> None:
     assert result.false_suspicions == 0
     assert result.detect_first_ms is not None
     assert result.detect_last_ms is not None
-    assert result.detect_first_ms > (k - 2) * STEP_MS / (2 if detector == "gossip" else 1)
+    early = {"gossip": 2, "structured_gossip": 12}.get(detector, 1)
+    assert result.detect_first_ms > (k - 2) * STEP_MS / early
     assert result.detect_last_ms <= k * STEP_MS + 2 * DELAY_MS
     assert result.rounds == 1, "a suspected member is not waited for"
 
@@ -87,6 +94,25 @@ def test_what_a_member_sends(members: int) -> None:
         result = run(detector, members=members, least_ms=seconds * 1e3)
         expected = a_step / (STEP_MS / 1e3)
         assert result.failure_bytes_per_member_s == pytest.approx(expected, rel=0.03)
+
+
+def test_a_hierarchy_reduces_the_gossip_messages() -> None:
+    """A hierarchical structure can reduce gossip message sizes and improve scalability (guo §3.1.2)."""
+    for members, share in ((100, 0.6), (400, 0.35)):
+        found = {
+            detector: run(detector, members=members, least_ms=5e3).failure_bytes_per_member_s
+            for detector in ("gossip", "structured_gossip")
+        }
+        assert found["structured_gossip"] < share * found["gossip"]
+
+
+def test_all_members_of_a_local_group_that_crashed_are_noticed() -> None:
+    k = threshold_of("structured_gossip", 20, 1e-6)
+    crash = Fault(members=(0, 1, 2, 3, 4), at_ns=50_000_000)
+    result = run("structured_gossip", crashes=(crash,), least_ms=(k + 3) * STEP_MS)
+    assert result.false_suspicions == 0
+    assert result.detect_last_ms is not None
+    assert result.detect_last_ms <= k * STEP_MS
 
 
 def test_a_member_put_out_by_mistake_is_not_waited_for_and_not_called_upon() -> None:

@@ -52,6 +52,7 @@ STACKS = (
     Stack("coord", "nak", "heartbeat"),
     Stack("coord", "nak", "polling"),
     Stack("coord", "nak", "gossip"),
+    Stack("coord", "nak", "structured_gossip"),
     Stack("cube_full_dist", "srm", "gossip"),
     Stack("s_coord", "hierarchical", "gossip"),
 )

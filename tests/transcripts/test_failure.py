@@ -9,6 +9,7 @@ import pytest
 from cubecast.protocol.definition import Protocol
 from cubecast.protocols.catalogue import detector_named, protocols
 from cubecast.protocols.failure.live_array import GOSSIP, NEWS_STEPS
+from cubecast.protocols.failure.structured_gossip import AMONG_GROUPS, LOCAL
 from tests.transcripts.exchange import Exchange
 
 STEP_NS = 100
@@ -238,3 +239,75 @@ def test_whoever_has_not_appeared_yet_has_as_long_as_whoever_fell_silent() -> No
         assert talk.suspected == []
         talk.pass_time(STEP_NS)
         assert talk.suspected == [(0, 1)]
+
+
+def two_groups(**settings: Any) -> Exchange:
+    """Members 0 and 1 in one local group, 2 and 3 in the other."""
+    return exchange("structured_gossip", group_size=2, group_threshold=6, **settings)
+
+
+def test_a_local_message_has_the_own_group_all_groups_and_the_failed() -> None:
+    talk = two_groups()
+    talk.state.silent_groups[0] = [0, 2]
+    talk.start(0)
+    talk.pass_time(STEP_NS)
+    local = next(copy for copy in talk.under_way if copy.kind == LOCAL)
+    assert (local.to, local.numbers[:4], local.mask) == (1, (0, 1, 0, 3), 0)
+    assert local.size == 32 + 2 + 2 + 1
+    others = [copy for copy in talk.under_way if copy.kind == AMONG_GROUPS]
+    assert all((copy.to in (2, 3), copy.numbers[:2], copy.size) == (True, (0, 3), 32 + 2 + 1) for copy in others)
+
+
+def test_about_one_message_per_step_leaves_a_local_group() -> None:
+    talk = exchange("structured_gossip", members=20, group_size=5, threshold=10_000)
+    talk.start(*range(5))
+    kinds = {LOCAL: 0, AMONG_GROUPS: 0}
+    for _ in range(200):
+        talk.pass_time(STEP_NS)
+        for copy in talk.under_way:
+            kinds[copy.kind] += 1
+            assert (copy.to < 5) == (copy.kind == LOCAL)
+        talk.under_way.clear()
+    assert 995 <= kinds[LOCAL] <= 1005
+    assert 150 <= kinds[AMONG_GROUPS] <= 250
+
+
+def test_a_failed_member_is_suspected_everywhere_as_soon_as_the_news_comes() -> None:
+    talk = two_groups(threshold=3)
+    talk.start(0)
+    for _ in range(2):
+        talk.pass_time(STEP_NS)
+        talk.under_way.clear()
+    assert talk.suspected == []
+    talk.pass_time(STEP_NS)
+    assert talk.suspected == [(0, 1)], "silent for three steps"
+    news = next(copy for copy in talk.under_way if copy.mask == 0b10)
+    for rank in (2, 3):
+        talk.receive(type(news)(**vars(news) | {"to": rank, "kind": AMONG_GROUPS, "numbers": (0, 0)}))
+    assert talk.suspected == [(0, 1), (2, 1), (3, 1)]
+    talk.receive(type(news)(**vars(news) | {"to": 2, "kind": AMONG_GROUPS, "numbers": (0, 0)}))
+    assert len(talk.suspected) == 3, "it is known already"
+    talk.receive(type(news)(**vars(news) | {"to": 1, "kind": LOCAL, "numbers": (0, 0, 0, 0)}))
+    assert len(talk.suspected) == 3, "nobody counts itself out"
+
+
+def test_a_local_group_that_is_silent_is_suspected_as_a_whole_and_by_each_for_itself() -> None:
+    talk = two_groups(threshold=100)
+    talk.start(0)
+    for _ in range(6):
+        assert talk.suspected == []
+        talk.hear(0, 1)
+        talk.under_way.clear()
+        talk.pass_time(STEP_NS)
+    assert talk.suspected == [(0, 2), (0, 3)]
+    assert {copy.mask for copy in talk.under_way} == {0}
+
+
+def test_any_news_of_a_local_group_keeps_all_of_it() -> None:
+    talk = two_groups(threshold=100)
+    talk.start(0)
+    for _ in range(30):
+        talk.hear(0, 2)
+        talk.under_way.clear()
+        talk.pass_time(STEP_NS)
+    assert talk.suspected == []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.protocol.context import Context
+from cubecast.protocol.overlays import hypercube, ring
 from cubecast.protocols.catalogue import protocol_named
+from cubecast.protocols.stability.gossiping import scope
 from tests.transcripts.talk import STEP_NS, Message, Talk
 
 RECEIVED = [[5, 3], [4, 4], [6, 2], [5, 5]]
@@ -193,3 +196,47 @@ def test_a_group_that_is_not_in_the_table_is_refused(members: int, senders: int)
         LocalProtocolError, match=f"{members} gossiping members and {senders} senders: guo Table 5.1 has"
     ):
         entry.resolve(entry.make_parameters({"step_rule": "table"}), Context(members=members, senders=senders))
+
+
+def test_gossip_with_a_time_to_live_goes_to_all_within_so_many_hops() -> None:
+    """The TTL field can limit the scope of a gossip (guo §4.2.4)."""
+    received = [[rank] for rank in range(7)]
+    for ttl, told in ((1, {0, 2}), (2, {0, 2, 3, 6}), (3, {0, 2, 3, 4, 5, 6}), (9, {0, 2, 3, 4, 5, 6})):
+        talk = Talk("gossip", received, ttl=ttl, overlay=ring(7))
+        talk.start()
+        talk.wake(1, "STEP")
+        assert {message.to for message in talk.under_way} == told
+        assert len(talk.under_way) == len(told)
+        talk.leave(1, 2)
+        talk.under_way.clear()
+        talk.wake(1, "STEP")
+        assert {message.to for message in talk.under_way} == told - {2}
+
+
+def test_news_travels_as_many_hops_per_step_as_the_time_to_live() -> None:
+    talk = Talk("gossip", [[rank] for rank in range(9)], ttl=2, overlay=ring(9))
+    talk.start()
+    talk.wake(0, "STEP")
+    talk.deliver_all()
+    assert [rank for rank in range(9) if int(talk.state.heard[rank, 0]) & 1] == [0, 1, 2, 7, 8]
+
+
+def test_a_time_to_live_needs_hops() -> None:
+    with pytest.raises(LocalProtocolError, match="every node of the network is a member"):
+        Talk("gossip", RECEIVED, ttl=1)
+
+
+def test_the_scope_is_what_a_walk_of_so_many_hops_reaches() -> None:
+    for seed in range(30):
+        draw = random.Random(seed)
+        overlay = hypercube(draw.randint(3, 40)) if seed % 2 else ring(draw.randint(3, 20))
+        members, ttl = len(overlay.offsets) - 1, draw.randint(1, 4)
+        rank = draw.randrange(members)
+        reached = {rank}
+        for _ in range(ttl):
+            reached |= {
+                int(other)
+                for node in set(reached)
+                for other in overlay.neighbours[overlay.offsets[node] : overlay.offsets[node + 1]]
+            }
+        assert scope(overlay, rank, ttl) == sorted(reached - {rank})

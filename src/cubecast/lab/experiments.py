@@ -26,7 +26,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from cubecast.errors import LocalProtocolError, NoTreeError, OutOfTimeError, PlanError, blame
-from cubecast.lab import data_flow, formulas
+from cubecast.lab import data_flow, formulas, processing_load
 from cubecast.lab.formulas import Metrics, Settings, only_known
 from cubecast.lab.metric_titles import FLOOR
 from cubecast.lab.own_metrics import MEASURE, measure_own, needs_trace
@@ -258,6 +258,17 @@ def _round_cost(settings: Settings) -> Metrics:
     }
 
 
+def _check_processing_load(settings: Settings, seen: set[str]) -> None:
+    _check_simulation(settings, seen)
+    processing_load.check(scenario_of(settings))
+
+
+def _processing_load(settings: Settings) -> Metrics:
+    """Messages that members process in a round, counted (guo Table 4.1)."""
+    scenario = scenario_of(settings)
+    return processing_load.measure(scenario, _network(scenario))
+
+
 def _check_data_flow(settings: Settings, seen: set[str]) -> None:
     _check_simulation(data_flow.simulation_of(settings), seen)
     data_flow.check(scenario_of(data_flow.simulation_of(settings)), data_flow.level_of(settings))
@@ -372,6 +383,13 @@ _EXPERIMENTS = {
             check=_check_round_cost,
             run=_round_cost,
             cost=_simulation_cost,
+        ),
+        Experiment(
+            name="processing_load",
+            metrics=processing_load.METRICS,
+            check=_check_processing_load,
+            run=_processing_load,
+            cost=lambda settings: 3 * _simulation_cost(settings),
         ),
         Experiment(
             name="data_flow",

@@ -32,6 +32,8 @@ TITLES = {
     "rounds_to_converge": "rounds to converge",
     "payload_bytes": "d (bytes)",
     "micro_steps": "micro-steps",
+    "processed_root": "messages processed by the coordinator",
+    "processed_max": "messages processed by one member, at most",
     "tts_first_ms": "time to stable, mean (ms)",
     "tts_max_ms": "time to stable, longest (ms)",
     "tts_bound_ms": "D + F + TPR (ms)",

@@ -33,7 +33,7 @@ BINARY_METRICS = ("ended", "attached")
 """Metrics that are 1 or 0 in a run: their mean is a share of the runs."""
 FORMULAS = ("gossip_chain", "trigger", "causal_cost", "overlay_shape", "failure_threshold")
 """Experiments without chance: their values are exact, and a seed changes nothing."""
-SIMULATED = ("simulate", "step_search", "round_cost", "data_flow")
+SIMULATED = ("simulate", "step_search", "round_cost", "data_flow", "processing_load")
 """Experiments whose settings are those of a simulation."""
 EXPERIMENTS = (*SIMULATED, "grow_tree", *FORMULAS)
 

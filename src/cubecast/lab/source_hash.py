@@ -24,7 +24,10 @@ from cubecast.protocol.definition import Protocol
 from cubecast.sim.roles import roles_of
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_EXPERIMENTS = ("lab/experiments.py", "lab/formulas.py", "lab/data_flow.py", "lab/choose_trigger.py")
+_EXPERIMENTS = (
+    *("lab/experiments.py", "lab/formulas.py"),
+    *("lab/data_flow.py", "lab/choose_trigger.py", "lab/processing_load.py"),
+)
 _LAYERS = ("protocols/broadcast/*.py", "protocols/failure/*.py", "protocols/transport/*.py")
 _KIT = ("jit/*.py", "protocol/*.py", "protocols/*.py")
 _SHARED = (*_KIT, *_LAYERS, "networks/*.py", "sim/*.py", "models/*.py", *_EXPERIMENTS)

@@ -11,7 +11,9 @@ round, M and W are merged; when W covers the membership, M is S.
 | minimum | rows × m     | M: the minimum of R over the members in `heard`                                     |
 | heard   | rows × words | W: whose R is in `minimum`                                                          |
 | stream  | rows × 2     | each member's own random numbers                                                    |
-| order   | n            | the ranks to choose from                                                            |
+| order   | n, or scopes | the ranks to choose from; with `ttl` those in scope of each row, one after the other |
+| first   | rows         | where in `order` those of a row begin                                               |
+| choice  | rows         | how many they are                                                                   |
 | targets | subset       | the subset being chosen                                                             |
 
 Invariants: `minimum ≤ R_k` for every k in `heard`, so a covering W is never premature; `done ≤ round`.
@@ -22,12 +24,16 @@ it multicasts INFO(S); all rest until Δ is over, then the next round begins. Wh
 > 0`) a member that hears gossip of a round it is done with answers with its S, in place of the paper's occasional
 piggyback. Nothing else is repeated: gossip is its own repetition.
 
+With `ttl` a member does not choose: as an IP packet with that time-to-live would, gossip reaches all members within so
+many hops of the network, which a member need not know by name. News then travels `ttl` hops per step, and the members
+that are up must be connected by such hops.
+
 Size (guo §5.2): 36 + 4m + ⌈n/8⌉ bytes, header, round, M and W. The paper's figure has no room for S; where it is
 piggybacked (from the second round on) we add its 4m bytes.
 
-Departures: a member that enters a later round merges its own R (Fig 4.6 as printed would certify a round it took no
-part in), and a message more than one round ahead, possible once messages are lost, is treated like one of the next
-round.
+Departures: a gossip of limited scope is a message to each member in it, where IP would send one copy per link. A member
+that enters a later round merges its own R (Fig 4.6 as printed would certify a round it took no part in), and a message
+more than one round ahead, possible once messages are lost, is treated like one of the next round.
 """
 
 from dataclasses import dataclass, replace
@@ -35,6 +41,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
@@ -52,7 +59,7 @@ from cubecast.protocol.mail import (
 from cubecast.protocol.messages import member_set, message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
 from cubecast.protocol.random import new_streams, uniform
-from cubecast.protocols.stability.gossiping import choose_subset, merge_news, others_at_most, resolve_step_s
+from cubecast.protocols.stability.gossiping import choose_subset, merge_news, others_at_most, resolve_step_s, scope
 
 GOSSIP, INFO, GOSSIP_AND_RESULT = range(3)
 STEP, NEXT_ROUND = range(2)
@@ -83,6 +90,12 @@ class GossipParameters:
         "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (50 to 500 members).",
     )
     step_scale: float = parameter(1.0, "How many times the interval of step_rule a step takes.", at_least=1e-9)
+    ttl: int | None = parameter(
+        None,
+        "Gossip goes to all members within so many hops of the network (guo §4.2.4), in steps as long as otherwise.",
+        at_least=1,
+        otherwise="to a random subset",
+    )
     ending: Literal["optimised", "piggyback"] = parameter(
         "optimised", "The result is multicast, or piggybacked on later gossip.", search=("piggyback",)
     )
@@ -103,12 +116,26 @@ class GossipState(NamedTuple):
     heard: np.ndarray
     stream: np.ndarray
     order: np.ndarray
+    first: np.ndarray
+    choice: np.ndarray
     targets: np.ndarray
+
+
+def _choices(group: GroupState, context: Context, ttl: int | None) -> list[np.ndarray]:
+    """For each row the ranks to choose from, which all rows share where everybody may be chosen."""
+    if ttl is None:
+        return [np.arange(context.members)]
+    if context.overlay is None:
+        raise LocalProtocolError("ttl: hops are known where every node of the network is a member", setting="ttl")
+    return [np.array(scope(context.overlay, int(rank), ttl), np.int64) for rank in group.rank]
 
 
 def build(group: GroupState, context: Context, parameters: GossipParameters) -> GossipState:
     """Gossip before its first round."""
     rows = len(group.rank)
+    choices = _choices(group, context, parameters.ttl)
+    lengths = np.array([len(one) for one in choices])
+    targets = parameters.subset if parameters.ttl is None else max(1, int(lengths.max()))
     return GossipState(
         group=group,
         delta_ns=context.delta_ns,
@@ -121,8 +148,10 @@ def build(group: GroupState, context: Context, parameters: GossipParameters) -> 
         minimum=np.zeros_like(group.received),
         heard=rank_sets.empty(len(group.rank), context.members),
         stream=new_streams(context.seed, "gossip", group.rank),
-        order=np.arange(context.members),
-        targets=np.zeros(parameters.subset, np.int64),
+        order=np.concatenate(choices),
+        first=np.broadcast_to(np.cumsum(lengths) - lengths, rows).copy(),
+        choice=np.broadcast_to(lengths, rows).copy(),
+        targets=np.zeros(targets, np.int64),
     )
 
 
@@ -223,8 +252,8 @@ def _gossip(state, row, mail):
     chosen = choose_subset(
         state.stream[row],
         state.order,
-        0,
-        state.order.shape[0],
+        state.first[row],
+        state.choice[row],
         state.group.members[row],
         state.group.rank[row],
         state.targets,

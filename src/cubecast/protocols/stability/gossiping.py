@@ -8,7 +8,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.group import copy_numbers, fold
 from cubecast.protocol.messages import member_set, message, per_sender
-from cubecast.protocol.overlays import BUSIEST_LINK_SHARE
+from cubecast.protocol.overlays import BUSIEST_LINK_SHARE, Overlay
 from cubecast.protocol.random import below
 
 TRIES = 32  # draws before the next eligible rank is taken instead: only in groups that have mostly crashed
@@ -76,6 +76,20 @@ def _choose_one(stream, order, first, size, members, me, targets, chosen):
         if rank != me and rank_sets.contains(members, rank) and not is_among(targets, chosen, rank):
             return rank
     return -1
+
+
+def scope(overlay: Overlay, rank: int, ttl: int) -> list[int]:
+    """The other members within `ttl` hops: whom an IP packet with that time-to-live reaches (guo §4.2.4)."""
+    reached, frontier = {rank}, [rank]
+    for _ in range(ttl):
+        beyond = {
+            int(other)
+            for node in frontier
+            for other in overlay.neighbours[overlay.offsets[node] : overlay.offsets[node + 1]]
+        }
+        frontier = sorted(beyond - reached)
+        reached |= beyond
+    return sorted(reached - {rank})
 
 
 def others_at_most(subset: int, members: int) -> int:
