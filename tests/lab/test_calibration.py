@@ -23,7 +23,7 @@ from cubecast.lab.calibration import (
     start,
 )
 from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
-from cubecast.lab.joint_space import joint_space, plans_of, space_of
+from cubecast.lab.joint_space import joint_space, plans_of, resized, space_of
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS
 from cubecast.lab.plan import Calibration, Claim, Plan, Test
@@ -312,3 +312,12 @@ def test_every_paper_can_be_calibrated() -> None:
             points = points_of(derived, SIZE)
             tested = {question.claim.id for question in questions_of(derived, points) if question.is_asked(points)}
             assert len(tested) >= 0.8 * len(derived.claims), f"{plan.id}: {space_of(plan).sweep}"
+
+
+def test_sizes_of_the_command_line_take_the_place_of_planned_ones(plan_path: Path) -> None:
+    (plan,) = resized(plans_of("cube", load_plans(plan_path.parent)), {"start": 4, "rounds": None, "repeats": 3})
+    space = space_of(plan)
+    assert (space.start, space.rounds, space.repeats) == (4, 2, 3)
+    for wrong, told in (({"start": 3}, "a power of two"), ({"repeats": 1}, "choose at least 2")):
+        with pytest.raises(PlanError, match=told):
+            resized([plan], wrong)

@@ -21,6 +21,10 @@ def calibrate(
     conf: ConfOption = None,
     out: Annotated[Path, typer.Option("--out", help="Folder of results.")] = Path("results"),
     plans: Annotated[Path | None, typer.Option(help="Folder of plans.", show_default="the project's own")] = None,
+    start: Annotated[int | None, typer.Option(help="Points of the Sobol sequence.", show_default="as planned")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of refinement.", show_default="as planned")] = None,
+    width: Annotated[int | None, typer.Option(help="Settings per round.", show_default="as planned")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Seeds of each point.", show_default="as planned")] = None,
     json: JsonOption = False,
 ) -> None:
     """Search for the settings under which most statements of a paper hold at once and its numbers are nearest.
@@ -30,18 +34,21 @@ def calibrate(
     Examples:
 
       cubecast study calibrate cube --master 'local[2]'
+
+      cubecast study calibrate rasm --start 2 --rounds 1 --width 4 --repeats 3
     """
     from dataclasses import asdict
 
     from cubecast.lab.calibrate import calibrate as search
     from cubecast.lab.calibrate import result_path
-    from cubecast.lab.joint_space import plans_of
+    from cubecast.lab.joint_space import plans_of, resized
     from cubecast.lab.load_plan import load_plans
     from cubecast.lab.spark.settings import parse_conf
     from cubecast.lab.store import Store
     from cubecast.lab.study import project_plans
 
-    chosen = plans_of(paper, load_plans(plans or project_plans()))
+    sizes = {"start": start, "rounds": rounds, "width": width, "repeats": repeats}
+    chosen = resized(plans_of(paper, load_plans(plans or project_plans())), sizes)
     store = Store(out)
     found = search(
         chosen, store, master=master, conf=parse_conf(conf or ()), progress=lambda _done, _total: None, say=_say

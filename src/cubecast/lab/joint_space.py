@@ -6,12 +6,12 @@ parameters of all plans with a table `calibrate`; what several of them name is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cubecast.errors import PlanError
-from cubecast.lab.plan import Calibration, Plan
+from cubecast.lab.plan import SIZES_MIN, Calibration, Plan, is_power_of_two
 from cubecast.lab.toml_lines import key_lines, line_of
 
 _SIZES = ("start", "rounds", "width")
@@ -30,6 +30,17 @@ def space_of(plan: Plan) -> Calibration:
     """What a plan leaves open, where it says so."""
     assert plan.calibration is not None
     return plan.calibration
+
+
+def resized(plans: Sequence[Plan], sizes: Mapping[str, int | None]) -> list[Plan]:
+    """The plans with these sizes of their calibration (start, rounds, width, repeats) in place of their own."""
+    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    for name, value in given.items():
+        if value < SIZES_MIN[name]:
+            raise PlanError(f"{name} = {value}: choose at least {SIZES_MIN[name]}")
+    if not is_power_of_two(given.get("start", 2)):
+        raise PlanError(f"start = {given['start']}: choose a power of two")
+    return [replace(plan, calibration=replace(space_of(plan), **given)) for plan in plans]
 
 
 def joint_space(plans: Sequence[Plan]) -> Calibration:

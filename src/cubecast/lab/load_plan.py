@@ -13,7 +13,19 @@ from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.experiments import check_run, experiment_named
 from cubecast.lab.own_code import copy_of, load_code_file
 from cubecast.lab.own_metrics import own_metrics
-from cubecast.lab.plan import EXPERIMENTS, PAPERS, SIZES, Calibration, Claim, Figure, Plan, PlanSize, Test
+from cubecast.lab.plan import (
+    EXPERIMENTS,
+    PAPERS,
+    SIZES,
+    SIZES_MIN,
+    Calibration,
+    Claim,
+    Figure,
+    Plan,
+    PlanSize,
+    Test,
+    is_power_of_two,
+)
 from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
 from cubecast.lab.remote import AnyPath
@@ -196,10 +208,10 @@ class _Reader:
     def calibration(self, table: dict[str, Any]) -> Calibration:
         self.check_keys(table, _CALIBRATE, "calibrate")
         self.need(table, ("start", "repeats", "sweep"), "calibrate")
-        for name, least in (("start", 2), ("rounds", 0), ("width", 1), ("repeats", 2)):
+        for name, least in SIZES_MIN.items():
             if table.get(name, least) < least:
                 raise self.fail(f"{name} = {table[name]}: choose at least {least}", "calibrate", name)
-        if table["start"] & (table["start"] - 1):
+        if not is_power_of_two(table["start"]):
             raise self.fail(f"start = {table['start']}: choose a power of two", "calibrate", "start")
         between, among = table.get("between", {}), table.get("among", {})
         for name, ends in between.items():

@@ -121,6 +121,15 @@ class Claim:
     """How a word of the sentence that is no number ("almost flat", "much faster") is read as one, and why so."""
 
 
+SIZES_MIN = {"start": 2, "rounds": 0, "width": 1, "repeats": 2}
+"""The least of each size of a calibration."""
+
+
+def is_power_of_two(count: int) -> bool:
+    """Can a Sobol sequence of this length be balanced?"""
+    return count > 0 and count & (count - 1) == 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """What a paper leaves open, and how much is tried of it (`lab.calibration`)."""
