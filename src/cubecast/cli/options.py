@@ -103,6 +103,13 @@ OPTIONS: dict[str, ScenarioOption] = {
         "never; 20, or about a round, where messages can be lost",
         "When an unanswered message is sent again.",
     ),
+    "deliver": _O(
+        Literal["received", "stable"],
+        ("--deliver",),
+        DATA,
+        "received",
+        "Applications get a message at once, or when it is stable (atomic delivery).",
+    ),
     "goal": _O(
         Literal["stability", "errors"],
         ("--goal",),

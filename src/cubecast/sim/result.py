@@ -111,6 +111,13 @@ class Result:
     """Messages that wait at one node, for its processor and all its links, sampled whenever it sends or receives (guo
     §5.2). None on networks whose nodes take no time."""
     node_queue_max: int | None = None
+    # Of runs with deliver = stable (`sim.atomic_delivery`), None without.
+    atomic_delay_mean_ms: float | None = None
+    """From the multicast of a data message until another member's application gets it."""
+    atomic_delay_max_ms: float | None = None
+    atomic_queue_mean: float | None = None
+    """Messages that a member has and its application has not been given, sampled at every receive."""
+    atomic_queue_max: int | None = None
     # Of runs with views (`sim.views`), None without.
     changes: int | None = None
     """Joins, leaves, crashes and returns."""

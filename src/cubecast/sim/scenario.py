@@ -55,6 +55,8 @@ class Scenario:
     repeat_ms: float | None = None
     """After how long an unanswered message is repeated. Default: never; where messages can be lost 20 ms, or about as
     long as a round where that is longer."""
+    deliver: Literal["received", "stable"] = "received"
+    """When an application gets a message: at once, or when its member knows that all have it (guo §2.3)."""
     goal: Literal["stability", "errors"] = "stability"
     """The arrays hold what every member holds (the minimum), or what any member has seen (the maximum, guo ch. 7)."""
     sequences: int | None = None
@@ -299,6 +301,7 @@ _CHOICES = {
     "routing": ("hops", "delay"),
     "placement": ("random", "bisection", "search", None),
     "multicast": ("copies", "tree", None),
+    "deliver": ("received", "stable"),
     "goal": ("stability", "errors"),
     "trigger": ("delta", "buffer"),
 }
@@ -439,6 +442,11 @@ def _check_savings(scenario: Scenario) -> None:
             raise LocalProtocolError(
                 f"{name} = {value} with data messages: no transport counts so, set messages to 0", setting=name
             )
+    if scenario.deliver == "stable" and (scenario.messages == 0 or scenario.carries_data or scenario.has_views):
+        raise LocalProtocolError(
+            "deliver = stable needs data messages beside a stability protocol, and no churn: set messages, drop churn",
+            setting="deliver",
+        )
     if scenario.piggyback_control and (scenario.messages == 0 or scenario.carries_data):
         raise LocalProtocolError(
             "piggyback_control without data messages of a transport: set messages, or drop it",

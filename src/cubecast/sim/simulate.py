@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from cubecast.errors import LocalProtocolError, OutOfTimeError, SimulationError
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.sim import kernel
+from cubecast.sim.atomic_delivery import AtomicDeliveries
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.placement import place
 from cubecast.sim.resolve_defaults import resolve_defaults
@@ -135,7 +137,23 @@ def run_to_end(scenario: Scenario, network: Network) -> tuple[Result, Simulation
 def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Progress | None) -> Result:
     if scenario.has_views:
         return run_with_views(scenario, network, keep, _failure(scenario), progress)[0]
+    if scenario.deliver == "stable":
+        return _run_atomic(scenario, network, keep, progress)
     return _drive(scenario, network, build_simulation(scenario, network, tracing=keep is not None), keep, progress)
+
+
+def _run_atomic(scenario: Scenario, network: Network, keep: Keep | None, progress: Progress | None) -> Result:
+    """Follow what applications are given when messages wait until they are stable."""
+    given = AtomicDeliveries(members=scenario.members, senders=scenario.sender_count, messages=scenario.messages)
+
+    def follow(chunk: Events) -> None:
+        given.take(chunk)
+        if keep is not None:
+            keep(chunk)
+
+    simulation = build_simulation(scenario, network, tracing=True)
+    result = _drive(scenario, network, simulation, follow, progress)
+    return replace(result, **given.metrics())
 
 
 def _drive(
