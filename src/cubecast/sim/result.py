@@ -50,7 +50,7 @@ class Result:
     piggybacked: int
     """Control messages piggybacked on data messages; `messages` does not count them."""
     missed: int | None
-    """With the goal errors: messages that members found out they miss."""
+    """With the goal errors: messages of which members know at the end that they miss them."""
     drops: int
     load_mean: float
     """Messages on all links, sampled every millisecond of a round."""
@@ -76,7 +76,8 @@ class Result:
     duplicates: int
     """Data messages received that the receiver held already."""
     tts_first_ms: float | None
-    """From the multicast of a data message until the first member knew it stable, on average."""
+    """From the multicast of a data message until the first member knew it stable, on average. With the goal errors:
+    until it was in the result of a round there, so that the member knew whether it misses it."""
     tts_last_ms: float | None
     tts_max_ms: float | None
     """The longest that a data message took until the first member knew it stable (guo §5.2)."""
@@ -324,7 +325,7 @@ def _buffer_mean(scenario: Scenario, simulation: Simulation) -> float | None:
 
 def _frees_buffers(scenario: Scenario) -> bool:
     """Without stability detection nothing is ever freed, and there is nothing to measure."""
-    return scenario.messages > 0 and not scenario.carries_data
+    return scenario.messages > 0 and not scenario.carries_data and scenario.goal == "stability"
 
 
 def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:

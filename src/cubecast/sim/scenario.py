@@ -58,7 +58,8 @@ class Scenario:
     deliver: Literal["received", "stable"] = "received"
     """When an application gets a message: at once, or when its member knows that all have it (guo §2.3)."""
     goal: Literal["stability", "errors"] = "stability"
-    """The arrays hold what every member holds (the minimum), or what any member has seen (the maximum, guo ch. 7)."""
+    """The arrays hold what every member holds (the minimum), or what any member has seen (the maximum, guo ch. 7). A
+    sender has seen all that it sent, so while it is up the maximum of what members hold in sequence is that number."""
     sequences: int | None = None
     """Sequences that the senders share, 1 under total order (guo ch. 7). Default: one for each sender."""
     changed_only: bool = False
@@ -430,18 +431,25 @@ def _check_links(scenario: Scenario) -> None:
         raise LocalProtocolError(f"{protocol.name} needs FIFO links: drop reorder and duplicate", setting="protocol")
 
 
+_NOT_RELEASED = ("delta", 0, "received")
+"""Trigger, buffer and delivery of a run in which nothing becomes stable."""
+
+
 def _check_savings(scenario: Scenario) -> None:
     senders = scenario.sender_count
     if not 1 <= scenario.sequence_count <= senders:
         raise LocalProtocolError(
             f"sequences = {scenario.sequences}: choose from 1 to the {senders} senders", setting="sequences"
         )
-    for name in ("sequences", "goal"):
-        value = getattr(scenario, name)
-        if scenario.messages > 0 and value not in (None, "stability"):
-            raise LocalProtocolError(
-                f"{name} = {value} with data messages: no transport counts so, set messages to 0", setting=name
-            )
+    if scenario.sequences is not None and scenario.messages > 0:
+        raise LocalProtocolError(
+            f"sequences = {scenario.sequences} with data messages: no transport counts so, set messages to 0",
+            setting="sequences",
+        )
+    if scenario.goal == "errors" and (scenario.trigger, scenario.buffer_messages, scenario.deliver) != _NOT_RELEASED:
+        raise LocalProtocolError(
+            "goal = errors releases no messages: drop trigger, buffer_messages and deliver", setting="goal"
+        )
     if scenario.deliver == "stable" and (scenario.messages == 0 or scenario.carries_data or scenario.has_views):
         raise LocalProtocolError(
             "deliver = stable needs data messages beside a stability protocol, and no churn: set messages, drop churn",
