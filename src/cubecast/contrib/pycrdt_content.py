@@ -8,7 +8,7 @@ written before it is formatted, and formatted one attribute at a time.
 | node         | means                                                                           |
 |--------------|---------------------------------------------------------------------------------|
 | `Value`      | what is not shared: numbers, text, bytes, lists, dictionaries, None             |
-| `TextNode`   | chunks of text and embedded nodes, each with its attributes                     |
+| `TextNode`   | runs of text and embedded nodes, each with its attributes                     |
 | `ArrayNode`  | nodes                                                                           |
 | `MapNode`    | nodes by key                                                                    |
 | `XmlNode`    | a fragment (no tag), or an element: attributes, and children                    |
@@ -44,7 +44,7 @@ class Value(msgspec.Struct, tag=True, frozen=True):
     value: Any
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class TextRun(msgspec.Struct, frozen=True):
     """A piece of a text, or one embedded node."""
 
     content: str | Node
@@ -54,7 +54,7 @@ class Chunk(msgspec.Struct, frozen=True):
 class TextNode(msgspec.Struct, tag=True, frozen=True):
     """A text; within XML, with attributes of its own."""
 
-    chunks: list[Chunk]
+    runs: list[TextRun]
     attributes: dict[str, Any] = {}
     is_xml: bool = False
 
@@ -95,9 +95,9 @@ def describe(doc: Doc[Any], roots: Mapping[str, str]) -> dict[str, Node]:
 
 def _describe(value: Any) -> Node:
     if isinstance(value, Text):
-        return TextNode(_chunks(value))
+        return TextNode(_runs(value))
     if isinstance(value, XmlText):
-        return TextNode(_chunks(value), _attributes(value), is_xml=True)
+        return TextNode(_runs(value), _attributes(value), is_xml=True)
     if isinstance(value, Array):
         return ArrayNode([_describe(one) for one in value])
     if isinstance(value, Map):
@@ -111,18 +111,18 @@ def _describe(value: Any) -> Node:
     return Value(_plain(value))
 
 
-def _chunks(text: Text | XmlText) -> list[Chunk]:
-    """Neighbours with the same attributes are one chunk, however the text was typed."""
-    chunks: list[Chunk] = []
+def _runs(text: Text | XmlText) -> list[TextRun]:
+    """Neighbours with the same attributes are one run, however the text was typed."""
+    runs: list[TextRun] = []
     for value, attributes in text.diff():
         content = value if isinstance(value, str) else _describe(value)
-        chunk = Chunk(content, _sorted((attributes or {}).items()))
-        before = chunks[-1] if chunks and chunks[-1].attributes == chunk.attributes else None
+        run = TextRun(content, _sorted((attributes or {}).items()))
+        before = runs[-1] if runs and runs[-1].attributes == run.attributes else None
         if before is not None and isinstance(content, str) and isinstance(before.content, str):
-            chunks[-1] = Chunk(before.content + content, chunk.attributes)
+            runs[-1] = TextRun(before.content + content, run.attributes)
         else:
-            chunks.append(chunk)
-    return chunks
+            runs.append(run)
+    return runs
 
 
 def _attributes(value: XmlText | XmlElement) -> dict[str, Any]:
@@ -206,16 +206,16 @@ def _write(text: Text | XmlText, node: TextNode) -> None:
         for key, value in node.attributes.items():
             text.attributes[key] = value
     formats: list[tuple[int, int, dict[str, Any]]] = []
-    for chunk in node.chunks:
+    for run in node.runs:
         start = len(text)
-        if isinstance(chunk.content, str):
-            text.insert(start, chunk.content)
+        if isinstance(run.content, str):
+            text.insert(start, run.content)
         else:
-            embedded = _blank(chunk.content)
+            embedded = _blank(run.content)
             text.insert_embed(start, embedded)
-            if not isinstance(chunk.content, Value):
-                _fill(embedded, chunk.content)
-        formats.append((start, len(text), chunk.attributes))
+            if not isinstance(run.content, Value):
+                _fill(embedded, run.content)
+        formats.append((start, len(text), run.attributes))
     for start, stop, attributes in formats:
         for key, value in attributes.items():
             text.format(start, stop, {key: value})
