@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from cubecast.errors import LocalProtocolError
+from cubecast.networks.spec import build_network
+from cubecast.sim.placement import declared_traffic
+from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.scenario import Scenario
-from cubecast.sim.simulate import simulate
+from cubecast.sim.simulate import run_to_end, simulate
 from tests.sim.plain_python import output_of
 from tests.sim.random_scenarios import random_scenario, run_seeds
 
@@ -96,3 +99,28 @@ def test_an_unknown_overlay_is_refused_in_one_line() -> None:
     wanted = "^overlay = 'ring' of cascade: choose tree or dissemination or hypercube$"
     with pytest.raises(LocalProtocolError, match=wanted):
         Scenario.of("cascade", members=4, overlay="ring")
+
+
+@pytest.mark.parametrize("members", [2, 3, 8, 13, 16, 21])
+@pytest.mark.parametrize(
+    ("protocol", "parameters"),
+    [
+        ("dissemination", {"radix": 2}),
+        ("dissemination", {"radix": 5}),
+        ("cascade", {"overlay": "tree"}),
+        ("cascade", {"overlay": "tree", "tree_degree": 3}),
+        ("cascade", {"overlay": "dissemination", "radix": 4}),
+        ("cascade", {"overlay": "hypercube"}),
+    ],
+)
+def test_the_declared_traffic_is_from_every_member_to_its_outputs(
+    members: int, protocol: str, parameters: dict[str, Any]
+) -> None:
+    scenario = Scenario.of(protocol, members=members, network="star", **parameters)
+    network = build_network("star", members=members, seed=0)
+    traffic = declared_traffic(scenario, network)
+    assert traffic is not None
+    _, simulation = run_to_end(resolve_defaults(scenario, network), network)
+    links = simulation.control.links
+    outputs = [(rank, int(links.outputs[rank, k])) for rank in range(members) for k in range(links.output_count[rank])]
+    assert sorted(zip(traffic.source.tolist(), traffic.target.tolist(), strict=True)) == sorted(outputs)

@@ -63,6 +63,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.group import NOTHING, STABILITY, GroupState, copy_numbers, fold, raise_numbers
 from cubecast.protocol.mail import draft, send
+from cubecast.protocol.traffic import Traffic, pairs, together, up_tree
 
 MINIMUM, ASK = range(2)
 TREE, DISSEMINATION, HYPERCUBE = range(3)
@@ -130,6 +131,22 @@ def _extent(members: int, overlay: int, fanout: int) -> tuple[int, int]:
         partners += min((members - 1) // stride, fanout - 1)
         steps, stride = steps + 1, stride * fanout
     return max(partners, 1), steps
+
+
+def aggregation_traffic(members: int, overlay: int, fanout: int) -> Traffic:
+    """From every place to its outputs, as long as all members are there: one minimum each per round."""
+    places = np.arange(members)
+    if overlay == TREE:
+        up = up_tree((places - 1) // fanout)
+        return together(up, pairs(up.target, up.source))
+    if overlay == HYPERCUBE:
+        corners = 1 << (members.bit_length() - 1)
+        edges = [pairs(places[:corners], places[:corners] ^ (1 << k)) for k in range(corners.bit_length() - 1)]
+        outside = places[corners:]
+        return together(*edges, pairs(outside, outside - corners), pairs(outside - corners, outside))
+    strides = [fanout**k for k in range(_extent(members, overlay, fanout)[1])]
+    ahead = [r * stride for stride in strides for r in range(1, min((members - 1) // stride, fanout - 1) + 1)]
+    return together(*(pairs(places, (places + far) % members) for far in ahead))
 
 
 @linked

@@ -81,6 +81,7 @@ from cubecast.protocols.stability.aggregation import (
     RADIX_MAX,
     TREE,
     Aggregation,
+    aggregation_traffic,
     answer,
     ask,
     ask_missing,
@@ -188,10 +189,15 @@ _BY_ROW = (
 _BY_INPUT = ("lag_ns", "spread_ns", "early_ns", "backoff_ns", "due_ns", "asked")
 
 
+def _shape(parameters: CascadeParameters) -> tuple[int, int]:
+    """The overlay, and the degree of its tree or its radix."""
+    overlay = OVERLAYS[parameters.overlay]
+    return overlay, (parameters.tree_degree or 1) if overlay == TREE else parameters.radix
+
+
 def build(group: GroupState, context: Context, parameters: CascadeParameters) -> CascadeState:
     """Cascade before its first wave."""
-    overlay = OVERLAYS[parameters.overlay]
-    fanout = (parameters.tree_degree or 1) if overlay == TREE else parameters.radix
+    overlay, fanout = _shape(parameters)
     links = new_aggregation(group, context, overlay=overlay, fanout=fanout, sizes=message_sizes(MESSAGES, context))
     return CascadeState(
         group=group,
@@ -502,5 +508,6 @@ PROTOCOL = Protocol(
     resolve=resolve,
     state_per_member="quadratic",
     sends_per_member=_sends,
+    traffic=lambda context, parameters: aggregation_traffic(context.members, *_shape(parameters)),
     colour="#000000",
 )

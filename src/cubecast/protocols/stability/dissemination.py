@@ -43,6 +43,7 @@ from cubecast.protocols.stability.aggregation import (
     IDLE_NS,
     RADIX_MAX,
     Aggregation,
+    aggregation_traffic,
     answer,
     ask_missing,
     compute_minima,
@@ -225,5 +226,6 @@ PROTOCOL = Protocol(
     parameters=DisseminationParameters,
     build=build,
     sends_per_member=_sends,
+    traffic=lambda context, parameters: aggregation_traffic(context.members, DISSEMINATION, parameters.radix),
     colour="#56B4E9",
 )
