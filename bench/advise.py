@@ -4,8 +4,8 @@
     python bench/advise.py --first 1000000 --scenarios 20 --out tuning.jsonl
                                                                            other scenarios, to improve the advisor with
 
-A scenario is drawn from its number: 16 to 128 members, a network, loss, load, what to minimise and a limit. The
-exhaustive search simulates every configuration with every Δ of the grid and `--seeds` seeds. The best of it and the
+A scenario is drawn from its number: 16 to `--members-max` members, a network, loss, load, what to minimise and a limit.
+The exhaustive search simulates every configuration with every Δ of the grid and `--seeds` seeds. The best of it and the
 advisor's choice are then measured again with `--fresh` seeds that neither has seen: the least of 600 noisy means looks
 better than it is. A choice counts as good where its mean is at most 5 % above that of the best and it keeps the limits
 within 5 %; where nothing keeps the limits, where the advisor says so.
@@ -39,10 +39,10 @@ EXHAUSTIVE_FROM, FRESH_FROM = 1_000, 100_000
 TOLERANCE = 0.05
 
 
-def draw_question(number: int) -> GroupQuestion:
+def draw_question(number: int, members_max: int) -> GroupQuestion:
     """The scenario of that number."""
     draw = random.Random(number)
-    members = round(math.exp(draw.uniform(math.log(16), math.log(128))))
+    members = round(math.exp(draw.uniform(math.log(16), math.log(members_max))))
     networks = [
         f"random:degree={draw.choice([3, 4, 5, 8])}",
         f"random:degree={draw.choice([3, 5])},delay={draw.choice(['1-5ms', '5-20ms'])}",
@@ -83,9 +83,9 @@ def new_results(question: GroupQuestion) -> Results:
     return results
 
 
-def judge(number: int, seeds: int, fresh: int) -> dict[str, Any]:
+def judge(number: int, members_max: int, seeds: int, fresh: int) -> dict[str, Any]:
     """One scenario."""
-    question = draw_question(number)
+    question = draw_question(number, members_max)
     with tempfile.TemporaryDirectory() as folder:
         advice = answer(question, out=Path(folder), spark=False)
     workload = Workload(question)
@@ -150,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first scenario")
+    parser.add_argument("--members-max", type=int, default=128, help="size of the largest group; the smallest has 16")
     parser.add_argument("--seeds", type=int, default=8, help="of the exhaustive search")
     parser.add_argument("--fresh", type=int, default=40, help="seeds with which the choice and the best are compared")
     parser.add_argument("--out", type=Path, default=Path("advise-scores.jsonl"), help="results; what is there is kept")
@@ -159,7 +160,7 @@ def main() -> None:
     for number in range(options.first, options.first + options.scenarios):
         if number in found:
             continue
-        found[number] = judge(number, options.seeds, options.fresh)
+        found[number] = judge(number, options.members_max, options.seeds, options.fresh)
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found[number]) + "\n")
         one = found[number]
