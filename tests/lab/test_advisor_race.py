@@ -135,6 +135,18 @@ def test_a_candidate_whose_runs_do_not_end_never_wins() -> None:
     assert finish.finalists[0].configuration.number == 1
 
 
+def test_where_no_run_ends_nothing_fits() -> None:
+    results = Results(GroupQuestion(members=8, network="star"))
+
+    def measure(trials: list[Trial]) -> None:
+        for trial in trials:
+            results.add(trial, None)
+
+    finish = race(configurations(4), results, measure)
+    assert not any(results.is_feasible(one) for one in finish.finalists)
+    assert finish.selection.best == 0.0
+
+
 def results_of(*rows: list[float], **question: Any) -> tuple[Results, list[Candidate]]:
     """Candidates with these times, one per seed."""
     results = Results(GroupQuestion(members=8, network="star", **question))

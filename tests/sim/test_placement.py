@@ -189,3 +189,17 @@ def test_an_unknown_placement_is_refused() -> None:
 def test_a_placement_under_churn_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="placement under churn: a new view gives new ranks"):
         _scenario("cube_full_dist", placement="search", churn_per_s=1.0)
+
+
+def test_runs_that_differ_in_nothing_a_placement_depends_on_share_it() -> None:
+    scenario = _scenario("dissemination", placement="search", seed=3)
+    network = _network(scenario)
+    first = find_placement(scenario, network)
+    assert find_placement(_scenario("dissemination", placement="search", seed=3, delta_ms=77.0), network) is first
+    other = find_placement(_scenario("dissemination", placement="search", seed=3, radix=4), network)
+    fresh = find_placement(_scenario("dissemination", placement="search", seed=3, radix=4), _network(scenario))
+    assert other is not first
+    assert other.at.tolist() == fresh.at.tolist()
+    assert find_placement(_scenario("dissemination", placement="random", seed=4), network).at.tolist() != (
+        find_placement(_scenario("dissemination", placement="random", seed=3), network).at.tolist()
+    )

@@ -11,13 +11,15 @@ The cost that bisection and search lower is Σ messages · routed delay over the
 (`Protocol.traffic`), with the delay of a message that carries an array: propagation, transmission and routers. A
 protocol that declares none talks to all alike or follows the links of the network, and stays as the network has it.
 
-A placement depends on network, protocol, parameters and seed alone, and is made before the run begins.
+A placement depends on network, protocol, parameters and seed alone, and is made before the run begins; runs that share
+these on one network share it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +49,9 @@ class Placement(NamedTuple):
     """rank → the member of the network as it lists them."""
     cost_ms: float
     """Σ messages · routed delay; 0 for a protocol without traffic of its own."""
+
+
+_FOUND: WeakKeyDictionary[Network, dict[tuple[Any, ...], Placement]] = WeakKeyDictionary()
 
 
 def place(scenario: Scenario, network: Network) -> Network:
@@ -79,7 +84,17 @@ def find_placement(scenario: Scenario, network: Network) -> Placement:
         order = _shuffled(network.members, scenario.seed)
     if traffic is None or network.members > MEMBERS_MAX or network.nodes > NODES_MAX:
         return Placement(order, 0.0)
-    return _placed(scenario.placement, order, traffic, _distances_ms(scenario, network), scenario.seed)
+    found = _FOUND.setdefault(network, {})
+    key = (
+        scenario.placement,
+        scenario.routing,
+        scenario.sequence_count,
+        scenario.seed,
+        *(a.tobytes() for a in traffic),
+    )
+    if key not in found:
+        found[key] = _placed(scenario.placement, order, traffic, _distances_ms(scenario, network), scenario.seed)
+    return found[key]
 
 
 def declared_traffic(scenario: Scenario, network: Network) -> Traffic | None:

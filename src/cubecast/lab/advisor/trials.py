@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cubecast.errors import LocalProtocolError
 from cubecast.lab.advisor.results import Results, Trial
 from cubecast.lab.advisor.workload import EXPERIMENT, Workload, read_observation
 from cubecast.lab.batch import run_row
@@ -45,7 +46,6 @@ class Trials:
         self._settings: dict[Any, dict[str, Any]] = {}
         self._known: dict[Key, tuple[dict[str, float], float]] = {}
         self._read()
-        self.done_before = len(self._known)
         self.done_now = 0
 
     def measure(self, results: Results, trials: list[Trial]) -> None:
@@ -67,16 +67,16 @@ class Trials:
 
     def _simulate(self, runs: list[Run]) -> None:
         rows: list[dict[str, Any]] = []
-        began = 0.0
+        seconds = 0.0
         for run in runs:
             self._progress(self.done_now, _described(run))
             row = run_row(pending_row(run))
             rows.append(row)
-            began += row["wall_seconds"]
+            seconds += row["wall_seconds"]
             self.done_now += 1
-            if began > FILE_SECONDS:
+            if seconds > FILE_SECONDS:
                 self._keep(rows)
-                rows, began = [], 0.0
+                rows, seconds = [], 0.0
         self._keep(rows)
 
     def _simulate_on_spark(self, runs: list[Run]) -> None:
@@ -88,6 +88,11 @@ class Trials:
             execute(self._spark, self._store, runs, lambda done, _: self._progress(before + done, "on Spark"))
         self.done_now += len(runs)
         self._read()
+        lost = sum((run.id, run.code) not in self._known for run in runs)
+        if lost:
+            raise LocalProtocolError(
+                f"{lost} of {len(runs)} results did not arrive in {self._store.runs}: do all workers write into it?"
+            )
 
     def _keep(self, rows: list[dict[str, Any]]) -> None:
         if not rows:
