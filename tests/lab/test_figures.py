@@ -116,12 +116,26 @@ def test_what_the_paper_states_is_drawn_where_it_belongs() -> None:
     assert draw(replace(PLAN, claims=(silent,)), figure, _rows()) == draw(PLAN, figure, _rows())
 
 
+def _y_title(panel: dict[str, Any]) -> str:
+    return str(panel["layer"][0]["encoding"]["y"]["title"])
+
+
+def test_an_axis_says_what_it_measures_and_a_heading_which_panel_it_is() -> None:
+    figure = Figure(id="1", title="", x="members", y=("hops",), panel="degree")
+    panels = draw(PLAN, figure, _rows())["concat"]
+    assert [_y_title(panel) for panel in panels] == ["hops", "hops"]
+    assert [panel["title"] for panel in panels] == ["degree = 3", "degree = 5"]
+    picture = vl_convert.vegalite_to_svg(draw(PLAN, figure, _rows()))
+    assert picture.count(">hops</text>") == 2
+    assert picture.count(">members</text>") == 2
+
+
 def test_long_times_are_drawn_in_seconds() -> None:
     figure = Figure(id="1", title="", x="members", y=("rtt_last_ms",))
     rows = [row | {"metric": "rtt_last_ms"} for row in _rows() if row["degree"] == 3]
     [short] = draw(PLAN, figure, rows)["concat"]
-    assert short["title"].endswith("(ms)")
+    assert _y_title(short) == "RTT, last member (ms)"
     scaled = [row | {name: 1000.0 * row[name] for name in ("value", "mean", "ci_low", "ci_high")} for row in rows]
     [long] = draw(PLAN, figure, scaled)["concat"]
-    assert long["title"].endswith("(s)")
+    assert _y_title(long) == "RTT, last member (s)"
     assert [one["value"] for one in long["data"]["values"]] == [one["value"] for one in short["data"]["values"]]

@@ -78,12 +78,14 @@ def check(
 
 
 def _verdicts(names: list[str], events: list[int], violations: list[Any], counted: list[Any]) -> Table:
+    from cubecast.lab.remote import path_of
+
     broken = Counter(row["trace"] for row in violations)
     agree = Counter(row["trace"] for row in counted if row["agree"])
     differ = Counter(row["trace"] for row in counted if not row["agree"])
     table = new_table("trace", "events", "violations", "metrics that agree", "that differ")
     for name, count in zip(names, events, strict=True):
-        table.add_row(Path(name).name, f"{count:,}", str(broken[name]), str(agree[name]), str(differ[name]))
+        table.add_row(path_of(name).name, f"{count:,}", str(broken[name]), str(agree[name]), str(differ[name]))
     return table
 
 

@@ -42,9 +42,10 @@ def draw(plan: Plan, figure: Figure, rows: list[Row]) -> dict[str, Any]:
         stated = [one for one in stated_values(plan, figure, metric, panel) if one[figure.series] in names]
         seconds = metric.endswith("_ms") and max(row["mean"] for row in own) >= SECONDS_FROM_MS
         own, stated = (_in_seconds(own), _in_seconds(stated)) if seconds else (own, stated)
-        heading = _heading(figure, metric, panel)
-        title = heading.replace("(ms)", "(s)") if seconds else heading
-        charts.append(_panel(figure, own, names, stated) | {"title": title})
+        what = _STATISTICS[figure.statistic] + title_of(metric)
+        what = what.replace("(ms)", "(s)") if seconds else what
+        heading = _heading(figure, what, panel)
+        charts.append(_panel(figure, own, names, stated, what) | ({"title": heading} if heading else {}))
     return {
         "$schema": alt.SCHEMA_URL,
         "config": _CONFIG.to_dict(),
@@ -81,7 +82,7 @@ def _columns(panels: int) -> int:
     return 2 if panels == 4 else min(max(panels, 2), COLUMNS_MAX)
 
 
-def _panel(figure: Figure, rows: list[Row], names: dict[Any, str], stated: list[Row]) -> dict[str, Any]:
+def _panel(figure: Figure, rows: list[Row], names: dict[Any, str], stated: list[Row], what: str) -> dict[str, Any]:
     """One panel. Its layers are put together here: Altair would copy and check them again and again, values and all.
 
     For the same reason charts name their channels in full: Altair makes a channel of mere text in 25 ms.
@@ -91,6 +92,8 @@ def _panel(figure: Figure, rows: list[Row], names: dict[Any, str], stated: list[
     layers = [layer.to_dict(validate=False, context={"top_level": False}) for layer in lay_out(figure, values, names)]
     for layer in layers:
         del layer["data"]  # of which it has none; the panel has
+    if figure.kind == "lines":
+        layers[0]["encoding"]["y"]["title"] = what
     if stated:
         layers.append(_stated(figure, stated, names).to_dict(validate=False, context={"top_level": False}))
     return {"data": {"values": values}, "layer": layers, "width": WIDTH, "height": HEIGHT}
@@ -105,8 +108,10 @@ _CONFIG = alt.Config(
 )
 
 
-def _heading(figure: Figure, metric: str, panel: Any) -> str:
-    what = _STATISTICS[figure.statistic] + title_of(metric)
+def _heading(figure: Figure, what: str, panel: Any) -> str:
+    """Lines say on their axis what they show; a phase diagram has no such axis."""
+    if figure.kind == "lines":
+        return "" if panel is None else _panel_name(figure, panel)
     return what if panel is None else f"{what}, {_panel_name(figure, panel)}"
 
 
@@ -147,7 +152,7 @@ def _lines(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt
     dashes = [FLOOR_DASH if name == LOWER_BOUND else DASHES[k % len(DASHES)] for k, name in enumerate(names.values())]
     dash = alt.Scale(domain=[*names.values()], range=dashes)
     line = base.mark_line(strokeWidth=1.8).encode(
-        y=alt.Y("value:Q", title=None, scale=y_scale, axis=y_axis),
+        y=alt.Y("value:Q", scale=y_scale, axis=y_axis),
         strokeDash=alt.StrokeDash("series:N", scale=dash, legend=None),
     )
     point = base.mark_point(filled=True, size=34).encode(y=alt.Y("value:Q"), tooltip=_tooltip(figure))

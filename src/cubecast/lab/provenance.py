@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from cubecast.lab.plan import FORMULAS, Plan
-from cubecast.lab.study import StudyOutcome
+from cubecast.errors import CubecastError
+from cubecast.lab.plan import FORMULAS, Figure, Plan
+from cubecast.lab.study import StudyOutcome, project_plans
+from cubecast.lab.tables import Row
 from cubecast.lab.versions import library_versions, version_of
 
+_CODES_SHOWN = 3
 PRELIMINARY_BELOW = 6
 """The papers draw at least six topologies per point: with fewer seeds a figure is preliminary."""
 
@@ -28,18 +34,48 @@ def study_provenance(plan: Plan, outcome: StudyOutcome) -> str:
         seeds = f"{len({run.number for run in own})} points, seeds 0 … {repeats - 1}"
         if (precision := plan.sizes[outcome.size].precision) is not None:
             seeds += f" at most, until each metric is within {precision:.1%} of its mean"
-        seeds += "; preliminary: few seeds" if repeats < PRELIMINARY_BELOW else ""
     cpu = outcome.cpu_seconds.get(plan.id)
     cost = f", {_duration(cpu)} of CPU time" if cpu else ""
+    codes = sorted({run.code for run in own})
+    hashes = f"plan {plan_hash(plan)}, code {', '.join(codes[:_CODES_SHOWN])}" + (" …" if codes[_CODES_SHOWN:] else "")
     return (
-        f'<p class="meta">{runs} runs{cost}; {seeds}. Again: <code>{escape(command_of(plan, outcome.size))}</code>, '
-        f"with <code>--figure ID</code> for one figure alone</p>"
+        f'<p class="meta">{runs} runs{cost}; {seeds}. Again: <code>{escape(command_of(plan, outcome.size))}</code>. '
+        f"Hashes: {escape(hashes)}</p>"
     )
 
 
+def plan_hash(plan: Plan) -> str:
+    """The beginning of the SHA-256 of the plan's file; of a plan without one, of what it says."""
+    try:
+        content = plan.path.read_bytes()
+    except (OSError, CubecastError):
+        content = repr(replace(plan, path=Path())).encode()
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
 def command_of(plan: Plan, size: str) -> str:
-    """The command that runs a study again."""
-    return f"cubecast study run {plan.id} --{size}"
+    """The command that runs a study again; a plan outside of the project is named by its file."""
+    own = isinstance(plan.path, Path) and plan.path.parent.resolve() == project_plans().resolve()
+    return f"cubecast study run {plan.id if own else plan.path} --{size}"
+
+
+def caption(plan: Plan, figure: Figure, size: str, rows: list[Row]) -> str:
+    """Below a figure: what its marks are, how many seeds are behind them, and the command that makes it again."""
+    again = f"<code>{escape(command_of(plan, size))} --figure {escape(figure.id)}</code>"
+    if not rows:
+        return f'<p class="meta">Again: {again}</p>'
+    counts = [int(row["n"]) for row in rows]
+    few, many = min(counts), max(counts)
+    if plan.experiment in FORMULAS:
+        return f'<p class="meta">Exact values, without seeds. Again: {again}</p>'
+    seeds = f"n = {few}" if few == many else f"n = {few} … {many}"
+    marks = {
+        "lines": "Means with 95 % intervals (Student)" if figure.statistic == "mean" else "One value per point",
+        "winner": "The smallest mean of each cell; faint where the 95 % intervals of the first two meet",
+        "order": "Open where the 95 % intervals meet",
+    }[figure.kind]
+    preliminary = ' <b class="part">Preliminary: few seeds.</b>' if few < PRELIMINARY_BELOW else ""
+    return f'<p class="meta">{marks}, {seeds} seeds per point.{preliminary} Again: {again}</p>'
 
 
 def facts(outcome: StudyOutcome) -> str:
@@ -49,14 +85,24 @@ def facts(outcome: StudyOutcome) -> str:
         "pyspark": version_of("pyspark"),
         "commit": _commit(),
         **outcome.versions,
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{platform.system()} {platform.machine()}, {cpu_model()}, {os.cpu_count()} cores",
         "runs": f"{len({run.id for run in outcome.runs})}, of which {outcome.done_now} were done now",
-        "code of the runs": ", ".join(sorted({run.code for run in outcome.runs})[:4]) + " …",
+        "code of the runs": f"{len({run.code for run in outcome.runs})} versions, named with each study",
         "CPU time of all runs": _duration(sum(outcome.cpu_seconds.values())),
         "wall time": _duration(outcome.seconds),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     return "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in known.items())
+
+
+def cpu_model() -> str:
+    """What the processor calls itself."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or "processor of unknown name"
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from cubecast.lab.calibrate import result_path
 from cubecast.lab.claims import RULE, VERDICTS, Answers, Judgement, judge, ours
 from cubecast.lab.figures import draw
 from cubecast.lab.plan import Plan
-from cubecast.lab.provenance import facts, study_provenance
+from cubecast.lab.provenance import caption, facts, study_provenance
 from cubecast.lab.quantities import describe_test
 from cubecast.lab.remote import AnyPath, sink
 from cubecast.lab.report_claims import claim_card, claim_file, points_of_claim
@@ -58,7 +58,7 @@ def write_report(
     assert outcome.summary is not None
     step(0, 1, "judging the claims")
     judgements = judge([answers_of(plan, outcome) for plan in outcome.plans])
-    specs = _draw_all(outcome, store, step)
+    specs, captions = _draw_all(outcome, store, step)
     if pictures:
         for done, (name, spec) in enumerate(specs.items()):
             step(done, len(specs), f"drawing {name}")
@@ -66,7 +66,7 @@ def write_report(
     _write_claims(store, judgements)
     found = {paper: result_path(store, paper) for paper in PAPERS}
     calibrated = {paper: json.loads(path.read_text("utf-8")) for paper, path in found.items() if path.exists()}
-    return write_whole(store.report / "index.html", _page(outcome, judgements, specs, calibrated))
+    return write_whole(store.report / "index.html", _page(outcome, judgements, specs, captions, calibrated))
 
 
 def answers_of(plan: Plan, outcome: StudyOutcome) -> Answers:
@@ -76,16 +76,18 @@ def answers_of(plan: Plan, outcome: StudyOutcome) -> Answers:
     return Answers(plan=plan, points=points, with_data=with_data, findings=rows_of(outcome.findings, plan.id))
 
 
-def _draw_all(outcome: StudyOutcome, store: Store, step: Step) -> dict[str, Any]:
-    """The tables of all figures on disk, and the charts of those that have data, by name."""
+def _draw_all(outcome: StudyOutcome, store: Store, step: Step) -> tuple[dict[str, Any], dict[str, str]]:
+    """The tables of all figures on disk; by name the charts of those that have data, and what is said of each."""
     specs: dict[str, Any] = {}
+    captions: dict[str, str] = {}
     for place, plan in enumerate(outcome.plans):
         step(place, len(outcome.plans), f"tables of {plan.id}")
         tables = write_tables(store, plan, outcome.size, outcome.summary)
         for figure in plan.figures:
+            captions[file_name(plan, figure)] = caption(plan, figure, outcome.size, tables[figure.id])
             if tables[figure.id]:
                 specs[file_name(plan, figure)] = draw(plan, figure, tables[figure.id])
-    return specs
+    return specs, captions
 
 
 def _save_pictures(store: Store, name: str, spec: dict[str, Any]) -> None:
@@ -125,6 +127,7 @@ def _page(
     outcome: StudyOutcome,
     judgements: dict[str, list[Judgement]],
     specs: dict[str, Any],
+    captions: dict[str, str],
     calibrated: dict[str, dict[str, Any]],
 ) -> str:
     papers = [paper for paper in PAPERS if any(plan.paper == paper for plan in outcome.plans)]
@@ -143,7 +146,7 @@ def _page(
         "questions": _questions(of_papers.get(OWN, [])),
         "rule": escape(RULE),
         "contents": "".join(_contents(paper, outcome) for paper in papers),
-        "chapters": "".join(_chapter(paper, outcome, judgements, specs) for paper in papers),
+        "chapters": "".join(_chapter(paper, outcome, judgements, captions, specs) for paper in papers),
         "failures": _failures(outcome),
         "facts": facts(outcome),
         # "</" would end the script element early.
@@ -181,12 +184,21 @@ def _contents(paper: str, outcome: StudyOutcome) -> str:
     return f"<p><b>{escape(PAPERS[paper])}</b></p><ul>{''.join(rows)}</ul>"
 
 
-def _chapter(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judgement]], specs: dict[str, Any]) -> str:
-    studies = [_study(plan, outcome, judgements[plan.id], specs) for plan in outcome.plans if plan.paper == paper]
+def _chapter(
+    paper: str,
+    outcome: StudyOutcome,
+    judgements: dict[str, list[Judgement]],
+    captions: dict[str, str],
+    drawn: Container[str],
+) -> str:
+    plans = [plan for plan in outcome.plans if plan.paper == paper]
+    studies = [_study(plan, outcome, judgements[plan.id], captions, drawn) for plan in plans]
     return f"<section><h2>{escape(PAPERS[paper])}</h2>{''.join(studies)}</section>"
 
 
-def _study(plan: Plan, outcome: StudyOutcome, judgements: list[Judgement], specs: dict[str, Any]) -> str:
+def _study(
+    plan: Plan, outcome: StudyOutcome, judgements: list[Judgement], captions: dict[str, str], drawn: Container[str]
+) -> str:
     shown: set[int] = set()
     figures = []
     for figure in plan.figures:
@@ -195,9 +207,10 @@ def _study(plan: Plan, outcome: StudyOutcome, judgements: list[Judgement], specs
         shown |= {id(one) for one in claims}
         files = f'<a href="../figures/{name}.png">PNG</a> <a href="../figures/{name}.svg">SVG</a>'
         files += f' <a href="../tables/{name}.csv">CSV</a>'
+        below = f"{captions[name]}{_cards(plan, claims)}"
         figures.append(
             f'<figure id="{name}"><figcaption><b>Fig {escape(figure.id)}</b> {escape(figure.title)} '
-            f"<small>{files}</small></figcaption>{_chart(name, name in specs)}{_cards(plan, claims)}</figure>"
+            f"<small>{files}</small></figcaption>{_chart(name, name in drawn)}{below}</figure>"
         )
     rest = [one for one in judgements if id(one) not in shown]
     return (
