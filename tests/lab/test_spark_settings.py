@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.lab.spark.settings import parse_conf, session_settings, spark_defaults
+from cubecast.lab.spark.settings import connect_address, parse_conf, session_settings, spark_defaults
 
 pytest.importorskip("pyspark")
 
@@ -77,3 +77,16 @@ def test_words_in_a_message_of_spark_decide_nothing() -> None:
         assert explain(RuntimeError(text), java_exit=None) == text
     assert "out of memory" in explain(RuntimeError("Answer from Java side is empty"), java_exit=3)
     assert explain(RuntimeError("x"), java_exit=-9) == "Java ended with exit code -9"
+
+
+def test_a_connect_server_is_named_by_the_master_or_by_sparks_own_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    assert connect_address("sc://host", {}) == "sc://host"
+    assert connect_address("local[2]", {"spark.remote": "sc://other"}) is None
+    assert connect_address(None, {}) is None
+    assert connect_address(None, {"spark.remote": "sc://other"}) == "sc://other"
+    monkeypatch.setenv("SPARK_REMOTE", "sc://third")
+    assert connect_address(None, {"spark.remote": "sc://other"}) == "sc://third"
+    assert connect_address("local[2]", {}) is None

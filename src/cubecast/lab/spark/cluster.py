@@ -5,8 +5,6 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr, spark_partition_id
 
-CONNECT = "sc://"
-
 
 def is_remote(spark: SparkSession) -> bool:
     """Is this the session of a Spark Connect server, without a Java of our own?"""

@@ -23,9 +23,8 @@ from cubecast.extras import explain as explain_extra
 from cubecast.lab.java import require_java
 from cubecast.lab.remote import AnyPath
 from cubecast.lab.spark.archive import use_archive
-from cubecast.lab.spark.cluster import CONNECT
 from cubecast.lab.spark.failures import explain, first_line
-from cubecast.lab.spark.settings import session_settings, spark_defaults
+from cubecast.lab.spark.settings import connect_address, session_settings, spark_defaults
 
 LOCAL = "local[*]"
 JAVA_EXIT_SECONDS = 2.0
@@ -57,14 +56,14 @@ def session(
         meanwhile()
         yield running
         return
-    if (master or "").startswith(CONNECT):
+    theirs = spark_defaults() | (conf or {})
+    if (address := connect_address(master, theirs)) is not None:
         meanwhile()
-        yield from _connected(str(master), conf or {})
+        yield from _connected(address, conf or {})
         return
     require_java()
     beside = threading.Thread(target=meanwhile, name="cubecast-meanwhile", daemon=True)
     beside.start()
-    theirs = spark_defaults() | (conf or {})
     chosen = master or theirs.get("spark.master", LOCAL)
     settings = session_settings(
         theirs, master=chosen, heavy=heavy, archive=use_archive() if archive is None else archive

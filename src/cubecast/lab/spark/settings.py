@@ -31,6 +31,7 @@ _LIGHT = {
 }
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _LINE = re.compile(r"(?P<key>[^#!\s=:][^\s=:]*)\s*[\s=:]\s*(?P<value>.+)")
+CONNECT = "sc://"
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -56,6 +57,13 @@ def spark_defaults() -> dict[str, str]:
         return {}
     found = (_LINE.fullmatch(line.strip()) for line in lines)
     return {line["key"]: line["value"] for line in found if line is not None}
+
+
+def connect_address(master: str | None, theirs: dict[str, str]) -> str | None:
+    """The Spark Connect server to use, by `--master`, or by Spark's own `SPARK_REMOTE` or `spark.remote` without it."""
+    if master is not None:
+        return master if master.startswith(CONNECT) else None
+    return os.environ.get("SPARK_REMOTE") or theirs.get("spark.remote")
 
 
 def session_settings(theirs: dict[str, str], *, master: str, heavy: bool, archive: str) -> dict[str, str]:
