@@ -121,6 +121,6 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     assert "RTT: the paper 46, ours 45.2" in page
     assert "degree 0.61" in page
     assert "Never true at the same setting: a and b." in page
-    assert "True at no setting: c, d." in page
+    assert "Contradicted at every setting: c, d." in page
     assert "Most statements of the study" not in page
     assert "Most statements of the study" in paper_words("cube", "A title", judgements)

@@ -70,7 +70,7 @@ def _tell(found: Calibrated) -> None:
     for one, other in found.exclusions:
         print(f"never at the same setting: {one} and {other}")
     for claim in found.nowhere:
-        print(f"at no setting: {claim}")
+        print(f"contradicted at every setting: {claim}")
     table = new_table("parameter", "acceptable", "first order", "total", left=2)
     for name, share in found.sensitivities.items():
         values = ", ".join(map(str, found.acceptable[name]))

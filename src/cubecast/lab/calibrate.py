@@ -60,7 +60,7 @@ class Calibrated:
     acceptable: dict[str, list[Any]]
     exclusions: list[tuple[str, str]]
     nowhere: list[str]
-    """The claims that hold at none of the settings."""
+    """The claims that are contradicted at all settings."""
     sensitivities: dict[str, Sensitivity]
 
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from scipy.stats import qmc, sobol_indices
 
 from cubecast.lab.claims import NOT_TESTED, UNDECIDED, JudgedReading, Judgement, distance
-from cubecast.lab.outcomes import HOLDS
+from cubecast.lab.outcomes import CONTRADICTED, HOLDS
 from cubecast.lab.plan import Calibration
 from cubecast.lab.questions import Reading
 from cubecast.lab.tables import sortable
@@ -174,5 +174,5 @@ def exclusions(judgements: Sequence[Judgement], settings: Sequence[Reading]) -> 
 
 
 def nowhere(judgements: Sequence[Judgement]) -> list[str]:
-    """The claims that hold at no setting."""
-    return [claim_name(one) for one in judgements if not any(own.verdict == HOLDS for own in one.readings)]
+    """The claims that are contradicted at every setting at which they were tested."""
+    return [claim_name(one) for one in judgements if one.verdict == CONTRADICTED]

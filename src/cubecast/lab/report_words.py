@@ -82,7 +82,7 @@ def _calibrated(found: Mapping[str, Any] | None) -> str:
         f"There, {numbers}." if numbers else "",
         f"Total Sobol indices of the score: {shares}.",
         f"Never true at the same setting: {apart}." if apart else "",
-        f"True at no setting: {', '.join(found['nowhere'])}." if found["nowhere"] else "",
+        f"Contradicted at every setting: {', '.join(found['nowhere'])}." if found["nowhere"] else "",
     ]
     return f"<p>{escape(' '.join(part for part in parts if part))}</p>"
 
