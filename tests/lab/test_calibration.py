@@ -177,6 +177,7 @@ def test_claims_that_never_hold_together_exclude_each_other() -> None:
         _judged("never", {3: CONTRADICTED, 5: CONTRADICTED}),
     ]
     judgements.append(_judged("maybe", {3: UNDECIDED, 5: CONTRADICTED}))
+    judgements.append(_judged("with both", {3: HOLDS, 5: UNDECIDED}))
     settings: list[Any] = [{"degree": 3, "rate": 1}, {"degree": 5, "rate": 2}]
     assert exclusions(judgements, settings) == [("x/a", "x/b")]
     assert nowhere(judgements) == ["x/never"]

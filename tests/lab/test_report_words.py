@@ -120,7 +120,7 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     assert "Calibration over 24 settings: most statements hold at once with degree 5: 3 of 5, 1 undecided." in page
     assert "RTT: the paper 46, ours 45.2" in page
     assert "degree 0.61" in page
-    assert "Never true at the same setting: a and b." in page
+    assert "At every setting one of the two is contradicted: a and b." in page
     assert "Contradicted at every setting: c, d." in page
     assert "Most statements of the study" not in page
     assert "Most statements of the study" in paper_words("cube", "A title", judgements)

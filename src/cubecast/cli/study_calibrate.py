@@ -68,7 +68,7 @@ def _tell(found: Calibrated) -> None:
         interval = f"{number['ours']:.4g} [{number['low']:.4g}, {number['high']:.4g}]"
         print(f"{number['claim']}: {number['quantity']}: the paper {number['paper']:g}, ours {interval}")
     for one, other in found.exclusions:
-        print(f"never at the same setting: {one} and {other}")
+        print(f"one of the two is contradicted at every setting: {one} and {other}")
     for claim in found.nowhere:
         print(f"contradicted at every setting: {claim}")
     table = new_table("parameter", "acceptable", "first order", "total", left=2)

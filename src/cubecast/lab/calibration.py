@@ -160,17 +160,19 @@ def acceptable(scored: Sequence[Scored], *, within: float = 1.0) -> dict[str, li
 
 
 def exclusions(judgements: Sequence[Judgement], settings: Sequence[Reading]) -> list[tuple[str, str]]:
-    """Pairs of claims that each hold at some setting, and never at the same."""
-    holding = {
-        claim_name(one): {
-            number
-            for number, setting in enumerate(settings)
-            if any(own.verdict == HOLDS for own in readings_at(one, setting))
-        }
-        for one in judgements
-    }
-    pairs = itertools.combinations([claim for claim, own in holding.items() if own], 2)
-    return [(one, other) for one, other in pairs if not holding[one] & holding[other]]
+    """Pairs of claims that each hold at some setting, while at every setting one of the two is contradicted."""
+    verdicts = {claim_name(one): [_verdict_at(one, setting) for setting in settings] for one in judgements}
+    pairs = itertools.combinations([claim for claim, own in verdicts.items() if HOLDS in own], 2)
+    return [(one, other) for one, other in pairs if not _are_compatible(verdicts[one], verdicts[other])]
+
+
+def _verdict_at(judgement: Judgement, setting: Reading) -> str:
+    return next((own.verdict for own in readings_at(judgement, setting)), NOT_TESTED)
+
+
+def _are_compatible(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Is there a setting at which both were tested, and neither is contradicted?"""
+    return any({mine, theirs} <= {HOLDS, UNDECIDED} for mine, theirs in zip(one, other, strict=True))
 
 
 def nowhere(judgements: Sequence[Judgement]) -> list[str]:

@@ -81,7 +81,7 @@ def _calibrated(found: Mapping[str, Any] | None) -> str:
         f"{best['held']} of {best['tested']}, {best['undecided']} undecided.",
         f"There, {numbers}." if numbers else "",
         f"Total Sobol indices of the score: {shares}.",
-        f"Never true at the same setting: {apart}." if apart else "",
+        f"At every setting one of the two is contradicted: {apart}." if apart else "",
         f"Contradicted at every setting: {', '.join(found['nowhere'])}." if found["nowhere"] else "",
     ]
     return f"<p>{escape(' '.join(part for part in parts if part))}</p>"
