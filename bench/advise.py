@@ -72,7 +72,12 @@ def simulate(results: Results, workload: Workload, trials: Iterable[Trial]) -> N
     for trial in trials:
         run = Run(study="", experiment=EXPERIMENT, common=workload.settings(trial.candidate), seed=trial.seed, point={})
         row = run_row(pending_row(run))
-        found = read_observation(dict(row["metrics"]), results.question.members, row["cpu_seconds"])
+        found = read_observation(
+            dict(row["metrics"]),
+            members=results.question.members,
+            delta_ms=trial.candidate.delta_ms,
+            cpu_s=row["cpu_seconds"],
+        )
         results.add(trial, found)
         results.spent_s += row["cpu_seconds"]  # type: ignore[attr-defined]
 

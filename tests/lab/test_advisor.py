@@ -18,7 +18,7 @@ from cubecast.lab import advise
 from cubecast.lab.advisor.candidates import candidates_of
 from cubecast.lab.advisor.evidence import spoken
 from cubecast.lab.advisor.question import GroupQuestion, parse_budget, parse_rate, parse_time_ms
-from cubecast.lab.advisor.workload import Workload
+from cubecast.lab.advisor.workload import Workload, read_observation
 from cubecast.lab.load_plan import load_plan
 from cubecast.lab.pending_runs import find_pending_runs
 from cubecast.lab.runs import runs_of
@@ -146,8 +146,20 @@ def test_a_longer_pause_is_watched_for_longer() -> None:
 
     one = candidates_of(question).configurations[0]
     short, long = (workload.settings(Candidate(one, delta_ms))["messages"] for delta_ms in (0.0, 500.0))
-    assert long / question.rate * 1e3 >= 3 * 500
+    assert long / question.rate * 1e3 >= 4 * 500
     assert short < long
+
+
+def test_the_pause_after_the_last_round_counts_for_its_bytes() -> None:
+    """Four rounds of 10 ms with pauses of 90 ms: 310 ms are simulated, and 400 are paid for."""
+    metrics = {"tts_last_ms": 1.0, "buffer_mean": 1.0, "messages": 40.0, "bytes": 800.0, "rounds": 4.0}
+    paused = read_observation(metrics | {"simulated_ms": 310.0}, members=2, delta_ms=90.0, cpu_s=0.0)
+    assert paused is not None
+    assert paused.bytes_per_s == pytest.approx(800 / 0.4 / 2)
+    # A protocol that has four rounds in 40 ms does not pause for 90.
+    steady = read_observation(metrics | {"simulated_ms": 40.0}, members=2, delta_ms=90.0, cpu_s=0.0)
+    assert steady is not None
+    assert steady.bytes_per_s == pytest.approx(800 / (0.04 + 0.04 / 3) / 2)
 
 
 # Answers.

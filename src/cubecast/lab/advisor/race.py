@@ -28,12 +28,12 @@ from cubecast.lab.advisor.selection import Selection, select
 
 SEEDS = (2, 4, 8, 16)
 """How many seeds the candidates of each rung have."""
-KEPT = (24, 12, 8, 5)
+KEPT = (16, 8, 5, 3)
 """How many go on to each rung at most."""
-CLOSE = (1.6, 1.3, 1.2, 1.15)
+CLOSE = (1.4, 1.25, 1.15, 1.1)
 """How many times the best value a candidate of a rung may have to go on, beyond the first `KEPT_MIN`."""
 KEPT_MIN = 3
-SLACK = 1.25
+SLACK = 1.2
 """How much better than one seed suggests a configuration may turn out."""
 NEAR_LIMIT = 1.1
 """A candidate that exceeds a limit by less than this with one seed may keep it on average."""

@@ -56,7 +56,8 @@ class Trials:
             (self._simulate if self._spark is None else self._simulate_on_spark)(missing)
         for trial, run in runs.items():
             metrics, cpu_s = self._known[run.id, run.code]
-            results.add(trial, read_observation(metrics, self._workload.question.members, cpu_s))
+            members, delta_ms = self._workload.question.members, trial.candidate.delta_ms
+            results.add(trial, read_observation(metrics, members=members, delta_ms=delta_ms, cpu_s=cpu_s))
 
     def _run(self, trial: Trial) -> Run:
         if trial.candidate not in self._settings:
