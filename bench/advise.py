@@ -115,7 +115,7 @@ def judge(number: int, members_max: int, seeds: int, fresh: int) -> dict[str, An
         (Trial(one, seed) for seed in range(FRESH_FROM, FRESH_FROM + fresh) for one in {choice, best}),
     )
     ratio = again.value(choice) / again.value(best)
-    excess = max((again.excess(choice, field) for field in again.limits), default=0.0)
+    excess = max((getattr(again.means(choice), field) / limit for field, limit in again.limits.items()), default=0.0)
     found = advice.best is not None
     good = (ratio <= 1 + TOLERANCE and excess <= 1 + TOLERANCE) if found and fits else found == fits
     return {

@@ -91,7 +91,7 @@ def test_the_fewest_bytes_are_those_of_the_longest_pause_that_is_fast_enough() -
     shared = [math.exp(0.3 * np.random.default_rng(seed).normal()) for seed in range(finish.seeds)]
     limit_ms = 40.0 / float(np.mean(shared))
     assert time_ms <= limit_ms
-    assert bytes_per_s <= 1.1 * min(1e6 / (2 * limit_ms - 10 - one.number) for one in configurations(30))
+    assert bytes_per_s <= 1.3 * min(1e6 / (2 * limit_ms - 10 - one.number) for one in configurations(30))
 
 
 def test_a_budget_that_nobody_keeps_ends_with_the_nearest() -> None:
@@ -178,8 +178,19 @@ def test_a_limit_that_may_be_missed_lowers_the_probability() -> None:
     times = [9.0, 11.0, 10.0, 9.5, 10.3, 10.0]
     safe, candidates = results_of(times, [20.0] * 6, budget_bytes_per_s=5000.0)
     assert select(safe, candidates).best > 0.99
-    near, candidates = results_of(times, [20.0] * 6, budget_bytes_per_s=1000.0)
-    assert 0.3 < select(near, candidates).best < 0.7
+    near, candidates = results_of(times, [20.0] * 6, budget_bytes_per_s=1040.0)
+    assert 0.8 < select(near, candidates).best < 0.97
+
+
+def test_a_mean_just_below_a_limit_is_not_yet_within_it() -> None:
+    times = [9.0, 11.0, 10.0, 9.5, 10.3, 10.0]  # a mean of 9.97 with an error of 0.28
+    near, candidates = results_of(times, budget_bytes_per_s=1000.0)
+    assert near.means(candidates[0]).bytes_per_s < 1000
+    assert not near.is_feasible(candidates[0])
+    below, candidates = results_of(times, budget_bytes_per_s=1040.0)
+    assert below.is_feasible(candidates[0])
+    few, candidates = results_of([*times[:2], 9.5], budget_bytes_per_s=1000.0)
+    assert few.is_feasible(candidates[0])  # the spread is not known yet
 
 
 def test_the_pareto_front_is_what_no_other_beats_in_time_and_bytes() -> None:

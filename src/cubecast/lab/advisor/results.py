@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 from cubecast.lab.advisor.candidates import Candidate
@@ -12,6 +12,9 @@ from cubecast.lab.advisor.question import GroupQuestion
 from cubecast.lab.advisor.workload import Observation
 
 _FIELDS = {"time-to-stable": "time_ms", "bytes": "bytes_per_s", "buffer": "buffer"}
+SAFE_SEEDS = 4
+SAFE_ERRORS = 1.3
+"""So many standard errors below a limit a mean must be: that is kept with a probability of about 90 %."""
 
 
 class Trial(NamedTuple):
@@ -87,12 +90,20 @@ class Results:
         return float(getattr(self.means(candidate), self.objective))
 
     def excess(self, candidate: Candidate, field: str) -> float:
-        """The share of a limit that it uses; 0 without a limit."""
+        """The share of a limit that it uses, on the safe side once there are seeds to tell the spread; 0 without one.
+
+        Of many candidates the fastest that seems to keep a budget is likely one whose bytes were underestimated.
+        """
         limit = self.limits.get(field)
-        return 0.0 if limit is None else getattr(self.means(candidate), field) / limit
+        if limit is None:
+            return 0.0
+        values = self.values(candidate, field, self.seeds(candidate))
+        if len(values) < SAFE_SEEDS or not self.ended(candidate):
+            return fmean(values) / limit
+        return (fmean(values) + SAFE_ERRORS * stdev(values) / math.sqrt(len(values))) / limit
 
     def is_feasible(self, candidate: Candidate) -> bool:
-        """Do its runs end, within every limit on average?"""
+        """Do its runs end, within every limit?"""
         return self.ended(candidate) and all(self.excess(candidate, field) <= 1 for field in self.limits)
 
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
