@@ -16,6 +16,7 @@ EXTRA_OF = {
     "grpc": "connect",
     "llvmlite": "fast",
     "numba": "fast",
+    "opentelemetry": "otel",
     "pandas": "lab",
     "pyarrow": "sim",
     "pycrdt": "crdt",

@@ -25,6 +25,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 PROGRAMS = {
     "index.md": r"127\.0\.0\.1:\d+ 1 b'order 7'\n",
+    "opentelemetry.md": r"b'order 7'\n\['deliver', 'multicast', 'stable'\]\n",
     "objects.md": r"billing with Token\(.*\) \{'apples': 7\} 1\n",
 }
 """By page: what its first program prints."""

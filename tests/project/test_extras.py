@@ -81,7 +81,15 @@ asyncio.run(main())
     assert done.stdout == "b'hello'\n", done.stderr
 
 
-@pytest.mark.parametrize(("adapter", "extra"), [("channels", "channels"), ("pycrdt", "crdt"), ("socketio", "socketio")])
-def test_an_adapter_without_its_library_names_its_extra(adapter: str, extra: str) -> None:
-    done = run_without((adapter,), f"import cubecast.contrib.{adapter}")
+@pytest.mark.parametrize(
+    ("adapter", "library", "extra"),
+    [
+        ("channels", "channels", "channels"),
+        ("otel", "opentelemetry", "otel"),
+        ("pycrdt", "pycrdt", "crdt"),
+        ("socketio", "socketio", "socketio"),
+    ],
+)
+def test_an_adapter_without_its_library_names_its_extra(adapter: str, library: str, extra: str) -> None:
+    done = run_without((library,), f"import cubecast.contrib.{adapter}")
     assert f"pip install 'cubecast[{extra}]'" in done.stderr.splitlines()[-1]

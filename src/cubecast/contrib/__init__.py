@@ -3,6 +3,7 @@
 | module      | is                                                        | extra       |
 |-------------|-----------------------------------------------------------|-------------|
 | `channels`  | a channel layer of Django Channels                        | `channels`  |
+| `otel`      | OpenTelemetry: spans of messages across processes         | `otel`      |
 | `pycrdt`    | documents of pycrdt (Yjs) that processes edit together    | `crdt`      |
 | `socketio`  | a client manager of python-socketio                       | `socketio`  |
 | `starlette` | publish and subscribe for Starlette, FastAPI and others   | `starlette` |

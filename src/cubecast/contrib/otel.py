@@ -1,0 +1,187 @@
+"""OpenTelemetry: spans of a message from its multicast to its deliveries and its stability, across processes.
+
+    group = Traced(cubecast.join("orders", ...))
+    async with group:
+        message = await group.multicast(b"hello")
+        async for delivery in group:
+            with trace.use_span(group.span):
+                ...
+
+| span        | at            | from                           | to                           | parent           |
+|-------------|---------------|--------------------------------|------------------------------|------------------|
+| `multicast` | the sender    | the call                       | its return                   | the current span |
+| `stable`    | the sender    | that return                    | every member has the message | `multicast`      |
+| `deliver`   | each receiver | the application takes it       | it asks for the next event   | `multicast`      |
+
+The context travels before the payload, in the form that the propagators of the process choose (W3C by default). All
+members of a group should be traced: one that is not gets it as part of the payload; what such a member sends is
+delivered as it is. Without an SDK, or for what is not sampled, no context is sent and no span is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from cubecast.errors import CubecastError
+from cubecast.extras import named
+from cubecast.live.application_state import Buffer, octets_of
+from cubecast.live.group import Group
+from cubecast.live.inbox import Entries, Event
+from cubecast.live.message import Message
+from cubecast.member.effects import Delivery
+
+with named("cubecast.contrib.otel"):
+    from opentelemetry import propagate, trace
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+
+MARK = bytes.fromhex("9ff0e1a74c0b5d3fa2d6")
+"""Before a context; no sensible payload begins with it."""
+_LENGTH_BYTES = 2
+
+
+class Traced:
+    """A group whose messages are traced. Everything that is not here is the group's."""
+
+    def __init__(self, group: Group, *, tracer_provider: TracerProvider | None = None) -> None:
+        """A group that was made by `cubecast.join`."""
+        self.group = group
+        self.span: Span = trace.INVALID_SPAN
+        """The span of the delivery that the application deals with."""
+        self._tracer = trace.get_tracer("cubecast", tracer_provider=tracer_provider)
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else a group has."""
+        return getattr(self.group, name)
+
+    async def __aenter__(self) -> Self:
+        """Enter the group."""
+        await self.group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the group, and end all spans."""
+        await self.group.__aexit__(kind, error, traceback)
+        self._dealt_with()
+        await asyncio.gather(*self._waiting)
+
+    # Sending.
+
+    async def multicast(self, payload: Buffer) -> Message:
+        """As `Group.multicast`; the `payload` of the message has the context before it."""
+        octets = octets_of(payload)
+        attributes = self._attributes("send", octets)
+        with self._tracer.start_as_current_span("multicast", kind=SpanKind.PRODUCER, attributes=attributes) as span:
+            if not span.is_recording():
+                return await self.group.multicast(octets)
+            carrier: dict[str, str] = {}
+            propagate.inject(carrier)
+            message = await self.group.multicast(_with_context(carrier, octets))
+            span.set_attribute("cubecast.sequence", message.sequence)
+        self._watch(message, span)
+        return message
+
+    def _watch(self, message: Message, span: Span) -> None:
+        stable = self._tracer.start_span("stable", context=trace.set_span_in_context(span))
+        task = asyncio.get_running_loop().create_task(_end_when_stable(message, stable))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    # Receiving.
+
+    def __aiter__(self) -> TracedEntries:
+        """As of `Group`."""
+        return TracedEntries(self, self.group.__aiter__())
+
+    def events(self) -> TracedEntries:
+        """As `Group.events`."""
+        return TracedEntries(self, self.group.events())
+
+    async def receive(self, timeout: float | None = None) -> Delivery:
+        """As `Group.receive`."""
+        self._dealt_with()
+        return self._take(await self.group.receive(timeout))
+
+    def _take(self, delivery: Delivery) -> Delivery:
+        carrier, payload = _without_context(delivery.payload)
+        if carrier:
+            self.span = self._tracer.start_span(
+                "deliver",
+                context=propagate.extract(carrier),
+                kind=SpanKind.CONSUMER,
+                attributes={
+                    **self._attributes("process", payload),
+                    "cubecast.sender": delivery.sender.name,
+                    "cubecast.sequence": delivery.sequence,
+                    "cubecast.view": delivery.view,
+                },
+            )
+            head = delivery.record[: len(delivery.record) - len(delivery.payload)]
+            delivery = Delivery(delivery.sender, delivery.view, delivery.sequence, head + payload, delivery.is_history)
+        return delivery
+
+    def _dealt_with(self) -> None:
+        self.span.end()
+        self.span = trace.INVALID_SPAN
+
+    def _attributes(self, operation: str, payload: bytes) -> dict[str, str | int]:
+        return {
+            "messaging.system": "cubecast",
+            "messaging.destination.name": self.group.name,
+            "messaging.operation.type": operation,
+            "messaging.message.body.size": len(payload),
+            "cubecast.member": self.group.address,
+        }
+
+
+class TracedEntries:
+    """The entries of a group; as long as the application deals with a delivery, its span is open."""
+
+    def __init__(self, traced: Traced, entries: Entries[Any]) -> None:
+        """Made by `Traced`."""
+        self._traced = traced
+        self._entries = entries
+
+    def __aiter__(self) -> Self:
+        """Itself."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next entry."""
+        self._traced._dealt_with()
+        entry = await self._entries.__anext__()
+        return self._traced._take(entry) if isinstance(entry, Delivery) else entry
+
+
+async def _end_when_stable(message: Message, span: Span) -> None:
+    try:
+        await message.stable()
+    except CubecastError as error:
+        span.record_exception(error)
+        span.set_status(Status(StatusCode.ERROR, str(error)))
+    finally:
+        span.end()
+
+
+def _with_context(carrier: Mapping[str, str], payload: bytes) -> bytes:
+    encoded = msgspec.msgpack.encode(carrier)
+    return b"".join((MARK, len(encoded).to_bytes(_LENGTH_BYTES, "big"), encoded, payload))
+
+
+def _without_context(octets: bytes) -> tuple[dict[str, str], bytes]:
+    """The context and the payload; no context if there is none, or none that can be read."""
+    begin = len(MARK) + _LENGTH_BYTES
+    if not octets.startswith(MARK) or len(octets) < begin:
+        return {}, octets
+    end = begin + int.from_bytes(octets[len(MARK) : begin], "big")
+    try:
+        return msgspec.msgpack.decode(octets[begin:end], type=dict[str, str]), octets[end:]
+    except msgspec.DecodeError:
+        return {}, octets
