@@ -6,9 +6,8 @@ differs from `gossip`:
 - L goes to all overlay neighbours in place of a random subset, because a live member has links to few others. News
   travels one hop per step, so a live member's entry stays at or below the diameter plus the delay of messages; K_fail
   is above that.
-- A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view nobody is
-  - A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view no
-  member is excluded by one member's suspicion.
+- A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view no member
+  is excluded by one member's suspicion.
 - Anything that arrives on a link is a sign of life of the neighbour at its other end, as a data message is for
   `gossip`: under load the gossip itself may be late.
 - When a member goes, so do the paths through it, and news of others may need another path. So nobody is suspected
