@@ -150,6 +150,7 @@ def test_the_plain_installation_runs_a_group_over_tls_and_names_the_extra_for_th
         ("sim", "import cubecast; assert cubecast.compare and cubecast.read_trace; import altair, vl_convert"),
         ("lab", "from cubecast.lab.spark import studies"),
         ("channels,socketio,starlette", "from cubecast.contrib import channels, socketio, starlette; import starlette"),
+        ("crdt,otel", "from cubecast.contrib import otel, pycrdt; import opentelemetry"),
         (
             "topologies",
             "from cubecast.networks.spec import build_network as build\n"
