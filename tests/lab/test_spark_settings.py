@@ -79,6 +79,14 @@ def test_words_in_a_message_of_spark_decide_nothing() -> None:
     assert explain(RuntimeError("x"), java_exit=-9) == "Java ended with exit code -9"
 
 
+@pytest.mark.parametrize("address", ["sc://127.0.0.1:1", "sc://127.0.0.1:x", "sc://"])
+def test_a_connect_server_that_is_not_there_is_one_line(address: str) -> None:
+    from cubecast.lab.spark.session import session
+
+    with pytest.raises(LocalProtocolError, match=f"Spark does not answer at --master {address}"), session(address):
+        pass
+
+
 def test_a_connect_server_is_named_by_the_master_or_by_sparks_own_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

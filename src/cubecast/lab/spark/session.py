@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
@@ -29,6 +31,8 @@ from cubecast.lab.spark.settings import connect_address, session_settings, spark
 LOCAL = "local[*]"
 JAVA_EXIT_SECONDS = 2.0
 """How long an error may be ahead of the end of the Java that made it."""
+ANSWER_SECONDS = 10.0
+CONNECT_PORT = 15002
 STOP_SECONDS = 10.0
 """How long Spark may take to stop before Java is killed."""
 
@@ -78,6 +82,7 @@ def session(
 
 def _connected(address: str, conf: dict[str, str]) -> Iterator[SparkSession]:
     """A session of a Spark Connect server, which has its own Java."""
+    _require_answer(address)
     builder = SparkSession.builder.remote(address)
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -91,6 +96,15 @@ def _connected(address: str, conf: dict[str, str]) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+def _require_answer(address: str) -> None:
+    """Spark itself would try for ten minutes to reach a server that is not there."""
+    place = urlsplit(address)
+    try:
+        socket.create_connection((place.hostname or "", place.port or CONNECT_PORT), ANSWER_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise LocalProtocolError(f"Spark does not answer at --master {address}: {error}") from error
 
 
 def _stop(spark: SparkSession) -> None:
