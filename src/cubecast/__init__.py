@@ -58,7 +58,6 @@ from cubecast.extras import named
 
 if TYPE_CHECKING:
     from cubecast.lab.compare import Comparison, compare
-    from cubecast.lab.own_code import load_code_file
     from cubecast.lab.study_result import study
     from cubecast.live.credentials import Credentials
     from cubecast.live.group import Group, join
@@ -103,7 +102,6 @@ __all__ = [
     "compare",
     "join",
     "join_sync",
-    "load_code_file",
     "load_protocol_file",
     "parse_fault",
     "protocols",
@@ -130,7 +128,6 @@ _HOMES = {
     "check_all": "cubecast.trace.checkers",
     "compare": "cubecast.lab.compare",
     "join": "cubecast.live.group",
-    "load_code_file": "cubecast.lab.own_code",
     "load_protocol_file": "cubecast.protocols.catalogue",
     "join_sync": "cubecast.live.sync",
     "parse_fault": "cubecast.sim.faults",

@@ -11,6 +11,7 @@ import pytest
 
 import cubecast
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.own_code import load_code_file
 from cubecast.lab.spark.tracefiles import find_traces
 from cubecast.lab.spark.traces import check_traces
 from tests.support.notebooks import code_cells, execute, texts
@@ -74,7 +75,7 @@ def test_a_plan_file_with_code_of_ones_own_runs_on_spark(tmp_path: Path) -> None
 def test_workers_judge_traces_by_a_checker_of_ones_own(tmp_path: Path, spark: Any) -> None:
     file = tmp_path / "strict_ladder.py"
     file.write_text((EXAMPLES / "ladder.py").read_text().replace("COPIES_MAX = 256", "COPIES_MAX = 2"))
-    cubecast.load_code_file(file)
+    load_code_file(file)
     cubecast.simulate("coord", members=8, network="star", trace=tmp_path / "run.parquet")
     found = check_traces(spark, find_traces(tmp_path))
     assert {one["checker"] for one in found} == {"no burst"}
