@@ -1,9 +1,11 @@
 """A replicated key–value store: a newcomer gets the whole state, and deletions are freed when no write can contradict.
 
-Each write carries a Lamport clock; of two writes to one key the larger (clock, writer) wins, so that concurrent writes
-have the same outcome at all replicas. A deletion is a write too: it must be kept (as a *tombstone*) as long as an older
-write by a member that did not know of it may still arrive. When it is *causally stable* here, no such write can: every
-message that this replica will still be given comes from a replica that had applied the deletion. Then it is freed.
+Each write carries a Lamport clock; of two writes to one key the larger (view, clock, writer) wins, so that concurrent
+writes have the same outcome at all replicas. (The view comes first because a replica that is cut off may write with an
+old clock; its write is sent in the view in which it is back.) A deletion is a write too: it must be kept (as a
+*tombstone*) as long as an older write by a member that did not know of it may still arrive. When it is *causally
+stable* here, no such write can: every message that this replica will still be given comes from a replica that had
+applied the deletion, or is of a later view. Then it is freed.
 
 Three replicas that found the store together, and a fourth that joins later:
 
@@ -32,7 +34,8 @@ class KeyValueStore:
         """An empty replica."""
         self._group: cubecast.Group | None = None
         self._clock = 0
-        self._entries: dict[str, tuple[int, str, Any]] = {}
+        self._entries: dict[str, tuple[int, int, str, Any]] = {}
+        """By key: view, clock and writer of the last write, and the value."""
         self._tombstones: dict[str, cubecast.Delivery] = {}
         """By key: the message that deleted it."""
 
@@ -50,7 +53,8 @@ class KeyValueStore:
 
     def restore(self, state: bytes) -> None:
         """Replace the content by that of another replica."""
-        self._clock, entries, tombstones = json.loads(state)
+        clock, entries, tombstones = json.loads(state)
+        self._clock = max(self._clock, clock)
         self._entries = {key: tuple(entry) for key, entry in entries.items()}
         self._tombstones = {
             key: cubecast.Delivery(cubecast.MemberId(name, incarnation), view, sequence, b"")
@@ -62,11 +66,11 @@ class KeyValueStore:
     def get(self, key: str) -> Any:
         """The value of a key, or None."""
         entry = self._entries.get(key)
-        return entry[2] if entry else None
+        return entry[3] if entry else None
 
     def items(self) -> dict[str, Any]:
         """All keys and values."""
-        return {key: value for key, (_, _, value) in sorted(self._entries.items()) if value is not None}
+        return {key: value for key, (_, _, _, value) in sorted(self._entries.items()) if value is not None}
 
     @property
     def tombstones(self) -> int:
@@ -99,9 +103,9 @@ class KeyValueStore:
         writer = f"{delivery.sender.name}/{delivery.sender.incarnation}"
         self._clock = max(self._clock, clock)
         old = self._entries.get(key)
-        if old is not None and old[:2] > (clock, writer):
+        if old is not None and old[:3] > (delivery.view, clock, writer):
             return
-        self._entries[key] = (clock, writer, operation["value"])
+        self._entries[key] = (delivery.view, clock, writer, operation["value"])
         self._tombstones.pop(key, None)
         if operation["value"] is None:
             self._tombstones[key] = delivery

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import subprocess
 import sys
@@ -11,6 +12,10 @@ from typing import Any
 import pytest
 
 from cubecast.live.local import LineProcess, free_addresses
+from cubecast.member.effects import Delivery
+from cubecast.protocol.mail import PAYLOAD
+from cubecast.protocols.membership.views import MemberId
+from cubecast.wire.data import encode_record
 from examples.kv_store import KeyValueStore
 from tests.live.cast import ROOT
 from tests.live.members import enter, groups_of, quick, until
@@ -36,6 +41,9 @@ def test_replicas_end_the_same_and_forget_their_tombstones_and_a_newcomer_gets_a
                 await (store.delete(key) if chance.random() < 0.5 else store.set(key, chance.randrange(1000)))
                 if chance.random() < 0.1:
                     await asyncio.sleep(0.002)
+            for place, store in enumerate(stores[:3]):  # what is written after these follows everything before them
+                await store.set(f"done{place}", True)
+            await until(lambda: all(stores[0].get(f"done{place}") for place in range(3)))
             await stores[0].delete("key0")
             await until(lambda: not any(store.tombstones for store in stores))
             assert stores[0].items() == stores[1].items() == stores[2].items()
@@ -52,6 +60,23 @@ def test_replicas_end_the_same_and_forget_their_tombstones_and_a_newcomer_gets_a
                 task.cancel()
 
     asyncio.run(run())
+
+
+def test_a_write_with_an_old_clock_from_a_later_view_wins_whether_or_not_the_deletion_is_forgotten() -> None:
+    """A replica that was cut off wrote it; it is sent in the view in which the replica is back."""
+
+    def delivery(view: int, clock: int, value: str | None) -> Delivery:
+        payload = json.dumps({"key": "k", "value": value, "clock": clock}).encode()
+        return Delivery(MemberId("a:1", view), view, 1, encode_record(PAYLOAD, 0, 1, payload, b""))
+
+    remembering, forgetting = KeyValueStore(), KeyValueStore()
+    for store in (remembering, forgetting):
+        store.apply(delivery(1, 9, None))
+    forgetting._tombstones.clear()
+    forgetting._entries.clear()
+    for store in (remembering, forgetting):
+        store.apply(delivery(2, 3, "late"))
+    assert remembering.items() == forgetting.items() == {"k": "late"}
 
 
 def test_the_store_runs_in_a_terminal() -> None:
