@@ -18,7 +18,7 @@ from bench.live.timeline import BIN_S
 from cubecast.live.local import LineProcess, free_addresses
 
 SENDERS = 4
-SECONDS = 9.0
+SECONDS = 14.0
 EVENT_S = 5.5
 """When the change happens, after a start."""
 WATCHED_S = 1.5
