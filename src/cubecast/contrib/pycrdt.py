@@ -40,18 +40,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from cubecast.contrib.pycrdt_document import Document, DocumentState, Edit, Placed, Squash
-from cubecast.errors import CubecastError, ExcludedError, LocalProtocolError, RemoteProtocolError
+from cubecast.errors import ExcludedError, LocalProtocolError, RemoteProtocolError
 from cubecast.extras import named
-from cubecast.live.group import Group, join
+from cubecast.live.group import Group
 from cubecast.live.message import Message
+from cubecast.live.replica import Replica
 from cubecast.member.effects import Delivery, ViewChange
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership.views import MemberId
@@ -81,8 +82,13 @@ _MESSAGE = msgspec.msgpack.Decoder(Announcement | Edit | Squash)
 _SNAPSHOT = msgspec.msgpack.Decoder(_Snapshot)
 
 
-class Documents:
+class Documents(Replica):
     """The documents of one group at one member. Enter it once, with `join`."""
+
+    log = log
+    not_joined = "these documents have not joined a group yet: `async with documents.join(...)`"
+    joined_before = "these documents have joined a group before: make others"
+    is_the_state = "the documents are the state"
 
     def __init__(self, *, squash_bytes: int | None = SQUASH_BYTES) -> None:
         """No documents.
@@ -90,8 +96,8 @@ class Documents:
         The history of a document is squashed when it is larger than this, and than the document; None: only when a
         member calls `squash`. The first rank of the group decides, by its own setting.
         """
+        super().__init__()
         self._squash_bytes = squash_bytes
-        self._group: Group | None = None
         self._documents: dict[str, Document] = {}
         self._sessions: dict[MemberId, int] = {}
         """By member: the session that it announced last."""
@@ -101,39 +107,17 @@ class Documents:
         """Edits are made one after the other: while one waits for the window of the group, so do the next ones."""
         self._is_joined = self._has_ended = False
         self._waiting: list[asyncio.Future[None]] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def group(self) -> Group:
-        """The group, once this member joins it."""
-        if self._group is None:
-            raise LocalProtocolError("these documents have not joined a group yet: `async with documents.join(...)`")
-        return self._group
 
     @asynccontextmanager
     async def join(self, name: str, *, settings: Settings | None = None, **options: Any) -> AsyncIterator[Group]:
         """Join a group as `cubecast.join` does, and keep the documents up to date until the end of the block."""
-        if self._group is not None:
-            raise LocalProtocolError("these documents have joined a group before: make others")
-        for taken in ("snapshot", "restore"):
-            if taken in options:
-                raise LocalProtocolError(f"{taken}=: the documents are the state")
         settings = replace(settings or Settings(), resend="never")  # an edit is of no use in another session
-        self._group = group = join(name, settings=settings, snapshot=self.snapshot, restore=self.restore, **options)
-        group.on_causally_stable(lambda _frontier: self._squash_all())
-        group.on_excluded(lambda _excluded: self._lose_session())
-        async with group:
-            applying = asyncio.create_task(self._apply_all())
-            self._is_joined = True
-            self._begin_session()
-            try:
-                yield group
-            finally:
-                await group.leave()
-                with suppress(asyncio.CancelledError):
-                    await applying
-                for task in list(self._tasks):
-                    task.cancel()
+        async with super().join(name, settings=settings, **options) as group:
+            yield group
+
+    def _entered(self) -> None:
+        self._is_joined = True
+        self._begin_session()
 
     # For programs.
 
@@ -186,9 +170,9 @@ class Documents:
 
     def _begin_session(self) -> None:
         self._session = secrets.randbits(62) + 1
-        self._later(self.group.multicast(msgspec.msgpack.encode(Announcement(self._session))))
+        self.later(self.group.multicast(msgspec.msgpack.encode(Announcement(self._session))))
 
-    def _lose_session(self) -> None:
+    def _lost(self) -> None:
         self._session = 0
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
@@ -209,9 +193,9 @@ class Documents:
     async def _request_squash(self, document: Document) -> None:
         request = Squash(self._session, document.name, document.epoch, document.state.digest)
         message = await self.group.multicast(msgspec.msgpack.encode(request))
-        self._later(message.causally_stable(hurry=True))
+        self.later(message.causally_stable(hurry=True))
 
-    def _squash_all(self) -> None:
+    def _stable(self) -> None:
         for document in self._documents.values():
             while any(self._is_causally_stable(request) for request in document.state.requests):
                 document.begin_epoch()
@@ -225,17 +209,12 @@ class Documents:
 
     # What the group gives.
 
-    async def _apply_all(self) -> None:
-        try:
-            async for event in self.group.events():
-                try:
-                    self._take(event)
-                except RemoteProtocolError as error:
-                    log.error("message skipped reason=%s", error)
-                self._wake()
-        finally:
-            self._has_ended = True
-            self._wake()
+    def _took(self) -> None:
+        self._wake()
+
+    def _ended(self) -> None:
+        self._has_ended = True
+        self._wake()
 
     def _take(self, event: Delivery | ViewChange) -> None:
         if isinstance(event, ViewChange):
@@ -274,17 +253,7 @@ class Documents:
             return
         if self.group.rank == 0 and self._is_in_session:
             document.requested_epoch = document.epoch
-            self._later(self._request_squash(document))
-
-    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), CubecastError):
-            log.error("background work failed", exc_info=task.exception())
+            self.later(self._request_squash(document))
 
     # For newcomers.
 

@@ -13,17 +13,14 @@ same.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
 
-from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
-from cubecast.live.group import Group, join
+from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.live.message import Message
+from cubecast.live.replica import Replica
 from cubecast.member.effects import Delivery, ViewChange
 from cubecast.objects.counter import Counter
 from cubecast.objects.dictionary import AddWinsDict, ReplicatedDict, Wins
@@ -42,47 +39,22 @@ KINDS = {one.kind: one for one in _CLASSES}
 _Object = TypeVar("_Object", bound=SharedObject)
 
 
-class Space:
+class Space(Replica):
     """The shared objects of one group at one member. Enter it once, with `join`."""
+
+    log = log
+    not_joined = "this space has not joined a group yet: `async with space.join(...)`"
+    joined_before = "this space has joined a group before: make another one"
+    is_the_state = "the space has the state, put it into its objects"
 
     def __init__(self) -> None:
         """No objects."""
-        self._group: Group | None = None
+        super().__init__()
         self._objects: dict[tuple[str, str], SharedObject] = {}
         self._view: View | None = None
         """The view that the application has reached; the member may be ahead."""
         self._clock = 0
         self._order: TotalOrder[tuple[str, str, Any]] = TotalOrder()
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def group(self) -> Group:
-        """The group, once this member joins it."""
-        if self._group is None:
-            raise LocalProtocolError("this space has not joined a group yet: `async with space.join(...)`")
-        return self._group
-
-    @asynccontextmanager
-    async def join(self, name: str, **options: Any) -> AsyncIterator[Group]:
-        """Join a group as `cubecast.join` does, and keep the objects up to date until the end of the block."""
-        if self._group is not None:
-            raise LocalProtocolError("this space has joined a group before: make another one")
-        for taken in ("snapshot", "restore"):
-            if taken in options:
-                raise LocalProtocolError(f"{taken}=: the space has the state, put it into its objects")
-        self._group = group = join(name, snapshot=self.snapshot, restore=self.restore, **options)
-        group.on_causally_stable(lambda _frontier: self._stable())
-        group.on_excluded(lambda _excluded: self._lost())
-        async with group:
-            applying = asyncio.create_task(self._apply_all())
-            try:
-                yield group
-            finally:
-                await group.leave()
-                with suppress(asyncio.CancelledError):
-                    await applying
-                for task in list(self._tasks):
-                    task.cancel()
 
     # Objects.
 
@@ -131,29 +103,11 @@ class Space:
         """Find out soon whether a message is causally stable."""
         self.later(message.causally_stable(hurry=True))
 
-    def later(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something in the background; it fails silently when this member leaves or is excluded."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and not isinstance(task.exception(), CubecastError):
-            log.error("background work failed", exc_info=task.exception())
-
     def is_causally_stable(self, sender: MemberId, view: int, sequence: int) -> bool:
         """Does every message that still comes follow this one?"""
         return self.group.is_causally_stable(Delivery(sender, view, sequence, b""))
 
     # What the group gives.
-
-    async def _apply_all(self) -> None:
-        async for event in self.group.events():
-            try:
-                self._take(event)
-            except RemoteProtocolError as error:
-                log.error("message skipped reason=%s", error)
 
     def _take(self, event: Delivery | ViewChange) -> None:
         if isinstance(event, ViewChange):
