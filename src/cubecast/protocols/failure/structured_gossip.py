@@ -9,8 +9,9 @@ local groups of S_Gossip (guo §4.3.3), which follow the network:
 - *Between local groups* a live array L2 has one entry per group. In each step a member sends (L2, F) to a random member
   of another group with probability 1 / (members of its group that are up), so about one message leaves each group. A
   group whose entry reaches the second threshold is suspected as a whole.
-- L2 and F are also on the local messages. Who receives an F suspects its members: "this information is propagated
-  throughout the group" (guo §3.2). A suspicion of a whole group is not passed on: every member judges for itself.
+- L2 and F are also on the local messages. A member that receives F suspects its members: "this information is
+  propagated throughout the group" (guo §3.2). A suspicion of a whole group is not passed on: every member judges for
+  itself.
 
 A message is g entries of its local group, n / g entries of groups and n bits long, in place of n entries.
 
@@ -46,6 +47,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import GroupState
+from cubecast.protocol.local_groups import as_arrays
 from cubecast.protocol.mail import draft, send, set_timer, suspect
 from cubecast.protocol.messages import Size, member_set, message, message_sizes
 from cubecast.protocol.parameters import parameter
@@ -131,11 +133,7 @@ class StructuredGossipState(NamedTuple):
 
 def build(group: GroupState, context: Context, parameters: StructuredGossipParameters) -> StructuredGossipState:
     """Nobody was silent yet."""
-    divided = _divide(context, parameters)
-    lengths = np.array([len(one) for one in divided])
-    order = np.concatenate(divided)
-    local_group = np.empty_like(order)
-    local_group[order] = np.repeat(np.arange(len(divided)), lengths)
+    local = as_arrays(_divide(context, parameters))
     sizes = message_sizes(MESSAGES, context, parameters)
     return StructuredGossipState(
         group=group,
@@ -143,12 +141,12 @@ def build(group: GroupState, context: Context, parameters: StructuredGossipParam
         threshold=parameters.threshold or 1,
         group_threshold=parameters.group_threshold or 1,
         sizes=sizes,
-        order=order,
-        first=np.concatenate([[0], np.cumsum(lengths)]),
-        local_group=local_group,
-        local_bytes=sizes[LOCAL] - (lengths.max() - lengths) * _entry_bytes(parameters.threshold),
+        order=local.order,
+        first=local.first,
+        local_group=local.of_rank,
+        local_bytes=sizes[LOCAL] - (local.lengths.max() - local.lengths) * _entry_bytes(parameters.threshold),
         silent=new_silence(group, context.members),
-        silent_groups=new_silence(group, len(divided)),
+        silent_groups=new_silence(group, len(local.lengths)),
         failed=rank_sets.empty(len(group.rank), context.members),
         random=new_streams(group, context.seed),
         chosen=np.zeros(parameters.subset, np.int64),

@@ -45,6 +45,7 @@ from cubecast.protocol.group import (
     fold,
     learn_stable,
 )
+from cubecast.protocol.local_groups import as_arrays
 from cubecast.protocol.mail import (
     begin_round,
     draft,
@@ -142,11 +143,7 @@ class SGossipState(NamedTuple):
 def build(group: GroupState, context: Context, parameters: SGossipParameters) -> SGossipState:
     """S_Gossip before its first round."""
     rows = len(group.rank)
-    divided = _divide(context, parameters)
-    lengths = np.array([len(one) for one in divided])
-    order = np.concatenate(divided)
-    local_group = np.empty_like(order)
-    local_group[order] = np.repeat(np.arange(len(divided)), lengths)
+    local = as_arrays(_divide(context, parameters))
     sizes = message_sizes(MESSAGES, context, parameters)
     return SGossipState(
         group=group,
@@ -155,17 +152,17 @@ def build(group: GroupState, context: Context, parameters: SGossipParameters) ->
         step_ns=round((parameters.step_s or 0) * 1e9),
         controllers=parameters.controllers,
         sizes=sizes,
-        order=order,
-        first=np.concatenate([[0], np.cumsum(lengths)]),
-        local_group=local_group,
+        order=local.order,
+        first=local.first,
+        local_group=local.of_rank,
         # The bitmap of a smaller local group is shorter.
-        local_bytes=sizes[LOCAL] - (lengths.max() + 7) // 8 + (lengths + 7) // 8,
+        local_bytes=sizes[LOCAL] - (local.lengths.max() + 7) // 8 + (local.lengths + 7) // 8,
         round=np.zeros(rows, np.int64),
         done=np.zeros(rows, np.int64),
         minimum=np.zeros_like(group.received),
         heard=rank_sets.empty(len(group.rank), context.members),
         gathered=np.zeros_like(group.received),
-        groups=np.zeros((rows, rank_sets.words_for(len(divided))), np.uint64),
+        groups=np.zeros((rows, rank_sets.words_for(len(local.lengths))), np.uint64),
         stream=new_streams(context.seed, "s_gossip", group.rank),
         targets=np.zeros(parameters.subset, np.int64),
     )
