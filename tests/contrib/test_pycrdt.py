@@ -8,7 +8,7 @@ import logging
 import random
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from cubecast.contrib.pycrdt_content import describe
 from cubecast.contrib.pycrdt_document import Document
 from cubecast.errors import ExcludedError, LocalProtocolError
 from cubecast.live.local import free_addresses
-from tests.live.members import WAIT_S, quick, until, vanish
+from tests.live.members import WAIT_S, founded, quick, until, vanish
 
 pytestmark = pytest.mark.live
 
@@ -35,18 +35,9 @@ async def documents_of(
     members: int, squash_bytes: int | None = None, **settings: Any
 ) -> AsyncIterator[list[Documents]]:
     """Members that found a group together."""
-    addresses = free_addresses(members)
-    replicas = [Documents(squash_bytes=squash_bytes) for _ in addresses]
-    async with AsyncExitStack() as stack:
-        joining = [
-            stack.enter_async_context(
-                one.join("documents", listen=at, peers=addresses, plaintext=True, settings=quick(**settings))
-            )
-            for one, at in zip(replicas, addresses, strict=True)
-        ]
-        await asyncio.gather(*joining)
+    replicas = [Documents(squash_bytes=squash_bytes) for _ in range(members)]
+    async with founded(replicas, "documents", **settings):
         yield replicas
-        await asyncio.gather(*(vanish(one.group) for one in replicas))
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.lab.remote import RemotePath, dataset_of, path_of, sink, source
 from cubecast.lab.store import Store
 from cubecast.lab.whole_file import write_whole
-from tests.support.s3_server import CREDENTIALS, s3_bucket
+from tests.support.s3_server import own_bucket
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,8 @@ def test_an_unknown_scheme_is_one_line() -> None:
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with s3_bucket(tmp_path_factory.mktemp("s3")) as address:
-            yield address
+    with own_bucket(tmp_path_factory.mktemp("s3")) as address:
+        yield address
 
 
 def test_files_in_a_store_are_written_listed_moved_and_removed(bucket: str) -> None:

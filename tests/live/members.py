@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from cubecast.errors import JournalError
 from cubecast.live.group import Group, join
 from cubecast.live.local import free_addresses
+from cubecast.live.replica import Replica
 from cubecast.member.effects import Delivery
 from cubecast.member.settings import Settings
 
@@ -53,6 +54,22 @@ async def groups_of(
         yield groups
     finally:
         await asyncio.gather(*(vanish(group) for group in groups))
+
+
+@asynccontextmanager
+async def founded(replicas: Sequence[Replica], group: str, **settings: Any) -> AsyncIterator[None]:
+    """Replicated applications whose members found a group together."""
+    addresses = free_addresses(len(replicas))
+    async with AsyncExitStack() as stack:
+        joining = [
+            stack.enter_async_context(
+                one.join(group, listen=at, peers=addresses, plaintext=True, settings=quick(**settings))
+            )
+            for one, at in zip(replicas, addresses, strict=True)
+        ]
+        await asyncio.gather(*joining)
+        yield
+        await asyncio.gather(*(vanish(one.group) for one in replicas))
 
 
 def one(name: str = "g", **options: Any) -> Group:

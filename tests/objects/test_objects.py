@@ -14,7 +14,7 @@ import pytest
 from cubecast.errors import ExcludedError, LocalProtocolError
 from cubecast.live.local import free_addresses
 from cubecast.objects import Space, Token
-from tests.live.members import WAIT_S, quick, until, vanish
+from tests.live.members import WAIT_S, founded, quick, until, vanish
 
 pytestmark = pytest.mark.live
 
@@ -22,18 +22,9 @@ pytestmark = pytest.mark.live
 @asynccontextmanager
 async def spaces_of(members: int, **settings: Any) -> AsyncIterator[list[Space]]:
     """Members that found a group together."""
-    addresses = free_addresses(members)
-    spaces = [Space() for _ in addresses]
-    async with AsyncExitStack() as stack:
-        joining = [
-            stack.enter_async_context(
-                space.join("objects", listen=at, peers=addresses, plaintext=True, settings=quick(**settings))
-            )
-            for space, at in zip(spaces, addresses, strict=True)
-        ]
-        await asyncio.gather(*joining)
+    spaces = [Space() for _ in range(members)]
+    async with founded(spaces, "objects", **settings):
         yield spaces
-        await asyncio.gather(*(vanish(space.group) for space in spaces))
 
 
 @pytest.mark.parametrize("wins", ["last", "add"])

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from cubecast.lab.spark.archive import use_archive
 from cubecast.lab.spark.settings import QUICK_START
+from tests.support.ports import wait_for_port
 
 START_S_MAX = 180
 _DEPLOY = "org.apache.spark.deploy"
@@ -29,7 +29,7 @@ def standalone_master(folder: Path) -> Iterator[str]:
         one.bind(("127.0.0.1", 0))
         port = int(one.getsockname()[1])
     with _spark_class(folder, f"{_DEPLOY}.master.Master", *_PLACE, "--port", str(port)):
-        _wait_for_port(port)
+        wait_for_port(port, "Spark master", START_S_MAX)
         yield f"spark://127.0.0.1:{port}"
 
 
@@ -72,13 +72,3 @@ def _spark_class(folder: Path, *words: str, hidden: Path | None = None) -> Itera
         yield process
     finally:
         kill(process)
-
-
-def _wait_for_port(port: int) -> None:
-    until = time.monotonic() + START_S_MAX
-    while time.monotonic() < until:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    pytest.fail(f"no Spark master on port {port} after {START_S_MAX} s")

@@ -17,7 +17,7 @@ from cubecast.lab.spark.traces import check_traces
 from cubecast.lab.study import StudyOutcome
 from tests.spark.conftest import comparable, run_small
 from tests.support.own_protocols import restored_catalogue
-from tests.support.s3_server import CREDENTIALS, s3_bucket
+from tests.support.s3_server import own_bucket
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -26,11 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The driver has the credentials in its environment, the workers in the settings of Spark (`conftest.spark`)."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with s3_bucket(tmp_path_factory.mktemp("s3")) as address:
-            yield address
+    with own_bucket(tmp_path_factory.mktemp("s3")) as address:
+        yield address
 
 
 def _rows(place: Any) -> list[str]:

@@ -6,12 +6,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.ports import wait_for_port
 
 START_S_MAX = 60
 SERVER = Path(
@@ -51,7 +52,7 @@ def s3_bucket(folder: Path) -> Iterator[str]:
     with (folder / "s3.log").open("wb") as log:
         server = subprocess.Popen([*words, "--configure-bucket", "lab"], stdout=log, stderr=log)
     try:
-        _wait_for(port)
+        wait_for_port(port, "S3 server", START_S_MAX)
         options = {"endpoint_override": f"127.0.0.1:{port}", "scheme": "http", "region": "us-east-1"}
         yield "s3a://lab{}?" + "&".join(f"{name}={value}" for name, value in options.items())
     finally:
@@ -59,11 +60,11 @@ def s3_bucket(folder: Path) -> Iterator[str]:
         server.wait(30)
 
 
-def _wait_for(port: int) -> None:
-    until = time.monotonic() + START_S_MAX
-    while time.monotonic() < until:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    pytest.fail(f"no S3 server on port {port} after {START_S_MAX} s")
+@contextmanager
+def own_bucket(folder: Path) -> Iterator[str]:
+    """The same, with its credentials in the environment of this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        with s3_bucket(folder) as address:
+            yield address
