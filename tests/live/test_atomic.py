@@ -16,7 +16,7 @@ from cubecast.live.atomic import AtomicDelivery, HeldDeliveries
 from cubecast.live.group import Group
 from cubecast.live.local import free_addresses
 from cubecast.member.effects import Delivery, ViewChange
-from cubecast.protocols.membership.views import MemberId
+from cubecast.protocols.membership.views import MemberId, View
 from tests.live.members import WAIT_S, enter, quick, until, vanish
 
 A, B = MemberId("a", 1), MemberId("b", 1)
@@ -45,6 +45,23 @@ def test_the_longest_stable_prefix_is_released_in_order() -> None:
             assert given == (order[: order.index(blocked[0])] if blocked else order)
         assert given + held.release_all() == order
         assert not held.waiting
+
+
+def test_what_an_excluded_member_had_not_taken_is_dropped_until_it_is_in_a_view_again() -> None:
+    """Its deliveries and views from before the exclusion come after it was told of it."""
+    atomic = AtomicDelivery()
+    again = MemberId("a", 2)
+    before, after = (
+        ViewChange(view=View(number, 0, 0, members, (), (), (0, 0)), pause_s=0.0)
+        for number, members in ((1, (A, B)), (2, (B, again)))
+    )
+    late, new = Delivery(B, 1, 2, b""), Delivery(B, 2, 3, b"")
+    atomic._accept(Delivery(B, 1, 1, b""), A)
+    atomic._drop()
+    for event in (late, before, late, after, new):
+        atomic._accept(event, again)
+    assert list(atomic._ready) == [before, after]
+    assert list(atomic._held.waiting) == [new]
 
 
 class Bank:

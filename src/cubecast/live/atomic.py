@@ -10,8 +10,8 @@ on, no crash can take away from the others. Deliveries of the group wait here, i
 
 - they are stable in their view: the longest prefix of which all are is given;
 - the next view is installed: all members that stay have the same messages of the old one by then;
-- this member is excluded: then they are dropped. The group may have continued without them, and this member gets the
-  group's state when it rejoins.
+- this member is excluded: then they are dropped, also those that still come from before. The group may have continued
+  without them, and this member gets the group's state when it rejoins.
 
 | field    | meaning                                                                                       |
 |----------|-----------------------------------------------------------------------------------------------|
@@ -41,6 +41,7 @@ from cubecast.live.application_state import Restore, Snapshot
 from cubecast.live.group import Group, join
 from cubecast.live.inbox import Event
 from cubecast.member.effects import Delivery
+from cubecast.protocols.membership.views import MemberId
 
 
 class _State(msgspec.Struct, array_like=True):
@@ -89,6 +90,8 @@ class AtomicDelivery:
         self._moved = asyncio.Event()
         self._asking = asyncio.Event()
         self._is_state_busy = False
+        self._is_out = False
+        """Was this member excluded, and is it in no view again as far as its events have come?"""
 
     @asynccontextmanager
     async def join(self, name: str, **options: Any) -> AsyncIterator[Group]:
@@ -102,7 +105,7 @@ class AtomicDelivery:
         self._group = group = join(name, **options)
         group.on_stable(lambda _frontier: self._moved.set())
         group.on_view(lambda _view: self._moved.set())
-        group.on_excluded(lambda _excluded: self._held.waiting.clear())
+        group.on_excluded(lambda _excluded: self._drop())
         self._asking.set()  # a state that arrives before the first event
         async with group:
             try:
@@ -146,14 +149,20 @@ class AtomicDelivery:
             moved.cancel()
         if taking.done():
             self._taking = None
-            self._accept(taking.result())  # raises StopAsyncIteration at the end
+            self._accept(taking.result(), group.me)  # raises StopAsyncIteration at the end
         self._release(group)
 
-    def _accept(self, event: Event) -> None:
+    def _drop(self) -> None:
+        self._held.waiting.clear()
+        self._is_out = True
+
+    def _accept(self, event: Event, me: MemberId) -> None:
         if isinstance(event, Delivery):
-            self._held.add(event)
-        else:
-            self._ready += [*self._held.release_all(), event]
+            if not self._is_out or event.is_history:
+                self._held.add(event)
+            return
+        self._ready += [*self._held.release_all(), event]
+        self._is_out = self._is_out and me not in event.view.members
 
     def _release(self, group: Group) -> None:
         self._ready += self._held.release(group.is_stable)
