@@ -11,12 +11,12 @@ from cubecast.networks.network import Network
 from cubecast.networks.routes import find_routes, path_links
 from cubecast.networks.spec import build_network
 from cubecast.protocol.overlays import hypercube
+from cubecast.protocol.pair_swaps import improve, partners_of, swap_change, total_cost
 from cubecast.protocol.traffic import Traffic, over_links, pairs, to_all, together
 from cubecast.protocols.catalogue import protocols
 from cubecast.sim.bisection import bisect
 from cubecast.sim.build import build_simulation
 from cubecast.sim.distances import routed_delays
-from cubecast.sim.pair_swaps import improve, partners_of, swap_change, total_cost
 from cubecast.sim.placement import find_placement, place
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, trace_scenario

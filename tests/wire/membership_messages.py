@@ -155,6 +155,7 @@ MESSAGES: dict[type, Callable[[random.Random], Message]] = {
     m.Present: lambda c: m.Present(draw_view_id(c)),
     m.AskLevel: lambda c: m.AskLevel(draw_view_id(c), c.getrandbits(2), c.getrandbits(32)),
     m.LevelReached: lambda c: m.LevelReached(draw_view_id(c), c.getrandbits(2), c.getrandbits(32)),
+    m.RoundTrips: lambda c: m.RoundTrips(draw_view_id(c), draw_vector(c)),
 }
 
 

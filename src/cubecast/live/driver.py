@@ -42,6 +42,8 @@ SMALL_BYTES = 1024
 QUIET_BYTES = 4096
 REFRESH_S = 10.0
 """How often the files of the credentials are checked."""
+MEASURE_S = 1.0
+"""How often round-trip times are read, where ranks follow from them."""
 STABLE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Bounds of the histogram of the time from a multicast to its stability."""
 
@@ -142,6 +144,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._refreshing: asyncio.TimerHandle | None = None
+        self._measuring: asyncio.TimerHandle | None = None
         self._is_stopped = False
 
     # Beginning and end.
@@ -153,6 +156,17 @@ class Driver:
             self._refreshing = self._loop.call_later(REFRESH_S, self.refresh_credentials)
         begin(time.monotonic_ns())
         self.touch()
+        if self.settings.rerank_gain:
+            self._measure()
+
+    def _measure(self) -> None:
+        """Read the round-trip times of the links."""
+        member = self.member
+        for name, link in member.links.links.items():
+            path = None if link.pipe is None else self.connections.path_quality(link.pipe.number)
+            if path is not None:
+                member.measured_us[name] = round(1e3 * path.rtt_ms)
+        self._measuring = self._loop.call_later(MEASURE_S, self._measure)
 
     async def stop(self) -> None:
         """Close everything: connections, port, journal, trace. It can be called again."""
@@ -162,7 +176,7 @@ class Driver:
                 self._guard(lambda: self.member.stop(time.monotonic_ns()))
                 await self._finish_journal()
             self._end(None)
-            for timer in (self._timer, self._sync_timer, self._refreshing):
+            for timer in (self._timer, self._sync_timer, self._refreshing, self._measuring):
                 if timer is not None:
                     timer.cancel()
         await self.connections.stop()

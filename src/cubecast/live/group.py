@@ -31,7 +31,7 @@ from cubecast.live.join_options import JoinOptions, read_join_options
 from cubecast.live.journal import Journal
 from cubecast.live.message import Message
 from cubecast.live.notices import NoticeLog
-from cubecast.live.warm import load
+from cubecast.live.warm import load, load_search
 from cubecast.member.effects import Delivery, Entry, Notice, StateArrived, ViewChange
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings, parse_address
@@ -102,6 +102,8 @@ class Group(GroupStatus):
             self._credentials.require_own(self.address)
         data = self.settings.data_for(max(2, len(self._join_options.founders)))
         await asyncio.to_thread(load, data.name, self.settings.stability_entry.name)
+        if self.settings.rerank_gain:
+            await asyncio.to_thread(load_search)
         contacts = Contacts(self.address, self._join_options.contacts)
         journal, batches = self._open_journal()
         try:

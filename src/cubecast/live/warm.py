@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from functools import cache
 
 from cubecast.member.member import Member
+from cubecast.member.reranking import ranked
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
 from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.membership.views import MemberId
 
 MEMBER = "live member"
 STEP_NS = 2_000_000
@@ -49,12 +51,21 @@ def warm(names: Iterable[str] = ()) -> None:
     """Call every compiled function of a member once."""
     for data in names or usual():
         _pair(data)
+    load_search()
 
 
 @cache
 def load(data: str, stability: str) -> None:
     """Load the compiled code of these protocols, so that the first view does not wait for it."""
     _pair(data, stability)
+
+
+@cache
+def load_search() -> None:
+    """Load the compiled code of the search for ranks, so that the first change does not wait for it."""
+    members = [MemberId(str(number), 1) for number in range(4)]
+    measured = {one: {other: int(other.name) + 1 for other in members} for one in members}
+    ranked(members, measured, Settings(rerank_gain=0.5))
 
 
 def _pair(data: str, stability: str = Settings.stability) -> list[Member]:

@@ -31,6 +31,7 @@ from cubecast.member.link import BATCH_BYTES, RECORDS_BATCH, Link
 from cubecast.member.links import Links
 from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
 from cubecast.member.own_messages import OwnMessages
+from cubecast.member.reranking import Measured, ranked
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch, Snapshots
@@ -109,6 +110,8 @@ class InView:
         self.renews = False
         self.leaving = False
         self.delivered_count = 0
+        self.measured_us: dict[str, int] = {}
+        """The round-trip times of links in microseconds, by name, as the driver measured them."""
         self.state = OUT
         self._now_ns = 0
         self._tick_at_ns = 0
@@ -231,6 +234,16 @@ class InView:
     def delivered(self) -> Vector:
         """How many messages of each rank were delivered in this view."""
         return self.log.delivered()
+
+    def round_trips(self) -> Vector:
+        """What the links to the members of the view measured, by rank; empty if ranks do not follow from it."""
+        if not self.settings.rerank_gain:
+            return ()
+        return tuple(self.measured_us.get(who.name, 0) for who in self._members.view.members)
+
+    def ranked(self, members: Sequence[MemberId], measured: Measured) -> Sequence[MemberId]:
+        """The members of the next view by rank."""
+        return ranked(members, measured, self.settings)
 
     def freeze(self) -> None:
         """Deliver and send nothing more in this view."""

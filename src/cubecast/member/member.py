@@ -15,6 +15,7 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `stack`          | the protocols that serve one view; `alone` for a view of one                |
 | `data_core`, `control_core` | a compiled protocol as Python calls it                           |
 | `rounds`         | when stability rounds begin                                                 |
+| `reranking`      | ranks that follow from measured round-trip times                            |
 | `message_log`    | the messages of one view                                                    |
 | `own_messages`   | own messages that are not stable                                            |
 | `untaken`        | deliveries that the application has not dealt with                          |

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cubecast.jit.decorators import entry_point
-from cubecast.sim.pair_swaps import Partners
+from cubecast.protocol.pair_swaps import Partners
 
 Indices = NDArray[np.int64]
 

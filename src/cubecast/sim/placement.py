@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import NODES_MAX, Network
 from cubecast.protocol.mail import HEADER_BYTES, NUMBER_BYTES, ROUND_BYTES
+from cubecast.protocol.pair_swaps import improve, partners_of, total_cost
 from cubecast.protocol.random import below, new_stream
 from cubecast.protocol.traffic import Traffic
 from cubecast.sim.bisection import bisect
 from cubecast.sim.distances import routed_delays
 from cubecast.sim.network_facts import network_facts
-from cubecast.sim.pair_swaps import improve, partners_of, total_cost
 from cubecast.sim.paths import routes_of, share_routes
 from cubecast.sim.resolve_defaults import resolve_defaults, resolving_context
 from cubecast.sim.scenario import Scenario

@@ -71,6 +71,7 @@ KINDS: dict[type, tuple[Field, ...]] = {
     m.Present: (VIEW_ID,),
     m.AskLevel: (VIEW_ID, COUNT, COUNT),
     m.LevelReached: (VIEW_ID, COUNT, COUNT),
+    m.RoundTrips: (VIEW_ID, VECTOR),
 }
 """The place in this table is the byte of kind."""
 
@@ -141,4 +142,6 @@ def _vectors(message: Message) -> tuple[tuple[Any, ...], ...]:
         return message.delivered, message.cut
     if isinstance(message, m.Accept | m.Decide):
         return (message.proposal.cut,)
+    if isinstance(message, m.RoundTrips):
+        return (message.microseconds,)
     return ()

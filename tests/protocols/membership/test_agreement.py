@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 from cubecast.protocols.membership import (
     MemberId,
@@ -11,7 +11,7 @@ from cubecast.protocols.membership import (
     founding_view,
 )
 from cubecast.protocols.membership import records as r
-from cubecast.protocols.membership.agreement import EVIDENCE_BATCHES, REPORT_TO, Agreement
+from cubecast.protocols.membership.agreement import EVIDENCE_BATCHES, REPORT_TO, Agreement, Measured
 from cubecast.protocols.membership.messages import (
     ANY_INCARNATION,
     NO_BALLOT,
@@ -48,6 +48,8 @@ class Host:
         self.slow: set[MemberId] = set()
         self.has: list[int] = []
         self.recovered_to: list[int] = []
+        self.measured: Vector = ()
+        self.rank: Callable[[Sequence[MemberId], Measured], Sequence[MemberId]] = lambda members, _: members
         self.is_frozen = False
         self.records: list[r.Record] = []
         self.pulled: list[Flush] = []
@@ -83,6 +85,14 @@ class Host:
     def delivered(self) -> Vector:
         """As the test says."""
         return tuple(self.has)
+
+    def round_trips(self) -> Vector:
+        """As the test says."""
+        return self.measured
+
+    def ranked(self, members: Sequence[MemberId], measured: Measured) -> Sequence[MemberId]:
+        """As the test says, which sees what was measured."""
+        return self.rank(members, measured)
 
     def freeze(self) -> None:
         """Deliver nothing more."""
@@ -209,6 +219,33 @@ def test_a_process_joins() -> None:
     world.pass_all()
     assert all(world[rank].agreement.view == decided for rank in range(3))
     assert decided.joined == (NEW,)
+
+
+def test_the_ranks_of_the_next_view_may_follow_from_measured_round_trips() -> None:
+    world = World(3)
+    seen: list[Measured] = []
+
+    def rank(members: Sequence[MemberId], measured: Measured) -> Sequence[MemberId]:
+        seen.append(measured)
+        return members[::-1]
+
+    world[0].rank = rank
+    world[0].measured, world[1].measured = (0, 5, 0), (7, 0, 9)
+    world[2].agreement.hear_join(NEW, 0)
+    world.tick()
+    world.pass_on()
+    world.pass_on()
+    assert world.kinds() == ["1 Present 0", "1 RoundTrips 0", "2 Present 0"], "who measured nothing reports nothing"
+    world.pass_all()
+    world.now_ns = 20
+    world.tick(0)
+    world.pass_all()
+    first, second, third = world.view.members
+    assert seen == [{first: {first: 0, second: 5, third: 0}, second: {first: 7, second: 0, third: 9}}]
+    decided = next_view(world.view, world.view.members, [NEW], (0, 0, 0), ranked=lambda members: members[::-1])
+    assert decided.members == (NEW, third, second, first)
+    assert all(world[rank].agreement.view == decided for rank in range(3))
+    assert world[0].agreement._measured == {}, "they were measured in the view before"
 
 
 def test_only_members_of_the_present_or_last_view_get_a_change_instead_of_the_whole_view() -> None:

@@ -11,7 +11,8 @@ waits a few batches for more, so that members that fail together are excluded to
 
 **Probe.** A change pauses everybody until all have promised; a member that is down and not suspected yet delays it
 until it is suspected: 200 ms rather than 10. The coordinator therefore probes all members first, while it gathers
-requests and nobody is paused, and begins when every member that is not doomed has answered.
+requests and nobody is paused, and begins when every member that is not doomed has answered. Members that measure
+round-trip times report them with their answer; the ranks of the next view may follow from them.
 
 **Founding.** View 0 lists the names of the founders, without incarnations: its members agree on view 1 by the same
 rules, and learn each other's incarnations from the promises. It needs a majority of the founders whatever `quorum` is.
@@ -30,7 +31,7 @@ rules, and learn each other's incarnations from the promises. It needs a majorit
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -52,6 +53,7 @@ from cubecast.protocols.membership.messages import (
     Promise,
     Proposal,
     Refusal,
+    RoundTrips,
 )
 from cubecast.protocols.membership.propose import FLUSH, GATHER, Proposer
 from cubecast.protocols.membership.settings import MembershipSettings
@@ -66,6 +68,8 @@ from cubecast.protocols.membership.views import (
     has_quorum,
 )
 
+Measured = dict[MemberId, dict[MemberId, int]]
+"""Round-trip times in microseconds, as members reported them; 0 where there is none."""
 REPORT_TO = 3
 """Reports go to this many of the first ranks: the coordinator, and those who would take over."""
 EVIDENCE_BATCHES = 8
@@ -100,6 +104,12 @@ class AgreementHost(Protocol):
 
     def delivered(self) -> Vector:
         """How many messages of each rank were delivered in this view."""
+
+    def round_trips(self) -> Vector:
+        """What the links measured (`RoundTrips`); empty if ranks do not follow from it."""
+
+    def ranked(self, members: Sequence[MemberId], measured: Measured) -> Sequence[MemberId]:
+        """The members of the next view by rank, given those that `next_view` finds."""
 
     def freeze(self) -> None:
         """Deliver and send nothing more in this view."""
@@ -142,6 +152,7 @@ class Agreement:
         self._wanted_ns = -1
         self._present: set[MemberId] = set()
         self._probed_ns = 0
+        self._measured: Measured = {}
         self._to_self: list[Message] = []
 
     # The view.
@@ -162,6 +173,7 @@ class Agreement:
         self._reported = None
         self._attempt = 0
         self._wanted_ns = -1
+        self._measured = {}
 
     @property
     def is_frozen(self) -> bool:
@@ -243,6 +255,7 @@ class Agreement:
             return
         self._present.add(self.place)
         self._probed_ns = now_ns
+        self._send_round_trips(self.place)
         for who in self.view.members:
             if who not in self._present:
                 self._send(who, Probe(self.view.id))
@@ -427,7 +440,7 @@ class Agreement:
             return False  # quickly seen, once per promise
         if not proposer.may_close(mute, is_patient):
             return False
-        if not proposer.close(self.wanted_joins(now_ns), self.slow(now_ns), now_ns):
+        if not proposer.close(self.wanted_joins(now_ns), self.slow(now_ns), now_ns, self._ranked):
             return False
         self._push()
         return True
@@ -452,9 +465,12 @@ class Agreement:
             if self.proposer is None and not self.acceptor.is_frozen:
                 self._consider(now_ns)
         elif isinstance(message, Probe):
+            self._send_round_trips(source)
             self._send(source, Present(self.view.id))
         elif isinstance(message, Present):
             self._on_present(source, now_ns)
+        elif isinstance(message, RoundTrips):
+            self._measured[source] = dict(zip(self.view.members, message.microseconds, strict=True))
         elif isinstance(message, Prepare):
             self._on_prepare(source, message, now_ns)
         elif isinstance(message, Promise):
@@ -478,6 +494,15 @@ class Agreement:
         is_last = len(self._present) + len(self._mute(now_ns)) >= len(self.view.members)
         if is_last and self.proposer is None and not self.acceptor.is_frozen:
             self._consider(now_ns)
+
+    def _send_round_trips(self, to: MemberId) -> None:
+        measured = self._host.round_trips()
+        if any(measured):
+            self._send(to, RoundTrips(self.view.id, measured))
+
+    def _ranked(self, members: Sequence[MemberId]) -> Sequence[MemberId]:
+        """The members of the next view by rank."""
+        return self._host.ranked(members, self._measured) if self._measured else members
 
     # Answers of an acceptor.
 

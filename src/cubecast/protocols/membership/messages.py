@@ -8,6 +8,7 @@ share one.
 | Join                   | newcomer, any member             | let me join                                              |
 | ChangeReport           | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
 | Probe, Present         | coordinator and member           | are you there? before anybody is asked to promise        |
+| RoundTrips             | member, coordinator              | what its links measured: ranks may follow from it        |
 | Prepare, Promise       | coordinator and member           | Paxos, and: deliver no more; delivered so far            |
 | Flush, Flushed         | coordinator and member           | hold everything up to the cut                            |
 | Pull, Missing          | member and source                | the messages it lacks up to the cut, in causal order     |
@@ -76,6 +77,13 @@ class Present(NamedTuple):
     """Yes."""
 
     view: ViewId
+
+
+class RoundTrips(NamedTuple):
+    """The round-trip times of this member's links in microseconds, by rank; 0 where it measured none."""
+
+    view: ViewId
+    microseconds: Vector
 
 
 class Prepare(NamedTuple):
@@ -233,6 +241,7 @@ Message = (
     | Present
     | AskLevel
     | LevelReached
+    | RoundTrips
 )
 
 

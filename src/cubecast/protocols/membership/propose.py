@@ -16,7 +16,7 @@ A change needs one member that stays and has the application's state: without on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from cubecast.protocols.membership.messages import (
     NO_BALLOT,
@@ -84,7 +84,13 @@ class Proposer:
         """Are these members of the old view enough?"""
         return is_quorum(len(who), len(self.view.members), self.view.members[0] in who, self._quorum)
 
-    def close(self, joins: Sequence[MemberId], slow: Collection[MemberId], now_ns: int) -> bool:
+    def close(
+        self,
+        joins: Sequence[MemberId],
+        slow: Collection[MemberId],
+        now_ns: int,
+        ranked: Callable[[Sequence[MemberId]], Sequence[MemberId]],
+    ) -> bool:
         """Make the proposal from the promises; False when nobody who stays has the state."""
         earlier = self.newest_accepted()
         if earlier is not None:
@@ -101,7 +107,7 @@ class Proposer:
             return False
         cut = self.cut()
         left = {who for who, promise in self.promises.items() if promise.leaves}
-        self.proposal = Proposal(next_view(self.view, stay, joins, cut, left), cut)
+        self.proposal = Proposal(next_view(self.view, stay, joins, cut, left, ranked), cut)
         self._survivors = [who for who in self.view.members if who in stay]
         self.flushed = {who for who in self._survivors if self.promises[who].delivered == cut}
         if self.flushed.issuperset(self._survivors):

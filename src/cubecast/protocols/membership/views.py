@@ -9,7 +9,8 @@ different views can follow the same one. With `any` the members that are left ma
 group into branches, and views of two branches share a number but not a tag.
 
 **Ranks stay.** A member that stays keeps its rank as long as there is room; a hole is filled by a newcomer, or by the
-member with the highest rank. So few links of an overlay over the ranks change with a view.
+member with the highest rank. So few links of an overlay over the ranks change with a view. Where round-trip times are
+measured, the coordinator may rank the members otherwise (`ranked`).
 
 | field     | meaning                                                                                      |
 |-----------|----------------------------------------------------------------------------------------------|
@@ -27,7 +28,7 @@ member with the highest rank. So few links of an overlay over the ranks change w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from cubecast.errors import LocalProtocolError
@@ -114,6 +115,7 @@ def next_view(
     join: Sequence[MemberId],
     cut: Vector,
     left: Collection[MemberId] = (),
+    ranked: Callable[[Sequence[MemberId]], Sequence[MemberId]] = tuple,
 ) -> View:
     """The view of those who stay and those who join, when everything up to the cut is delivered."""
     count = len(stay) + len(join)
@@ -123,7 +125,7 @@ def next_view(
     for rank, who in enumerate(ranks):
         if who is None:
             ranks[rank] = moved.pop(0)
-    members = tuple(who for who in ranks if who is not None)
+    members = tuple(ranked([who for who in ranks if who is not None]))
     before = {who: sent + delivered for who, sent, delivered in zip(view.members, view.sent, cut, strict=True)}
     departed, forgotten = _departed(view, set(members))
     number = view.number + 1

@@ -12,12 +12,13 @@ The same rules as in `member.lifecycle`, without journal, state transfer and han
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
 from cubecast.protocols.membership import records
-from cubecast.protocols.membership.agreement import REPORT_TO, Agreement
+from cubecast.protocols.membership.agreement import REPORT_TO, Agreement, Measured
 from cubecast.protocols.membership.messages import (
     ChangeReport,
     Decide,
@@ -138,6 +139,14 @@ class SimulatedMember:
         """How many messages of each rank were delivered in this view; ranks that do not send have none."""
         here = self.stack.group.received[self.rank].tolist()
         return tuple(here + [0] * (len(self.stack.view.members) - len(here)))
+
+    def round_trips(self) -> Vector:
+        """Links measure nothing."""
+        return ()
+
+    def ranked(self, members: Sequence[MemberId], _measured: Measured) -> Sequence[MemberId]:
+        """As they are."""
+        return members
 
     def freeze(self) -> None:
         """Deliver and send nothing more in this view."""
