@@ -17,7 +17,7 @@ from cubecast.member.lifecycle import Lifecycle
 from cubecast.member.link import Link
 from cubecast.member.links import Links
 from cubecast.member.member import Member
-from cubecast.member.message_log import SEQUENCE_MASK, MessageLog
+from cubecast.member.message_log import SEQUENCE_MASK, Batch, MessageLog
 from cubecast.member.own_messages import OwnMessages
 from cubecast.member.quorum_levels import QuorumLevels
 from cubecast.member.restart import Restart
@@ -136,9 +136,10 @@ def _read_batch_again(self: Stack, source: int, body: bytes) -> None:
     _READ_BATCH(self, source, body)
     if self._host.settings.data not in ("timestamp", "star", "tree"):  # type: ignore[attr-defined]
         return
-    for key, record in read_records(body, self._form):
+    for key, record in zip(*read_records(body, self._form), strict=True):
         if key & SEQUENCE_MASK <= before[key >> 32] and not self.is_frozen:
-            self._host.deliver([(key, record)], self.log.add([(key, record)]))
+            again = Batch([key], [record])
+            self._host.deliver(again, self.log.add(again))
 
 
 def _resume_whole(self: Link, pipe: Any, **named: Any) -> bool:

@@ -92,12 +92,12 @@ def test_a_held_back_message_is_stored_and_read_when_it_is_delivered() -> None:
     size = len(body) // 2
     assert core.receive(0, 1, body, table, 0, 1) == 1
     first = core.results()
-    assert first.deliveries == []
+    assert first.deliveries == [[], [], []]
     assert first.kept == [[1 << 32 | 1, 0, size]]
     assert first.timers == [[5, 1, 1_000]]
     core.receive(0, 1, body, table, 1, count)
     second = core.results()
-    assert second.deliveries == [[1 << 32 | 2, size, 2 * size], [1 << 32 | 1, -1, -1]]
+    assert second.deliveries == [[1 << 32 | 2, 1 << 32 | 1], [size, -1], [2 * size, -1]]
     assert second.kept == second.timers == []
 
 
@@ -107,30 +107,32 @@ def test_one_batch_may_keep_and_deliver() -> None:
     assert core.receive(0, 1, body, table, 0, count) == 2
     asked = core.results()
     assert [key & 0xFF for key, *_ in asked.kept] == [1]
-    assert [(key & 0xFF, start >= 0) for key, start, _ in asked.deliveries] == [(2, True), (1, False)]
+    keys, starts, _ = asked.deliveries
+    assert [(key & 0xFF, start >= 0) for key, start in zip(keys, starts, strict=True)] == [(2, True), (1, False)]
 
 
 def test_a_publication_brings_the_numbers_it_carries() -> None:
     core = _core()
     assert core.publish(0, 3) == 3
     asked = core.results()
-    assert [key for key, *_ in asked.deliveries] == [1, 2, 3]
-    for _, row, _ in asked.deliveries:
+    keys, rows, _ = asked.deliveries
+    assert keys == [1, 2, 3]
+    for row in rows:
         assert np.frombuffer(core.numbers(row), "<i4").tolist() == [0, 77]
-    assert asked.sends == [[-1, 0, number, -1] for number in (1, 2, 3)]
+    assert asked.sends == [[-1, -1, -1], [0, 0, 0], [1, 2, 3], [-1, -1, -1]]
 
 
 def test_numbers_that_change_on_the_way_come_with_every_send() -> None:
     core = _core(changes_numbers=True)
     core.publish(0, 1)
-    ((_, _, _, row),) = core.results().sends
+    _, _, _, (row,) = core.results().sends
     assert np.frombuffer(core.numbers(row), "<i4").tolist() == [0, 77]
 
 
 def test_a_timer_may_make_the_core_say_something_of_its_own_about_a_sender() -> None:
     core = _core()
     core.on_timer(0, 5, 42)
-    ((rank, kind, key, row),) = core.results().sends
+    (rank,), (kind,), (key,), (row,) = core.results().sends
     assert (rank, kind, key >> 32, key & 0xFFFFFFFF) == (1, 3, 1, 0)
     assert np.frombuffer(core.numbers(row), "<i4").tolist() == [42, 5]
 

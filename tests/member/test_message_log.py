@@ -6,17 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cubecast.member.message_log import Keyed, MessageLog
+from cubecast.member.message_log import Batch, MessageLog
 
 
-def message(sender: int, sequence: int) -> Keyed:
-    return sender << 32 | sequence, f"{sender}:{sequence}".encode()
+def batch(*messages: tuple[int, int]) -> Batch:
+    keys = [sender << 32 | sequence for sender, sequence in messages]
+    return Batch(keys, [f"{sender}:{sequence}".encode() for sender, sequence in messages])
 
 
 def log_of(*delivered: tuple[int, int], members: int = 3) -> MessageLog:
     log = MessageLog(members)
     for one in delivered:
-        log.add([message(*one)])
+        log.add(batch(one))
     return log
 
 
@@ -42,7 +43,7 @@ def test_stability_that_runs_ahead_of_delivery_frees_what_is_here() -> None:
 
 def test_a_message_that_waits_is_found_until_it_is_delivered() -> None:
     log = log_of((0, 1))
-    key, record = message(0, 3)
+    (key,), (record,) = batch((0, 3))
     log.wait(key, record)
     assert log.waiting == 1
     assert log.get(0, 3) == record
@@ -60,12 +61,12 @@ def test_messages_are_given_in_the_order_of_delivery() -> None:
 
 def test_only_the_next_message_of_a_sender_is_recovered() -> None:
     log = log_of((0, 1))
-    assert log.recover([message(0, 1), message(0, 3), message(0, 2), message(0, 3)]) == [b"0:2", b"0:3"]
-    assert log.recover([message(0, 2)]) == []
+    assert log.recover(batch((0, 1), (0, 3), (0, 2), (0, 3))) == [b"0:2", b"0:3"]
+    assert log.recover(batch((0, 2))) == []
     assert not log.lacks((3, 0, 0))
     assert log.lacks((4, 0, 0))
     assert log.lacks((3, 1, 0))
-    assert log.take_recovered((2, 0, 0)) == [message(0, 2)]
+    assert log.take_recovered((2, 0, 0)) == batch((0, 2))
     assert log.recovered == {}
 
 
@@ -75,19 +76,19 @@ def test_between_stable_and_delivered_everything_is_held_in_order(
 ) -> None:
     log = MessageLog(members)
     count = [0] * members
-    delivered: list[Keyed] = []
+    delivered: list[tuple[int, int]] = []
     for sender in senders:
         sender %= members
         count[sender] += 1
-        delivered.append(message(sender, count[sender]))
+        delivered.append((sender, count[sender]))
     at = 0
     while at < len(delivered):
         step = data.draw(st.integers(1, 5))
-        log.add(delivered[at : at + step])
+        log.add(batch(*delivered[at : at + step]))
         at += step
     for sender in range(members):
         log.free(sender, data.draw(st.integers(0, count[sender])))
-    held = [record for key, record in delivered if key & 0xFFFFFFFF > log.stable[key >> 32]]
+    held = batch(*[(sender, sequence) for sender, sequence in delivered if sequence > log.stable[sender]]).records
     assert log.delivered() == tuple(count)
     assert log.unstable_in_order() == held
     assert (log.unstable, log.bytes) == (len(held), sum(map(len, held)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from cubecast.member.alone import Alone
 from cubecast.member.arena import Arena
 from cubecast.member.levels import PROCESSED, RECEIVED, Levels
 from cubecast.member.link import Link, Pipe
-from cubecast.member.message_log import SEQUENCE_MASK, Keyed
+from cubecast.member.message_log import SEQUENCE_MASK, Batch
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
 from cubecast.member.timers import Timers
@@ -73,12 +73,11 @@ class Host:
         """All links."""
         return [(self.world.view.members.index(who), link) for who, link in self.links.items()]
 
-    def deliver(self, delivered: Sequence[Keyed], size: int) -> None:
+    def deliver(self, delivered: Batch, size: int) -> None:
         """Keep what is delivered."""
-        assert size == sum(len(record) for _, record in delivered)
-        for key, record in delivered:
-            self.keys.append(key)
-            self.payloads.append(payload_of(record))
+        assert size == sum(map(len, delivered.records))
+        self.keys += delivered.keys
+        self.payloads += map(payload_of, delivered.records)
 
     def stable_moved(self, moved: list[tuple[int, int]]) -> None:
         """Keep the frontier."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cubecast.member.levels import RECEIVED, Levels
-from cubecast.member.message_log import MessageLog
+from cubecast.member.message_log import Batch, MessageLog
 from cubecast.member.settings import Settings
 from cubecast.member.stack import StackHost
 from cubecast.protocol.mail import PAYLOAD
@@ -45,10 +45,8 @@ class Alone:
         """Deliver; the message is stable at once."""
         first = self._published + 1
         self._published += len(payloads)
-        batch = [
-            (sequence, data.encode_record(PAYLOAD, 0, sequence, payload))
-            for sequence, payload in enumerate(payloads, first)
-        ]
+        keys = list(range(first, self._published + 1))
+        batch = Batch(keys, [data.encode_record(PAYLOAD, 0, *one) for one in zip(keys, payloads, strict=True)])
         self._host.deliver(batch, self.log.add(batch))
         self.log.free(0, self._published)
         self._host.stable_moved([(0, self._published)])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from cubecast.jit.tables import hold
 from cubecast.member import calls
 from cubecast.member.arena import Arena
+from cubecast.member.message_log import Batch
 from cubecast.member.settings import Settings
 from cubecast.protocol import rank_sets
 from cubecast.protocol.bound import bind
@@ -41,9 +42,9 @@ def record_form(settings: Settings, members: int) -> Form:
     )
 
 
-def read_records(body: bytes, form: Form) -> list[tuple[int, bytes]]:
-    """The application messages of a batch of records, each with its key: sender << 32 | sequence."""
-    found = []
+def read_records(body: bytes, form: Form) -> Batch:
+    """The application messages of a batch of records."""
+    found = Batch([], [])
     at = 0
     table = new_table()
     while at < len(body):
@@ -51,18 +52,23 @@ def read_records(body: bytes, form: Form) -> list[tuple[int, bytes]]:
         count = decode_some(piece, table, form)
         for _, sender, sequence, start, _, _, end in table[:count].tolist():
             if sequence:
-                found.append((sender << 32 | sequence, piece[start:end]))
+                found.keys.append(sender << 32 | sequence)
+                found.records.append(piece[start:end])
         at += int(table[count - 1, -1])
     return found
 
 
 class Asked(NamedTuple):
-    """The actions of a data protocol; see `member.calls`."""
+    """The actions of a data protocol, see `member.calls`; what there is much of as one list per column."""
 
     deliveries: list[list[int]]
+    """Three columns."""
     sends: list[list[int]]
+    """Four columns."""
     kept: list[list[int]]
+    """Rows."""
     timers: list[list[int]]
+    """Rows."""
 
 
 class DataCore:
@@ -136,8 +142,8 @@ class DataCore:
             raise AssertionError(f"the data core cannot continue (error code {error})")
         self._numbers = self._sorted.numbers[:rows].astype("<i4", copy=False).tobytes() if rows else b""
         return Asked(
-            self._sorted.deliveries[:deliveries].tolist() if deliveries else [],
-            self._sorted.sends[:sends].tolist() if sends else [],
+            self._sorted.deliveries[:deliveries].T.tolist() if deliveries else [[], [], []],
+            self._sorted.sends[:sends].T.tolist() if sends else [[], [], [], []],
             self._sorted.kept[:kept].tolist() if kept else [],
             self._sorted.timers[:timers].tolist() if timers else [],
         )

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from cubecast.errors import JournalError, RemoteProtocolError
 from cubecast.member.data_core import read_records, record_form
 from cubecast.member.effects import Delivery, Entry, SnapshotWanted, ViewChange
-from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
+from cubecast.member.message_log import SEQUENCE_MASK, Batch, MessageLog
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.accept import Acceptor
@@ -98,18 +98,18 @@ class Durable:
         self.acceptor.promised = self.acceptor.accepted_ballot = record.ballot
         self.acceptor.accepted = record.proposal
 
-    def _read(self, records: bytes) -> list[Keyed]:
+    def _read(self, records: bytes) -> Batch:
         assert self.view is not None
         return read_records(records, record_form(self._settings, len(self.view.members)))
 
     def _delivered(self, record: r.Delivered) -> None:
         self._deliver(self._read(record.records))
 
-    def _deliver(self, batch: list[Keyed]) -> None:
+    def _deliver(self, batch: Batch) -> None:
         view = self.view
         assert view is not None
         self.log.add(batch)
-        for key, octets in batch:
+        for key, octets in zip(*batch, strict=True):
             sender = view.members[key >> 32]
             if sender == self.me and self.pending:
                 self.pending.popleft()

@@ -29,7 +29,7 @@ from cubecast.member.history import History
 from cubecast.member.levels import Levels
 from cubecast.member.link import BATCH_BYTES, RECORDS_BATCH, Link
 from cubecast.member.links import Links
-from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
+from cubecast.member.message_log import SEQUENCE_MASK, Batch, MessageLog
 from cubecast.member.own_messages import OwnMessages
 from cubecast.member.reranking import Measured, ranked
 from cubecast.member.settings import Settings
@@ -260,21 +260,17 @@ class InView:
             return self._gate_bytes <= GATE_BYTES
         return self._backlog_bytes <= self.settings.backlog_bytes
 
-    def deliver(self, delivered: Sequence[Keyed], size: int) -> None:
+    def deliver(self, delivered: Batch, size: int) -> None:
         """Hand messages of that many bytes to the application, in this order."""
         if self._is_durable:
             self.effects.persist.append(delivered_head(size))
-            self.effects.persist += [record for _, record in delivered]
+            self.effects.persist += delivered.records
         self._give(delivered, size)
 
-    def _give(self, delivered: Sequence[Keyed], size: int) -> None:
+    def _give(self, delivered: Batch, size: int) -> None:
         view = self.view
         assert view is not None
-        members, sent, number = view.members, view.sent, view.number
-        entries = [
-            Delivery(members[key >> 32], number, sent[key >> 32] + (key & SEQUENCE_MASK), record)
-            for key, record in delivered
-        ]
+        entries = _deliveries(view, delivered)
         if self._gate is not None:
             self._gate += entries
             self._gate_bytes += size
@@ -490,10 +486,9 @@ class InView:
 
     def _deliver_recovered(self, cut: Vector) -> None:
         taken = self.log.take_recovered(cut)
-        if taken:
-            self._give(
-                taken, self.log.add(taken)
-            )  # the journal has them as `Recovered`; installing the view delivers them
+        if taken.keys:
+            # The journal has them as `Recovered`; installing the view delivers them.
+            self._give(taken, self.log.add(taken))
         if self.log.delivered() != cut:
             raise AssertionError(f"the view ends at {cut}, but {self.log.delivered()} was delivered")
 
@@ -550,3 +545,17 @@ class InView:
         self.state = OUT
         self.own.end(error, self.effects)
         self.effects.notices.append(Notice("failed", error))
+
+
+def _deliveries(view: View, delivered: Batch) -> list[Delivery]:
+    """The messages as the application gets them."""
+    keys, records = delivered
+    members, sent, number = view.members, view.sent, view.number
+    if delivered.is_run:
+        rank = keys[0] >> 32
+        sender, first = members[rank], sent[rank] + (keys[0] & SEQUENCE_MASK)
+        return [Delivery(sender, number, sequence, record) for sequence, record in enumerate(records, first)]
+    return [
+        Delivery(members[key >> 32], number, sent[key >> 32] + (key & SEQUENCE_MASK), record)
+        for key, record in zip(keys, records, strict=True)
+    ]

@@ -14,13 +14,27 @@ messages follow the delivered ones without a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from cubecast.protocols.membership.views import Vector
 
 SEQUENCE_MASK = 0xFFFFFFFF
-Keyed = tuple[int, bytes]
+
+
+class Batch(NamedTuple):
+    """Messages in an order that respects causality, as two lists: an object per message would cost too much."""
+
+    keys: list[int]
+    """Sender << 32 | sequence."""
+    records: list[bytes]
+
+    @property
+    def is_run(self) -> bool:
+        """Do all of them come from one sender, without a gap?"""
+        first = self.keys[0]
+        return self.keys == list(range(first, first + len(self.keys)))
 
 
 class MessageLog:
@@ -40,16 +54,20 @@ class MessageLog:
 
     # Deliveries.
 
-    def add(self, delivered: Sequence[Keyed]) -> int:
+    def add(self, delivered: Batch) -> int:
         """Store messages as they are delivered; returns their bytes."""
-        size = 0
-        records, places = self._records, self._places
-        for place, (key, record) in enumerate(delivered, self._count):
-            sender = key >> 32
-            records[sender].append(record)
-            places[sender].append(place)
-            size += len(record)
-        self._count += len(delivered)
+        keys, records = delivered
+        places = range(self._count, self._count + len(keys))
+        if keys and delivered.is_run:
+            sender = keys[0] >> 32
+            self._records[sender] += records
+            self._places[sender] += places
+        else:
+            for key, record, place in zip(keys, records, places, strict=True):
+                self._records[key >> 32].append(record)
+                self._places[key >> 32].append(place)
+        size = sum(map(len, records))
+        self._count += len(keys)
         self.bytes += size
         return size
 
@@ -109,11 +127,11 @@ class MessageLog:
         """What is delivered and not stable."""
         return self.in_order(self.stable, self.delivered())
 
-    def recover(self, found: Iterable[Keyed]) -> list[bytes]:
+    def recover(self, found: Batch) -> list[bytes]:
         """Store pulled messages; returns those that are new here."""
         here = self.delivered()
         added = []
-        for key, record in found:
+        for key, record in zip(*found, strict=True):
             sender, sequence = key >> 32, key & SEQUENCE_MASK
             if sequence == max(here[sender], self._recovered_to[sender]) + 1:
                 self.recovered[key] = record
@@ -128,8 +146,8 @@ class MessageLog:
             for here, recovered, wanted in zip(self.delivered(), self._recovered_to, cut, strict=True)
         )
 
-    def take_recovered(self, cut: Vector) -> list[Keyed]:
+    def take_recovered(self, cut: Vector) -> Batch:
         """The recovered messages up to the cut, which are delivered now."""
-        taken = [(key, record) for key, record in self.recovered.items() if key & SEQUENCE_MASK <= cut[key >> 32]]
-        self.recovered = {}
-        return taken
+        recovered, self.recovered = self.recovered, {}
+        keys = [key for key in recovered if key & SEQUENCE_MASK <= cut[key >> 32]]
+        return Batch(keys, [recovered[key] for key in keys])

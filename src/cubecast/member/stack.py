@@ -23,12 +23,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from cubecast.member.arena import Arena
-from cubecast.member.calls import EVERYONE
+from cubecast.member.calls import EVERYONE, NO_RECORD
 from cubecast.member.control_core import ControlCore
 from cubecast.member.data_core import Asked, data_core, record_form, window_messages
 from cubecast.member.levels import BLOCKS, RECEIVED, Levels
 from cubecast.member.link import Link
-from cubecast.member.message_log import SEQUENCE_MASK, Keyed, MessageLog
+from cubecast.member.message_log import SEQUENCE_MASK, Batch, MessageLog
 from cubecast.member.rounds import Rounds
 from cubecast.member.settings import Settings
 from cubecast.models.reliability import Heartbeats
@@ -45,6 +45,8 @@ from cubecast.wire.control import decode_control, encode_control
 REPEAT_STEPS = 2
 """Steps of the failure detector after which a member repeats its messages of a round that does not end. Links lose
 nothing, but a member whose view began later has not received them."""
+
+NOTHING = Batch([], [])
 
 
 class StackHost(Protocol):
@@ -69,7 +71,7 @@ class StackHost(Protocol):
     def open_links(self) -> list[tuple[int, Link]]:
         """The links to members of the view that exist, with their ranks."""
 
-    def deliver(self, delivered: Sequence[Keyed], size: int) -> None:
+    def deliver(self, delivered: Batch, size: int) -> None:
         """Hand messages of that many bytes to the application, in this order."""
 
     def stable_moved(self, moved: list[tuple[int, int]]) -> None:
@@ -129,7 +131,7 @@ class Stack:
         self.now_ns = self._host.now()
         self._carry_out(self._failure, self._failure.start(self.now_ns), frame.FAILURE)
         self._data.start(self.now_ns)
-        self._hand_over([], self._data.results())
+        self._hand_over(NOTHING, self._data.results())
         self._contribute()
         self._carry_out(self._stability, self._stability.start(self.now_ns), frame.CONTROL)
 
@@ -148,16 +150,16 @@ class Stack:
             asked = self._data.results()
             batch, payloads = payloads[:count], payloads[count:]
             self._published += count
-            delivered = [self._own(*one) for one in zip(asked.deliveries, batch, strict=True)]
-            self._own_bytes += sum(len(record) for _, record in delivered)
-            self._hand_over(delivered, asked)
+            keys, rows, _ = asked.deliveries
+            records = [self._own(*one) for one in zip(keys, rows, batch, strict=True)]
+            self._own_bytes += sum(map(len, records))
+            self._hand_over(Batch(keys, records), asked)
         self._rounds.watch()
 
-    def _own(self, published: list[int], payload: bytes) -> Keyed:
+    def _own(self, key: int, row: int, payload: bytes) -> bytes:
         """The record of an own message, with the numbers that the data protocol assigned."""
-        key, row, _ = published
         numbers = self._data.numbers(row) if row >= 0 else b""
-        return key, data.encode_record(mail.PAYLOAD, self.rank, key & SEQUENCE_MASK, payload, numbers)
+        return data.encode_record(mail.PAYLOAD, self.rank, key & SEQUENCE_MASK, payload, numbers)
 
     def receive(self, source: int, body: bytes) -> None:
         """A batch arrived; it is read at once unless the application has too much to take already."""
@@ -188,20 +190,22 @@ class Stack:
             asked = self._data.results()
             for key, start, end in asked.kept:
                 self.log.wait(key, body[start:end])
-            self._hand_over(
-                [
-                    (key, body[start:end] if start >= 0 else self.log.end_wait(key))
-                    for key, start, end in asked.deliveries
-                ],
-                asked,
-            )
+            keys, starts, ends = asked.deliveries
+            records = [
+                body[start:end] if start >= 0 else self.log.end_wait(key)
+                for key, start, end in zip(keys, starts, ends, strict=True)
+            ]
+            self._hand_over(Batch(keys, records), asked)
         self._rounds.watch()
 
-    def _hand_over(self, delivered: list[Keyed], asked: Asked) -> None:
+    def _hand_over(self, delivered: Batch, asked: Asked) -> None:
         """Route actions: messages to the log and the application, sends to links, timers to the member."""
-        if delivered:
+        if delivered.keys:
             self._host.deliver(delivered, self.log.add(delivered))
-        if asked.sends:
+        ranks, _, sent, rows = asked.sends
+        if sent and sent == delivered.keys and set(ranks) == {EVERYONE} and set(rows) == {NO_RECORD}:
+            self._send_to_all(delivered.records)
+        elif sent:
             self._send(asked.sends)
         for timer, tag, delay_ns in asked.timers:
             self.later(delay_ns, self._on_data_timer, timer, tag)
@@ -209,7 +213,7 @@ class Stack:
     def _send(self, sends: list[list[int]]) -> None:
         """Put records on links; runs of records for all members go to each link in one step."""
         to_all: list[bytes] = []
-        for rank, kind, key, row in sends:
+        for rank, kind, key, row in zip(*sends, strict=True):
             record = self._record(kind, key, row)
             if rank == EVERYONE:
                 to_all.append(record)
@@ -242,7 +246,7 @@ class Stack:
     def _on_data_timer(self, timer: int, tag: int) -> None:
         if not self.is_frozen:
             self._data.on_timer(self.now_ns, timer, tag)
-            self._hand_over([], self._data.results())
+            self._hand_over(NOTHING, self._data.results())
 
     # Stability and failure detection.
 
@@ -318,7 +322,7 @@ class Stack:
             failure = float(self._heartbeats.believed[rank])
             self._data.believe(rank, failure)
             self._data.compare_paths(self.now_ns, rank, better=failure < before)
-            self._hand_over([], self._data.results())
+            self._hand_over(NOTHING, self._data.results())
 
     def suspects(self) -> list[int]:
         """The ranks that the failure detector suspects now."""
