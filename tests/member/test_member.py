@@ -809,7 +809,7 @@ def own_records(member: Member, effects: Effects) -> list[bytes]:
         for arrived in FrameReader(1 << 22).feed(b"".join(buffers)):
             if arrived.kind == frame.DATA and view is not None and arrived.view == view.tag:
                 records = read_records(arrived.body, record_form(member.settings, len(view.members)))
-                found += [record for key, record in records if view.members[key >> 32] == member.me]
+                found += [record for key, record in zip(*records, strict=True) if view.members[key >> 32] == member.me]
     return found
 
 
