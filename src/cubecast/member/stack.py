@@ -204,7 +204,7 @@ class Stack:
             self._host.deliver(delivered, self.log.add(delivered))
         ranks, _, sent, rows = asked.sends
         if sent and sent == delivered.keys and set(ranks) == {EVERYONE} and set(rows) == {NO_RECORD}:
-            self._send_to_all(delivered.records)
+            self._send_to_all(delivered.records)  # own messages, as they are: no need to look each up in the log
         elif sent:
             self._send(asked.sends)
         for timer, tag, delay_ns in asked.timers:
