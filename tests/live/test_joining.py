@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,25 @@ def test_a_founder_without_the_others_fails_and_names_the_missing_ones(caplog: p
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
     assert "waiting member=" in caplog.text
+
+
+def test_a_member_whose_protocols_are_being_compiled_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cubecast.live.group.LOADING_LOG_S", 0.05)
+    monkeypatch.setattr("cubecast.live.group.load", lambda *_protocols: time.sleep(0.5))
+    reasons: list[str] = []
+
+    async def run() -> None:
+        group = one(found=True)
+        group.on_waiting(reasons.append)
+        await group.__aenter__()
+        await vanish(group)
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    assert reasons == ["loading Timestamp and CubeFullDist, compiled on first use"]
+    assert "reason=loading Timestamp" in caplog.text
 
 
 def refusals(**changes: Any) -> Callable[[str, str], tuple[dict[str, Any], dict[str, Any]]]:

@@ -101,7 +101,7 @@ class ApplicationState:
         state = self._snapshot()
         if inspect.isawaitable(state):
             state = await state
-        return octets_of(state, what="snapshot() returned")
+        return octets_of(state, what="what snapshot() returned")
 
     # Checkpoints.
 
