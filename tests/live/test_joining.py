@@ -227,6 +227,27 @@ def test_a_snapshot_that_raises_is_requested_again(caplog: pytest.LogCaptureFixt
     assert "snapshot failed" in caplog.text
 
 
+def test_a_member_that_has_left_is_not_asked_for_its_state() -> None:
+    calls: list[None] = []
+
+    def snapshot() -> bytes:
+        calls.append(None)
+        raise RuntimeError
+
+    async def run() -> None:
+        state: dict[str, Any] = {"snapshot": snapshot, "restore": lambda _state: None}
+        first = await enter(found=True, **state)
+        joining = asyncio.create_task(enter(contact=first.address, **state))
+        await until(lambda: len(first.view.members) == 2)
+        await first.leave(drain=False)
+        assert [event async for event in first] == []
+        joining.cancel()
+        await asyncio.gather(joining, return_exceptions=True)
+
+    asyncio.run(run())
+    assert calls == []
+
+
 def test_a_restore_that_raises_reaches_the_caller() -> None:
     async def run() -> None:
         founder = await enter(found=True, snapshot=lambda: b"state", restore=lambda _: None)
