@@ -28,7 +28,7 @@ class JoinOptions:
         return bool(self.founders or self.contacts or self.is_founder)
 
 
-def require_name(group: str) -> None:
+def require_name(group: object) -> None:
     """Require a name that a HELLO, a log line and a metric can carry."""
     if not isinstance(group, str) or not 0 < len(group.encode()) <= NAME_BYTES_MAX:
         shown = repr(group) if len(repr(group)) < NAME_BYTES_MAX else f"{repr(group)[:32]}…"
