@@ -179,5 +179,15 @@ def test_impossible_uses_are_refused() -> None:
         with pytest.raises(LocalProtocolError, match="journal= with atomic delivery needs snapshot="):
             async with AtomicDelivery().join("bank", listen="127.0.0.1:1", found=True, journal="x", plaintext=True):
                 pass
+        state: dict[str, Any] = {"snapshot": bytes, "restore": print}
+        with pytest.raises(LocalProtocolError, match=r"(snapshot|restore)= of join: give it to AtomicDelivery"):
+            async with AtomicDelivery().join("bank", listen="127.0.0.1:1", found=True, plaintext=True, **state):
+                pass
+        with pytest.raises(LocalProtocolError, match="give snapshot= and restore= together"):
+            AtomicDelivery(snapshot=bytes)
+        numbered = AtomicDelivery(snapshot=lambda: 5, restore=print)  # type: ignore[arg-type,return-value]
+        numbered._asking.set()
+        with pytest.raises(LocalProtocolError, match=r"what snapshot\(\) returned is of type int"):
+            await numbered._take_state()
 
     asyncio.run(play())

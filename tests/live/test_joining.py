@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,25 @@ def test_a_founder_without_the_others_fails_and_names_the_missing_ones(caplog: p
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
     assert "waiting member=" in caplog.text
+
+
+def test_a_member_whose_protocols_are_being_compiled_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cubecast.live.group.LOADING_LOG_S", 0.05)
+    monkeypatch.setattr("cubecast.live.group.load", lambda *_protocols: time.sleep(0.5))
+    reasons: list[str] = []
+
+    async def run() -> None:
+        group = one(found=True)
+        group.on_waiting(reasons.append)
+        await group.__aenter__()
+        await vanish(group)
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    assert reasons == ["loading Timestamp and CubeFullDist, compiled on first use"]
+    assert "reason=loading Timestamp" in caplog.text
 
 
 def refusals(**changes: Any) -> Callable[[str, str], tuple[dict[str, Any], dict[str, Any]]]:
@@ -205,6 +225,27 @@ def test_a_snapshot_that_raises_is_requested_again(caplog: pytest.LogCaptureFixt
 
     asyncio.run(run())
     assert "snapshot failed" in caplog.text
+
+
+def test_a_member_that_has_left_is_not_asked_for_its_state() -> None:
+    calls: list[None] = []
+
+    def snapshot() -> bytes:
+        calls.append(None)
+        raise RuntimeError
+
+    async def run() -> None:
+        state: dict[str, Any] = {"snapshot": snapshot, "restore": lambda _state: None}
+        first = await enter(found=True, **state)
+        joining = asyncio.create_task(enter(contact=first.address, **state))
+        await until(lambda: len(first.view.members) == 2)
+        await first.leave(drain=False)
+        assert [event async for event in first] == []
+        joining.cancel()
+        await asyncio.gather(joining, return_exceptions=True)
+
+    asyncio.run(run())
+    assert calls == []
 
 
 def test_a_restore_that_raises_reaches_the_caller() -> None:

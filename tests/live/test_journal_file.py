@@ -586,6 +586,13 @@ def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, name: str) -> Non
         open_journal(tmp_path / name)
 
 
+@pytest.mark.timeout(20)
+def test_a_device_is_not_a_journal_and_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    with pytest.raises(JournalError, match="it is not a regular file: name another file"):
+        open_journal(tmp_path / "endless")
+
+
 def test_a_failed_open_releases_the_lock(path: Path) -> None:
     path.mkdir()
     with pytest.raises(JournalError, match="Is a directory") as held:  # and its traceback, with the journal in it

@@ -25,11 +25,13 @@ def test_a_message_is_processed_when_every_application_asks_for_the_next_one() -
             for group in groups:
                 assert (await group.receive(WAIT_S)).payload == b"m"
             await message.stable(WAIT_S)
-            with pytest.raises(TimeoutError, match="every member has message 1, but an application has not dealt"):
+            with pytest.raises(
+                TimeoutError, match="every member has message 1, but not every application has processed it"
+            ):
                 await message.stable(SHORT_S, level="processed")
             asking = [asyncio.create_task(group.receive()) for group in groups[1:]]
             with pytest.raises(TimeoutError, match="not causally stable"):
-                await message.causally_stable(SHORT_S)  # the application of the sender itself has not dealt with it
+                await message.causally_stable(SHORT_S)  # the application of the sender itself has not processed it
             groups[0].ack()
             await message.stable(WAIT_S, level="processed")
             await message.causally_stable(WAIT_S)

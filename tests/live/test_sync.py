@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cubecast.errors import LocalProtocolError
+from cubecast.live.group import Group
 from cubecast.live.local import free_addresses
 from cubecast.live.sync import SyncGroup, join_sync
 from cubecast.member.effects import Delivery, ViewChange
@@ -53,6 +54,18 @@ def test_a_group_without_asyncio() -> None:
     assert own == taken == [str(number).encode() for number in range(count)]
 
 
+def test_whatever_a_group_has_is_there() -> None:
+    group = join_sync("sync", listen="127.0.0.1:7001", found=True, plaintext=True)
+    names = {name for name in [*dir(Group), *vars(group._group)] if not name.startswith("_")}
+    assert names - set(dir(group)) == set()
+    assert (group.name, group.address, group.settings.data, group.is_entered) == (
+        "sync",
+        "127.0.0.1:7001",
+        "auto",
+        False,
+    )
+
+
 def test_every_property_and_callback_is_there() -> None:
     stable: list[Any] = []
     views: list[Any] = []
@@ -62,8 +75,11 @@ def test_every_property_and_callback_is_there() -> None:
         one.on_blocked(print)
         one.on_excluded(print)
         one.on_progress(print)
+        one.on_waiting(print)
+        one.refresh_credentials()
         message = two.multicast(b"x")
         message.stable(WAIT_S, hurry=True)
+        assert one.has_more
         delivery = one.receive(WAIT_S)
         assert (delivery.sender, delivery.payload) == (two.me, b"x")
         assert one.view.members == (one.me, two.me)

@@ -14,9 +14,12 @@ import pytest
 from cubecast.errors import ExcludedError, LocalProtocolError
 from cubecast.live.local import free_addresses
 from cubecast.objects import Space, Token
-from tests.live.members import WAIT_S, founded, quick, until, vanish
+from tests.live.members import WAIT_S, drain, founded, one, quick, until, vanish
 
 pytestmark = pytest.mark.live
+
+_NO_STATE: dict[str, Any] = {"snapshot": lambda: b"", "restore": lambda _state: None}
+"""Of a member that is in the group of the spaces without being one."""
 
 
 @asynccontextmanager
@@ -163,6 +166,76 @@ def test_an_excluded_member_loses_the_locks_it_waits_for() -> None:
                 async with asyncio.timeout(WAIT_S):
                     await waiting
             await until(lambda: len(spaces[0].lock("l")._queue) == 1)
+
+    asyncio.run(run())
+
+
+def test_a_block_whose_lock_was_lost_does_not_release_the_lock_of_another_task() -> None:
+    async def run() -> None:
+        async with spaces_of(3) as spaces:
+            lock = spaces[2].lock("l")
+            may_end = asyncio.Event()
+
+            async def hold() -> None:
+                async with lock:
+                    await may_end.wait()
+
+            before = asyncio.create_task(hold())
+            await until(lambda: lock._held is not None)
+            driver = spaces[2].group._driver
+            assert driver is not None
+            driver.call(lambda _now_ns: driver.member._go_out("as if excluded"))
+            await until(lambda: lock._held is None)
+            await lock.acquire(WAIT_S)
+            may_end.set()
+            await before
+            with pytest.raises(TimeoutError):
+                await spaces[0].lock("l").acquire(0.5)
+            await lock.release()
+            await spaces[0].lock("l").acquire(WAIT_S)
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_release_passes_the_lock_on() -> None:
+    async def run() -> None:
+        slow_settings = quick(window_messages=2, backlog_bytes=1)
+        async with spaces_of(2, window_messages=2) as spaces:
+            contact = spaces[0].group.address
+            async with one("objects", contact=contact, settings=slow_settings, **_NO_STATE) as slow:
+                reading = asyncio.create_task(drain(slow))
+                lock = spaces[0].lock("l")
+                await lock.acquire(WAIT_S)
+                await until(lambda: spaces[0].group.stats["own_unstable_messages"] == 0)
+                reading.cancel()  # soon it accepts no more, nothing becomes stable, and the window is full
+                filling = [asyncio.create_task(spaces[0].counter("c").add()) for _ in range(9)]
+                await asyncio.sleep(0.5)
+                assert not all(task.done() for task in filling)
+                releasing = asyncio.create_task(lock.release())
+                await asyncio.sleep(0.1)
+                assert releasing.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await releasing
+                reading = asyncio.create_task(drain(slow))
+                await spaces[1].lock("l").acquire(WAIT_S)
+                assert spaces[1].group.view.number == 2, "only a view change passed it on"
+                await asyncio.gather(*filling)
+                await vanish(slow)
+                await reading
+
+    asyncio.run(run())
+
+
+def test_a_task_that_waits_for_a_lock_learns_that_its_member_left() -> None:
+    async def run() -> None:
+        async with spaces_of(2) as spaces:
+            await spaces[0].lock("l").acquire(WAIT_S)
+            waiting = asyncio.create_task(spaces[1].lock("l").acquire())
+            await until(lambda: len(spaces[0].lock("l")._queue) == 2)
+            await spaces[1].group.leave()
+            with pytest.raises(LocalProtocolError, match="left while it waited for the lock 'l'"):
+                async with asyncio.timeout(WAIT_S):
+                    await waiting
 
     asyncio.run(run())
 

@@ -86,6 +86,8 @@ class ApplicationState:
     async def _give(self, view: int) -> None:
         driver = self._driver()
         for attempt in range(SNAPSHOT_TRIES):
+            if driver.is_ended:
+                return  # nobody can fetch it any more
             try:
                 state = await self._take_snapshot()
             except Exception:
@@ -101,7 +103,7 @@ class ApplicationState:
         state = self._snapshot()
         if inspect.isawaitable(state):
             state = await state
-        return octets_of(state, what="snapshot() returned")
+        return octets_of(state, what="what snapshot() returned")
 
     # Checkpoints.
 

@@ -37,9 +37,10 @@ from typing import Any
 import msgspec
 
 from cubecast.errors import LocalProtocolError
-from cubecast.live.application_state import Restore, Snapshot
+from cubecast.live.application_state import Restore, Snapshot, octets_of
 from cubecast.live.group import Group, join
 from cubecast.live.inbox import Event
+from cubecast.live.join_options import require_state_functions
 from cubecast.member.effects import Delivery
 from cubecast.protocols.membership.views import MemberId
 
@@ -81,6 +82,7 @@ class AtomicDelivery:
 
     def __init__(self, *, snapshot: Snapshot | None = None, restore: Restore | None = None) -> None:
         """`snapshot` and `restore` are those of `cubecast.join`."""
+        require_state_functions(snapshot, restore)
         self._snapshot = snapshot
         self._restore = restore
         self._group: Group | None = None
@@ -98,6 +100,10 @@ class AtomicDelivery:
         """Join a group as `cubecast.join` does; iterate over this object in place of the group."""
         if self._group is not None:
             raise LocalProtocolError("this atomic delivery has joined a group before: make another one")
+        for given in {"snapshot", "restore"} & options.keys():
+            raise LocalProtocolError(
+                f"{given}= of join: give it to AtomicDelivery(...), whose state includes the deliveries that wait"
+            )
         if self._snapshot is not None:
             options |= {"snapshot": self._take_state, "restore": self._put_state}
         elif options.get("journal") is not None:
@@ -179,7 +185,8 @@ class AtomicDelivery:
             if inspect.isawaitable(octets):
                 octets = await octets
             ready = [event for event in self._ready if isinstance(event, Delivery)]
-            return msgspec.msgpack.encode(_State([*ready, *self._held.waiting], bytes(octets)))
+            state = octets_of(octets, what="what snapshot() returned")
+            return msgspec.msgpack.encode(_State([*ready, *self._held.waiting], state))
         finally:
             self._is_state_busy = False
             self._moved.set()

@@ -22,8 +22,9 @@ RESOLVE_S = 1.0
 class Contacts:
     """How one member finds another of its group."""
 
-    def __init__(self, me: str, contacts: Sequence[str]) -> None:
+    def __init__(self, group: str, me: str, contacts: Sequence[str]) -> None:
         """`contacts` are addresses, or names as in `live/dns.py`."""
+        self._group = group
         self._me = me
         self._contacts = contacts
         self._has_names = any(one.startswith(SCHEME) for one in contacts)
@@ -38,7 +39,9 @@ class Contacts:
             if found or not is_needed:
                 return found
             if time.monotonic() >= deadline:
-                raise LocalProtocolError(f"not in the group after join_timeout_s={timeout_s:g}: {reason}")
+                raise LocalProtocolError(
+                    f"not in group {self._group!r} after join_timeout_s={timeout_s:g}: waiting for {reason}"
+                )
             on_waiting(f"waiting for {reason}")
             await asyncio.sleep(RESOLVE_S)
 

@@ -246,6 +246,8 @@ def _named_by(certificate: Certificate) -> list[str]:
 
 def require_protection(credentials: Credentials | None, *, plaintext: bool) -> None:
     """Require either credentials or plaintext."""
+    if credentials is not None and not isinstance(credentials, Credentials):
+        raise LocalProtocolError(f"credentials={credentials!r}: give Credentials.load(MEMBER_PEM, ca=GROUP_PEM)")
     if (credentials is None) != plaintext:
         raise LocalProtocolError(
             "give credentials=Credentials.load(...), or plaintext=True to go without protection, not both or neither"

@@ -27,7 +27,13 @@ from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.driver import Driver, shielded
 from cubecast.live.group_status import GroupStatus
 from cubecast.live.inbox import Entries, Event, Inbox
-from cubecast.live.join_options import JoinOptions, read_join_options
+from cubecast.live.join_options import (
+    JoinOptions,
+    read_join_options,
+    read_name,
+    require_name,
+    require_state_functions,
+)
 from cubecast.live.journal import Journal
 from cubecast.live.message import Message
 from cubecast.live.notices import NoticeLog
@@ -40,6 +46,8 @@ log = logging.getLogger("cubecast.live")
 
 WAITING_LOG_S = 3.0
 """How often a member that is not in the group yet logs what it waits for."""
+LOADING_LOG_S = 2.0
+"""After this time a member logs that it still loads, or compiles, its protocols."""
 SYNC_LUMP = 256
 """Deliveries that cross to another thread at a time."""
 LEAVE_S = 5.0
@@ -100,11 +108,8 @@ class Group(GroupStatus):
             raise LocalProtocolError(f"group {self.name!r} was entered before: call cubecast.join again")
         if self._credentials is not None:
             self._credentials.require_own(self.address)
-        data = self.settings.data_for(max(2, len(self._join_options.founders)))
-        await asyncio.to_thread(load, data.name, self.settings.stability_entry.name)
-        if self.settings.rerank_gain:
-            await asyncio.to_thread(load_search)
-        contacts = Contacts(self.address, self._join_options.contacts)
+        await self._load_protocols()
+        contacts = Contacts(self.name, self.address, self._join_options.contacts)
         journal, batches = self._open_journal()
         try:
             known = await contacts.first(
@@ -201,6 +206,16 @@ class Group(GroupStatus):
         """
         if self._driver is not None and self._credentials is not None:
             self._driver.refresh_credentials()
+
+    async def _load_protocols(self) -> None:
+        """Load compiled code; what is not in the cache is compiled, which can take half a minute."""
+        data = self.settings.data_for(max(2, len(self._join_options.founders)))
+        loading = asyncio.create_task(asyncio.to_thread(load, data.name, self.settings.stability_entry.name))
+        if not (await asyncio.wait({loading}, timeout=LOADING_LOG_S))[0]:
+            self._log_waiting(f"loading {data.title} and {self.settings.stability_entry.title}, compiled on first use")
+        await loading
+        if self.settings.rerank_gain:
+            await asyncio.to_thread(load_search)
 
     def _open_journal(self) -> tuple[Journal | None, list[bytes]]:
         if self._journal is None:
@@ -334,10 +349,12 @@ class Group(GroupStatus):
 
         The iterator may be left with `break`, cancelled or used with a timeout: nothing is lost, and it continues.
         """
+        self._entered()
         return Entries(self._inbox, (Delivery,))
 
     def events(self) -> Entries[Event]:
         """Deliveries as `async for` yields them, and a `ViewChange` for every view at its place among them."""
+        self._entered()
         return Entries(self._inbox, (Delivery, ViewChange))
 
     async def receive(self, timeout: float | None = None) -> Delivery:
@@ -345,6 +362,7 @@ class Group(GroupStatus):
 
         It is safe to cancel: a delivery that was not returned is the next one.
         """
+        self._entered()
         async with asyncio.timeout(timeout):
             taken: Delivery | None = await self._inbox.take((Delivery,))
         if taken is None:
@@ -362,9 +380,10 @@ class Group(GroupStatus):
         return True
 
     def ack(self) -> None:
-        """The application has dealt with all that it has taken; otherwise it has when it asks for the next event.
+        """Tell the group that the application has processed everything it has taken.
 
-        What it multicasts from now on counts as following all of that: `causal_frontier`, `stable(level="processed")`.
+        Without a call that is assumed when the application asks for the next event. What it multicasts from now on
+        counts as following all of that: `causal_frontier`, `stable(level="processed")`.
         """
         self._inbox.acknowledge()
 
@@ -474,8 +493,8 @@ def join(
 
     `name` is the group's; members of groups with different names refuse each other. `listen` ("host:port") is where
     this member accepts connections; `advertise` is the address that others dial and its name, the same as `listen`
-    unless there is a NAT or a container between. All members must use the same name for a member: "localhost:7001" and
-    "127.0.0.1:7001" are two.
+    unless there is a NAT or a container between, or `listen` is every interface ("0.0.0.0:7001"). All members must use
+    the same name for a member: "localhost:7001" and "127.0.0.1:7001" are two.
 
     Give one of:
 
@@ -501,12 +520,12 @@ def join(
     the disk. `trace` names a file for the events of this member, for `cubecast check`. `status` ("host:port") is where
     it serves a page, JSON and Prometheus metrics.
     """
+    require_name(name)
     require_protection(credentials, plaintext=plaintext)
-    if (snapshot is None) != (restore is None):
-        raise LocalProtocolError("give snapshot= and restore= together: what one member takes, another must put back")
-    address = advertise if advertise is not None else listen
-    for one in (listen, address, *([status] if status is not None else [])):
-        parse_address(one)
+    require_state_functions(snapshot, restore)
+    address = read_name(listen, advertise)
+    if status is not None:
+        parse_address(status)
     return Group(
         name,
         listen=listen,

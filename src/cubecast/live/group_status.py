@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -37,31 +38,41 @@ class GroupStatus:
 
     def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
         """Call a function with the frontier each time it moves."""
-        self._callbacks.setdefault("stable", []).append(callback)
+        self._add_callback("stable", callback)
 
     def on_causally_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
         """Call a function with the causal frontier each time it moves."""
-        self._callbacks.setdefault("causally_stable", []).append(callback)
+        self._add_callback("causally_stable", callback)
 
     def on_view(self, callback: Callable[[View], object]) -> None:
         """Call a function when a view is installed, independent of what the application has taken by then."""
-        self._callbacks.setdefault("view", []).append(callback)
+        self._add_callback("view", callback)
 
     def on_blocked(self, callback: Callable[[bool], object]) -> None:
         """Call a function with True when too few members are reachable, with False when there are enough again."""
-        self._callbacks.setdefault("blocked", []).append(callback)
+        self._add_callback("blocked", callback)
 
     def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
         """Call a function when the group continued without this member: the reason, and the messages returned."""
-        self._callbacks.setdefault("excluded", []).append(callback)
+        self._add_callback("excluded", callback)
 
     def on_progress(self, callback: Callable[[tuple[int, int]], object]) -> None:
         """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
-        self._callbacks.setdefault("progress", []).append(callback)
+        self._add_callback("progress", callback)
 
     def on_waiting(self, callback: Callable[[str], object]) -> None:
         """Call a function at intervals with what this member waits for, while it is not in the group yet."""
-        self._callbacks.setdefault("waiting", []).append(callback)
+        self._add_callback("waiting", callback)
+
+    def _add_callback(self, event: str, callback: Callable[[Any], object]) -> None:
+        if not callable(callback):
+            raise LocalProtocolError(f"on_{event}({callback!r}): give a function")
+        if inspect.iscoroutinefunction(callback):
+            raise LocalProtocolError(
+                f"on_{event}({callback.__qualname__}): an `async` function is not awaited here; "
+                "give a plain function, which may start a task"
+            )
+        self._callbacks.setdefault(event, []).append(callback)
 
     def _call_back(self, event: str, value: Any) -> None:
         for callback in self._callbacks.get(event, ()):

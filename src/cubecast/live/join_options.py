@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.dns import parse_contact
 from cubecast.member.settings import MEMBERS_MAX, parse_address
+
+NAME_BYTES_MAX = 255
+"""The longest name of a group, in UTF-8."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,39 @@ class JoinOptions:
     def is_given(self) -> bool:
         """Was any of them given?"""
         return bool(self.founders or self.contacts or self.is_founder)
+
+
+def require_name(group: object) -> None:
+    """Require a name that a HELLO, a log line and a metric can carry."""
+    if not isinstance(group, str) or not 0 < len(group.encode()) <= NAME_BYTES_MAX:
+        shown = repr(group) if len(repr(group)) < NAME_BYTES_MAX else f"{repr(group)[:32]}…"
+        raise LocalProtocolError(f"group name {shown}: give a text of 1 to {NAME_BYTES_MAX} bytes")
+
+
+def read_name(listen: str, advertise: str | None) -> str:
+    """The name of a member: the address that others dial."""
+    parse_address(listen)
+    name = listen if advertise is None else advertise
+    host, port = parse_address(name)
+    try:
+        is_any = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        is_any = False
+    if is_any:
+        raise LocalProtocolError(
+            f"{name} is every interface of a machine, which nobody can dial: "
+            f"give the address by which others reach this member as advertise=HOST:{port} (--advertise)"
+        )
+    return name
+
+
+def require_state_functions(snapshot: object, restore: object) -> None:
+    """Require both functions or none."""
+    for option, function in (("snapshot", snapshot), ("restore", restore)):
+        if function is not None and not callable(function):
+            raise LocalProtocolError(f"{option}={function!r}: give a function")
+    if (snapshot is None) != (restore is None):
+        raise LocalProtocolError("give snapshot= and restore= together: what one member takes, another must put back")
 
 
 def read_join_options(

@@ -482,9 +482,13 @@ class Journal:
 def _resolve(path: Path) -> Path:
     """The file itself, not a link to it: two names of one journal share one lock."""
     try:
-        return path.resolve()
+        file = path.resolve()
+        is_other = file.exists() and not file.is_file() and not file.is_dir()
     except (OSError, RuntimeError) as error:
         raise JournalError(f"cannot open the journal {path}: {error}: name another file") from error
+    if is_other:
+        raise JournalError(f"cannot open the journal {path}: it is not a regular file: name another file")
+    return file
 
 
 def _flush(file: int) -> None:

@@ -54,7 +54,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     ) -> None:
         """Wait until every member of the view has the message; `hurry` requests a stability round at once.
 
-        `level`: *received*; *processed*, all applications have dealt with it (`Group.ack`, or they asked for the next
+        `level`: *received*; *processed*, all applications have processed it (`Group.ack`, or they asked for the next
         event); *durable*, it is on the disk of every member that has a journal. With `of="quorum"` a majority of the
         view is enough, and its members are asked at once.
 
@@ -113,8 +113,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
                 "too few members are reachable" if member.is_blocked else "the view changes"
             )
         if self.is_stable:
-            who = {"processed": "an application", "durable": "a disk"}.get(level, "a member")
-            return f"every member has message {self.sequence}, but {who} has not dealt with it"
+            lack = {"processed": "not every application has processed it", "durable": "it is not on every disk"}
+            return f"every member has message {self.sequence}, but {lack.get(level, 'the answer came too late')}"
         late = ", ".join(f"{who.name} ({count})" for who, count in member.laggards()) or "nobody known"
         return f"message {self.sequence} is not at every member; members behind (messages): {late}"
 

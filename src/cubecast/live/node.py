@@ -105,7 +105,8 @@ def say(words: str) -> None:
 
 
 def _say_view(view: View) -> None:
-    say(f"view {view.number}: {len(view.members)} members: {' '.join(who.name for who in view.members)}")
+    count = "1 member" if len(view.members) == 1 else f"{len(view.members)} members"
+    say(f"view {view.number}: {count}: {' '.join(who.name for who in view.members)}")
 
 
 def _say_excluded(excluded: Excluded) -> None:

@@ -28,6 +28,7 @@ from cubecast.live.inbox import Event
 from cubecast.live.loop import LoopThread
 from cubecast.live.message import Level, Message, Of
 from cubecast.member.effects import Delivery, Excluded
+from cubecast.member.settings import Settings
 from cubecast.protocols.membership.views import MemberId, View
 
 _Result = TypeVar("_Result")
@@ -121,6 +122,10 @@ class SyncGroup:
         """Operator's override; see `Group.force`."""
         self._call(self._group.force)
 
+    def refresh_credentials(self) -> None:
+        """Read the files of the credentials again now; see `Group.refresh_credentials`."""
+        self._call(self._group.refresh_credentials)
+
     def _stop(self) -> None:
         if self._is_running:
             self._is_running = False
@@ -209,7 +214,36 @@ class SyncGroup:
         """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
         self._group.on_progress(callback)
 
+    def on_waiting(self, callback: Callable[[str], object]) -> None:
+        """Call a function at intervals with what this member waits for, while it is not in the group yet."""
+        self._group.on_waiting(callback)
+
     # Status.
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self._group.name
+
+    @property
+    def address(self) -> str:
+        """The address that others dial, which is this member's name."""
+        return self._group.address
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this member."""
+        return self._group.settings
+
+    @property
+    def is_entered(self) -> bool:
+        """Was it entered, also if this member has left since?"""
+        return self._group.is_entered
+
+    @property
+    def has_more(self) -> bool:
+        """Is there anything that the application has not taken?"""
+        return bool(self._taken) or self._call(lambda: self._group.has_more)
 
     @property
     def me(self) -> MemberId:

@@ -15,7 +15,7 @@ import secrets
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cubecast.errors import ExcludedError, LocalProtocolError
+from cubecast.errors import CubecastError, ExcludedError, LocalProtocolError
 from cubecast.objects.shared import Operation, SharedObject
 from cubecast.protocols.membership.views import MemberId, View
 
@@ -56,6 +56,8 @@ class Lock(SharedObject):
         self._held: _Request | None = None
         """The request with which a task of this process holds the lock."""
         self._waiting: dict[int, asyncio.Future[Token]] = {}
+        self._blocks: dict[asyncio.Task[Any] | None, _Request] = {}
+        """By task: the request with which its `async with` block began."""
 
     @property
     def holder(self) -> MemberId | None:
@@ -63,7 +65,11 @@ class Lock(SharedObject):
         return self._queue[0].member if self._queue else None
 
     async def acquire(self, timeout: float | None = None) -> Token:
-        """Wait for the lock. Raises TimeoutError; ExcludedError if the group continued without this member."""
+        """Wait for the lock.
+
+        Raises TimeoutError; ExcludedError if the group continued without this member; LocalProtocolError if this member
+        left. A task that holds the lock must not acquire it again: it would wait for itself.
+        """
         self._numbers += 1
         number = self._numbers
         granted: asyncio.Future[Token] = asyncio.get_running_loop().create_future()
@@ -74,29 +80,37 @@ class Lock(SharedObject):
                 self._space.hurry(message)
                 token = await granted
         except BaseException:
-            del self._waiting[number]
+            self._waiting.pop(number, None)
             self._space.later(self._send(["release", number]))
             raise
-        del self._waiting[number]
+        if self._waiting.pop(number, None) is None:
+            raise self._excluded()  # after the grant, before this task could run
         self._held = _Request(self._space.group.me, number)
         return token
 
     async def release(self) -> None:
-        """Pass it on."""
+        """Pass it on. A call that is cancelled passes it on all the same."""
         held, self._held = self._held, None
         if held is None:
             raise LocalProtocolError(f"release of the lock {self.name!r}, which is not held here")
+        await asyncio.shield(self._space.later(self._pass_on(held)))
+
+    async def _pass_on(self, held: _Request) -> None:
         self._space.hurry(await self._send(["release", held.number]))
 
     async def __aenter__(self) -> Token:
         """Wait for the lock."""
-        return await self.acquire()
+        token = await self.acquire()
+        assert self._held is not None
+        self._blocks[asyncio.current_task()] = self._held
+        return token
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Pass it on, unless the group has done so already."""
-        if self._held is not None:
+        """Pass it on, unless the group has done so already; then another task of this process may hold it."""
+        request = self._blocks.pop(asyncio.current_task(), None)
+        if request is not None and request == self._held:
             await self.release()
 
     # In total order.
@@ -143,10 +157,21 @@ class Lock(SharedObject):
 
     def lost(self) -> None:
         """The group continued without this member: what its tasks hold or wait for is gone."""
+        self._give_up(self._excluded())
+
+    def ended(self) -> None:
+        """This member has left, or failed: nothing is granted any more."""
+        self._give_up(LocalProtocolError(f"this member left while it waited for the lock {self.name!r}"))
+
+    def _give_up(self, reason: CubecastError) -> None:
         self._held = None
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ExcludedError(f"excluded while waiting for the lock {self.name!r}"))
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            if not one.done():
+                one.set_exception(type(reason)(*reason.args))
+
+    def _excluded(self) -> ExcludedError:
+        return ExcludedError(f"excluded while waiting for the lock {self.name!r}")
 
     # For newcomers.
 

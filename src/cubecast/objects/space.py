@@ -141,9 +141,15 @@ class Space(Replica):
             self._object(KINDS[kind], name).apply(operation)
 
     def _lost(self) -> None:
-        for one in self._objects.values():
-            if isinstance(one, Lock):
-                one.lost()
+        for lock in self._locks():
+            lock.lost()
+
+    def _ended(self) -> None:
+        for lock in self._locks():
+            lock.ended()
+
+    def _locks(self) -> list[Lock]:
+        return [one for one in self._objects.values() if isinstance(one, Lock)]
 
     # For newcomers.
 
