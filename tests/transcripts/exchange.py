@@ -30,7 +30,7 @@ from cubecast.protocols.transport import window
 from tests.support.cores import build_core
 from tests.transcripts.turn import SLOT, turn
 
-_KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
+_KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS", "SUBMIT", "ACCEPTED")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,6 +63,8 @@ from cubecast.sim.metrics import (
     note_delivered,
     note_excluded,
     note_held_back,
+    note_numbered,
+    note_published,
     note_released,
     note_round_begun,
     note_round_done,
@@ -252,16 +254,15 @@ def _wake(world, metrics, group, call, what, member, a, b, now_ns):
             world.scalars[0].error = VIEWS_FULL
         _set_call(call, mailbox.DATA, JOIN, member, a, b, now_ns)
     else:
-        _note_published(world, metrics, member, now_ns)
+        _publish_next(world, metrics, member, now_ns)
         _set_call(call, mailbox.DATA, PUBLISH, member, a, b, now_ns)
 
 
 @linked
-def _note_published(world, metrics, member, now_ns):
+def _publish_next(world, metrics, member, now_ns):
     """The application of a sender multicasts its next data message, and says when the one after is due."""
     sequence = metrics.published[member] + 1
-    metrics.published[member] = sequence
-    metrics.sent_ns[member, sequence] = now_ns
+    note_published(metrics, member, sequence, now_ns)
     if sequence < metrics.totals[0].data_wanted:
         schedule(world, now_ns + metrics.totals[0].data_interval_ns, SEND_DATA, member, 0, 0)
         return
@@ -338,6 +339,8 @@ def _carry_out(world, metrics, mail, group, member, layer, now_ns):
         elif action.what == mailbox.SUSPECT:
             suspect(world, metrics, group, member, a, now_ns)
         elif action.what == mailbox.DELIVER:
+            if action.peer >= 0:
+                note_numbered(metrics, a, action.b, action.peer, action.delay_ns)
             note_delivered(world, metrics, member, a, action.b, now_ns)
             note_input(metrics, group, member, a)
             if metrics.members[member].parked == 1 and is_full_enough(metrics, group, member, a):
