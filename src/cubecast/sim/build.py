@@ -26,6 +26,7 @@ from cubecast.protocol.messages import carry_sets
 from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.random import new_stream, uniform
+from cubecast.protocols.transport.late_join import hands_over_history
 from cubecast.protocols.transport.sequenced import sequence_of
 from cubecast.sim import events
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
@@ -150,6 +151,8 @@ def _first_metrics(scenario: Scenario, protocol: Protocol) -> Metrics:
     totals = metrics.totals[0]
     totals.self_joining = protocol.admits_joins
     totals.detecting = scenario.detects
+    has_transport = scenario.messages > 0 and not scenario.carries_data
+    totals.handing = has_transport and hands_over_history(scenario.entry("transport_parameters"))
     totals.triggered = scenario.trigger == "buffer"
     totals.trigger_level = scenario.trigger_messages
     totals.buffer_room = scenario.buffer_messages

@@ -22,6 +22,7 @@ from cubecast.protocol.handlers import (
     TIMER,
 )
 from cubecast.protocol.mail import clear_outbox
+from cubecast.protocols.transport.late_join import CAUGHT_UP
 from cubecast.sim.changed_entries import fill_in_unchanged, leave_out_unchanged
 from cubecast.sim.due import IDLE, WINNER
 from cubecast.sim.events import (
@@ -168,6 +169,8 @@ def _finish_call(world, metrics, mail, group, call):
         if heard:
             _set_call(call, mailbox.FAILURE, HEARD, call[MEMBER], source, 0, call[NOW_NS])
             return True
+    elif call[WHAT] == JOIN and call[A] == call[MEMBER]:
+        pass  # a newcomer may ask for what it lacks; no other layer is concerned
     elif (call[WHAT] == START or call[WHAT] == LEAVE or call[WHAT] == JOIN) and call[LAYER] == mailbox.DATA:
         call[LAYER] = mailbox.CONTROL
         return True
@@ -193,6 +196,9 @@ def _next_event(world, metrics, mail, group, faults, call):
     if what == PACKET_ARRIVES:
         return _arrive_late(world, metrics, mail, group, call, member, a, now_ns)
     if what == COUNTS and metrics.members[member].up == 1:
+        if metrics.totals[0].handing == 1:
+            _set_call(call, mailbox.DATA, JOIN, member, member, 0, now_ns)
+            return True
         count_newcomer(world, metrics, group, member, now_ns)
         return False
     if what == CRASH or what == RECOVER or what == EVICT or what == SUSPECT or what == SPLIT:
@@ -347,6 +353,8 @@ def _carry_out(world, metrics, mail, group, member, layer, now_ns):
                 let_round_begin(world, metrics, member, now_ns)
         elif action.what == mailbox.HELD_BACK:
             note_held_back(metrics, a)
+        elif action.what == CAUGHT_UP:
+            count_newcomer(world, metrics, group, member, now_ns)
         elif action.what == mailbox.ADOPT:
             record_fact(world, tracing.DELIVER, now_ns, member, action.peer, -1, a, action.b)
         else:

@@ -102,6 +102,7 @@ TOTALS = np.dtype(
             "false_suspicions",
             "detecting",  # does a failure detector run?
             "lasting",  # must the run go on although every member is complete?
+            "handing",  # do newcomers get the messages of the others by messages (guo §3.2)?
             "shared",  # do senders share sequences?
             "self_joining",  # does the data protocol handle joins and leaves by itself?
         )
@@ -357,6 +358,12 @@ def bring_up_to_date(world, metrics, group, member, now_ns):
             note_delivered(world, metrics, member, sender, sequence, now_ns)
         group.received[member, sender] = highest
         group.stable[member, sender] = stable
+    adopt_rounds(world, metrics, group, member, now_ns)
+
+
+@linked
+def adopt_rounds(world, metrics, group, member, now_ns):
+    """A newcomer is not waited for in rounds that others have done."""
     number = metrics.members[member].done
     for other in range(metrics.members.shape[0]):
         if metrics.members[other].evicted == 0:

@@ -30,8 +30,8 @@ from cubecast.protocol.mail import (
     released,
 )
 
-NAK, ANNOUNCE, ACK, STATUS, SUBMIT, ACCEPTED = range(1, 7)  # kinds beside PAYLOAD
-REQUEST, ANNOUNCE_AGAIN, REPAIRED, RESEND, REPORT, SUBMIT_AGAIN = range(6)  # timers
+NAK, ANNOUNCE, ACK, STATUS, SUBMIT, ACCEPTED, REQUEST_HISTORY, HISTORY = range(1, 9)  # kinds beside PAYLOAD
+REQUEST, ANNOUNCE_AGAIN, REPAIRED, RESEND, REPORT, SUBMIT_AGAIN, REQUEST_AGAIN = range(7)  # timers
 MASK_BITS = 64  # numbers beyond the first that one NAK or ACK speaks of
 MASK_BYTES = MASK_BITS // 8
 NUMBERS = 1024  # beyond R that a member can hold of one sender
