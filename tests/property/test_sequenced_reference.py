@@ -1,7 +1,8 @@
 """Shared sequences against a slow oracle, while an adversary loses, doubles and reorders what it likes (guo ch. 7).
 
-At every step each sequencer has numbered what the oracle has, and nobody holds more than that. When the adversary stops,
-every message of every sender has one number, the messages of a sender in its order, and every member holds all of them.
+At every step each sequencer has numbered what the oracle has, and nobody holds more than that. When the adversary
+stops, every message of every sender has one number, the messages of a sender in its order, and every member holds all
+of them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from cubecast.protocol.handlers import (
 )
 from cubecast.protocol.mail import new_mail
 from cubecast.protocols.transport import window
-from cubecast.protocols.transport.late_join import CAUGHT_UP
+from cubecast.protocols.transport.abilities import CAUGHT_UP
 from tests.support.cores import build_core
 from tests.transcripts.turn import SLOT, turn
 

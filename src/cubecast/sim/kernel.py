@@ -22,7 +22,7 @@ from cubecast.protocol.handlers import (
     TIMER,
 )
 from cubecast.protocol.mail import clear_outbox
-from cubecast.protocols.transport.late_join import CAUGHT_UP
+from cubecast.protocols.transport.abilities import CAUGHT_UP
 from cubecast.sim.changed_entries import fill_in_unchanged, leave_out_unchanged
 from cubecast.sim.due import IDLE, WINNER
 from cubecast.sim.events import (

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from cubecast.errors import LocalProtocolError, blame
 from cubecast.protocol.definition import Protocol
 from cubecast.protocols.catalogue import AUTO, file_of, protocol_named, protocols
-from cubecast.protocols.transport.sequenced import shares_sequences
+from cubecast.protocols.transport.abilities import shares_sequences
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members, parse_fault
 from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, Role, roles_of, split_settings
 from cubecast.sim.views.settings import check_churn

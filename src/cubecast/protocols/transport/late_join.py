@@ -15,8 +15,8 @@ handlers among them, before all members knew of the newcomer. What a handler hol
 | attempts | rows  | REQUESTs that were not answered in time; the next goes to the next handler    |
 | asked    | rows  | REQUESTs sent: a timer for an earlier one is stale                            |
 
-Requests, announcements and repairs of what is lost: `repair`, as in `nak`. A newcomer sends no NAK until it counts, and no
-member but a handler answers for messages that it has discarded.
+Requests, announcements and repairs of what is lost: `repair`, as in `nak`. A newcomer sends no NAK until it counts, and
+no member but a handler answers for messages that it has discarded.
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import PAYLOAD, act, draft, send, set_timer
 from cubecast.protocol.messages import message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
+from cubecast.protocols.transport.abilities import CAUGHT_UP
 from cubecast.protocols.transport.repair import (
     NAK_MESSAGES,
     REPAIR_BURST,
@@ -54,9 +55,8 @@ from cubecast.protocols.transport.window import (
     new_window,
 )
 
-__all__ = ["CAUGHT_UP", "PROTOCOL", "LateJoinState", "build", "hands_over_history", "on_join", "on_timer", "publish"]
+__all__ = ["PROTOCOL", "LateJoinState", "build", "on_join", "on_timer", "publish", "receive", "start"]
 
-CAUGHT_UP = 12  # an action beside those of `protocol.mail`: this newcomer holds what everybody else holds
 COUNTS, CATCHES, ASKS = range(3)  # values of `catching`
 MESSAGES = (
     *NAK_MESSAGES,
@@ -84,12 +84,6 @@ class LateJoinState(NamedTuple):
     catching: np.ndarray
     attempts: np.ndarray
     asked: np.ndarray
-
-
-def hands_over_history(protocol: Protocol) -> bool:
-    """Do newcomers get the messages that everybody else has from this transport?"""
-    state: type = protocol.state
-    return "catching" in getattr(state, "_fields", ())
 
 
 def build(group: GroupState, context: Context, parameters: LateJoinParameters) -> LateJoinState:
@@ -143,7 +137,7 @@ def _write_received(state, row, mail, slot):
 
 @linked
 def _handler(state, row, place):
-    """The handler at a place among those that this member believes alive, itself left out; the first if there are fewer."""
+    """The handler at a place among the members believed alive, this one left out; the first if there are fewer."""
     me = state.group.rank[row]
     first = np.int64(-1)
     found = 0

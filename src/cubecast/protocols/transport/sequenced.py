@@ -1,10 +1,10 @@
 """Senders that share sequences: sequencers number their messages (guo ch. 7; the sequencers of §4.2.1, PA and Amoeba).
 
-There are k sequences, and the sequencer of sequence j is the member of rank j. The sender of rank i submits its messages
-to the sequencer of sequence i mod k, numbered by itself and in order. The sequencer gives each the next number of the
-sequence and multicasts it; receivers request what they miss from the sequencer, as in `nak`. So R, S and the messages of
-every stability protocol have one entry per sequence instead of one per sender. With one sequence all members
-deliver all messages in the same order: 4 bytes per member suffice.
+There are k sequences, and the sequencer of sequence j is the member of rank j. The sender of rank i submits its
+messages to the sequencer of sequence i mod k, numbered by itself and in order. The sequencer gives each the next number
+of the sequence and multicasts it; receivers request what they miss from the sequencer, as in `nak`. So R, S and the
+messages of every stability protocol have one entry per sequence instead of one per sender. With one sequence all
+members deliver all messages in the same order: 4 bytes per member suffice.
 
 | field         | shape          | meaning                                                              |
 |---------------|----------------|----------------------------------------------------------------------|
@@ -14,8 +14,9 @@ deliver all messages in the same order: 4 bytes per member suffice.
 | place         | rows           | its row in `taken`; −1: it is no sequencer                           |
 | taken         | sequencers × n | how many messages of each member have a number                       |
 
-Where messages may be lost, the sequencer answers every SUBMIT with ACCEPTED and how many it has taken, and a sender submits
-again what was not accepted for so long. A message that comes early, or again, is not taken. Other fields: `repair`.
+Where messages may be lost, the sequencer answers every SUBMIT with ACCEPTED and how many it has taken, and a sender
+submits again what was not accepted for so long. A message that comes early, or again, is not taken. Other fields:
+`repair`.
 
 Departure: a sequencer is not replaced when it crashes, where PA elects another.
 """
@@ -71,17 +72,6 @@ class SequencedState(NamedTuple):
     is_submitting: np.ndarray
     place: np.ndarray
     taken: np.ndarray
-
-
-def sequence_of(rank: int, sequences: int) -> int:
-    """The sequence that numbers the messages of a sender."""
-    return rank % sequences
-
-
-def shares_sequences(protocol: Protocol) -> bool:
-    """May senders share sequences under this transport?"""
-    state: type = protocol.state
-    return "submitted" in getattr(state, "_fields", ())
 
 
 def build(group: GroupState, context: Context, parameters: NoParameters) -> SequencedState:
