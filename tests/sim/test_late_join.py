@@ -11,7 +11,8 @@ from cubecast.sim import kernel
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
 from cubecast.trace.checkers import check_all
-from cubecast.trace.schema import DELIVER, RECOVER, STABLE, Trace
+from cubecast.trace.files import Trace
+from cubecast.trace.schema import DELIVER, RECOVER, STABLE
 from tests.sim.runs import network_of, run_to_end
 
 MEMBERS, SENDERS, MESSAGES = 8, 3, 20
