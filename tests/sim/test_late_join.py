@@ -31,6 +31,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "loss": {"joins": "7@40ms", "loss": 0.1, "duplicate": 0.05, "reorder": 0.05},
     "slow news": {"joins": ("6@30ms", "7@60ms"), "loss": 0.05, "detect_spread_ms": 15.0},
     "the first handler crashes": {"joins": "7@40ms", "crashes": "0@41ms", "loss": 0.05},
+    "the newcomer crashes and returns": {"joins": "7@60ms", "crashes": "7@62ms-67ms", "loss": 0.2},
 }
 each_fault = pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 
