@@ -19,6 +19,7 @@ from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import new_group
 from cubecast.protocol.handlers import (
     HEARD,
+    JOIN,
     LEAVE,
     PUBLISH,
     RECEIVE,
@@ -27,10 +28,11 @@ from cubecast.protocol.handlers import (
 )
 from cubecast.protocol.mail import new_mail
 from cubecast.protocols.transport import window
+from cubecast.protocols.transport.abilities import CAUGHT_UP
 from tests.support.cores import build_core
 from tests.transcripts.turn import SLOT, turn
 
-_KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS")
+_KINDS = ("DATA", "NAK", "ANNOUNCE", "ACK", "STATUS", "SUBMIT", "ACCEPTED", "REQUEST", "HISTORY")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,8 @@ class Copy:
             return f"NAK of {self.sender} to {self.field_1}{many}"
         if name == "ACK":
             return f"ACK of {self.sender} up to {self.sequence}{many}"
+        if name in ("REQUEST", "HISTORY"):
+            return f"{name} [{' '.join(map(str, self.numbers))}]"
         if name == "STATUS":
             return f"STATUS of {self.sender} all {self.field_1}, misses{many or ' none'}"
         return f"{name} {self.sender}.{self.sequence}" + (f" released {self.field_1}" if self.field_1 else "")
@@ -111,6 +115,10 @@ class Exchange:
     def leave(self, rank: int, who: int) -> None:
         shared_sets.discard(self.group.members, rank, who)
         self._call(rank, LEAVE, who, 0)
+
+    def join(self, rank: int, who: int) -> None:
+        """`rank` learns of a newcomer; the newcomer itself, that all others have."""
+        self._call(rank, JOIN, who, 0)
 
     def receive(self, copy: Copy) -> None:
         head = self.mail.heads[SLOT]
@@ -206,8 +214,16 @@ class Exchange:
         elif what == mailbox.SUSPECT:
             self.suspected.append((rank, a))
             self.lines.append(f"{rank} suspects {a}")
+        elif what == CAUGHT_UP:
+            self.lines.append(f"{rank} has caught up")
         elif what == mailbox.RELEASED:
             self.lines.append(f"{rank} releases [{' '.join(map(str, self.group.stable[rank]))}]")
+
+    def _width(self) -> int:
+        """The numbers that a message carries at most; those beyond are anything."""
+        if self.family == "transport":
+            return int(self.group.received.shape[1])
+        return int(self.mail.numbers.shape[1])
 
     def _copy(self, slot: int, source: int, to: int) -> Copy:
         head = self.mail.heads[slot]
@@ -221,6 +237,6 @@ class Exchange:
             sequence=int(head.sequence),
             field_1=int(head.field_1),
             mask=int(self.mail.bits[slot, 0]) if speaks else 0,
-            numbers=tuple(int(number) for number in self.mail.numbers[slot]),
+            numbers=tuple(int(number) for number in self.mail.numbers[slot, : self._width()]),
             size=int(head.size_bytes),
         )

@@ -185,6 +185,30 @@ def status(
     print_table(table)
 
 
+@app.command()
+@with_protocol_files
+def verdicts(
+    out: OutOption = Path("results"),
+    before: Annotated[
+        Path | None, typer.Option("--before", help="Folder of earlier results, to compare with.", show_default="none")
+    ] = None,
+    plans: PlansOption = None,
+) -> None:
+    """Print every claim of the papers with its verdict, as Markdown, from the tables of a report; Spark is not started.
+
+    Examples:
+
+      cubecast study verdicts --out results > verdicts.md
+      cubecast study verdicts --out results --before old-results
+    """
+    from cubecast.lab.load_plan import load_plans
+    from cubecast.lab.remote import path_of
+    from cubecast.lab.verdict_table import read_verdicts, verdict_page
+
+    earlier = read_verdicts(path_of(before)) if before is not None else None
+    print(verdict_page(load_plans(_folder(plans)), read_verdicts(path_of(out)), earlier), end="")
+
+
 def _study(
     names: list[str] | None,
     *,

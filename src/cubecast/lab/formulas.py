@@ -17,11 +17,13 @@ from cubecast.models.causal_bytes import (
     paper_crossover_bytes,
     timestamp_bytes,
     timestamp_copies,
+    worst_copies,
 )
 from cubecast.models.failure import k_fail_within
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.overlay_shape import OverlayShape, hypercube_shape
 from cubecast.models.trigger import TriggerCase, trigger
+from cubecast.protocol.mail import HEADER_BYTES
 
 Settings = Mapping[str, Any]
 Metrics = dict[str, float]
@@ -30,7 +32,7 @@ CHAIN_METRICS = ("micro_steps", "steps")
 TRIGGER_METRICS = ("level_messages",)
 SHAPE_METRICS = tuple(field.name for field in fields(OverlayShape))
 DETECTOR_METRICS = ("k_fail", "detection_s_max")
-CAUSAL_METRICS = ("copies", "sent_bytes", "crossover_bytes", "paper_crossover_bytes")
+CAUSAL_METRICS = ("copies", "worst_copies", "control_bytes", "sent_bytes", "crossover_bytes", "paper_crossover_bytes")
 _CAUSAL = {"timestamp": (timestamp_copies, timestamp_bytes), "overlay": (overlay_copies, overlay_bytes)}
 
 
@@ -89,6 +91,8 @@ def causal_cost(settings: Settings) -> Metrics:
     copies, sent = _CAUSAL[protocol]
     return {
         "copies": float(copies(members)),
+        "worst_copies": worst_copies(members),
+        "control_bytes": sent(members, 0) / copies(members) - HEADER_BYTES,
         "sent_bytes": float(sent(members, settings["payload_bytes"])),
         "crossover_bytes": crossover_payload_bytes(members),
         "paper_crossover_bytes": paper_crossover_bytes(members),

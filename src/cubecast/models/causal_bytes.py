@@ -25,6 +25,12 @@ def overlay_copies(members: int) -> int:
     return len(hypercube(members).neighbours) - (members - 1)
 
 
+def worst_copies(members: int) -> float:
+    """n·log2 n: how often Overlay sends one message at most, if each member sent it to every neighbour (causal §4)."""
+    require_whole("members", members, least=2)
+    return members * math.log2(members)
+
+
 def timestamp_bytes(members: int, payload_bytes: int) -> int:
     """Bytes of one message with Timestamp, counted once for each logical send."""
     return timestamp_copies(members) * (HEADER_BYTES + NUMBER_BYTES * members + payload_bytes)

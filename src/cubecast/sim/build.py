@@ -26,6 +26,7 @@ from cubecast.protocol.messages import carry_sets
 from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.random import new_stream, uniform
+from cubecast.protocols.transport.abilities import hands_over_history, sequence_of
 from cubecast.sim import events
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
 from cubecast.sim.events import schedule, schedule_beginnings
@@ -117,8 +118,8 @@ def _context(scenario: Scenario, network: Network) -> Context:
         repeat_ns=scenario.repeat_ns,
         wait_ns=scenario.repeat_ns // 4 if scenario.reorder > 0 or network.one_hop is not None else 0,
         payload_bytes=scenario.payload_bytes,
-        room=max(1, scenario.sequence_count * scenario.messages),
-        window=max(1, scenario.messages),
+        room=max(1, scenario.sender_count * scenario.messages),
+        window=max(1, int(_wanted(scenario).max())),
         overlay=_neighbours(network, links),
         link_failure=_known_link_failure(scenario, network)[links],
         local_groups=partial(local_groups, network, by=scenario.routing),
@@ -134,7 +135,8 @@ def _first_metrics(scenario: Scenario, protocol: Protocol) -> Metrics:
     """The metrics at time 0; newcomers are down until they join."""
     metrics = new_metrics(
         members=scenario.members,
-        senders=scenario.sequence_count,
+        senders=scenario.sender_count if scenario.messages > 0 else scenario.sequence_count,
+        wanted=_wanted(scenario),
         rounds_wanted=scenario.rounds,
         rounds_room=max(ROUNDS_ROOM, 2 * scenario.rounds),
         data_wanted=scenario.messages,
@@ -148,10 +150,19 @@ def _first_metrics(scenario: Scenario, protocol: Protocol) -> Metrics:
     totals = metrics.totals[0]
     totals.self_joining = protocol.admits_joins
     totals.detecting = scenario.detects
+    has_transport = scenario.messages > 0 and not scenario.carries_data
+    totals.handing = has_transport and hands_over_history(scenario.entry("transport_parameters"))
     totals.triggered = scenario.trigger == "buffer"
     totals.trigger_level = scenario.trigger_messages
     totals.buffer_room = scenario.buffer_messages
     return metrics
+
+
+def _wanted(scenario: Scenario) -> NDArray[np.int64]:
+    """How many data messages each sequence will hold."""
+    sequences = scenario.sequence_count
+    sharing = [sequence_of(rank, sequences) for rank in range(scenario.sender_count)]
+    return scenario.messages * np.bincount(sharing, minlength=sequences)
 
 
 def _empty_mail(scenario: Scenario, context: Context) -> Mail:

@@ -22,6 +22,7 @@ from cubecast.protocol.handlers import (
     TIMER,
 )
 from cubecast.protocol.mail import clear_outbox
+from cubecast.protocols.transport.abilities import CAUGHT_UP
 from cubecast.sim.changed_entries import fill_in_unchanged, leave_out_unchanged
 from cubecast.sim.due import IDLE, WINNER
 from cubecast.sim.events import (
@@ -63,6 +64,8 @@ from cubecast.sim.metrics import (
     note_delivered,
     note_excluded,
     note_held_back,
+    note_numbered,
+    note_published,
     note_released,
     note_round_begun,
     note_round_done,
@@ -166,6 +169,8 @@ def _finish_call(world, metrics, mail, group, call):
         if heard:
             _set_call(call, mailbox.FAILURE, HEARD, call[MEMBER], source, 0, call[NOW_NS])
             return True
+    elif call[WHAT] == JOIN and call[A] == call[MEMBER]:
+        pass  # a newcomer may ask for what it lacks; no other layer is concerned
     elif (call[WHAT] == START or call[WHAT] == LEAVE or call[WHAT] == JOIN) and call[LAYER] == mailbox.DATA:
         call[LAYER] = mailbox.CONTROL
         return True
@@ -191,6 +196,9 @@ def _next_event(world, metrics, mail, group, faults, call):
     if what == PACKET_ARRIVES:
         return _arrive_late(world, metrics, mail, group, call, member, a, now_ns)
     if what == COUNTS and metrics.members[member].up == 1:
+        if metrics.totals[0].handing == 1:
+            _set_call(call, mailbox.DATA, JOIN, member, member, 0, now_ns)
+            return True
         count_newcomer(world, metrics, group, member, now_ns)
         return False
     if what == CRASH or what == RECOVER or what == EVICT or what == SUSPECT or what == SPLIT:
@@ -252,16 +260,15 @@ def _wake(world, metrics, group, call, what, member, a, b, now_ns):
             world.scalars[0].error = VIEWS_FULL
         _set_call(call, mailbox.DATA, JOIN, member, a, b, now_ns)
     else:
-        _note_published(world, metrics, member, now_ns)
+        _publish_next(world, metrics, member, now_ns)
         _set_call(call, mailbox.DATA, PUBLISH, member, a, b, now_ns)
 
 
 @linked
-def _note_published(world, metrics, member, now_ns):
+def _publish_next(world, metrics, member, now_ns):
     """The application of a sender multicasts its next data message, and says when the one after is due."""
     sequence = metrics.published[member] + 1
-    metrics.published[member] = sequence
-    metrics.sent_ns[member, sequence] = now_ns
+    note_published(metrics, member, sequence, now_ns)
     if sequence < metrics.totals[0].data_wanted:
         schedule(world, now_ns + metrics.totals[0].data_interval_ns, SEND_DATA, member, 0, 0)
         return
@@ -338,12 +345,16 @@ def _carry_out(world, metrics, mail, group, member, layer, now_ns):
         elif action.what == mailbox.SUSPECT:
             suspect(world, metrics, group, member, a, now_ns)
         elif action.what == mailbox.DELIVER:
+            if action.peer >= 0:
+                note_numbered(metrics, a, action.b, action.peer, action.delay_ns)
             note_delivered(world, metrics, member, a, action.b, now_ns)
             note_input(metrics, group, member, a)
             if metrics.members[member].parked == 1 and is_full_enough(metrics, group, member, a):
                 let_round_begin(world, metrics, member, now_ns)
         elif action.what == mailbox.HELD_BACK:
             note_held_back(metrics, a)
+        elif action.what == CAUGHT_UP:
+            count_newcomer(world, metrics, group, member, now_ns)
         elif action.what == mailbox.ADOPT:
             record_fact(world, tracing.DELIVER, now_ns, member, action.peer, -1, a, action.b)
         else:

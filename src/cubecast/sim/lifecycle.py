@@ -6,7 +6,9 @@ evicted: it never recovers, and every other member removes it from its membershi
 
 A newcomer (guo §3.2) begins with everything that any member holds, from a late-join handler; the others add it to their
 membership within the same spread. Then the handler brings it up to date once more, and from there on it counts: a
-result reached without it rests on what some member held before that, so the newcomer holds it too.
+result reached without it rests on what some member held before that, so the newcomer holds it too. Both take no time,
+unless the transport hands over what is missing by messages (`transport.abilities`): then the newcomer begins
+with nothing and counts when it reports that it has caught up.
 
 Instead of that delay and spread a protocol may detect failures (`protocols/failure`), as a third layer of every
 member's stack. Its `suspect` removes a rank from the membership of the member that reports it. The first suspicion
@@ -22,6 +24,7 @@ from cubecast.protocol import rank_sets, shared_sets
 from cubecast.protocol.random import uniform
 from cubecast.sim.events import CONFIRM, COUNTS, CRASH, EVICT, EXCLUDE, INCLUDE, RECOVER, SPLIT, SUSPECT, schedule
 from cubecast.sim.metrics import (
+    adopt_rounds,
     bring_up_to_date,
     note_down,
     note_evicted,
@@ -102,7 +105,8 @@ def enter_group(world, metrics, group, faults, member, now_ns):
         record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
         return
     metrics.members[member].joining = 1
-    bring_up_to_date(world, metrics, group, member, now_ns)
+    if metrics.totals[0].handing == 0:
+        bring_up_to_date(world, metrics, group, member, now_ns)
     schedule(world, now_ns + faults.spread_ns, COUNTS, member, 0, 0)
 
 
@@ -110,7 +114,10 @@ def enter_group(world, metrics, group, faults, member, now_ns):
 def count_newcomer(world, metrics, group, member, now_ns):
     """Every member knows the newcomer: brought up to date once more, it counts."""
     metrics.members[member].joining = 0
-    bring_up_to_date(world, metrics, group, member, now_ns)
+    if metrics.totals[0].handing == 0:
+        bring_up_to_date(world, metrics, group, member, now_ns)
+    else:
+        adopt_rounds(world, metrics, group, member, now_ns)
     record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
 
 

@@ -5,8 +5,10 @@
 | rounds        | rounds       | when each round began, when the first and the last member knew its result         |
 | members       | n            | up or down, the newest round done, what is held in the buffer                     |
 | seen_stable   | n × m        | S of each member when it was last looked at                                       |
-| published     | m            | data messages each sender has multicast                                           |
-| sent_ns       | m × messages | when each data message was multicast                                              |
+| published     | senders      | data messages each sender has multicast                                           |
+| wanted        | m            | data messages that each sequence will hold; a sequence is of one sender or shared |
+| origin_ns     | senders × messages, or 1 × 1 | when senders that share sequences multicast their messages        |
+| sent_ns       | m × messages | when each data message was multicast, by its number in its sequence               |
 | first_ns      | m × messages | when the first member knew it stable                                              |
 | last_ns       | m × messages | when the last member so far knew it stable                                        |
 | known_by      | m × messages | how many members know it stable                                                   |
@@ -100,6 +102,8 @@ TOTALS = np.dtype(
             "false_suspicions",
             "detecting",  # does a failure detector run?
             "lasting",  # must the run go on although every member is complete?
+            "handing",  # do newcomers get the messages of the others by messages (guo §3.2)?
+            "shared",  # do senders share sequences?
             "self_joining",  # does the data protocol handle joins and leaves by itself?
         )
     ]
@@ -113,6 +117,8 @@ class Metrics(NamedTuple):
     members: np.recarray
     seen_stable: np.ndarray
     published: np.ndarray
+    wanted: np.ndarray
+    origin_ns: np.ndarray
     sent_ns: np.ndarray
     first_ns: np.ndarray
     last_ns: np.ndarray
@@ -125,13 +131,14 @@ def new_metrics(
     *,
     members: int,
     senders: int,
+    wanted: np.ndarray,
     rounds_wanted: int,
     rounds_room: int,
     data_wanted: int,
     data_interval_ns: int,
     samples: int,
 ) -> Metrics:
-    """Empty metrics; every member is up."""
+    """Empty metrics; every member is up. `wanted` has the number of messages of each sequence."""
     states = np.zeros(members, MEMBER).view(np.recarray)
     states.up = 1
     states.recover_ns = states.blocked_ns = states.excluded_first_ns = states.excluded_last_ns = -1
@@ -141,16 +148,21 @@ def new_metrics(
     totals[0].data_interval_ns = data_interval_ns
     totals[0].up = members
     totals[0].senders_left = senders
+    totals[0].shared = len(wanted) < senders
     totals[0].oldest_open = 1
     rounds = np.zeros(rounds_room, ROUND).view(np.recarray)
     for name in ("begun_ns", "first_ns", "last_ns"):
         rounds[name] = -1
-    history = (senders, data_wanted + 1)
+    sequences = len(wanted)
+    history = (sequences, int(wanted.max()) + 1)
+    origins = (senders, data_wanted + 1) if sequences < senders else (1, 1)
     return Metrics(
         rounds=rounds,
         members=states,
-        seen_stable=np.zeros((members, senders), np.int32),
+        seen_stable=np.zeros((members, sequences), np.int32),
         published=np.zeros(senders, np.int32),
+        wanted=np.asarray(wanted, np.int64),
+        origin_ns=np.full(origins, -1, np.int64),
         sent_ns=np.full(history, -1, np.int64),
         first_ns=np.full(history, -1, np.int64),
         last_ns=np.full(history, -1, np.int64),
@@ -222,6 +234,23 @@ def _note_stable(world, metrics, group, member, number, now_ns):
 
 
 @linked
+def note_published(metrics, sender, own_number, now_ns):
+    """A sender multicasts its next message; where sequences are shared, its number in one follows later."""
+    metrics.published[sender] = own_number
+    if metrics.totals[0].shared == 1:
+        metrics.origin_ns[sender, own_number] = now_ns
+    else:
+        metrics.sent_ns[sender, own_number] = now_ns
+
+
+@linked
+def note_numbered(metrics, sequence, number, origin, own_number):
+    """A message that was multicast before has its number in its sequence now."""
+    if metrics.totals[0].shared == 1:
+        metrics.sent_ns[sequence, number] = metrics.origin_ns[origin, own_number]
+
+
+@linked
 def note_delivered(world, metrics, member, sender, sequence, now_ns):
     """A member holds one more data message, until it is stable."""
     record_fact(world, tracing.DELIVER, now_ns, member, -1, -1, sender, sequence)
@@ -263,8 +292,8 @@ def _is_complete(metrics, group, member):
         return False
     if metrics.totals[0].data_wanted == 0:
         return True
-    for sender in range(metrics.published.shape[0]):
-        if metrics.members[sender].evicted == 0 and group.stable[member, sender] < metrics.totals[0].data_wanted:
+    for sender in range(metrics.wanted.shape[0]):
+        if metrics.members[sender].evicted == 0 and group.stable[member, sender] < metrics.wanted[sender]:
             return False
     return True
 
@@ -329,6 +358,12 @@ def bring_up_to_date(world, metrics, group, member, now_ns):
             note_delivered(world, metrics, member, sender, sequence, now_ns)
         group.received[member, sender] = highest
         group.stable[member, sender] = stable
+    adopt_rounds(world, metrics, group, member, now_ns)
+
+
+@linked
+def adopt_rounds(world, metrics, group, member, now_ns):
+    """A newcomer is not waited for in rounds that others have done."""
     number = metrics.members[member].done
     for other in range(metrics.members.shape[0]):
         if metrics.members[other].evicted == 0:

@@ -52,8 +52,9 @@ def holds_round_back(metrics, group, member, timer, tag, delay_ns):
 def has_no_room(metrics, group, member):
     """Is the output buffer of a sender full?"""
     room = metrics.totals[0].buffer_room
-    waiting = np.int64(group.received[member, member]) - np.int64(group.stable[member, member])
-    return room > 0 and waiting >= room
+    if room == 0:
+        return False  # and R has no entry for a sender that shares a sequence
+    return np.int64(group.received[member, member]) - np.int64(group.stable[member, member]) >= room
 
 
 @linked

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from cubecast.errors import LocalProtocolError, blame
 from cubecast.protocol.definition import Protocol
-from cubecast.protocols.catalogue import AUTO, file_of, protocol_named
+from cubecast.protocols.catalogue import AUTO, file_of, protocol_named, protocols
+from cubecast.protocols.transport.abilities import shares_sequences
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members, parse_fault
 from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, Role, roles_of, split_settings
 from cubecast.sim.views.settings import check_churn
@@ -441,11 +442,8 @@ def _check_savings(scenario: Scenario) -> None:
         raise LocalProtocolError(
             f"sequences = {scenario.sequences}: choose from 1 to the {senders} senders", setting="sequences"
         )
-    if scenario.sequences is not None and scenario.messages > 0:
-        raise LocalProtocolError(
-            f"sequences = {scenario.sequences} with data messages: no transport counts so, set messages to 0",
-            setting="sequences",
-        )
+    if scenario.sequence_count < senders and scenario.messages > 0:
+        _check_shared_sequences(scenario)
     if scenario.goal == "errors" and (scenario.trigger, scenario.buffer_messages, scenario.deliver) != _NOT_RELEASED:
         raise LocalProtocolError(
             "goal = errors releases no messages: drop trigger, buffer_messages and deliver", setting="goal"
@@ -466,6 +464,24 @@ def _check_savings(scenario: Scenario) -> None:
             "drop loss, reorder, repeat_ms and faults",
             setting="changed_only",
         )
+
+
+_NOT_SHARED = ("trigger", "buffer_messages", "deliver", "piggyback_control", "crashes", "suspicions", "joins", "leaves")
+"""What would need to know whose message a number of a shared sequence is, or another sequencer."""
+
+
+def _check_shared_sequences(scenario: Scenario) -> None:
+    known = [entry.name for entry in protocols("transport") if shares_sequences(entry)]
+    if scenario.carries_data or scenario.has_views or scenario.entry("transport_parameters").name not in known:
+        raise LocalProtocolError(
+            f"sequences = {scenario.sequences} with data messages needs a transport that numbers them: "
+            f"transport = {' or '.join(known)}",
+            setting="sequences",
+        )
+    usual = {field.name: field.default for field in fields(Scenario)}
+    for name in _NOT_SHARED:
+        if getattr(scenario, name) != usual[name]:
+            raise LocalProtocolError(f"{name} with shared sequences: drop {name}, or sequences", setting=name)
 
 
 def _check_detector(scenario: Scenario) -> None:

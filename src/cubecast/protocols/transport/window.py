@@ -22,14 +22,16 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol import rank_sets
 from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import (
+    DELIVER,
     PAYLOAD,
+    act,
     deliver,
     draft,
     released,
 )
 
-NAK, ANNOUNCE, ACK, STATUS = range(1, 5)  # kinds beside PAYLOAD
-REQUEST, ANNOUNCE_AGAIN, REPAIRED, RESEND, REPORT = range(5)  # timers
+NAK, ANNOUNCE, ACK, STATUS, SUBMIT, ACCEPTED, REQUEST_HISTORY, HISTORY = range(1, 9)  # kinds beside PAYLOAD
+REQUEST, ANNOUNCE_AGAIN, REPAIRED, RESEND, REPORT, SUBMIT_AGAIN, REQUEST_AGAIN = range(7)  # timers
 MASK_BITS = 64  # numbers beyond the first that one NAK or ACK speaks of
 MASK_BYTES = MASK_BITS // 8
 NUMBERS = 1024  # beyond R that a member can hold of one sender
@@ -130,11 +132,20 @@ def mark_missing(state, row, mail, slot, sender, first):
 @linked
 def send_next(state, row, mail):
     """This member's next message: held and delivered by itself at once; returns its draft."""
+    return number_next(state, row, mail, np.int64(-1), np.int64(0))
+
+
+@linked
+def number_next(state, row, mail, origin, own_number):
+    """The next message of this member's sequence, which `origin` multicast as its message `own_number`.
+
+    An origin of −1 is this member itself, where it shares the sequence with nobody.
+    """
     me = state.group.rank[row]
     sequence = np.int64(state.group.received[row, me]) + 1
     state.group.received[row, me] = sequence
     state.window.highest[row, me] = sequence
-    deliver(mail, me, sequence)
+    act(mail, DELIVER, 0, me, sequence, own_number, origin)
     return draft_payload(state, row, mail, me, sequence)
 
 
