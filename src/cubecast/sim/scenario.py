@@ -497,7 +497,7 @@ def _check_causal(scenario: Scenario) -> None:
     newcomers = [rank for join in scenario.joins for rank in join.members if rank < scenario.sender_count]
     if newcomers and not scenario.has_views:
         raise LocalProtocolError(
-            f"causal_stability with senders that join, {', '.join(map(str, newcomers))}: set churn_per_s (0 is enough), "
+            f"causal_stability with senders that join, {', '.join(map(str, newcomers))}: set churn_per_s (0 will do), "
             "or fewer senders",
             setting="causal_stability",
         )
