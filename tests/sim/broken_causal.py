@@ -12,10 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from cubecast.jit.backend import COMPILED
+from cubecast.jit.tables import held_at
 from cubecast.sim import causal_stability, kernel, metrics
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
 from cubecast.sim.views import kernel as views_kernel
+from cubecast.sim.views.tables import ViewTables
 from cubecast.trace.checkers import check_all
 from tests.sim.broken_stability import broken
 from tests.sim.runs import network_of
@@ -89,7 +91,7 @@ def not_waiting() -> Iterator[None]:
     """What all have delivered counts as causally stable at once: plain stability, whatever is still under way."""
 
     def next_reached(fold: Any, group: Any, row: int) -> int:
-        if fold.count[row] > 0:
+        if fold.waiting[row] > 0:
             fold.sent[row, fold.first[row]] = 0
         return int(causal_stability.next_reached(fold, group, row))
 
@@ -115,7 +117,7 @@ def forgetting_what_waits() -> Iterator[None]:
     """Only messages that were sent count as multicast, not those that wait for the window or the next view."""
 
     def contribute(tables: Any, call: Any) -> None:
-        view = views_kernel.held_at(tables.views[call[views_kernel.PLACE]], views_kernel.ViewTables)
+        view = held_at(tables.views[call[views_kernel.PLACE]], ViewTables)
         rank = call[views_kernel.RANK]
         sent = tables.processes[call[views_kernel.PROCESS]].published - view.sent[rank]
         causal_stability.contribute(view.fold, view.group, rank, sent)

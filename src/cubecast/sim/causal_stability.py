@@ -21,7 +21,7 @@ contributes to this one.
 | minimum | n × K × m | results whose V was not delivered yet: the first half, the oldest at place `first`            |
 | sent    | n × K × m | their V                                                                                       |
 | first   | n         | 0 rows: causal stability is not asked for                                                     |
-| count   | n         | how many results wait; a further one takes the place of the newest                            |
+| waiting | n         | how many results wait; a further one takes the place of the newest                            |
 | reached | n         | has a result of this view been reached?                                                       |
 
 Without views a sender may be excluded while others still deliver its messages. Nobody contributes for it any more, V is
@@ -45,7 +45,7 @@ class Fold(NamedTuple):
     minimum: np.ndarray
     sent: np.ndarray
     first: np.ndarray
-    count: np.ndarray
+    waiting: np.ndarray
     reached: np.ndarray
 
 
@@ -58,7 +58,7 @@ def new_fold(group: GroupState, *, is_wanted: bool) -> Fold:
         minimum=np.zeros((rows, PENDING_MAX, senders), np.int32),
         sent=np.zeros((rows, PENDING_MAX, senders), np.int32),
         first=np.zeros(rows, np.int64),
-        count=np.zeros(rows, np.int64),
+        waiting=np.zeros(rows, np.int64),
         reached=np.zeros(rows, np.int64),
     )
 
@@ -104,12 +104,12 @@ def keep_result(fold, causal, row):
     is_more = fold.reached[row] == 0
     for j in range(senders):
         is_more |= result[j] > causal[row, j]
-    count = fold.count[row]
-    newest = (fold.first[row] + count - 1) % PENDING_MAX
-    if not is_more or (count > 0 and _is_same(fold.minimum[row, newest], result)):
+    waiting = fold.waiting[row]
+    newest = (fold.first[row] + waiting - 1) % PENDING_MAX
+    if not is_more or (waiting > 0 and _is_same(fold.minimum[row, newest], result)):
         return  # the same minimum with an earlier V says as much
-    if count < PENDING_MAX:
-        fold.count[row] = count + 1
+    if waiting < PENDING_MAX:
+        fold.waiting[row] = waiting + 1
         newest = (newest + 1) % PENDING_MAX
     copy_numbers(fold.minimum[row, newest], result)
     copy_numbers(fold.sent[row, newest], result[senders:])
@@ -126,13 +126,13 @@ def _is_same(minimum, result):
 @linked
 def next_reached(fold, group, row):
     """The place of the oldest result whose V this member has delivered, which waits no longer; −1: none."""
-    if fold.count[row] == 0:
+    if fold.waiting[row] == 0:
         return np.int64(-1)
     place = fold.first[row]
     for j in range(group.received.shape[1]):
         if np.int64(group.received[row, j]) + 1 < fold.sent[row, place, j]:
             return np.int64(-1)
     fold.first[row] = (place + 1) % PENDING_MAX
-    fold.count[row] -= 1
+    fold.waiting[row] -= 1
     fold.reached[row] = 1
     return place
