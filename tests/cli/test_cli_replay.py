@@ -83,6 +83,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "heartbeats": st.integers(0, 9),
     "transport": st.sampled_from(["auto", *(one.name for one in protocols("transport"))]),
     "deliver": st.sampled_from(["received", "stable"]),
+    "causal_stability": flags,
     "goal": st.sampled_from(["stability", "errors"]),
     "sequences": st.none() | st.integers(1, MEMBERS),
     "changed_only": flags,

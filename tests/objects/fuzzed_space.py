@@ -153,7 +153,7 @@ class ObjectsSpace(Space):
     def hurry(self, message: Any) -> None:
         """The fuzzer settles without."""
 
-    def later(self, work: Coroutine[Any, Any, Any]) -> None:
+    def later(self, work: Coroutine[Any, Any, Any]) -> Any:
         """At once: nothing in it waits."""
         run(work)
 

@@ -62,7 +62,7 @@ def random_churn(seed: int, stability: Sequence[str] = STABILITY) -> Scenario:
     if draw.random() < 0.1:
         settings["queue_limit"] = 4 * members
     faults = _faults(draw, members, settings["churn_ms"], churns=settings["churn_per_s"] > 0)
-    return shared_scenario(**settings | faults)
+    return shared_scenario(**settings | faults, causal_stability=draw.random() < 0.5)
 
 
 def _network(draw: random.Random, members: int) -> str:

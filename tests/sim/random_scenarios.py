@@ -82,6 +82,9 @@ def random_scenario(seed: int, names: Sequence[str] = PROTOCOLS) -> Scenario:
         "radix": draw.choice([2, 3, 5]),
         "linger": draw.random() < 0.7,
     }
+    joining = min((rank for join in settings.get("joins", ()) for rank in join.members), default=members)
+    if settings.get("messages", 0) > 0 and joining >= settings["senders"]:
+        settings["causal_stability"] = draw.random() < 0.5
     return shared_scenario(**settings)
 
 

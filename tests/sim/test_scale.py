@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +14,13 @@ from cubecast.networks import network as networks
 from cubecast.networks.routes import find_routes, path_links
 from cubecast.networks.spec import build_network
 from cubecast.protocol.context import Context
+from cubecast.protocols.broadcast import peers, plumtree, rasm
 from cubecast.protocols.catalogue import protocol_named
 from cubecast.sim import memory
 from cubecast.sim.next_link import TO_NEIGHBOURS, next_link
+from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
-from cubecast.sim.simulate import run_scenario, simulate
+from cubecast.sim.simulate import run_scenario, run_to_end, simulate
 from cubecast.sim.world import SCALARS
 
 LARGE = networks.NODES_MAX + 8
@@ -140,3 +144,27 @@ def test_a_group_that_fits_is_not_refused() -> None:
 def test_a_hundred_thousand_members_share_one_membership() -> None:
     result = simulate("s_coord", members=100_000, network="flat", seed=1)
     assert result.messages == 3 * 99_999
+
+
+@pytest.mark.parametrize("module", [plumtree, rasm], ids=lambda module: module.PROTOCOL.name)
+def test_a_tree_remembers_no_more_messages_than_there_are(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many places as messages none is used twice, so nothing else changes."""
+    settings = {"members": 30, "senders": 3, "messages": 5, "network": "regular:degree=4,loss=0.05", "seed": 3}
+    short, simulation = run_to_end(Scenario.of(module.PROTOCOL.name, **settings), _network(settings))
+    assert simulation.data.peers.seen.shape == (30, 3, 5)
+    monkeypatch.setattr(module, "window_of", lambda _context: peers.WINDOW)
+    long, simulation = run_to_end(Scenario.of(module.PROTOCOL.name, **settings), _network(settings))
+    assert simulation.data.peers.seen.shape == (30, 3, peers.WINDOW)
+    assert _without_times(short) == _without_times(long)
+
+
+def _network(settings: dict[str, Any]) -> networks.Network:
+    return build_network(settings["network"], members=settings["members"], seed=settings["seed"])
+
+
+def _without_times(result: Result) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in result.to_dict().items()
+        if name not in ("wall_seconds", "packet_hops_per_second")
+    }

@@ -24,7 +24,7 @@ FLOW: dict[str, Any] = {
     "delta_ms": 5.0,
     "transport": "sequenced",
 }
-LOSSY = {"loss": 0.1, "duplicate": 0.05, "reorder": 0.05}
+LOSSY: dict[str, Any] = {"loss": 0.1, "duplicate": 0.05, "reorder": 0.05}
 STABILITY = [protocol.name for protocol in protocols("stability")]
 
 

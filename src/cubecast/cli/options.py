@@ -110,6 +110,13 @@ OPTIONS: dict[str, ScenarioOption] = {
         "received",
         "Applications get a message at once, or when it is stable (atomic delivery).",
     ),
+    "causal_stability": _O(
+        bool,
+        ("--causal-stability/--no-causal-stability",),
+        DATA,
+        "False",
+        "Find out, too, when no message concurrent with one can still be delivered; arrays are twice as long.",
+    ),
     "goal": _O(
         Literal["stability", "errors"],
         ("--goal",),

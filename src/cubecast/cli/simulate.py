@@ -139,9 +139,19 @@ def _view_lines(result: Result) -> list[tuple[str, str]]:
         ("pause, 99th percentile", _ms(result.pause_p99_ms)),
         ("time to stable, median", _ms(result.stable_p50_ms)),
         ("time to stable, 99th percentile", _ms(result.stable_p99_ms)),
+        *_causal_view_lines(result),
         ("membership: bytes per member and second", f"{result.membership_bytes_per_member_s or 0:,.0f}"),
         ("stability: bytes per member and second", f"{result.stability_bytes_per_member_s or 0:,.0f}"),
         ("excluded although up", f"{result.excluded_wrongly or 0:,}"),
+    ]
+
+
+def _causal_view_lines(result: Result) -> list[tuple[str, str]]:
+    if result.causal_p50_ms is None:
+        return []
+    return [
+        ("time to causally stable, median", _ms(result.causal_p50_ms)),
+        ("time to causally stable, 99th percentile", _ms(result.causal_p99_ms)),
     ]
 
 
@@ -171,10 +181,20 @@ def _data_lines(result: Result) -> list[tuple[str, str]]:
         lines += [
             ("data: time to stable, first member", _ms(result.tts_first_ms)),
             ("data: time to stable, last member", _ms(result.tts_last_ms)),
+            *_causal_lines(result),
             ("data: unstable messages a member holds, mean", f"{result.buffer_mean:,.1f}"),
             ("data: unstable messages a member holds, most", f"{result.buffer_max or 0:,}"),
         ]
     return lines
+
+
+def _causal_lines(result: Result) -> list[tuple[str, str]]:
+    if result.causal_last_ms is None:
+        return []
+    return [
+        ("data: time to causally stable, first member", _ms(result.causal_first_ms)),
+        ("data: time to causally stable, last member", _ms(result.causal_last_ms)),
+    ]
 
 
 def _family_lines(result: Result) -> list[tuple[str, str]]:

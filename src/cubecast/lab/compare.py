@@ -45,9 +45,9 @@ class Metric:
     short: str
     unit: str = ""
     digits: int = 0
-    of: Literal["all", "rounds", "buffers", "data", "views"] = "rounds"
+    of: Literal["all", "rounds", "buffers", "causal", "data", "views", "causal views"] = "rounds"
     """Measured always, or of the rounds of stability detection, of the buffers these free (when data flows), of
-    protocols that carry the data themselves, or of groups with views."""
+    protocols that carry the data themselves, or of groups with views; causal stability where it is asked for."""
 
 
 METRICS = (
@@ -67,12 +67,21 @@ METRICS = (
     Metric(name="queue_mean", title="Queue, mean", short="queue mean", digits=2, of="all"),
     Metric(name="queue_max", title="Queue, longest", short="queue max", of="all"),
     Metric(name="tts_last_ms", title="Time to stable", short="stable", unit="ms", digits=2, of="buffers"),
+    Metric(name="causal_last_ms", title="Time to causally stable", short="causal", unit="ms", digits=2, of="causal"),
     Metric(name="buffer_mean", title="Unstable messages held", short="held", digits=1, of="buffers"),
     Metric(name="views", title="Views", short="views", of="views"),
     Metric(name="paused_share", title="Share of time paused", short="paused", digits=3, of="views"),
     Metric(name="pause_p99_ms", title="Pause, 99th percentile", short="pause p99", unit="ms", digits=1, of="views"),
     Metric(name="stable_p50_ms", title="Time to stable, median", short="stable p50", unit="ms", digits=1, of="views"),
     Metric(name="stable_p99_ms", title="Time to stable, p99", short="stable p99", unit="ms", digits=1, of="views"),
+    Metric(
+        name="causal_p99_ms",
+        title="Time to causally stable, p99",
+        short="causal p99",
+        unit="ms",
+        digits=1,
+        of="causal views",
+    ),
     Metric(name="membership_bytes", title="Bytes of membership", short="membership", of="views"),
 )
 
@@ -125,6 +134,8 @@ class Comparison:
         """The metrics that were measured."""
         measured = {"all"}
         for scenario in (run.scenario for run in self.runs):
+            if scenario.causal_stability:
+                measured.add("causal views" if scenario.has_views else "causal")
             if scenario.has_views:
                 measured |= {"data", "views"}
             elif scenario.carries_data:

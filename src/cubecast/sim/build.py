@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.random import new_stream, uniform
 from cubecast.protocols.transport.abilities import hands_over_history, sequence_of
 from cubecast.sim import events
+from cubecast.sim.causal_stability import Fold, new_fold
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for
 from cubecast.sim.events import schedule, schedule_beginnings
 from cubecast.sim.faults import Faults, new_faults
@@ -68,6 +70,7 @@ class Simulation(NamedTuple):
     metrics: Metrics
     mail: Mail
     group: GroupState
+    fold: Fold
     control: Any
     data: Any
     failure: Any
@@ -83,13 +86,15 @@ def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> 
     _check_order(scenario, network, protocol)
     check_memory(scenario, context)
     group = _first_group(scenario)
+    fold = new_fold(group, is_wanted=scenario.causal_stability)
     routes = routes_of(network, by=scenario.routing)
     simulation = Simulation(
         world=build_world(scenario, network, routes, tracing=tracing),
         metrics=_first_metrics(scenario, protocol),
         mail=_empty_mail(scenario, context),
         group=group,
-        control=Nothing(group=group) if protocol.carries_data else _build(scenario, "parameters", group, context),
+        fold=fold,
+        control=_build_control(scenario, fold.group, context),
         data=_build_data(scenario, group, context),
         failure=_build(scenario, "detector_parameters", group, context) if scenario.detects else Nothing(group=group),
         faults=new_faults(
@@ -142,6 +147,7 @@ def _first_metrics(scenario: Scenario, protocol: Protocol) -> Metrics:
         data_wanted=scenario.messages,
         data_interval_ns=round(1e9 / scenario.rate),
         samples=_samples(scenario),
+        causal=scenario.causal_stability,
     )
     for join in scenario.joins:
         metrics.members.up[list(join.members)] = 0
@@ -169,7 +175,10 @@ def _empty_mail(scenario: Scenario, context: Context) -> Mail:
     n = scenario.members
     with_sets = any(carry_sets(role.entry.messages) for role in scenario.running.values())
     data_room = scenario.sequence_count * scenario.messages if scenario.carries_data else 0
-    widths = [role.entry.numbers(context, getattr(scenario, role.field)) for role in scenario.roles.values()]
+    widths = [
+        role.entry.numbers(replace(context, senders=scenario.senders_for(role.field)), getattr(scenario, role.field))
+        for role in scenario.roles.values()
+    ]
     return new_mail(
         slots=32 * n + 65_536 + min(n * data_room, FLOODED_MAX),
         width=max(*widths, 1),
@@ -202,6 +211,13 @@ def _first_group(scenario: Scenario) -> GroupState:
     for rank in newcomers:
         rank_sets.discard(group.members[0], rank)  # the one set that all share so far
     return group
+
+
+def _build_control(scenario: Scenario, group: GroupState, context: Context) -> Any:
+    """The stability protocol. A protocol that carries data has none above it."""
+    if scenario.carries_data:
+        return Nothing(group=group)
+    return _build(scenario, "parameters", group, replace(context, senders=scenario.senders_for("parameters")))
 
 
 def _build_data(scenario: Scenario, group: GroupState, context: Context) -> Any:

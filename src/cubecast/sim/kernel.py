@@ -23,6 +23,7 @@ from cubecast.protocol.handlers import (
 )
 from cubecast.protocol.mail import clear_outbox
 from cubecast.protocols.transport.abilities import CAUGHT_UP
+from cubecast.sim.causal_stability import contribute, is_wanted, keep_result, share_result
 from cubecast.sim.changed_entries import fill_in_unchanged, leave_out_unchanged
 from cubecast.sim.due import IDLE, WINNER
 from cubecast.sim.events import (
@@ -61,6 +62,7 @@ from cubecast.sim.lifecycle import (
 from cubecast.sim.links import advance, enter_processor, free_packet, lose, pass_node, sample_load
 from cubecast.sim.metrics import (
     finish_if_all_complete,
+    note_causally_stable,
     note_delivered,
     note_excluded,
     note_held_back,
@@ -97,21 +99,24 @@ _FOREVER = np.int64(1) << 62
 
 
 @entry_point
-def run(world, metrics, mail, group, cores, faults, call, until_ns, budget):
+def run(world, metrics, mail, group, fold, cores, faults, call, until_ns, budget):
     """Go on for at most `budget` calls of a core."""
     for _ in range(budget):
-        status = step(world, metrics, mail, group, faults, call, until_ns, budget)
+        status = step(world, metrics, mail, group, fold, faults, call, until_ns, budget)
         if status != CALL:
             return status
+        if is_wanted(fold) and call[LAYER] == mailbox.CONTROL:
+            member = call[MEMBER]
+            contribute(fold, group, member, metrics.published[member] if member < len(metrics.published) else 0)
         call_bound(cores, call[LAYER], call[MEMBER], call[NOW_NS], call[WHAT], call[A], call[B])
     return PAUSED
 
 
 @linked
-def step(world, metrics, mail, group, faults, call, until_ns, budget):
+def step(world, metrics, mail, group, fold, faults, call, until_ns, budget):
     """Finish the last call and go on to the next one, or to the end."""
     scalars = world.scalars
-    if call[WHAT] >= 0 and _finish_call(world, metrics, mail, group, call):
+    if call[WHAT] >= 0 and _finish_call(world, metrics, mail, group, fold, call):
         return CALL
     for _ in range(budget):
         if scalars[0].error != 0:
@@ -153,9 +158,9 @@ def _set_call(call, layer, what, member, a, b, now_ns):
 
 
 @linked
-def _finish_call(world, metrics, mail, group, call):
+def _finish_call(world, metrics, mail, group, fold, call):
     """Do what the core asked for; returns whether the same event concerns another layer too."""
-    _carry_out(world, metrics, mail, group, call[MEMBER], call[LAYER], call[NOW_NS])
+    _carry_out(world, metrics, mail, group, fold, call[MEMBER], call[LAYER], call[NOW_NS])
     detecting = metrics.totals[0].detecting == 1
     if call[WHAT] == RECEIVE:
         if world.piggyback.shape[0] > 1:
@@ -316,11 +321,13 @@ def _let_receive(world, mail, group, call, member, slot, now_ns):
 
 
 @linked
-def _carry_out(world, metrics, mail, group, member, layer, now_ns):
+def _carry_out(world, metrics, mail, group, fold, member, layer, now_ns):
     """Do what the core asked for, in order."""
     piggybacks = world.piggyback.shape[0] > 1
     if world.left_out.shape[0] > 1 and layer == mailbox.CONTROL:
         leave_out_unchanged(world, metrics, mail, member)
+    if is_wanted(fold) and layer == mailbox.CONTROL:
+        share_result(fold, group, member)
     for place in range(mail.counts[mailbox.WAITING]):
         action = mail.actions[place]
         a = action.a
@@ -338,6 +345,8 @@ def _carry_out(world, metrics, mail, group, member, layer, now_ns):
             note_round_begun(world, metrics, member, a, now_ns)
         elif action.what == mailbox.ROUND_DONE:
             note_round_done(world, metrics, group, member, a, now_ns)
+            if is_wanted(fold):
+                keep_result(fold, metrics.seen_causal, member)
             go_on_sending(world, metrics, group, member, now_ns)
         elif action.what == mailbox.RELEASED:
             note_released(world, metrics, group, member, now_ns)
@@ -359,6 +368,8 @@ def _carry_out(world, metrics, mail, group, member, layer, now_ns):
             record_fact(world, tracing.DELIVER, now_ns, member, action.peer, -1, a, action.b)
         else:
             depart(world, metrics, member, now_ns)
+    if is_wanted(fold):  # of a call that delivers several messages, all are delivered now
+        note_causally_stable(world, metrics, fold, group, member, now_ns)
     if piggybacks:
         drop_lost_piggyback(world, mail)
     clear_outbox(mail)

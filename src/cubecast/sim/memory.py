@@ -33,7 +33,12 @@ def check_memory(scenario: Scenario, context: Context, *, available: int | None 
     if scenario.members < MEMBERS_MIN:
         return
     limit = physical_memory() if available is None else available
-    needed = sum(state_bytes(role.entry, getattr(scenario, role.field), context) for role in scenario.running.values())
+    needed = sum(
+        state_bytes(
+            role.entry, getattr(scenario, role.field), replace(context, senders=scenario.senders_for(role.field))
+        )
+        for role in scenario.running.values()
+    )
     if needed <= limit:
         return
     family = scenario.entry().family

@@ -5,6 +5,7 @@
 | rounds        | rounds       | when each round began, when the first and the last member knew its result         |
 | members       | n            | up or down, the newest round done, what is held in the buffer                     |
 | seen_stable   | n × m        | S of each member when it was last looked at                                       |
+| seen_causal   | n × m        | what is causally stable at each member; 0 rows where that is not asked for        |
 | published     | senders      | data messages each sender has multicast                                           |
 | wanted        | m            | data messages that each sequence will hold; a sequence is of one sender or shared |
 | origin_ns     | senders × messages, or 1 × 1 | when senders that share sequences multicast their messages        |
@@ -12,11 +13,12 @@
 | first_ns      | m × messages | when the first member knew it stable                                              |
 | last_ns       | m × messages | when the last member so far knew it stable                                        |
 | known_by      | m × messages | how many members know it stable                                                   |
+| causal_first_ns, causal_last_ns, causal_known_by | the same | of causally stable; 0 rows without               |
 | held_series   | samples or 1 | unstable data messages in all buffers, at equal intervals                         |
 | totals        | 1            | messages, bytes, members that are up, work that is left                           |
 
 No round beyond the wanted ones begins unless data flows. The run is finished when every member that is up has done
-the wanted rounds and knows every data message of a live sender stable.
+the wanted rounds and knows every data message of a live sender stable, and causally stable where that is asked for.
 """
 
 from typing import NamedTuple
@@ -24,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cubecast.jit.decorators import linked
+from cubecast.sim.causal_stability import next_reached
 from cubecast.sim.record import record_fact
 from cubecast.sim.world import ROUNDS_FULL
 from cubecast.trace import schema as tracing
@@ -116,6 +119,7 @@ class Metrics(NamedTuple):
     rounds: np.recarray
     members: np.recarray
     seen_stable: np.ndarray
+    seen_causal: np.ndarray
     published: np.ndarray
     wanted: np.ndarray
     origin_ns: np.ndarray
@@ -123,6 +127,9 @@ class Metrics(NamedTuple):
     first_ns: np.ndarray
     last_ns: np.ndarray
     known_by: np.ndarray
+    causal_first_ns: np.ndarray
+    causal_last_ns: np.ndarray
+    causal_known_by: np.ndarray
     held_series: np.ndarray
     totals: np.recarray
 
@@ -137,6 +144,7 @@ def new_metrics(
     data_wanted: int,
     data_interval_ns: int,
     samples: int,
+    causal: bool = False,
 ) -> Metrics:
     """Empty metrics; every member is up. `wanted` has the number of messages of each sequence."""
     states = np.zeros(members, MEMBER).view(np.recarray)
@@ -155,11 +163,13 @@ def new_metrics(
         rounds[name] = -1
     sequences = len(wanted)
     history = (sequences, int(wanted.max()) + 1)
+    causal_history = history if causal else (0, 0)
     origins = (senders, data_wanted + 1) if sequences < senders else (1, 1)
     return Metrics(
         rounds=rounds,
         members=states,
         seen_stable=np.zeros((members, sequences), np.int32),
+        seen_causal=np.zeros((members if causal else 0, senders), np.int32),
         published=np.zeros(senders, np.int32),
         wanted=np.asarray(wanted, np.int64),
         origin_ns=np.full(origins, -1, np.int64),
@@ -167,6 +177,9 @@ def new_metrics(
         first_ns=np.full(history, -1, np.int64),
         last_ns=np.full(history, -1, np.int64),
         known_by=np.zeros(history, np.int32),
+        causal_first_ns=np.full(causal_history, -1, np.int64),
+        causal_last_ns=np.full(causal_history, -1, np.int64),
+        causal_known_by=np.zeros(causal_history, np.int32),
         held_series=np.zeros(max(samples, 1), np.int64),
         totals=totals,
     )
@@ -251,6 +264,29 @@ def note_numbered(metrics, sequence, number, origin, own_number):
 
 
 @linked
+def note_causally_stable(world, metrics, fold, group, member, now_ns):
+    """Record and time what is causally stable by results whose V this member has delivered."""
+    place = next_reached(fold, group, member)
+    if place < 0:
+        return
+    while place >= 0:
+        for sender in range(metrics.seen_causal.shape[1]):
+            before = np.int64(metrics.seen_causal[member, sender])
+            now_causal = np.int64(fold.minimum[member, place, sender])
+            if now_causal <= before:
+                continue
+            metrics.seen_causal[member, sender] = now_causal
+            record_fact(world, tracing.CAUSAL, now_ns, member, -1, -1, sender, now_causal)
+            for sequence in range(before + 1, now_causal + 1):
+                if metrics.causal_known_by[sender, sequence] == 0:
+                    metrics.causal_first_ns[sender, sequence] = now_ns
+                metrics.causal_last_ns[sender, sequence] = now_ns
+                metrics.causal_known_by[sender, sequence] += 1
+        place = next_reached(fold, group, member)
+    update_complete(metrics, group, member)
+
+
+@linked
 def note_delivered(world, metrics, member, sender, sequence, now_ns):
     """A member holds one more data message, until it is stable."""
     record_fact(world, tracing.DELIVER, now_ns, member, -1, -1, sender, sequence)
@@ -295,7 +331,18 @@ def _is_complete(metrics, group, member):
     for sender in range(metrics.wanted.shape[0]):
         if metrics.members[sender].evicted == 0 and group.stable[member, sender] < metrics.wanted[sender]:
             return False
-    return True
+    return metrics.seen_causal.shape[0] == 0 or _is_all_causal(metrics, member)
+
+
+@linked
+def _is_all_causal(metrics, member):
+    """Is all causally stable that can be? Once a sender is excluded nothing more is (`sim.causal_stability`)."""
+    is_all = True
+    for sender in range(metrics.published.shape[0]):
+        if metrics.members[sender].evicted == 1:
+            return True
+        is_all &= metrics.seen_causal[member, sender] >= metrics.totals[0].data_wanted
+    return is_all
 
 
 @linked

@@ -54,7 +54,7 @@ def _given(value: float | None, otherwise: float) -> float:
 
 def _round_ns(scenario: Scenario, context: Context) -> int:
     """About as long as the busiest link needs for the messages of a round."""
-    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sequence_count
+    size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.folded_count
     network = context.network
     messages = scenario.entry().round_messages(context) if network.tree_children else context.members
     return round(messages * network.service_ns(size) + CROSSINGS * network.crossing_ns(size))

@@ -119,6 +119,12 @@ class Result:
     atomic_queue_mean: float | None = None
     """Messages that a member has and its application has not been given, sampled at every receive."""
     atomic_queue_max: int | None = None
+    # Of runs with causal_stability (`sim.causal_stability`), None without.
+    causal_first_ms: float | None = None
+    """From the multicast of a data message until the first member knew it causally stable, on average."""
+    causal_last_ms: float | None = None
+    causal_max_ms: float | None = None
+    """The longest that a data message took until the first member knew it causally stable."""
     # Of runs with views (`sim.views`), None without.
     changes: int | None = None
     """Joins, leaves, crashes and returns."""
@@ -132,6 +138,9 @@ class Result:
     stable_p50_ms: float | None = None
     """From the multicast of a data message until its sender knew it stable, waiting for a view included."""
     stable_p99_ms: float | None = None
+    causal_p50_ms: float | None = None
+    """The same until it knew it causally stable; None without causal_stability."""
+    causal_p99_ms: float | None = None
     stability_bytes_per_member_s: float | None = None
     membership_messages: int | None = None
     """Those of `messages` that are about membership."""
@@ -160,6 +169,7 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
         **_of_data(scenario, simulation),
         **_of_buffers(scenario, simulation),
         **_of_detection(scenario, simulation),
+        **_of_causal_stability(scenario, simulation),
         simulated_ms=float(scalars.now_ns) / NS_PER_MS,
         packet_hops_per_second=hops / wall_seconds if wall_seconds > 0 else 0.0,
         wall_seconds=wall_seconds,
@@ -216,11 +226,12 @@ def _of_data(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     """When messages were stable, and what was kept until then."""
-    totals = simulation.metrics.totals[0]
+    metrics = simulation.metrics
+    totals = metrics.totals[0]
     return {
-        "tts_first_ms": _time_to_stable(simulation, simulation.metrics.first_ns),
-        "tts_last_ms": _time_to_stable(simulation, simulation.metrics.last_ns),
-        "tts_max_ms": _longest_to_stable(simulation),
+        "tts_first_ms": _time_to_known(simulation, metrics.first_ns, metrics.known_by),
+        "tts_last_ms": _time_to_known(simulation, metrics.last_ns, metrics.known_by),
+        "tts_max_ms": _longest_to_known(simulation, metrics.first_ns, metrics.known_by),
         "buffer_mean": _buffer_mean(scenario, simulation),
         "buffer_max": int(totals.held_max) if _frees_buffers(scenario) else None,
         "buffer_series": _buffer_series(scenario, simulation),
@@ -228,6 +239,19 @@ def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
         "blocked_ms": float(totals.blocked_sum_ns) / NS_PER_MS,
         "buffer_full_ms": _buffer_full_ms(simulation),
         "input_overflows": int(totals.input_overflows),
+    }
+
+
+def _of_causal_stability(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
+    """When messages were causally stable."""
+    if not scenario.causal_stability:
+        return {}
+    metrics = simulation.metrics
+    known_by = metrics.causal_known_by
+    return {
+        "causal_first_ms": _time_to_known(simulation, metrics.causal_first_ns, known_by),
+        "causal_last_ms": _time_to_known(simulation, metrics.causal_last_ns, known_by),
+        "causal_max_ms": _longest_to_known(simulation, metrics.causal_first_ns, known_by),
     }
 
 
@@ -288,22 +312,20 @@ def _ratio(total: float, count: int) -> float:
     return float(total) / float(count) if count else 0.0
 
 
-def _time_to_stable(simulation: Simulation, known_ns: NDArray[np.int64]) -> float | None:
-    """Mean over the data messages that every member still up knows stable."""
-    metrics = simulation.metrics
-    known = metrics.known_by >= max(int(metrics.totals[0].up), 1)
+def _time_to_known(simulation: Simulation, known_ns: NDArray[np.int64], known_by: NDArray[np.int32]) -> float | None:
+    """Mean over the data messages that every member still up knows to be stable, or causally stable."""
+    known = known_by >= max(int(simulation.metrics.totals[0].up), 1)
     if not known.any():
         return None
-    return float((known_ns[known] - metrics.sent_ns[known]).mean()) / NS_PER_MS
+    return float((known_ns[known] - simulation.metrics.sent_ns[known]).mean()) / NS_PER_MS
 
 
-def _longest_to_stable(simulation: Simulation) -> float | None:
-    """Over the data messages that some member knows stable."""
-    metrics = simulation.metrics
-    known = metrics.known_by > 0
+def _longest_to_known(simulation: Simulation, first_ns: NDArray[np.int64], known_by: NDArray[np.int32]) -> float | None:
+    """Over the data messages that some member knows to be stable, or causally stable."""
+    known = known_by > 0
     if not known.any():
         return None
-    return float((metrics.first_ns[known] - metrics.sent_ns[known]).max()) / NS_PER_MS
+    return float((first_ns[known] - simulation.metrics.sent_ns[known]).max()) / NS_PER_MS
 
 
 def _buffer_full_ms(simulation: Simulation) -> float | None:

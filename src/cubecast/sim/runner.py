@@ -29,5 +29,5 @@ def run_nothing(simulation: Simulation) -> None:
 
 
 def _run(simulation: Simulation, bound: Bound, until_ns: int, budget: int) -> int:
-    world, metrics, mail, group, _, _, _, faults, call = simulation
-    return int(kernel.run(world, metrics, mail, group, bound.cores, faults, call, until_ns, budget))
+    world, metrics, mail, group, fold, _, _, _, faults, call = simulation
+    return int(kernel.run(world, metrics, mail, group, fold, bound.cores, faults, call, until_ns, budget))

@@ -58,6 +58,8 @@ class Scenario:
     long as a round where that is longer."""
     deliver: Literal["received", "stable"] = "received"
     """When an application gets a message: at once, or when its member knows that all have it (guo §2.3)."""
+    causal_stability: bool = False
+    """Find out, too, when messages are causally stable (`sim.causal_stability`): arrays are twice as long."""
     goal: Literal["stability", "errors"] = "stability"
     """The arrays hold what every member holds (the minimum), or what any member has seen (the maximum, guo ch. 7). A
     sender has seen all that it sent, so while it is up the maximum of what members hold in sequence is that number."""
@@ -140,6 +142,7 @@ class Scenario:
         _check_faults(self)
         _check_links(self)
         _check_savings(self)
+        _check_causal(self)
         _check_detector(self)
         _check_trigger(self)
 
@@ -179,6 +182,15 @@ class Scenario:
     def sequence_count(self) -> int:
         """Entries of an array."""
         return self.sender_count if self.sequences is None else self.sequences
+
+    @property
+    def folded_count(self) -> int:
+        """Numbers that the stability protocol folds: entries of an array, and with causal stability as many more."""
+        return (2 if self.causal_stability else 1) * self.sequence_count
+
+    def senders_for(self, role: str) -> int:
+        """The senders that the protocol in a role knows of."""
+        return self.folded_count if role == "parameters" else self.sequence_count
 
     @property
     def packet_room(self) -> int:
@@ -466,7 +478,10 @@ def _check_savings(scenario: Scenario) -> None:
         )
 
 
-_NOT_SHARED = ("trigger", "buffer_messages", "deliver", "piggyback_control", "crashes", "suspicions", "joins", "leaves")
+_NOT_SHARED = (
+    *("trigger", "buffer_messages", "deliver", "piggyback_control", "causal_stability"),
+    *("crashes", "suspicions", "joins", "leaves"),
+)
 """What would need to know whose message a number of a shared sequence is, or another sequencer."""
 
 
@@ -482,6 +497,29 @@ def _check_shared_sequences(scenario: Scenario) -> None:
     for name in _NOT_SHARED:
         if getattr(scenario, name) != usual[name]:
             raise LocalProtocolError(f"{name} with shared sequences: drop {name}, or sequences", setting=name)
+
+
+def _check_causal(scenario: Scenario) -> None:
+    if not scenario.causal_stability:
+        return
+    if not scenario.has_views and (scenario.messages == 0 or scenario.carries_data):
+        raise LocalProtocolError(
+            "causal_stability needs data messages beside a stability protocol: set messages, or churn_per_s",
+            setting="causal_stability",
+        )
+    if scenario.goal == "errors" or scenario.deliver == "stable" or scenario.changed_only:
+        raise LocalProtocolError(
+            "causal_stability folds whole arrays to their minimum, of what was delivered at once: drop goal, deliver "
+            "and changed_only",
+            setting="causal_stability",
+        )
+    newcomers = [rank for join in scenario.joins for rank in join.members if rank < scenario.sender_count]
+    if newcomers and not scenario.has_views:
+        raise LocalProtocolError(
+            f"causal_stability with senders that join, {', '.join(map(str, newcomers))}: set churn_per_s (0 will do), "
+            "or fewer senders",
+            setting="causal_stability",
+        )
 
 
 def _check_detector(scenario: Scenario) -> None:

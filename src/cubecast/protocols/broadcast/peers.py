@@ -239,6 +239,11 @@ class MulticastTreeParameters:
     )
 
 
+def window_of(context: Context) -> int:
+    """How far messages of one sender may overtake each other; a short run has no more messages than that."""
+    return min(WINDOW, context.window)
+
+
 def network_links(context: Context) -> tuple[Overlay, np.ndarray]:
     """The network's own links, and how likely each fails."""
     if context.overlay is None or context.link_failure is None:

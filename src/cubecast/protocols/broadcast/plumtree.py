@@ -51,6 +51,7 @@ from cubecast.protocols.broadcast.peers import (
     take,
     takes_over,
     want,
+    window_of,
 )
 
 GOSSIP, PRUNE, IHAVE, GRAFT = range(4)
@@ -269,6 +270,7 @@ def build(group: GroupState, context: Context, parameters: MulticastTreeParamete
         sizes=message_sizes(MESSAGES, context),
         quota=parameters.quota,
         graft_ns=context.repeat_ns or GRAFT_NS,
+        window=window_of(context),
     )
 
 

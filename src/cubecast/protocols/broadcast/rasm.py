@@ -51,6 +51,7 @@ from cubecast.protocols.broadcast.peers import (
     take,
     takes_over,
     want,
+    window_of,
 )
 
 GOSSIP, PRUNE, REPAIR = range(3)
@@ -275,7 +276,7 @@ def _send_control(state, row, mail, kind, sender, rank):
 def build(group: GroupState, context: Context, parameters: MulticastTreeParameters) -> RasmState:
     """No tree yet."""
     sizes = message_sizes(MESSAGES, context)
-    return new_state(group, *network_links(context), sizes=sizes, quota=parameters.quota)
+    return new_state(group, *network_links(context), sizes=sizes, quota=parameters.quota, window=window_of(context))
 
 
 PROTOCOL = Protocol(

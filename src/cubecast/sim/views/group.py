@@ -397,7 +397,7 @@ class SimulatedGroup:
         received = stack.group.received
         sent = self.tables.processes.published[stack.tables.process] - stack.tables.sent
         is_whole = (received == sent[: received.shape[1]]).all()
-        return bool(is_whole and (stack.group.stable == received).all())
+        return bool(is_whole and (stack.group.stable == received).all() and stack.is_all_causal())
 
     def drain(self) -> None:
         """Stop everything and let packets in transit arrive, so that every hop that was begun is over."""

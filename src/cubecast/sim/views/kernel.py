@@ -23,6 +23,7 @@ from cubecast.protocol.handlers import (
     TIMER,
 )
 from cubecast.protocol.mail import clear_outbox
+from cubecast.sim.causal_stability import contribute, is_wanted, keep_result, next_reached, share_result
 from cubecast.sim.events import BEGIN, PACKET_ARRIVES, RESEND, SEND_DATA, remove_first_event, schedule
 from cubecast.sim.links import advance, enter_processor, free_packet, pass_node, sample_load
 from cubecast.sim.record import record_fact
@@ -61,8 +62,18 @@ def run(world, mail, cores, tables, call, until_ns, budget):
         status = step(world, mail, tables, call, until_ns, budget)
         if status != CALL:
             return status
+        if tables.totals[0].causal == 1 and call[CORE] == LAYERS * call[PLACE] + mailbox.CONTROL:
+            _contribute(tables, call)
         call_bound(cores, call[CORE], call[RANK], call[NOW_NS], call[WHAT], call[A], call[B])
     return PAUSED
+
+
+@linked
+def _contribute(tables, call):
+    """What the stability protocol folds: messages that wait for the window or the next view count as multicast."""
+    view = held_at(tables.views[call[PLACE]], ViewTables)
+    rank = call[RANK]
+    contribute(view.fold, view.group, rank, tables.processes[call[PROCESS]].called - view.sent[rank])
 
 
 @linked
@@ -287,6 +298,9 @@ def _publish(world, tables, view, call, process, now_ns):
 @linked
 def _carry_out(world, mail, tables, view, process, layer, now_ns):
     """Carry out the core's actions, in order."""
+    folds = is_wanted(view.fold)
+    if folds and layer == mailbox.CONTROL:
+        share_result(view.fold, view.group, tables.processes[process].rank)
     for k in range(mail.counts[mailbox.WAITING]):
         action = mail.actions[k]
         a = action.a
@@ -298,6 +312,8 @@ def _carry_out(world, mail, tables, view, process, layer, now_ns):
             _set_timer(world, tables, process, layer, a, action.b, now_ns + action.delay_ns)
         elif action.what == mailbox.ROUND_DONE or action.what == mailbox.RELEASED:
             _note_stable(world, tables, view, process, now_ns)
+            if folds:
+                keep_result(view.fold, view.causal, tables.processes[process].rank)
         elif action.what == mailbox.DELIVER:
             note_delivered(world, tables, view, process, a, action.b, now_ns)
         elif action.what == mailbox.HELD_BACK:
@@ -305,6 +321,8 @@ def _carry_out(world, mail, tables, view, process, layer, now_ns):
         elif action.what == mailbox.SUSPECT and tables.processes[process].alert == 0:
             tables.processes[process].alert = 1
             tables.totals[0].alerted = process
+    if folds:  # of a call that delivers several messages, all are delivered now
+        _note_causally_stable(world, tables, view, process, now_ns)
     clear_outbox(mail)
     if mail.counts[mailbox.OVERFLOW] != 0:
         world.scalars[0].error = MAIL_FULL if mail.counts[mailbox.OVERFLOW] == mailbox.POOL_FULL else CORE_FULL
@@ -386,6 +404,40 @@ def note_own_stable(tables, process, before, stable, now_ns):
             called_ns = one.first_ns + (sequence - 1) * tables.totals[0].interval_ns
             tables.stable_ns[place] = now_ns - called_ns
         tables.totals[0].stable_count += 1
+
+
+@linked
+def _note_causally_stable(world, tables, view, process, now_ns):
+    """Record what is causally stable by results that were reached: at the first, all messages of earlier views."""
+    rank = tables.processes[process].rank
+    is_first = view.fold.reached[rank] == 0
+    place = next_reached(view.fold, view.group, rank)
+    if is_first and place >= 0:
+        for sender in range(view.before.shape[0]):
+            if view.before[sender] > 0:
+                _note_causal(world, tables, process, sender, view.before[sender], now_ns)
+    while place >= 0:
+        for sender in range(view.causal.shape[1]):
+            causal = view.fold.minimum[rank, place, sender]
+            if causal > view.causal[rank, sender]:
+                view.causal[rank, sender] = causal
+                _note_causal(world, tables, process, view.process[sender], view.sent[sender] + causal, now_ns)
+        place = next_reached(view.fold, view.group, rank)
+
+
+@linked
+def _note_causal(world, tables, process, sender, sequence, now_ns):
+    """Messages of a sender up to this one are causally stable at a process: record how long its own ones took."""
+    record_fact(world, tracing.CAUSAL, now_ns, process, -1, -1, sender, sequence)
+    one = tables.processes[process]
+    if sender != process:
+        return
+    for number in range(one.causal + 1, sequence + 1):
+        place = tables.totals[0].causal_count
+        if place < tables.causal_ns.shape[0]:
+            tables.causal_ns[place] = now_ns - (one.first_ns + (number - 1) * tables.totals[0].interval_ns)
+        tables.totals[0].causal_count += 1
+    one.causal = max(one.causal, sequence)
 
 
 @entry_point

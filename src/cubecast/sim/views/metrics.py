@@ -114,6 +114,7 @@ def _of_views(scenario: Scenario, run: ViewsRun) -> dict[str, Any]:
     totals = run.tables.totals[0]
     member_s = scenario.members * run.group.now_ns / 1e9
     stable_ns = run.tables.stable_ns[: int(totals.stable_count)]
+    causal_ns = run.tables.causal_ns[: int(totals.causal_count)]
     return {
         "changes": run.churn.changes,
         "views": run.group.views,
@@ -122,6 +123,8 @@ def _of_views(scenario: Scenario, run: ViewsRun) -> dict[str, Any]:
         "pause_p99_ms": _quantile_ms(run.group.pauses.lengths_ns, 0.99),
         "stable_p50_ms": _quantile_ms(stable_ns, 0.5),
         "stable_p99_ms": _quantile_ms(stable_ns, 0.99),
+        "causal_p50_ms": _quantile_ms(causal_ns, 0.5),
+        "causal_p99_ms": _quantile_ms(causal_ns, 0.99),
         "stability_bytes_per_member_s": float(totals.bytes - totals.membership_bytes) / member_s,
         "membership_messages": int(totals.membership_messages),
         "membership_bytes": int(totals.membership_bytes),

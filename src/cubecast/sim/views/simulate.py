@@ -126,6 +126,7 @@ def _tables(scenario: Scenario, world: World, mail: Mail, *, ordered: bool) -> T
         slots=len(mail.heads),
         messages=calls * incarnations_max(scenario),
         ordered=ordered,
+        causal=scenario.causal_stability,
     )
     totals = tables.totals[0]
     totals.interval_ns = interval_ns
@@ -156,7 +157,7 @@ def _stability_alone(scenario: Scenario, network: Network) -> Scenario:
     changed: dict[str, Any] = {name: Scenario.__dataclass_fields__[name].default for name in ONLY_WITH_VIEWS}
     changed |= dict.fromkeys(("crashes", "joins", "leaves"), ())
     changed |= {"protocol": scenario.stability_protocol, "churn_per_s": None, "loss": scenario.loss or 1e-9}
-    changed |= {"parameters": _stability(scenario).parameters, "other_parameters": None}
+    changed |= {"causal_stability": False, "parameters": _stability(scenario).parameters, "other_parameters": None}
     return resolve_defaults(replace(scenario, **changed), network)
 
 
@@ -211,6 +212,7 @@ def stack_plan(scenario: Scenario, network: Network) -> StackPlan:
         stability=_stability(scenario),
         detector=_detector(scenario),
         senders=scenario.sender_count,
+        causal=scenario.causal_stability,
         context=context,
     )
 

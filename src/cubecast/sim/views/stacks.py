@@ -18,6 +18,7 @@ from cubecast.protocol.mail import Mail, new_mail
 from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.rank_sets import words_for
 from cubecast.protocols.membership.views import MemberId, View
+from cubecast.sim.causal_stability import new_fold
 from cubecast.sim.views.kernel import LAYERS
 from cubecast.sim.views.tables import Tables, ViewTables, new_view_tables, put_view
 
@@ -53,6 +54,8 @@ class StackPlan:
     stability: Chosen
     detector: Chosen | None
     senders: int
+    causal: bool
+    """Is causal stability asked for?"""
     context: Context
     """Of a view of all hosts; every view changes the numbers of its members and senders."""
 
@@ -62,12 +65,16 @@ class StackPlan:
         room = min(senders * WINDOW, HELD_BACK_MAX)
         return replace(self.context, members=members, senders=senders, room=room, window=WINDOW)
 
+    def folded(self, context: Context) -> Context:
+        """The surroundings of the stability protocol: what it folds looks like one array (`sim.causal_stability`)."""
+        return replace(context, senders=2 * context.senders) if self.causal else context
+
     def new_mail(self) -> Mail:
         """A pool for the messages of all views."""
         context = self.of(self.context.members)
         n, under_way = context.members, context.senders * WINDOW
-        chosen = [one for one in (self.data, self.stability, self.detector) if one is not None]
-        width = max(1, *(one.numbers(context) for one in chosen))
+        chosen = [one for one in (self.data, self.detector) if one is not None]
+        width = max(1, self.stability.numbers(self.folded(context)), *(one.numbers(context) for one in chosen))
         return new_mail(
             slots=max(32 * n, min(32 * n + 32_768 + min(n * under_way, 1 << 20), NUMBERS_MAX // width)),
             width=width,
@@ -93,6 +100,12 @@ class ViewStack:
     bound: Bound
     held: Held
 
+    def is_all_causal(self) -> bool:
+        """Is everything causally stable everywhere, or is that not asked for?"""
+        if self.tables.fold.first.size == 0:
+            return True
+        return bool(self.tables.fold.reached.all() and (self.tables.causal == self.group.received).all())
+
 
 class Stacks:
     """The stacks of all views that a process is in, or is about to enter."""
@@ -114,13 +127,14 @@ class Stacks:
         context = plan.of(n)
         processes = [ids[who] for who in view.members]
         group = new_group(members=n, senders=context.senders, ranks=np.arange(n))
+        fold = new_fold(group, is_wanted=plan.causal)
         states = (
-            plan.stability.build(group, context),
+            plan.stability.build(fold.group, plan.folded(context)),
             plan.data.build(group, context),
             plan.detector.build(group, context) if plan.detector is not None else Nothing(group=group),
         )
         place = self._free.pop()
-        tables = new_view_tables(group, processes, view.sent, WINDOW)
+        tables = new_view_tables(group, fold, processes, view.sent, delivered_before, WINDOW)
         bound = bind(states, self._mail)
         self.cores[LAYERS * place : LAYERS * (place + 1)] = bound.cores
         stack = ViewStack(

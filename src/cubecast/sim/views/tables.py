@@ -20,6 +20,7 @@ member of the network; several incarnations may run on one host, one after anoth
 | place     | slots    | the place of its view, −1 for a membership message                                      |
 | stamp     | slots    | the stamp of its view                                                                   |
 | stable_ns | messages | how long each message took until its sender knew that it was stable                     |
+| causal_ns | messages | the same until it knew that it was causally stable; 1 without                           |
 | totals    | 1        | counters, and settings of the run                                                       |
 
 A view has a *stamp*, its place in the order of first installations: a place is used again, a stamp never.
@@ -34,6 +35,7 @@ import numpy as np
 from cubecast.jit.backend import COMPILED
 from cubecast.jit.tables import Held, hold
 from cubecast.protocol.group import GroupState
+from cubecast.sim.causal_stability import Fold
 
 NO_PROCESS = -1
 
@@ -53,6 +55,7 @@ PROCESS = np.dtype(
             "alert",  # does Python know that its failure detector suspects a member?
             "first_ns",  # when its application multicast first, −1 = never
             "called",  # messages that the application multicast
+            "causal",  # messages of its own that it knows to be causally stable
             "published",  # messages that were sent
             "early",  # packets of a view that is not installed here yet: first and last of a list
             "early_last",
@@ -67,6 +70,7 @@ TOTALS = np.dtype(
             "stop_ns",  # when applications stop multicasting
             "window",  # messages of a sender that may be unstable
             "detecting",  # does a failure-detection core run?
+            "causal",  # is causal stability asked for?
             "ordered",  # must the transport keep packets in order?
             "cut_until_ns",  # the end of the present partition
             "replay",  # packets to be handled next: first and last of a list
@@ -93,18 +97,26 @@ TOTALS = np.dtype(
             "waiting_samples",
             "waiting_max",
             "stable_count",
+            "causal_count",
         )
     ]
 )
 
 
 class ViewTables(NamedTuple):
-    """One view: `process` and `sent` by rank, what each rank has seen stable, and the order of recent messages."""
+    """One view: `process` and `sent` by rank, what each rank has seen stable, and the order of recent messages.
+
+    With causal stability, `causal`: what is causally stable at each rank; `before`: what was delivered before the view,
+    by process.
+    """
 
     group: GroupState
+    fold: Fold
     process: np.ndarray
     sent: np.ndarray
     seen: np.ndarray
+    causal: np.ndarray
+    before: np.ndarray
     order: np.ndarray
 
 
@@ -124,11 +136,20 @@ class Tables(NamedTuple):
     place: np.ndarray
     stamp: np.ndarray
     stable_ns: np.ndarray
+    causal_ns: np.ndarray
     totals: np.recarray
 
 
 def new_tables(
-    *, hosts: int, processes: int, places: int, packets: int, slots: int, messages: int, ordered: bool
+    *,
+    hosts: int,
+    processes: int,
+    places: int,
+    packets: int,
+    slots: int,
+    messages: int,
+    ordered: bool,
+    causal: bool,
 ) -> Tables:
     """No process yet."""
     records = np.zeros(processes, PROCESS).view(np.recarray)
@@ -136,6 +157,7 @@ def new_tables(
         records[name] = -1
     totals = np.zeros(1, TOTALS).view(np.recarray)
     totals[0].ordered = ordered
+    totals[0].causal = causal
     totals[0].alerted = -1
     pairs = (hosts, hosts) if ordered else (1, 1)
     return Tables(
@@ -152,17 +174,23 @@ def new_tables(
         place=np.zeros(slots, np.int64),
         stamp=np.zeros(slots, np.int64),
         stable_ns=np.zeros(messages, np.int64),
+        causal_ns=np.zeros(messages if causal else 1, np.int64),
         totals=totals,
     )
 
 
-def new_view_tables(group: GroupState, processes: list[int], sent: tuple[int, ...], window: int) -> ViewTables:
+def new_view_tables(
+    group: GroupState, fold: Fold, processes: list[int], sent: tuple[int, ...], before: np.ndarray, window: int
+) -> ViewTables:
     """A view in which nothing was sent."""
     return ViewTables(
         group=group,
+        fold=fold,
         process=np.array(processes, np.int64),
         sent=np.array(sent, np.int64),
         seen=np.zeros(group.stable.shape, np.int32),
+        causal=np.zeros((len(fold.first), group.stable.shape[1]), np.int32),
+        before=before,
         order=np.zeros((group.stable.shape[1], window), np.int64),
     )
 

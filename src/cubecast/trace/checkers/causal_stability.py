@@ -3,7 +3,8 @@
 A message follows another when its sender had delivered that one before the application multicast it. Where the trace
 has multicast rows, that call counts, not the moment in which the message got its number: a message that waited for a
 new view was made before, and does not follow what was delivered while it waited. What an application multicasts before
-it has the group's state, or has taken again what a restart repeats, is sent afterwards, and counts as made then.
+it has the group's state, or has taken again what a restart repeats, is sent afterwards, and counts as made then. Where
+the trace has no row of sending either (groups without views), a sender's own delivery is the moment of its multicast.
 
 | state    | shape              | meaning                                                                |
 |----------|--------------------|------------------------------------------------------------------------|
@@ -42,7 +43,7 @@ CONCURRENT, UNDELIVERED = range(2)
 
 
 def not_promised(trace: Trace) -> str | None:
-    """Only live and fuzzed members report it."""
+    """Live and fuzzed members report it, simulated ones where the scenario asks for it."""
     return None if (trace.arrays()["event"] == CAUSAL).any() else "the run reports no causal stability"
 
 
@@ -132,7 +133,10 @@ def _scan(events: Any, members: int, first: Any, replay: Any, becomes: Any, foun
                 needs = clock[member, sender]
             causal[member, sender] = max(causal[member, sender], sequence)
         else:
-            if kind == DELIVER and made_at[number] >= 0:
+            if kind == DELIVER and sender == member and made_at[number] < 0:
+                made[number] = clock[member]
+                made_at[number] = row
+            elif kind == DELIVER and made_at[number] >= 0:
                 other = _concurrent(causal[member], made[number], sender)
                 if other >= 0:
                     fault = CONCURRENT
