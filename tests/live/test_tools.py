@@ -119,6 +119,7 @@ def test_metrics_follow_the_conventions_and_say_what_they_are() -> None:
             labels = f'{{group="g",member="{groups[0].address}"'
             assert f"cubecast_deliveries_total{labels}}} 3.0" in metrics
             assert f"cubecast_stable_seconds_count{labels}}} 3.0" in metrics
+            assert f"cubecast_views_total{labels}}} 1.0" in metrics
             peer = groups[1].address
             assert f'cubecast_behind{labels},peer="{peer}"}}' in metrics
             assert f'cubecast_link_up{labels},peer="{peer}"}} 1.0' in metrics
