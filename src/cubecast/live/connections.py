@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cubecast.live.credentials import URI, Credentials, explain_tls_error
+from cubecast.live.dialling import connect_first
 from cubecast.live.listener import Listener
 from cubecast.live.member_report import REQUESTS
 from cubecast.live.path_quality import PathQuality
@@ -155,11 +156,17 @@ class Connections:
 
     async def _dial(self, name: str) -> None:
         loop = asyncio.get_running_loop()
-        context = self._credentials.client if self._credentials is not None else None
         try:
             host, port = parse_address(name)
+            tls: dict[str, Any] = {}
+            if self._credentials is not None:
+                tls = {"ssl": self._credentials.client, "server_hostname": host}
             async with asyncio.timeout(self._settings.handshake_timeout_s):
-                await loop.create_connection(lambda: self._new_connection(name), host, port, ssl=context)
+                await connect_first(
+                    host,
+                    port,
+                    lambda address: loop.create_connection(lambda: self._new_connection(name), address, port, **tls),
+                )
         except Exception as error:
             reason = explain_tls_error(error)
             self._call(lambda: self._member.dial_failed(name, reason, time.monotonic_ns()))

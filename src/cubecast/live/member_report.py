@@ -40,7 +40,7 @@ class ReceivedCount(NamedTuple):
 
     address: str
     incarnation: int
-    count: int
+    messages: int
 
 
 class JournalReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from cubecast.errors import CubecastError, RemoteProtocolError
 from cubecast.live import http
 from cubecast.live.connections import addresses_of
 from cubecast.live.credentials import Credentials, explain_tls_error
+from cubecast.live.dialling import connect_first
 from cubecast.live.member_report import REPORT, VIEWS, MemberReport, decode_report, decode_views, report_of
 from cubecast.live.view_history import InstalledView
 from cubecast.member.settings import parse_address
@@ -52,7 +53,7 @@ def count_lacking(asked: Sequence[AskedMember]) -> list[list[int | None]]:
     None where the receiver did not answer, or does not have that sender in its view.
     """
     known = [
-        {MemberId(one.address, one.incarnation): one.count for one in member.report.received}
+        {MemberId(one.address, one.incarnation): one.messages for one in member.report.received}
         if member.report is not None
         else {}
         for member in asked
@@ -148,13 +149,17 @@ class _Question:
 
     async def connect(self) -> None:
         """Open a connection as members do; a failure is the reason why it gives no answer."""
-        context = self._credentials.client if self._credentials is not None else None
         try:
             host, port = parse_address(self._who.name)
+            tls: dict[str, Any] = {}
+            if self._credentials is not None:
+                tls = {"ssl": self._credentials.client, "server_hostname": host}
             async with asyncio.timeout(CONNECT_S):
-                self._streams = await asyncio.open_connection(host, port, ssl=context)
+                self._streams = await connect_first(
+                    host, port, lambda address: asyncio.open_connection(address, port, **tls)
+                )
             certificate = self._streams[1].get_extra_info("peercert")
-            if context is not None and self._who.name not in addresses_of(certificate):
+            if tls and self._who.name not in addresses_of(certificate):
                 raise RemoteProtocolError(f"its certificate is not for {self._who.name}")
         except TimeoutError:
             self._fail(f"no connection within {CONNECT_S:g} s")
