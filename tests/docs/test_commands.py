@@ -35,12 +35,18 @@ SMALLER = {
     "cubecast compare --members 50,100,200 --network random:degree=5 --repeat 5 --out results": (
         "cubecast compare --members 8,16 --network random:degree=5 --repeat 2 --out results"
     ),
+    "cubecast simulate timestamp -n 50 --churn 2 --rate 5 --check": (
+        "cubecast simulate timestamp -n 8 --churn 2 --rate 5 --check"
+    ),
+    "cubecast simulate coord -n 50 --churn 2 --data tree --loss 0.01 --rate 2": (
+        "cubecast simulate coord -n 8 --churn 2 --data tree --loss 0.01 --rate 2"
+    ),
     _CHURN: _CHURN.replace("-n 1000", "-n 16").replace("--churn-ms 5000", "--churn-ms 1000"),
     "cubecast simulate cube_full_dist --members 256 --network random:degree=5 --placement search": (
         "cubecast simulate cube_full_dist --members 32 --network random:degree=5 --placement search"
     ),
     "cubecast simulate s_coord --members 1000000 --network flat": (
-        "cubecast simulate s_coord --members 10000 --network flat"
+        "cubecast simulate s_coord --members 1000 --network flat"
     ),
 }
 """A command, and what is run in its place: the same with smaller numbers."""
