@@ -26,6 +26,8 @@ from typing import Any
 
 import cubecast
 
+COMMANDS = "set KEY VALUE | get KEY | del KEY | show"
+
 
 class KeyValueStore:
     """One replica. `snapshot` and `restore` go to `cubecast.join`; then `attach` the group, and `run`."""
@@ -133,7 +135,7 @@ async def _obey(store: KeyValueStore) -> None:
             case ["show"]:
                 print(json.dumps(store.items()), f"({store.tombstones} tombstones)", flush=True)
             case _:
-                print("set KEY VALUE | get KEY | del KEY | show", flush=True)
+                print(COMMANDS, flush=True)
 
 
 async def _prompted(reader: asyncio.StreamReader) -> bytes:
@@ -176,6 +178,8 @@ async def main() -> None:
         store.attach(group)
         running = asyncio.create_task(store.run())
         print("ready", flush=True)
+        if sys.stdin.isatty():
+            print(COMMANDS, flush=True)
         await _obey(store)
         await group.leave()
         await running

@@ -346,6 +346,18 @@ def test_presence_counts_subscribers_and_forgets_those_of_a_dead_member() -> Non
     asyncio.run(run())
 
 
+def test_a_callback_that_raises_is_logged_and_the_bus_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with buses_of(2, presence=True) as (one, two):
+            one.on_presence(lambda: 1 // 0)
+            reader = one.subscribe("t")
+            await until(lambda: "callback failed event=presence" in caplog.text)
+            await two.publish("t", b"x")
+            assert (await reader.get(WAIT_S)).value == b"x"
+
+    asyncio.run(run())
+
+
 def test_a_subscriber_of_a_bus_that_leaves_gets_the_rest_and_ends() -> None:
     async def run() -> None:
         async with buses_of(2) as (one, two):

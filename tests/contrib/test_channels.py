@@ -6,6 +6,7 @@ Each is shown on one layer, and where two processes matter, on two layers of one
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -330,5 +331,45 @@ def test_a_slow_channel_of_another_process_loses_its_own_messages_only() -> None
             assert await receive(two, good) == {"type": "m"}
             assert [(await receive(two, slow))["n"] for _ in range(4)] == [0, 1, 2, 3]
             assert two.dropped == 6
+
+    asyncio.run(run())
+
+
+def test_a_layer_that_cannot_join_tries_again_with_the_next_call_in_the_same_thread() -> None:
+    (address,) = free_addresses(1)
+    attempts = 0
+
+    async def join_the_third_time() -> Group:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise LocalProtocolError(f"attempt {attempts}")
+        return await joining(address, [address])()
+
+    async def run() -> None:
+        layer = CubecastChannelLayer(join=join_the_third_time)
+        before = set(threading.enumerate())
+        for attempt in (1, 2):
+            with pytest.raises(LocalProtocolError, match=f"attempt {attempt}"):
+                await layer.send("a", {"type": "x"})
+        assert len(set(threading.enumerate()) - before) == 1
+        await layer.send("a", {"type": "x"})
+        assert await layer.receive("a") == {"type": "x"}
+        await layer.close()
+
+    asyncio.run(run())
+
+
+def test_a_layer_that_never_joined_ends_its_thread() -> None:
+    async def fail() -> Group:
+        raise LocalProtocolError("no group")
+
+    async def run() -> None:
+        before = set(threading.enumerate())
+        layer = CubecastChannelLayer(join=fail)
+        with pytest.raises(LocalProtocolError, match="no group"):
+            await layer.send("a", {"type": "x"})
+        await layer.close()
+        assert not set(threading.enumerate()) - before
 
     asyncio.run(run())

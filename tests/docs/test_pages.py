@@ -1,4 +1,4 @@
-"""The pages of docs/: their links, their commands and their programs, and the site that is built of them."""
+"""The pages of docs/: their links, the options of their commands, and the site that is built of them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,10 @@ import pytest
 import typer.main
 
 from cubecast.cli import app
-from cubecast.live.local import free_ports
 from cubecast.protocols.catalogue import protocols
-
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
-PROGRAMS = {
-    "index.md": r"127\.0\.0\.1:\d+ 1 b'order 7'\n",
-    "opentelemetry.md": r"b'order 7'\n\['deliver', 'multicast', 'stable'\]\n",
-    "objects.md": r"billing with Token\(.*\) \{'apples': 7\} 1\n",
-}
-"""By page: what its first program prints."""
+from tests.docs.pages import DOCS, PAGES, ROOT, blocks, command_lines
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def blocks(page: Path, *languages: str) -> list[str]:
-    """The code blocks of a page in these languages."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return [text for language, text in found if language in languages]
 
 
 def anchors(page: Path) -> set[str]:
@@ -70,10 +54,8 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The command lines of cubecast in a page's code blocks."""
-    text = "\n".join(blocks(page, "", "sh")).replace("\\\n", " ")
-    lines = [line.split("#")[0].strip() for line in text.splitlines()]
-    found = [re.sub(r"^(\w+=\S+ )*(\.venv/bin/)?", "", line) for line in lines]
+    """The command lines of cubecast on a page."""
+    found = [re.sub(r"^(\w+=\S+ )*", "", line) for line in command_lines(page)]
     return [shlex.split(line) for line in found if line.startswith("cubecast ")]
 
 
@@ -94,21 +76,6 @@ def test_every_command_and_option_exists(page: Path, words: list[str]) -> None:
     options |= {"--help", "--protocol-file", "--radix"}  # the last one is of examples/doubling.py
     used = {word.partition("=")[0] for word in rest if word.startswith("--")}
     assert not used - options, words
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_program_of_a_page_prints_what_it_should(name: str, tmp_path: Path) -> None:
-    program = blocks(DOCS / name, "python")[0].replace(":7001", f":{free_ports(1)[0]}")
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-        env={**os.environ, "CUBECAST_JIT": "off"},
-    )
-    assert re.fullmatch(PROGRAMS[name], done.stdout), done.stderr
 
 
 @each_page

@@ -104,7 +104,7 @@ class BadNetwork:
 
     def _make(self, rank: int, name: str) -> int:
         subprocess.run(["ip", "netns", "add", name], check=True)
-        with _inside(name):
+        with inside(name):
             tunnel = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
             fcntl.ioctl(tunnel, _TUNSETIFF, struct.pack("16sH", b"tunnel", _IFF_TUN_NO_PI))
         for words in (
@@ -171,7 +171,7 @@ def _host(rank: int) -> str:
 
 
 @contextmanager
-def _inside(name: str) -> Iterator[None]:
+def inside(name: str) -> Iterator[None]:
     """This thread is in that namespace for a while."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Path("/proc/self/ns/net").open("rb") as home, Path(f"/run/netns/{name}").open("rb") as other:

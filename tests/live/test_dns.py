@@ -10,6 +10,7 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live import contacts, dns
+from cubecast.live.dialling import connect_first
 from cubecast.live.dns import ResolveError, parse_contact, resolve_contacts
 from cubecast.live.local import free_ports
 from tests.live.dns_server import AAAA, SRV, A, DnsServer, dns_server
@@ -145,3 +146,25 @@ def test_a_name_without_records_fails_with_the_reason_after_the_timeout() -> Non
             assert "does not answer" in await run(server, True)
 
     asyncio.run(both())
+
+
+def test_the_addresses_of_a_host_are_tried_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    async def connect(address: str) -> str:
+        tried.append(address)
+        if address != "10.0.0.3":
+            raise ConnectionRefusedError(address)
+        return "connected"
+
+    async def run(*addresses: str) -> str:
+        async def getaddrinfo(*_: object, **__: object) -> list[object]:
+            return [(2, 1, 6, "", (address, 7001)) for address in addresses]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        return await connect_first("g.example", 7001, connect)
+
+    assert asyncio.run(run("10.0.0.1", "10.0.0.1", "10.0.0.3", "10.0.0.4")) == "connected"
+    assert tried == ["10.0.0.1", "10.0.0.3"]
+    with pytest.raises(ConnectionRefusedError, match=r"10\.0\.0\.2"):
+        asyncio.run(run("10.0.0.1", "10.0.0.2"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -20,11 +22,12 @@ NODE = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "
 
 def start(folder: Path, name: str, *options: str, **streams: object) -> subprocess.Popen[bytes]:
     errors = (folder / f"{name}.err").open("wb")
-    return subprocess.Popen([*NODE, *options], stderr=errors, **streams)  # type: ignore[call-overload,no-any-return]
+    light = {**os.environ, "CUBECAST_JIT": "off"}
+    return subprocess.Popen([*NODE, *options], stderr=errors, env=light, **streams)  # type: ignore[call-overload,no-any-return]
 
 
 def wait_for(folder: Path, name: str, words: str) -> None:
-    end_s = time.monotonic() + WAIT_S
+    end_s = time.monotonic() + 60
     while words not in (folder / f"{name}.err").read_text():
         assert time.monotonic() < end_s, (folder / f"{name}.err").read_text()
         time.sleep(0.05)
@@ -105,3 +108,35 @@ def test_a_group_of_two_says_which_member_it_depends_on(tmp_path: Path) -> None:
         for node in nodes:
             node.kill()
             node.wait()
+
+
+def test_a_node_in_a_terminal_says_what_it_waits_for_when_it_is_ready_and_what_to_do(tmp_path: Path) -> None:
+    first, second = free_addresses(2)
+    master, terminal = pty.openpty()
+    patient = ("--join-timeout", "120")
+    waiting = start(
+        tmp_path, "one", "--listen", first, "--peer", second, *patient, stdin=terminal, stdout=subprocess.PIPE
+    )
+    other = None
+    try:
+        wait_for(tmp_path, "one", f"waiting for {second} (nobody listens there)")
+        assert "ready" not in (tmp_path / "one.err").read_text()
+        other = start(
+            tmp_path, "two", "--listen", second, "--peer", first, *patient,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        wait_for(tmp_path, "one", "ready: ")
+        wait_for(tmp_path, "one", "type a line to multicast it; Ctrl-D leaves the group")
+        os.write(master, b"hello\n")
+        assert other.stdout is not None
+        assert other.stdout.readline().decode().endswith(" hello\n")
+        assert "type a line" not in (tmp_path / "two.err").read_text()
+        os.write(master, b"\x04")
+        assert waiting.wait(60) == 0
+    finally:
+        for node in (waiting, other):
+            if node is not None:
+                node.kill()
+                node.wait()
+        os.close(master)
+        os.close(terminal)

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from cubecast.live import status
 from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
-from tests.live.members import groups_of, until, vanish
+from tests.live.members import NEVER, groups_of, until, vanish
+from tests.live.test_whole_group import hold_up
 from tests.support.browser import needs_browser, show
 
 pytestmark = [pytest.mark.live, pytest.mark.browser, needs_browser]
@@ -47,6 +49,46 @@ def test_the_page_shows_members_links_and_departed_members(tmp_path: Path) -> No
     assert re.search(rf'<tr class="out">.*?{crashed}.*?excluded in view 3', page)
     assert "view 3, 6 members" in page
     assert len(re.findall(r'<text x="4', page)) >= 3  # the scales of the charts
+
+
+WIDTH = b"""<script>
+setInterval(() => { document.body.dataset.width = document.documentElement.scrollWidth; }, 100);
+</script>"""
+PHONE = ("--dump-dom", "--window-size=390,844")
+
+
+def test_a_phone_shows_the_whole_group_without_scrolling_sideways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = status._page()
+    monkeypatch.setattr(status, "_page", lambda: page + WIDTH)
+
+    def each(place: int) -> dict[str, Any]:
+        return {"journal": tmp_path / "1.journal"} if place == 1 else {}
+
+    async def run() -> str:
+        (address,) = free_addresses(1)
+        async with groups_of(5, each=each, **NEVER) as groups, StatusServer(groups[1], address):
+            await (await groups[0].multicast(b"x")).stable(20)
+            hold_up(groups[3])
+            for _ in range(150):
+                await groups[2].multicast(b"x")
+            await vanish(groups[4])
+            await until(lambda: groups[1].status()["members"][2]["received"] == 150)
+            return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=3_000, words=PHONE)
+
+    shown = asyncio.run(run())
+    width = re.search(r'data-width="(\d+)"', shown)
+    assert width is not None
+    # The browser of Debian makes no window below 500 points; the page fits into whatever it gets.
+    assert int(width[1]) <= 500
+    assert 'data-lacks="3-2-150"' in shown
+    assert 'data-lacks="0-2-0"' in shown
+    assert 'data-lacks="4-2-unknown"' in shown
+    assert re.search(r'id="verdict" class="bad">rank 4 does not answer \(.*?\); rank 3 lacks 150 messages<', shown)
+    assert re.search(r'id="journals">.*?<td[^>]*>1</td><td class="text">[\d.]+ ?k?B, always</td>', shown)
+    assert re.search(r'id="views"><tr><td>1</td><td class="text">[\d:]+</td><td>5</td>', shown)
+    assert re.search(r'<text [^>]*class="time">\d\d:\d\d:\d\d<', shown)
 
 
 def page_of_rank_3(tmp_path: Path, **settings: Any) -> str:

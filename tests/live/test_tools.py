@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cubecast.cli.app import run as run_command
+from cubecast.errors import LocalProtocolError
 from cubecast.live.credentials import Credentials
 from cubecast.live.demo import fetch_status
 from cubecast.live.local import LineProcess, free_addresses
@@ -119,6 +120,7 @@ def test_metrics_follow_the_conventions_and_say_what_they_are() -> None:
             labels = f'{{group="g",member="{groups[0].address}"'
             assert f"cubecast_deliveries_total{labels}}} 3.0" in metrics
             assert f"cubecast_stable_seconds_count{labels}}} 3.0" in metrics
+            assert f"cubecast_views_total{labels}}} 1.0" in metrics
             peer = groups[1].address
             assert f'cubecast_behind{labels},peer="{peer}"}}' in metrics
             assert f'cubecast_link_up{labels},peer="{peer}"}} 1.0' in metrics
@@ -294,5 +296,35 @@ def test_the_demonstration_ends_with_a_verdict(options: list[str], tmp_path: Pat
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"1 of {options[1]} killed, " in ended.stdout
     assert "messages, nothing lost, everything stable" in ended.stdout
-    assert "http://127.0.0.1:" in ended.stdout
+    *_, verdict, page, written = ended.stdout.splitlines()
+    assert verdict.endswith("nothing lost, everything stable")
+    assert page.startswith("status page of the whole group: http://127.0.0.1:")
+    assert str(trace) in written
     assert run_command(["check", str(trace)]) == 0
+
+
+def test_the_survivors_of_a_demonstration_stay_until_ctrl_c_and_their_page_shows_the_verdict() -> None:
+    command = [sys.executable, "-c", "from cubecast.cli import main; main()", "demo"]
+    options = ["--members", "3", "--seconds", "3", "--rate", "20", "--stay"]
+    running = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, text=True, env={**os.environ, "CUBECAST_JIT": "off"}
+    )
+    try:
+        assert running.stdout is not None
+        line = ""
+        while "status page of the whole group" not in line:
+            line = running.stdout.readline()
+            assert line, "it ended before its verdict"
+        page = line.split("http://")[1].strip().rstrip("/")
+        assert "Ctrl-C ends them" in running.stdout.readline()
+        found = fetch_status(page)
+        assert len(found["members"]) == 2
+        assert found["stats"]["unstable_messages"] == 0
+        assert [one["how"] for one in found["gone"]] == ["excluded"]
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 0
+        with pytest.raises(LocalProtocolError):
+            fetch_status(page)
+    finally:
+        running.kill()
+        running.wait()

@@ -182,7 +182,7 @@ class Bus:
         return {who: counts[topic] for who, counts in self._presence.items() if counts.get(topic)}
 
     def on_presence(self, callback: Callable[[], object]) -> None:
-        """Call a function when the presence of any topic may have changed."""
+        """Call a function when the presence of any topic may have changed. One that raises is logged."""
         self._on_presence.append(callback)
 
     def _count(self, topic: str, by: int) -> None:
@@ -222,7 +222,10 @@ class Bus:
 
     def _presence_changed(self) -> None:
         for callback in self._on_presence:
-            callback()
+            try:
+                callback()
+            except Exception:  # costs its own work, not the deliveries of everybody
+                log.exception("callback failed event=presence member=%s", self.group.address)
 
     # Request and reply.
 

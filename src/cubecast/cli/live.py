@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cubecast.live.credentials import Credentials
-    from cubecast.live.demo import Demo
+    from cubecast.live.demo import Demo, DemoVerdict
 
 keys = typer.Typer(no_args_is_help=True, help="Make the certificates with which members authenticate each other.")
 
@@ -270,6 +272,14 @@ def demo(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one merged trace, for `cubecast check`.")
     ] = None,
+    stay: Annotated[
+        bool | None,
+        typer.Option(
+            "--stay/--no-stay",
+            help="Let the survivors and their status page run after the verdict, until Ctrl-C.",
+            show_default="in a terminal",
+        ),
+    ] = None,
 ) -> None:
     """Run a live group on this machine: processes that multicast, some killed, and a verdict on the survivors."""
     from cubecast.live.demo import Demo, kills_max, run_demo
@@ -288,8 +298,13 @@ def demo(
         shown = Demo(members=members, rate_per_s=rate, folder=Path(folder))
         screen = _Screen()
         with screen:
-            verdict = run_demo(shown, seconds=seconds, kills=chosen, show=screen.show)
-        print(verdict.line)
+            verdict = run_demo(
+                shown,
+                seconds=seconds,
+                kills=chosen,
+                show=screen.show,
+                conclude=screen.stay if (sys.stdout.isatty() if stay is None else stay) else screen.report,
+            )
         if trace is not None:
             print(f"{shown.write_trace(trace):,} events in {trace}; check them with: cubecast check {trace}")
     if not verdict.is_good:
@@ -313,6 +328,19 @@ class _Screen:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def report(self, demo: Demo, verdict: DemoVerdict) -> None:
+        """Print the verdict, and where the survivors show it."""
+        self.__exit__()
+        print(verdict.line)
+        print(f"status page of the whole group: http://{demo.page}/", flush=True)
+
+    def stay(self, demo: Demo, verdict: DemoVerdict) -> None:
+        """The same, and let the survivors run until Ctrl-C."""
+        self.report(demo, verdict)
+        print("the survivors run on: open the page; Ctrl-C ends them", flush=True)
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
 
     def show(self, demo: Demo, states: dict[int, Any], said: str) -> None:
         """Show the status of every member."""

@@ -170,9 +170,12 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
             return
         self._thread = self._entering = None
         atexit.unregister(self._leave_at_exit)
-        bus = await asyncio.wrap_future(entering)
-        await asyncio.wrap_future(thread.begin(bus.__aexit__(None, None, None)))
-        thread.end()
+        try:
+            if not _has_failed(entering):
+                bus = await asyncio.wrap_future(entering)
+                await asyncio.wrap_future(thread.begin(bus.__aexit__(None, None, None)))
+        finally:
+            thread.end()
 
     # This process's channels and groups.
 
@@ -255,7 +258,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
 
     async def _bus(self) -> Bus:
         entering = self._entering
-        if entering is None:
+        if entering is None or _has_failed(entering):
             entering = self._enter_once()
         if entering.done():
             return entering.result()
@@ -263,20 +266,17 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
 
     def _enter_once(self) -> Future[Bus]:
         with self._lock:
-            if self._entering is None:
+            if self._thread is None:
                 self._thread = LoopThread()
                 self._thread.start()
-                self._entering = self._thread.begin(self._enter())
                 atexit.register(self._leave_at_exit)
+            if self._entering is None or _has_failed(self._entering):
+                self._entering = self._thread.begin(self._enter())
             return self._entering
 
     async def _enter(self) -> Bus:
-        try:
-            bus = Bus(await self._join(), codec=MSGPACK, presence=True)
-            await bus.__aenter__()
-        except BaseException:
-            self._entering = None
-            raise
+        bus = Bus(await self._join(), codec=MSGPACK, presence=True)
+        await bus.__aenter__()
         bus.on_presence(lambda: self._hand_on(bus))
         self._spawn(self._read(bus, GROUPS, FLUSH, PROCESS + self._process))
         await asyncio.sleep(0)
@@ -328,6 +328,11 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         if thread is not None and entering is not None and entering.done() and entering.exception() is None:
             with suppress(Exception):
                 thread.begin(entering.result().group.leave(drain=False)).result(LEAVE_S)
+
+
+def _has_failed(entering: Future[Bus]) -> bool:
+    """Could the group not be joined? The next call tries again."""
+    return entering.done() and (entering.cancelled() or entering.exception() is not None)
 
 
 async def _ignoring_errors(work: Awaitable[object]) -> None:

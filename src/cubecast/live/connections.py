@@ -3,6 +3,9 @@
 They pass bytes to the member and carry out its effects. TLS is here, because it is I/O: the member gets the addresses
 that a peer's certificate names, and decides.
 
+A connection that was accepted is the member's when its first bytes have come, unless they are a request for a report
+(`live/member_report.py`), which is answered here: at most `ANSWERS_MAX` at a time, the oldest gives way.
+
 A plaintext member that receives TLS answers with a line of text and closes: the dialler's TLS then reports that
 the peer does not speak TLS, and in the other direction this side sees the first bytes of a TLS record.
 """
@@ -11,21 +14,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from cubecast.live.credentials import URI, Credentials, explain_tls_error
+from cubecast.live.dialling import connect_first
 from cubecast.live.listener import Listener
+from cubecast.live.member_report import REQUESTS
 from cubecast.live.path_quality import PathQuality
 from cubecast.live.socket_connection import SocketConnection
 from cubecast.member.effects import Close
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings, parse_address
 
+log = logging.getLogger("cubecast.live")
+
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a greeting of TLS begin; no frame of ours begins so."""
 _NOT_TLS = b"this member speaks plaintext\n"
+ANSWERS_MAX = 16
 _SPEAKS_TLS = "it speaks TLS, and this member was started with plaintext=True (--plaintext)"
 
 
@@ -42,14 +51,21 @@ class Connections:
         arrived: Callable[[int], None],
         fail: Callable[[Exception], None],
         on_refused: Callable[[str, str], None],
+        answer: Callable[[bytes], bytes],
     ) -> None:
-        """`touch` is called after each call of the member (`arrived` after bytes), `fail` when the member raised."""
+        """`touch` is called after each call of the member (`arrived` after bytes), `fail` when the member raised.
+
+        `answer` gives the whole answer to a request for a report.
+        """
         self._member = member
         self._settings = settings
         self._credentials = credentials
         self._touch = touch
         self._arrived = arrived
         self._fail = fail
+        self._answer = answer
+        self._answering: dict[int, SocketConnection] = {}
+        """Connections that wait for the rest of an answer to be sent."""
         self._open: dict[int, SocketConnection] = {}
         self._known: dict[int, str] = {}
         """The IP addresses of established connections."""
@@ -76,6 +92,7 @@ class Connections:
         for connection in list(self._open.values()):
             connection.close("this member stops")
         self._open.clear()
+        self._abort_answers("this member stops")
         await self._listener.close()
 
     def abort(self) -> None:
@@ -86,6 +103,12 @@ class Connections:
         for connection in list(self._open.values()):
             connection.abort("this member failed")
         self._open.clear()
+        self._abort_answers("this member failed")
+
+    def _abort_answers(self, reason: str) -> None:
+        for connection in list(self._answering.values()):
+            connection.abort(reason)
+        self._answering.clear()
 
     # Effects of the member.
 
@@ -133,11 +156,17 @@ class Connections:
 
     async def _dial(self, name: str) -> None:
         loop = asyncio.get_running_loop()
-        context = self._credentials.client if self._credentials is not None else None
         try:
             host, port = parse_address(name)
+            tls: dict[str, Any] = {}
+            if self._credentials is not None:
+                tls = {"ssl": self._credentials.client, "server_hostname": host}
             async with asyncio.timeout(self._settings.handshake_timeout_s):
-                await loop.create_connection(lambda: self._new_connection(name), host, port, ssl=context)
+                await connect_first(
+                    host,
+                    port,
+                    lambda address: loop.create_connection(lambda: self._new_connection(name), address, port, **tls),
+                )
         except Exception as error:
             reason = explain_tls_error(error)
             self._call(lambda: self._member.dial_failed(name, reason, time.monotonic_ns()))
@@ -147,7 +176,7 @@ class Connections:
     def _new_connection(self, dialled: str = "") -> SocketConnection:
         return SocketConnection(
             on_made=self._made,
-            on_data=self._data_received if self._credentials is not None else self._first_data_received,
+            on_data=self._first_data_received,
             on_lost=self._lost,
             on_pause=self._paused,
             on_resume=self._resumed,
@@ -162,16 +191,42 @@ class Connections:
             connection.abort("this member stops")
             return
         self._open[connection.number] = connection
-        named = None if self._credentials is None else _addresses(connection.certificate)
+        if connection.dialled:
+            self._hand_over(connection)
+
+    def _hand_over(self, connection: SocketConnection) -> None:
+        """Let the member know the connection."""
+        named = None if self._credentials is None else addresses_of(connection.certificate)
         address = connection.address
         now_ns = time.monotonic_ns()
         self._call(lambda: self._member.connection_made(connection.number, connection.dialled, named, address, now_ns))
 
     def _first_data_received(self, connection: SocketConnection, data: bytes) -> None:
         connection._on_data = self._data_received
-        if data[:2] not in _TLS_RECORDS:
+        if self._credentials is None and data[:2] in _TLS_RECORDS:
+            self._refuse_tls(connection)
+        elif connection.dialled:
             self._data_received(connection, data)
-            return
+        elif data.startswith(REQUESTS):
+            self._send_answer(connection, data)
+        else:
+            self._hand_over(connection)
+            self._data_received(connection, data)
+
+    def _send_answer(self, connection: SocketConnection, request: bytes) -> None:
+        """Send a report and close; a peer that does not read it is cut off after `stall_s`."""
+        self._open.pop(connection.number, None)
+        self._listener.established(connection)
+        while len(self._answering) >= ANSWERS_MAX:
+            self._answering.pop(next(iter(self._answering))).abort("displaced by a newer request")
+        self._answering[connection.number] = connection
+        try:
+            connection.write(self._answer(request))
+        except Exception:  # costs one request, not the member
+            log.exception("request failed peer=%s", connection.address)
+        connection.close("a request was answered")
+
+    def _refuse_tls(self, connection: SocketConnection) -> None:
         if not connection.dialled:
             connection.write(_NOT_TLS)
         self._open.pop(connection.number, None)
@@ -189,6 +244,7 @@ class Connections:
         self._arrived(len(data))
 
     def _lost(self, connection: SocketConnection, reason: str) -> None:
+        self._answering.pop(connection.number, None)
         if self._open.pop(connection.number, None) is not None:
             now_ns = time.monotonic_ns()
             self._call(lambda: self._member.connection_lost(connection.number, reason, now_ns))
@@ -220,7 +276,7 @@ class Connections:
         return known
 
 
-def _addresses(certificate: dict[str, Any] | None) -> tuple[str, ...]:
+def addresses_of(certificate: dict[str, Any] | None) -> tuple[str, ...]:
     """The member addresses that a certificate names."""
     named = (certificate or {}).get("subjectAltName", ())
     return tuple(value.removeprefix(URI) for kind, value in named if kind == "URI" and value.startswith(URI))

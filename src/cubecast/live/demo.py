@@ -169,10 +169,11 @@ def kills_max(members: int) -> int:
 
 
 Show = Callable[[Demo, dict[int, Any], str], None]
+Conclude = Callable[[Demo, DemoVerdict], None]
 
 
-def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show) -> DemoVerdict:
-    """Start, show, kill, show, and judge."""
+def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show, conclude: Conclude) -> DemoVerdict:
+    """Start, show, kill, show, and judge; `conclude` is called while the survivors still run."""
     try:
         demo.start()
         demo.wait_ready(120)
@@ -184,7 +185,9 @@ def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show) -> DemoVerdi
             show(demo, demo.ask_all(), said)
             time.sleep(0.5)
         demo.be_quiet()
-        return demo.judge()
+        verdict = demo.judge()
+        conclude(demo, verdict)
+        return verdict
     finally:
         demo.stop()
 

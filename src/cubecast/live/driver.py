@@ -95,8 +95,12 @@ class Driver:
         on_entries: Callable[[list[Entry]], None],
         on_notice: Callable[[Notice], None],
         on_end: Callable[[CubecastError | None], None],
+        answer: Callable[[bytes], bytes],
     ) -> None:
-        """Nothing is opened yet. `on_end` is called once: with None after leaving, else with the error."""
+        """Nothing is opened yet. `on_end` is called once: with None after leaving, else with the error.
+
+        `answer` gives the answer to another member's request for a report.
+        """
         self.member = member
         self.settings = settings
         self.journal = journal
@@ -113,8 +117,9 @@ class Driver:
             arrived=self.arrived,
             fail=self._crash,
             on_refused=self._count_refusal,
+            answer=answer,
         )
-        self._credentials = credentials
+        self.credentials = credentials
         self._trace = trace
         self._on_entries = on_entries
         self._on_notice = on_notice
@@ -152,7 +157,7 @@ class Driver:
     async def start(self, listen: str, begin: Callable[[int], None]) -> None:
         """Bind the address, then let the member begin."""
         await self.connections.start(listen)
-        if self._credentials is not None:
+        if self.credentials is not None:
             self._refreshing = self._loop.call_later(REFRESH_S, self.refresh_credentials)
         begin(time.monotonic_ns())
         self.touch()
@@ -250,13 +255,13 @@ class Driver:
 
     def refresh_credentials(self) -> None:
         """Read certificates and the list of those revoked if they changed; revoked peers lose their connections."""
-        assert self._credentials is not None
+        assert self.credentials is not None
         if self._is_stopped:
             return
         if self._refreshing is not None:
             self._refreshing.cancel()
         self._refreshing = self._loop.call_later(REFRESH_S, self.refresh_credentials)
-        if self._credentials.refresh():
+        if self.credentials.refresh():
             closed = self.connections.close_revoked()
             log.info("credentials refreshed member=%s revoked_connections=%d", self.member.me.name, closed)
 

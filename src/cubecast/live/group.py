@@ -35,6 +35,7 @@ from cubecast.live.join_options import (
     require_state_functions,
 )
 from cubecast.live.journal import Journal
+from cubecast.live.member_report import Reporter
 from cubecast.live.message import Message
 from cubecast.live.notices import NoticeLog
 from cubecast.live.warm import load, load_search
@@ -266,6 +267,7 @@ class Group(GroupStatus):
             on_entries=self._arrived,
             on_notice=self._noticed,
             on_end=self._ended,
+            answer=Reporter(self).answer,
         )
 
     def _begin(self, member: Member, batches: list[bytes], contacts: Sequence[str], now_ns: int) -> None:

@@ -139,6 +139,7 @@ class GroupStatus:
         driver = self._entered()
         stats = dict(driver.member.stats())
         stats["refused_connections"] = driver.refused
+        stats["views"] = self._notices.views
         stats["exclusions"] = self._notices.exclusions
         stats["inbox_entries"] = len(self._inbox.queue)
         stats["journal_bytes"] = driver.journal.bytes if driver.journal is not None else 0

@@ -75,6 +75,10 @@ class Journal:
         self.path = _resolve(Path(path))
         self.bytes = 0
         """Bytes of the file, without what waits for `write`."""
+        self.synced_at_s: float | None = None
+        """When the disk last confirmed what this process wrote, in seconds since 1970."""
+        self.checkpoint_at_s: float | None = None
+        """When this process last put a checkpoint in place, in seconds since 1970."""
         self._group = group
         self._member = member
         self._policy = sync
@@ -159,6 +163,7 @@ class Journal:
                 header = self._begin_file(CHECKPOINT)
                 self._put_in_place([header, *self._encode_pending()])
                 self._is_replacing = False
+                self.checkpoint_at_s = time.time()
             else:
                 with self._state_lock:
                     if self._is_switching:
@@ -258,6 +263,7 @@ class Journal:
                 self._sequence, self._previous = checkpoint.sequence, checkpoint.previous
                 self._count_replacement()
                 self._checkpoint = None
+                self.checkpoint_at_s = time.time()
             os.close(old)
         finally:
             self._is_switching = False
@@ -315,6 +321,7 @@ class Journal:
                     _flush(file)
                 with self._state_lock:
                     self._synced = max(self._synced, written)
+                    self.synced_at_s = time.time()
             finally:
                 self._end_sync()
 
@@ -413,6 +420,7 @@ class Journal:
         if self._policy != "never":
             self._sync_begun = self._synced = self._written
             self._sync_begun_s = time.monotonic()
+            self.synced_at_s = time.time()
 
     def _write_beside(self, pieces: list[bytes]) -> int:
         """Write a new file and rename it to the journal, in this order on the disk too."""

@@ -32,6 +32,7 @@ _COUNTERS = {
     "multicasts": ("published", "Messages that the application of this member multicast."),
     "deliveries": ("delivered", "Messages delivered to the application of this member."),
     "rounds": ("rounds", "Stability rounds that ended."),
+    "views": ("views", "Views that this member installed."),
     "exclusions": ("exclusions", "How often the group continued without this member."),
     "refused_connections": ("refused_connections", "Connections that were refused, by this member or by a peer."),
 }
@@ -65,6 +66,7 @@ class _Collector(Collector):
         labels = {"group": str(seen["group"]), "member": str(seen["address"])}
         return [
             *self._plain(seen, labels),
+            *self._journal_times(seen, labels),
             *self._per_peer(seen, labels),
             self._stable_times(labels),
         ]
@@ -82,6 +84,19 @@ class _Collector(Collector):
             counter.add_metric(list(labels.values()), float(stats.get(key, 0)))
             found.append(counter)
         return found
+
+    def _journal_times(self, seen: dict[str, Any], labels: dict[str, str]) -> list[Metric]:
+        """Absent without a journal, and before the first of each."""
+        journal = seen["journal"] or {}
+        times = {
+            "journal_last_sync_timestamp_seconds": ("synced_at_s", "When the disk last confirmed the journal."),
+            "journal_last_checkpoint_timestamp_seconds": ("checkpoint_at_s", "When a checkpoint was last in place."),
+        }
+        return [
+            _gauge(name, text, labels, journal[key])
+            for name, (key, text) in times.items()
+            if journal.get(key) is not None
+        ]
 
     def _per_peer(self, seen: dict[str, Any], labels: dict[str, str]) -> list[Metric]:
         """One sample for each other member of the view, also when it is 0."""

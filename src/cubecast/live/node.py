@@ -7,6 +7,7 @@ end of the input the member leaves. With a closed input or `/dev/null`, as under
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Coroutine
@@ -70,7 +71,7 @@ async def _live(node: Node) -> None:
         trace=node.trace,
         status=node.status,
     )
-    group.on_view(_say_view)
+    group.on_view(lambda view: _say_view(view, node.settings))
     group.on_blocked(lambda is_blocked: say("blocked: too few members reachable" if is_blocked else "unblocked"))
     group.on_excluded(_say_excluded)
     group.on_waiting(say)
@@ -87,8 +88,8 @@ async def _live(node: Node) -> None:
     output = OutputLines()
     try:
         say(f"ready: {group.me.name} is rank {group.rank} of {len(group.view.members)} in view {group.view.number}")
-        if len(group.view.members) == 2 and node.settings.quorum == "majority":
-            say(f"note: a group of two is blocked while its first rank, {group.view.members[0].name}, is down")
+        if node.rate_per_s <= 0 and os.isatty(0):
+            say("type a line to multicast it; Ctrl-D leaves the group")
         if node.status is not None:
             say(f"status: http://{node.status}/")
         speaking = talk(group, node.rate_per_s, node.payload_bytes) if node.rate_per_s > 0 else send_lines(group)
@@ -104,9 +105,11 @@ def say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def _say_view(view: View) -> None:
+def _say_view(view: View, settings: Settings) -> None:
     count = "1 member" if len(view.members) == 1 else f"{len(view.members)} members"
     say(f"view {view.number}: {count}: {' '.join(who.name for who in view.members)}")
+    if len(view.members) == 2 and settings.quorum == "majority":
+        say(f"note: a group of two is blocked while its first rank, {view.members[0].name}, is down")
 
 
 def _say_excluded(excluded: Excluded) -> None:

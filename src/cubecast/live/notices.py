@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cubecast.live.rate_limited_log import RateLimitedLog
+from cubecast.live.view_history import ViewHistory, how_gone
 from cubecast.member.effects import Excluded, Notice
 from cubecast.member.member import Member
 from cubecast.protocols.membership.views import MemberId, View
@@ -22,13 +23,14 @@ RECENT_MAX = 64
 
 
 class NoticeLog:
-    """Writes notices, and remembers the members that left or were excluded."""
+    """Writes notices, and remembers the views and the members that left or were excluded."""
 
     def __init__(self, me: str) -> None:
         """Nothing happened yet."""
         self.gone: dict[str, dict[str, Any]] = {}
         """By address: when a member left or was excluded, and in which view."""
-        self.exclusions = 0
+        self.exclusions = self.views = 0
+        self.history = ViewHistory()
         self._me = me
         self._view: View | None = None
         self._limited = RateLimitedLog(log)
@@ -52,7 +54,11 @@ class NoticeLog:
     def _installed(self, view: View, member: Member) -> None:
         before, self._view = self._view, view
         log.info("view installed member=%s view=%d members=%d", self._me, view.number, len(view.members))
-        if before is None or before.group_id != view.group_id:
+        if before is not None and before.group_id != view.group_id:
+            before = None
+        self.views += 1
+        self.history.add(before, view)
+        if before is None:
             return
         for rank, who in enumerate(before.members):
             if who not in view.members and who != member.me:
@@ -62,10 +68,7 @@ class NoticeLog:
             log.info("member joined rank=%d view=%d member=%s", view.members.index(who), view.number, who.name)
 
     def _gone(self, rank: int, who: MemberId, view: View) -> None:
-        if any(other.name == who.name for other in view.joined):
-            how = "restarted"
-        else:
-            how = "left" if who in view.left else "excluded"
+        how = how_gone(who, view)
         level = logging.WARNING if how == "excluded" else logging.INFO
         log.log(level, "member %s rank=%d view=%d member=%s", how, rank, view.number, who.name)
         self.gone.pop(who.name, None)

@@ -2,8 +2,9 @@
 
 | address        | gives                                                                            |
 |----------------|----------------------------------------------------------------------------------|
-| `/`            | the page; it needs nothing but this member                                       |
-| `/status.json` | `Group.status()` and its recent history                                          |
+| `/`            | the page of this member and its whole group; it loads nothing else               |
+| `/status.json` | `Group.status()`, the views it saw, and samples of the last minutes              |
+| `/group.json`  | the whole group: every member's report, asked for now (`live/whole_group.py`)    |
 | `/metrics`     | the Prometheus text format (`live/metrics.py`)                                   |
 | `/livez`       | 200 while the event loop runs and the member has not failed: restart it if not   |
 | `/readyz`      | 200 while the member is in the group and not blocked; 503 with the reason if not |
@@ -21,18 +22,20 @@ from importlib import resources
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from cubecast.errors import CubecastError, LocalProtocolError
+from cubecast.live import http
+from cubecast.live.member_report import journal_report, received_by
+from cubecast.live.whole_group import WholeGroup
 from cubecast.member.settings import Settings, parse_address
 
 if TYPE_CHECKING:
     from cubecast.live.group import Group
-    from cubecast.member.member import Member
     from cubecast.protocol.overlays import Overlay
-    from cubecast.protocols.membership.views import MemberId
 
 SAMPLE_S = 1.0
 SAMPLES = 600
-REQUEST_BYTES_MAX = 8192
 REQUEST_TIMEOUT_S = 5.0
 
 
@@ -44,7 +47,7 @@ def status_of(group: Group) -> dict[str, Any]:
     view = member.view
     members = view.members if view is not None else ()
     behind = dict(member.laggards())
-    frontier, received = member.frontier, _received(member)
+    frontier, received = member.frontier, received_by(member)
     return {
         "group": group.name,
         "rank": members.index(member.me) if member.me in members else -1,
@@ -74,6 +77,7 @@ def status_of(group: Group) -> dict[str, Any]:
             "parameters": dict(group.settings.stability_parameters),
             "round_every_s": group.settings.round_every_s,
         },
+        "journal": msgspec.to_builtins(journal_report(group)),
         "stats": stats,
     }
 
@@ -88,14 +92,6 @@ def _with_paths(group: Group, links: dict[str, dict[str, Any]]) -> dict[str, dic
         found["segments"] = 0 if path is None else path.segments
         found["retransmitted"] = 0 if path is None else path.retransmitted
     return links
-
-
-def _received(member: Member) -> dict[MemberId, int]:
-    """How many messages of each member of the view this one has."""
-    view, delivered = member.view, member.delivered()
-    if view is None or len(delivered) != len(view.members):
-        return {}
-    return {who: sent + count for who, sent, count in zip(view.members, view.sent, delivered, strict=True)}
 
 
 @lru_cache(maxsize=8)
@@ -127,6 +123,7 @@ class StatusServer:
     def __init__(self, group: Group, listen: str) -> None:
         """Nothing is opened before `async with`."""
         self._group = group
+        self._whole = WholeGroup(group)
         self._host, self._port = parse_address(listen)
         self._course: deque[dict[str, float]] = deque(maxlen=SAMPLES)
         self._server: asyncio.Server | None = None
@@ -136,7 +133,7 @@ class StatusServer:
         """Open the port."""
         try:
             self._server = await asyncio.start_server(
-                self._serve, self._host, self._port, limit=REQUEST_BYTES_MAX, start_serving=False
+                self._serve, self._host, self._port, limit=http.REQUEST_BYTES_MAX, start_serving=False
             )
         except OSError as error:
             raise LocalProtocolError(f"cannot serve status on {self._host}:{self._port}: {error.strerror}") from error
@@ -152,54 +149,50 @@ class StatusServer:
         """Close it."""
         if self._sampling is not None:
             self._sampling.cancel()
+        self._whole.close()
         if self._server is not None:
             self._server.close()
 
     async def _sample(self) -> None:
         while True:
             with suppress(CubecastError):
-                stats = self._group.stats
-                self._course.append(
-                    {
-                        "time": time.time(),
-                        "lag": float(stats["unstable_messages"]),
-                        "bytes": float(stats["unstable_bytes"]),
-                        "delivered": float(stats["delivered"]),
-                    }
-                )
+                self._course.append(_sample_of(self._group.stats))
             await asyncio.sleep(SAMPLE_S)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                request = await reader.readuntil(b"\r\n\r\n")
-                words = request.split(b"\r\n", 1)[0].split(b" ")
-                path = words[1].decode("latin-1").split("?")[0] if len(words) == 3 and words[0] == b"GET" else ""
-                writer.write(_response(*self._answer(path)))
+                request = await reader.readuntil(http.END_OF_HEAD)
+                writer.write(http.encode_answer(*await self._answer(http.path_of(request))))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    def _answer(self, path: str) -> tuple[str, str, bytes]:
+    async def _answer(self, path: str) -> tuple[str, str, bytes]:
         try:
             if path == "/":
-                return "200 OK", "text/html; charset=utf-8", _page()
+                return http.OK, http.HTML, _page()
             if path == "/status.json":
-                body = json.dumps(self._group.status() | {"course": list(self._course)})
-                return "200 OK", "application/json", body.encode()
+                return http.OK, http.JSON, json.dumps(self._own_status()).encode()
+            if path == "/group.json":
+                return http.OK, http.JSON, json.dumps(await self._whole.status()).encode()
             if path == "/metrics":
                 from cubecast.live.metrics import metrics_text
 
-                return "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics_text(self._group)
+                return http.OK, "text/plain; version=0.0.4; charset=utf-8", metrics_text(self._group)
             if path in ("/livez", "/readyz"):
                 reason = self._why_not_live() if path == "/livez" else self._why_not_ready()
-                status = "503 Service Unavailable" if reason else "200 OK"
-                return status, "text/plain; charset=utf-8", f"{reason or 'ok'}\n".encode()
+                return http.UNAVAILABLE if reason else http.OK, http.TEXT, f"{reason or 'ok'}\n".encode()
         except CubecastError as error:
-            return "503 Service Unavailable", "text/plain; charset=utf-8", str(error).encode()
-        return "404 Not Found", "text/plain; charset=utf-8", b"try /, /status.json, /metrics, /livez or /readyz\n"
+            return http.UNAVAILABLE, http.TEXT, str(error).encode()
+        known = b"try /, /status.json, /group.json, /metrics, /livez or /readyz\n"
+        return http.NOT_FOUND, http.TEXT, known
+
+    def _own_status(self) -> dict[str, Any]:
+        views = msgspec.to_builtins(list(self._group._notices.history.views))
+        return self._group.status() | {"views": views, "course": list(self._course)}
 
     def _why_not_live(self) -> str:
         driver = self._group._entered()
@@ -219,9 +212,15 @@ def _page() -> bytes:
     return resources.files("cubecast.live").joinpath("status.html").read_bytes()
 
 
-def _response(status: str, kind: str, body: bytes) -> bytes:
-    head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+def _sample_of(stats: dict[str, Any]) -> dict[str, float]:
+    """What the charts of the page show: counts so far, and sizes now."""
+    links = stats["links"].values()
+    return {
+        "time": time.time(),
+        "lag": float(stats["unstable_messages"]),
+        "bytes": float(stats["unstable_bytes"]),
+        "delivered": float(stats["delivered"]),
+        "published": float(stats["published"]),
+        "bytes_in": float(sum(link["bytes_in"] for link in links)),
+        "bytes_out": float(sum(link["bytes_out"] for link in links)),
+    }
