@@ -288,7 +288,8 @@ class ObjectsProcess(Process):
     def _release(self, held: _Request) -> None:
         lock = self.space.lock("l")
         if lock._held == held:
-            run(lock.release())
+            lock._held = None
+            run(lock._pass_on(held))  # `release` does so in a task, which needs an event loop
 
     def _give_up(self, number: int) -> None:
         lock = self.space.lock("l")
