@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ def restored_catalogue() -> Iterator[None]:
         registry._OWN,
     ]
     before, path = [table.copy() for table in tables], sys.path.copy()
+    named = os.environ.get(catalogue.ENVIRONMENT)
     files = {*catalogue._FILES, *own_code._FILES}
     try:
         yield
@@ -37,3 +39,6 @@ def restored_catalogue() -> Iterator[None]:
             table.clear()
             table.update(kept)
         sys.path[:] = path
+        os.environ.pop(catalogue.ENVIRONMENT, None)
+        if named is not None:
+            os.environ[catalogue.ENVIRONMENT] = named

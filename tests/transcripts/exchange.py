@@ -27,8 +27,8 @@ from cubecast.protocol.handlers import (
     TIMER,
 )
 from cubecast.protocol.mail import new_mail
+from cubecast.protocol.transport_abilities import CAUGHT_UP
 from cubecast.protocols.transport import window
-from cubecast.protocols.transport.abilities import CAUGHT_UP
 from tests.support.cores import build_core
 from tests.transcripts.turn import SLOT, turn
 

@@ -27,7 +27,7 @@ from cubecast.protocol.messages import carry_sets
 from cubecast.protocol.nothing import Nothing
 from cubecast.protocol.overlays import Overlay
 from cubecast.protocol.random import new_stream, uniform
-from cubecast.protocols.transport.abilities import hands_over_history, sequence_of
+from cubecast.protocol.transport_abilities import hands_over_history, sequence_of
 from cubecast.sim import events
 from cubecast.sim.causal_stability import Fold, new_fold
 from cubecast.sim.due import IDLE, leaves_for, new_due, part_shift_for

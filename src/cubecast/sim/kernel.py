@@ -22,7 +22,7 @@ from cubecast.protocol.handlers import (
     TIMER,
 )
 from cubecast.protocol.mail import clear_outbox
-from cubecast.protocols.transport.abilities import CAUGHT_UP
+from cubecast.protocol.transport_abilities import CAUGHT_UP
 from cubecast.sim.causal_stability import contribute, is_wanted, keep_result, share_result
 from cubecast.sim.changed_entries import fill_in_unchanged, leave_out_unchanged
 from cubecast.sim.due import IDLE, WINNER

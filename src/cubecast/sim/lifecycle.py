@@ -7,7 +7,7 @@ evicted: it never recovers, and every other member removes it from its membershi
 A newcomer (guo §3.2) begins with everything that any member holds, from a late-join handler; the others add it to their
 membership within the same spread. Then the handler brings it up to date once more, and from there on it counts: a
 result reached without it rests on what some member held before that, so the newcomer holds it too. Both take no time,
-unless the transport hands over what is missing by messages (`transport.abilities`): then the newcomer begins
+unless the transport hands over what is missing by messages (`protocol.transport_abilities`): then the newcomer begins
 with nothing and counts when it reports that it has caught up.
 
 Instead of that delay and spread a protocol may detect failures (`protocols/failure`), as a third layer of every

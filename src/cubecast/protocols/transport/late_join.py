@@ -32,7 +32,7 @@ from cubecast.protocol.group import GroupState
 from cubecast.protocol.mail import PAYLOAD, act, draft, send, set_timer
 from cubecast.protocol.messages import message, message_sizes, per_sender
 from cubecast.protocol.parameters import parameter
-from cubecast.protocols.transport.abilities import CAUGHT_UP
+from cubecast.protocol.transport_abilities import CAUGHT_UP
 from cubecast.protocols.transport.repair import (
     NAK_MESSAGES,
     REPAIR_BURST,
