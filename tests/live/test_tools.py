@@ -307,7 +307,11 @@ def test_the_survivors_of_a_demonstration_stay_until_ctrl_c_and_their_page_shows
     command = [sys.executable, "-c", "from cubecast.cli import main; main()", "demo"]
     options = ["--members", "3", "--seconds", "3", "--rate", "20", "--stay"]
     running = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, text=True, env={**os.environ, "CUBECAST_JIT": "off"}
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CUBECAST_JIT": "off"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
     try:
         assert running.stdout is not None
