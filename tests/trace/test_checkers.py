@@ -26,6 +26,7 @@ from cubecast.trace.checkers import (
 from cubecast.trace.checkers.rows import LISTED_MAX
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import CONTROL, DATA, EVERYONE, Event, Events, blank_events
+from tests.support.counted import counted
 
 Row = dict[str, int]
 
@@ -333,9 +334,9 @@ def test_a_round_is_timed_once_everyone_who_is_up_is_done_with_it() -> None:
     rows = [begin(0, 1), done(0, 1), done(1, 1)]
     assert counts.check(trace_of(*rows, metrics={"rtt_last_ms": None})) == []
     crashed = trace_of(*rows, row(Event.CRASH, 2), metrics={"rtt_last_ms": 2e-6, "rtt_first_ms": 1e-6})
-    assert counts.measured(crashed.events, 3)["rtt_last_ms"] == pytest.approx(2e-6)
+    assert counted(crashed.events, 3)["rtt_last_ms"] == pytest.approx(2e-6)
     skipped = trace_of(*rows, done(2, 2))
-    assert counts.measured(skipped.events, 3)["rtt_last_ms"] == pytest.approx(3e-6)
+    assert counted(skipped.events, 3)["rtt_last_ms"] == pytest.approx(3e-6)
 
 
 def test_in_a_network_without_links_a_message_makes_one_hop() -> None:
