@@ -455,23 +455,6 @@ def broken_events() -> Events:
     return trace_of(*rows).events
 
 
-# Parts of a trace
-
-
-def test_a_part_of_a_trace_names_the_rows_of_the_whole() -> None:
-    hop = row(Event.HOP, link=0)
-    whole = trace_of(*initial(1, 1, 0), hop, deliver(0, 0, 3), hop, stable(0, 0, 3), hop, hop, stable(0, 0, 2))
-    rows = np.flatnonzero(whole.events["event"] != Event.HOP)
-    part = Trace(events=whole.events[rows], scenario=whole.scenario, metrics={}, rows=rows)
-    for checker in (premature_stability, stable_never_decreases, in_order_delivery):
-        found = checker.check(part)
-        assert found
-        assert found == checker.check(whole)
-    part.events["sender"][-1] = 7
-    with pytest.raises(LocalProtocolError, match="row 9 of the trace"):
-        in_order_delivery.check(part)
-
-
 # Causal stability
 
 

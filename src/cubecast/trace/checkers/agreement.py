@@ -102,9 +102,9 @@ def _groups(facts: Facts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
         group = group.reshape(-1) - int(len(finals) > 0 and finals[0] < 0)
         stays = np.flatnonzero(ends >= 0)
         return stays[np.argsort(group[stays], kind="stable")], group
-    stays = _up_at_the_end(facts)
-    counts = stays | (_few_crashes(stays) and _passes_on(facts))
-    return np.flatnonzero(stays), np.where(counts, 0, -1)
+    up = _up_at_the_end(facts)
+    counts = up | (_few_crashes(up) and _passes_on(facts))
+    return np.flatnonzero(up), np.where(counts, 0, -1)
 
 
 def _up_at_the_end(facts: Facts) -> npt.NDArray[np.bool_]:

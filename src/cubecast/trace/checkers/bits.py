@@ -25,7 +25,7 @@ def set_bits(row: Bits, columns: int) -> npt.NDArray[np.bool_]:
 @allocating
 def has_bit(row: Any, column: int) -> bool:
     """Is this bit of a row set?"""
-    return row[column >> 3] & np.uint8(1 << (column & 7)) != 0
+    return bool(row[column >> 3] & np.uint8(1 << (column & 7)) != 0)
 
 
 @allocating

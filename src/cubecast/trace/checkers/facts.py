@@ -73,8 +73,15 @@ NEVER = (1 << 63) - 1
 class Source(Protocol):
     """A trace, in memory or on disk."""
 
-    scenario: dict[str, Any]
-    metrics: dict[str, Any]
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """The scenario that was run."""
+        ...
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics that were measured."""
+        ...
 
     def parts(self) -> Iterator[tuple[int, Events]]:
         """Yield the number of the first row of each part and its events."""

@@ -7,9 +7,7 @@ and for unicast copies only: a copy of a tree multicast may take another route t
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.facts import Facts, Source
 from cubecast.trace.checkers.fold import Scan, check_by
@@ -30,14 +28,12 @@ PROMISE = (
     "copies leave a link in the order they entered it, and unicasts of one layer between two members stay in order"
 )
 
-LINKS_MAX = 1 << 24
-
 
 class _Last(NamedTuple):
     """The row of the last hop of each link and when its copy joined the queue; the last receipt of each route."""
 
-    hop: npt.NDArray[np.int64]
-    entered_ns: npt.NDArray[np.int64]
+    hop: Any
+    entered_ns: Any
     receipt: Any
     message: Any
     trees: Any  # messages of tree multicasts
@@ -59,25 +55,13 @@ def check(trace: Source) -> list[Violation]:
 
 def scan(facts: Facts) -> Scan:
     """Find hops that overtook another copy on their link, and receipts that overtook another unicast."""
-    none = np.full(0, -1, np.int64)
-    last = _Last(hop=none, entered_ns=none, receipt=new_memory(), message=new_memory(), trees=new_memory())
+    last = _Last(*(new_memory() for _ in _Last._fields))
     found, total = new_findings(2), 0
     while (part := (yield)) is not None:
-        last = _with_links(last, int(part.events["link"].max(initial=-1)) + 1)
         total = int(_scan(part.events, part.start, facts.members, last, found, total))
     lines = found[: min(total, LISTED_MAX)].tolist()
     events = facts.cite(row for line in lines for row in line)
     return listed(NAME, total, [_describe(events, *line) for line in lines])
-
-
-def _with_links(last: _Last, links: int) -> _Last:
-    if links > LINKS_MAX:
-        raise LocalProtocolError(f"the trace names link {links - 1}; a network has at most {LINKS_MAX}")
-    more = links - len(last.hop)
-    if more <= 0:
-        return last
-    unused = np.full(more, -1, np.int64)
-    return last._replace(hop=np.append(last.hop, unused), entered_ns=np.append(last.entered_ns, unused))
 
 
 def _describe(events: dict[int, Any], row: int, old: int) -> Violation:
@@ -104,11 +88,10 @@ def _scan(events: Any, start: int, members: int, last: Any, found: Any, total: i
         old = np.int64(-1)
         overtaken = False
         if kind == HOP:
-            link = events["link"][row]
-            old = last.hop[link]
-            overtaken = old >= 0 and events["entered_ns"][row] < last.entered_ns[link]
-            last.hop[link] = start + row
-            last.entered_ns[link] = events["entered_ns"][row]
+            link = np.int64(events["link"][row])
+            old = remember(last.hop, link, start + row)
+            before = remember(last.entered_ns, link, events["entered_ns"][row])
+            overtaken = old >= 0 and events["entered_ns"][row] < before
         elif kind == SEND and events["peer"][row] == EVERYONE:
             remember(last.trees, events["message"][row], start + row)
         elif kind == RECEIVE and events["message"][row] not in last.trees:

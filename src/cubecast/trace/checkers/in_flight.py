@@ -9,7 +9,7 @@ be delivered by some member.
 | `last_use` | messages | the last row that names the message |
 | `slot` | messages | where its vector is, or −1 |
 | `vectors` | slots × senders | |
-| `free` | slots | the slots that are free: the first `count[0]` |
+| `free` | slots | the slots that are free: the first `free_count[0]` |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class InFlight(NamedTuple):
     slot: npt.NDArray[np.int32]
     vectors: npt.NDArray[np.int32]
     free: npt.NDArray[np.int32]
-    count: npt.NDArray[np.int64]
+    free_count: npt.NDArray[np.int64]
 
 
 def none_in_flight(first: npt.NDArray[np.int64]) -> InFlight:
@@ -41,7 +41,7 @@ def none_in_flight(first: npt.NDArray[np.int64]) -> InFlight:
         slot=np.full(messages, -1, np.int32),
         vectors=np.zeros((0, len(first) - 1), np.int32),
         free=np.zeros(0, np.int32),
-        count=np.zeros(1, np.int64),
+        free_count=np.zeros(1, np.int64),
     )
 
 
@@ -56,7 +56,7 @@ def find_last_uses(events: Any, start: int, first: Any, last_use: Any) -> None:
 
 def with_room(state: InFlight, messages: int) -> InFlight:
     """Return a state with free slots for so many more messages."""
-    have = int(state.count[0])
+    have = int(state.free_count[0])
     if have >= messages:
         return state
     slots, senders = state.vectors.shape
@@ -66,7 +66,7 @@ def with_room(state: InFlight, messages: int) -> InFlight:
     free = np.zeros(slots + more, np.int32)
     free[:have] = state.free[:have]
     free[have : have + more] = np.arange(slots, slots + more)
-    return state._replace(vectors=vectors, free=free, count=np.array([have + more]))
+    return state._replace(vectors=vectors, free=free, free_count=np.array([have + more]))
 
 
 @allocating
@@ -75,8 +75,8 @@ def write(state: Any, number: int, row: int, vector: Any) -> None:
     if state.last_use[number] < row:
         return
     if state.slot[number] < 0:
-        state.count[0] -= 1
-        state.slot[number] = state.free[state.count[0]]
+        state.free_count[0] -= 1
+        state.slot[number] = state.free[state.free_count[0]]
     state.vectors[state.slot[number]] = vector
 
 
@@ -84,6 +84,6 @@ def write(state: Any, number: int, row: int, vector: Any) -> None:
 def release(state: Any, number: int, row: int) -> None:
     """Free the slot of a message after its last row."""
     if state.last_use[number] == row and state.slot[number] >= 0:
-        state.free[state.count[0]] = state.slot[number]
-        state.count[0] += 1
+        state.free[state.free_count[0]] = state.slot[number]
+        state.free_count[0] += 1
         state.slot[number] = -1

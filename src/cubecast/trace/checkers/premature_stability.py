@@ -74,10 +74,10 @@ def scan(facts: Facts) -> Scan:
         while (part := (yield)) is not None:
             total = int(_scan_views(part, views.belongs, held, floor, current, found, total))
     else:
-        floor = np.zeros(facts.senders, np.int32)
+        least = np.zeros(facts.senders, np.int32)
         up = np.ones(facts.members, np.bool_)
         while (part := (yield)) is not None:
-            total = int(_scan(part.events, part.start, held, floor, up, found, total))
+            total = int(_scan(part.events, part.start, held, least, up, found, total))
     lines = found[: min(total, LISTED_MAX)].tolist()
     events = facts.cite(row for row, _, holding in lines for row in (row, holding))
     return listed(NAME, total, [_describe(events, *line) for line in lines])

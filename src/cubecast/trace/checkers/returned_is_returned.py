@@ -79,7 +79,7 @@ def scan(facts: Facts) -> Scan:
         total = int(_scan(part.events, part.start, facts.first, returned, last, found, total))
     lines = found[: min(total, LISTED_MAX)].tolist()
     events = facts.cite(row for line in lines for row in line)
-    return listed(NAME, total, [_describe(events, *line, last) for line in lines])
+    return listed(NAME, total, [_describe(events, row, back, last) for row, back in lines])
 
 
 def _find_sent(part: Part, wanted: set[_Serial], restarted: dict[int, int], sent: dict[_Serial, int]) -> None:

@@ -75,7 +75,8 @@ def _missing_rounds(facts: Facts, events: dict[int, Any], begun: dict[int, int],
     """Compare the rounds begun with scenario["rounds"], counted from the first round begun."""
     if (max(begun) - min(begun) + 1 if begun else 0) >= asked:
         return []
-    where, rows = "none began", ()
+    where = "none began"
+    rows: tuple[int, ...] = ()
     if begun:
         last = begun[max(begun)]
         where, rows = f"the last begun is round {max(begun)} ({at(events, last)})", (last,)
