@@ -50,8 +50,8 @@ def _causal(trace: Trace) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    told: dict[str, list[str]] = output_of("tests.sim.broken_causal", tmp_path_factory)
-    return told
+    found: dict[str, list[str]] = output_of("tests.sim.broken_causal", tmp_path_factory)
+    return found
 
 
 @pytest.mark.parametrize("removed", ["not waiting", "of two moments", "not waiting, views", "forgetting what waits"])

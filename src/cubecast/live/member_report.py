@@ -1,10 +1,10 @@
 """What a member reports of itself to another one, so that the status page of each shows the whole group.
 
 The request comes over the port at which members accept each other: its first bytes are those of an HTTP GET, which no
-frame can be (as a length they exceed every limit). So whoever is reachable as a member is reachable for this, there is
-no address to configure, and with TLS only holders of a certificate of the group are answered. A connection that asks is
-never a link: the member below does not see it. Nothing is sent to a member without a request, and requests are made
-while somebody watches a page (`live/whole_group.py`).
+frame can be (as a length they exceed every limit). So every member that others can reach can be asked, there is no
+address to configure, and with TLS only holders of a certificate of the group are answered. A connection that asks is
+never a link: the sans-I/O member does not see it. Nothing is sent to a member without a request, and requests are made
+only while somebody watches a page (`live/whole_group.py`).
 
 | path      | gives                                  |
 |-----------|----------------------------------------|
