@@ -105,6 +105,39 @@ def test_a_second_process_compiles_nothing() -> None:
     assert run_python(CHECK_A_LIVE_TRACE).strip() == "[]"
 
 
+SIMULATE_COORD = """
+    import cubecast
+    from cubecast.jit.decorators import watch_compiler
+    with watch_compiler() as names:
+        cubecast.simulate("coord", members=9, network="chain", seed=1)
+    print(cubecast.__file__, names)
+"""
+
+
+@pytest.mark.timeout(2 * COMPILE_SECONDS_MAX)
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_a_second_checkout_of_the_same_sources_compiles_nothing(tmp_path: Path) -> None:
+    run_python(SIMULATE_COORD)
+    copy = tmp_path / "src" / "cubecast"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in copy.rglob("*.py"):
+        os.utime(file, (1, 1))  # a checkout is written at another time
+    printed = run_python(SIMULATE_COORD, PYTHONPATH=str(tmp_path / "src"))
+    assert printed.strip() == f"{copy / '__init__.py'} []"
+
+
+@pytest.mark.timeout(2 * COMPILE_SECONDS_MAX)
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_without_a_place_to_cache_every_process_compiles(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder can be made below this")
+    source = """
+        from cubecast.protocol.overlays import tree_parent
+        print(tree_parent(5, 2))
+    """
+    environment = {"CUBECAST_CACHE_DIR": str(tmp_path / "file"), "CUBECAST_JIT": "linked"}
+    assert run_python(source, **environment).strip() == "2"
+
+
 BE_MEMBERS = """
     from cubecast.jit.decorators import watch_compiler
     from cubecast.live.warm import live_protocols, warm

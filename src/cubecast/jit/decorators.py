@@ -32,28 +32,20 @@ if COMPILED:
     from numba.core import event
     from numba.extending import overload
 
+    from cubecast.jit.code_cache import keep_in
     from cubecast.jit.linking import EntryCompiler, LinkedCompiler, take_any_integer
 
     # No reference counts: compiled code only borrows arrays that Python owns, and allocates none. This halves both the
     # time to compile and the size of the code.
-    _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-    _LINKED: dict[str, Any] = {"cache": False, "forceinline": True}
+    _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+    _LINKED: dict[str, Any] = {"forceinline": True}
     if LINKS_CODE:
         _OPTIONS |= {"pipeline_class": EntryCompiler}
         _LINKED |= {"pipeline_class": LinkedCompiler, "no_cpython_wrapper": True}
 
-    @contextmanager
-    def _cached_in(directory: Path) -> Iterator[None]:
-        before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-        numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
-        try:
-            yield
-        finally:
-            numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
-
     def _compile(function: Function, sources: Iterable[Path], **options: Any) -> Function:
-        with _cached_in(code_directory(sources)):
-            dispatcher = numba.njit(**(_OPTIONS | options))(function)
+        dispatcher = numba.njit(**(_OPTIONS | options))(function)
+        keep_in(code_directory(sources), dispatcher)
         take_any_integer(dispatcher)
         return cast(Function, dispatcher)
 
@@ -81,7 +73,7 @@ if COMPILED:
         For functions that take any state: what they contain depends on the protocol, and an entry of their own in the
         cache could not be read by a process that does not know the protocol.
         """
-        return cast(Function, numba.njit(**(_OPTIONS | {"cache": False, "inline": "always"}))(function))
+        return cast(Function, numba.njit(**(_OPTIONS | {"inline": "always"}))(function))
 
     def wrapping(function: Function) -> Function:
         """64-bit integers wrap around by themselves in compiled code."""

@@ -44,9 +44,10 @@ def code_root() -> Path:
 def code_directory(sources: Iterable[Path]) -> Path:
     """Where code compiled from these files is cached."""
     digest = hashlib.sha256()
-    for source in sorted(set(sources)):
-        digest.update(source.name.encode())
-        digest.update(_content_hash(source))
+    # Sorted by what is hashed: two checkouts of the same files are one.
+    for name, content in sorted((source.name, _content_hash(source)) for source in set(sources)):
+        digest.update(name.encode())
+        digest.update(content)
     return code_root() / digest.hexdigest()[:16]
 
 
