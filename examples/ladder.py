@@ -68,7 +68,7 @@ class NoBurst:
             Violation(
                 checker=self.NAME,
                 message=f"member {member} sends {count} messages at {time_ns} ns",
-                rows=(trace.row_number(int(sends[row])),),
+                rows=(int(sends[row]),),
                 time_ns=int(time_ns),
             )
             for (time_ns, member), row, count in zip(found, first, counts, strict=True)

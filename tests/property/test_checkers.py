@@ -16,7 +16,6 @@ from cubecast.trace.checkers import (
     causal_order,
     causal_stability,
     check_all,
-    counts,
     fifo,
     in_order_delivery,
     premature_stability,
@@ -26,6 +25,7 @@ from cubecast.trace.checkers import (
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import EVERYONE, NOBODY, Event, Events, blank_events
 from tests.oracles import checkers as oracle
+from tests.support.counted import counted
 
 MEMBERS = 4
 
@@ -174,7 +174,7 @@ def assert_agrees_with_oracle(events: Events) -> None:
         assert [violation.rows[0] for violation in check(trace)] == expected  # type: ignore[attr-defined]
     late = [violation.message.split()[1] for violation in rounds_end.check(trace)]
     assert late == [str(member) for member in oracle.members_not_done(rows, MEMBERS)]
-    assert counts.measured(events, MEMBERS) == pytest.approx(oracle.counts(rows, MEMBERS), abs=1e-9)
+    assert counted(events, MEMBERS) == pytest.approx(oracle.counts(rows, MEMBERS), abs=1e-9)
 
 
 @given(events=random_events())

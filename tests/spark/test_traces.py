@@ -150,7 +150,7 @@ def test_damaged_traces_are_rows_and_the_others_are_judged(
     assert {Path(one["trace"]).name for one in told["metrics"]} == {"good.parquet"}
 
 
-def test_long_traces_are_divided_by_sender(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_traces_are_divided_by_time(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", 500)
     good = tmp_path / "good.parquet"
     simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=good)

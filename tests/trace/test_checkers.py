@@ -26,6 +26,7 @@ from cubecast.trace.checkers import (
 from cubecast.trace.checkers.rows import LISTED_MAX
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import CONTROL, DATA, EVERYONE, Event, Events, blank_events
+from tests.support.counted import counted
 
 Row = dict[str, int]
 
@@ -333,9 +334,9 @@ def test_a_round_is_timed_once_everyone_who_is_up_is_done_with_it() -> None:
     rows = [begin(0, 1), done(0, 1), done(1, 1)]
     assert counts.check(trace_of(*rows, metrics={"rtt_last_ms": None})) == []
     crashed = trace_of(*rows, row(Event.CRASH, 2), metrics={"rtt_last_ms": 2e-6, "rtt_first_ms": 1e-6})
-    assert counts.measured(crashed.events, 3)["rtt_last_ms"] == pytest.approx(2e-6)
+    assert counted(crashed.events, 3)["rtt_last_ms"] == pytest.approx(2e-6)
     skipped = trace_of(*rows, done(2, 2))
-    assert counts.measured(skipped.events, 3)["rtt_last_ms"] == pytest.approx(3e-6)
+    assert counted(skipped.events, 3)["rtt_last_ms"] == pytest.approx(3e-6)
 
 
 def test_in_a_network_without_links_a_message_makes_one_hop() -> None:
@@ -452,23 +453,6 @@ def broken_events() -> Events:
     rows = [*initial(5, 5, 4), begin(0, 1), stable(1, 0, 5), stable(1, 0, 4), deliver(1, 0, 9), hop(3, 10), hop(3, 9)]
     rows.append(causal(2, 0, 5))
     return trace_of(*rows).events
-
-
-# Parts of a trace
-
-
-def test_a_part_of_a_trace_names_the_rows_of_the_whole() -> None:
-    hop = row(Event.HOP, link=0)
-    whole = trace_of(*initial(1, 1, 0), hop, deliver(0, 0, 3), hop, stable(0, 0, 3), hop, hop, stable(0, 0, 2))
-    rows = np.flatnonzero(whole.events["event"] != Event.HOP)
-    part = Trace(events=whole.events[rows], scenario=whole.scenario, metrics={}, rows=rows)
-    for checker in (premature_stability, stable_never_decreases, in_order_delivery):
-        found = checker.check(part)
-        assert found
-        assert found == checker.check(whole)
-    part.events["sender"][-1] = 7
-    with pytest.raises(LocalProtocolError, match="row 9 of the trace"):
-        in_order_delivery.check(part)
 
 
 # Causal stability

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,10 @@ from cubecast.cli.output import JsonOption, new_table, print_json, print_table, 
 from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cubecast.trace.checkers import Report
-    from cubecast.trace.files import Trace
+    from cubecast.trace.checkers.facts import Source
 
 QUORUMS = ("majority", "any")
 
@@ -81,7 +84,7 @@ def check(
     reports: dict[str, Report] = {}
     names: dict[str, list[list[Any]]] = {}
     with waiting(f"reading {', '.join(map(str, traces))}") as step:
-        for title, trace in _read(traces, crashed or [], scenario):
+        for title, trace in _open(traces, crashed or [], scenario):
             step(0, 1, f"checking {title}")
             reports[title] = check_all(trace)
             names[title] = trace.scenario.get("names") or []
@@ -90,19 +93,21 @@ def check(
         raise typer.Exit(1)
 
 
-def _read(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> list[tuple[str, Trace]]:
+def _open(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> Iterator[tuple[str, Source]]:
     """Yield every finished trace by its path, and one merged trace of all members' files."""
     from cubecast.live.trace_writer import is_member_trace, merged_trace
-    from cubecast.trace.files import read_trace
+    from cubecast.trace.files import StoredTrace
 
     files = [file for path in paths for file in _files(path)]
     members = [file for file in files if file.is_file() and is_member_trace(file)]
-    found = [(str(file), read_trace(file)) for file in files if file not in members]
+    for file in files:
+        if file not in members:
+            with closing(StoredTrace(file)) as trace:
+                yield str(file), trace
     if members:
         later = (1 << 63) - 1  # at the end of the trace, wherever that is
         merged = merged_trace(members, crashes=[(name, later) for name in crashed], scenario=scenario)
-        found.append((", ".join(map(str, members)), merged))
-    return found
+        yield ", ".join(map(str, members)), merged
 
 
 def _files(path: Path) -> list[Path]:

@@ -20,8 +20,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -93,16 +93,27 @@ class Trace:
     events: Events
     scenario: dict[str, Any]
     metrics: dict[str, Any]
-    rows: npt.NDArray[np.int64] | None = None
-    """Of a part of a trace: the numbers of its rows in the whole. None: these are all rows."""
-
-    def row_number(self, row: int) -> int:
-        """Give the number of a row in the whole trace."""
-        return row if self.rows is None else int(self.rows[row])
 
     def arrays(self) -> Events:
         """Return the events as one structured array of `EVENT_DTYPE`."""
         return self.events
+
+    def has(self, kind: int) -> bool:
+        """Is there an event of this kind?"""
+        return bool((self.events["event"] == kind).any())
+
+    def parts(self) -> Iterator[tuple[int, Events]]:
+        """Yield the number of the first row of each part and its events: all of them are one part."""
+        yield 0, self.events
+
+    def events_at(self, rows: npt.NDArray[np.int64]) -> Events:
+        """Return the events of some rows."""
+        found: Events = self.events[rows]
+        return found
+
+    def whole(self) -> Self:
+        """Return the trace in memory."""
+        return self
 
     @cached_property
     def table(self) -> pa.Table:
@@ -215,25 +226,79 @@ class TraceWriter:
 
 def read_trace(path: str | Path, file: BinaryIO | None = None) -> Trace:
     """Read a whole trace file, or raise in one line why it is not one; from an open `file` if there is one."""
-    with named("a trace file"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    with closing(StoredTrace(path, file)) as stored:
+        return stored.whole()
+
+
+class StoredTrace:
+    """A trace file that is read row group by row group; its memory is that of one row group."""
+
+    def __init__(self, path: str | Path, file: BinaryIO | None = None) -> None:
+        """Read the head of the file, or raise in one line why it is not a trace."""
+        with named("a trace file"):
+            import pyarrow.parquet as pq
+
+        self.path = path
+        with _one_line(path):
+            self._parquet = pq.ParquetFile(path if file is None else file, page_checksum_verification=True)
+            described = _described(path, self._parquet.metadata.metadata or {})
+            _require_schema(path, self._parquet.schema_arrow)
+        self.scenario: dict[str, Any] = described["scenario"]
+        self.metrics: dict[str, Any] = described["metrics"]
+        metadata = self._parquet.metadata
+        lengths = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+        """The number of the first row of each row group, and behind them the number of all rows."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._parquet.close()
+
+    def parts(self) -> Iterator[tuple[int, Events]]:
+        """Yield the number of the first row of each row group, and its events; the next ones take their place."""
+        buffer = np.empty(int(np.diff(self.starts).max(initial=0)), EVENT_DTYPE)
+        for group in range(len(self.starts) - 1):
+            yield int(self.starts[group]), self._read(group, buffer)
+
+    def part(self, group: int) -> Events:
+        """Return the events of one row group."""
+        return self._read(group, np.empty(int(self.starts[group + 1] - self.starts[group]), EVENT_DTYPE))
+
+    def events_at(self, rows: npt.NDArray[np.int64]) -> Events:
+        """Return the events of some rows; each row group that holds any is read once."""
+        found = np.empty(len(rows), EVENT_DTYPE)
+        groups = np.searchsorted(self.starts, rows, side="right") - 1
+        for group in np.unique(groups).tolist():
+            inside = groups == group
+            found[inside] = self.part(group)[rows[inside] - self.starts[group]]
+        return found
+
+    def whole(self) -> Trace:
+        """Read all rows."""
+        events = np.empty(int(self.starts[-1]), EVENT_DTYPE)
+        for group in range(len(self.starts) - 1):
+            self._read(group, events[self.starts[group] :])
+        return Trace(events=events, scenario=self.scenario, metrics=self.metrics)
+
+    def _read(self, group: int, into: Events) -> Events:
+        """Fill the beginning of `into` with one row group."""
+        events = into[: self.starts[group + 1] - self.starts[group]]
+        with _one_line(self.path):
+            _fill(self.path, events, self._parquet.read_row_group(group))
+        return events
+
+
+@contextmanager
+def _one_line(path: str | Path) -> Iterator[None]:
+    """Say in one line why a file cannot be read."""
+    import pyarrow as pa
 
     try:
-        with pq.ParquetFile(path if file is None else file, page_checksum_verification=True) as parquet:
-            described = _described(path, parquet.metadata.metadata or {})
-            _require_schema(path, parquet.schema_arrow)
-            events = np.empty(parquet.metadata.num_rows, EVENT_DTYPE)
-            start = 0
-            for group in range(parquet.num_row_groups):
-                rows = parquet.read_row_group(group)
-                _fill(path, events[start : start + len(rows)], rows)
-                start += len(rows)
+        yield
     except pa.ArrowInvalid as error:
         raise LocalProtocolError(f"{path} is not a whole Parquet file ({_reason(error)}); write it again") from error
     except (OSError, pa.ArrowException) as error:
         raise LocalProtocolError(f"cannot read trace {path}: {_reason(error)}") from error
-    return Trace(events=events, scenario=described["scenario"], metrics=described["metrics"])
 
 
 def _described(path: str | Path, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:

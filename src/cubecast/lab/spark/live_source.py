@@ -59,7 +59,7 @@ Places = dict[str, int]
 """By name of the file, the place behind the last block."""
 
 
-class Part(InputPartition):
+class FilePart(InputPartition):
     """What one task reads: a file from one place to another, and the names that were given before."""
 
     def __init__(self, path: str, start: int, end: int, names: Names) -> None:
@@ -98,7 +98,7 @@ class _Reader(DataSourceStreamReader):
         return [*self.files.parts(json.loads(start["places"]), json.loads(end["places"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, FilePart)
         with reported():
             yield from read_part(partition)
 
@@ -157,7 +157,7 @@ class LiveTraceFiles:
         self._files = {name: file for name, file in self._files.items() if name in places}
         return places
 
-    def parts(self, before: Places, after: Places) -> Iterator[Part]:
+    def parts(self, before: Places, after: Places) -> Iterator[FilePart]:
         """What was appended between two looks; one part per file, because its rows are in order."""
         for name, end in after.items():
             start = before.get(name, 0)
@@ -165,13 +165,13 @@ class LiveTraceFiles:
                 file = self._file(name)
                 if file.place < end:
                     file.scan()  # the first batch after a restart was planned before it
-                yield Part(str(file.path), start, end, file.names_after(start))
+                yield FilePart(str(file.path), start, end, file.names_after(start))
 
     def _file(self, name: str) -> LiveTraceFile:
         return self._files.setdefault(name, LiveTraceFile(self.folder / name))
 
 
-def read_part(part: Part) -> Iterator[pa.RecordBatch]:
+def read_part(part: FilePart) -> Iterator[pa.RecordBatch]:
     """The rows of a part, with names in place of ids."""
     views: dict[int, int] = {}
     with Path(part.path).open("rb") as file:

@@ -1,28 +1,32 @@
 """Check traces on Spark: the promises of `trace.checkers`, on any number of traces of any length.
 
-| traces | divided by | promises |
-|---|---|---|
-| of one row group | trace, several to a task by their size | all |
-| longer ones | trace and sender | no premature stability, stability never decreases, in-order delivery |
-| | trace | the others (causal order, agreement, FIFO, rounds, counts, views): they compare senders with each other |
+| traces | a task |
+|---|---|
+| of one row group | several traces, by their size |
+| longer ones, first | the summary of one row group: it divides a trace by time |
+| longer ones, then | one trace and a share of the promises: it goes through the row groups in order |
 
-Each group is judged by the very checkers that judge a trace in one process, so the two agree by construction; what
-Spark adds is the division. Checkers of the user's own judge a trace as a whole. Crashes, recoveries, restarts and views
-concern every sender, and go to every group of their trace. An offending event is named by its trace and its row in it.
-A trace that cannot be read is a row of its own, and the others are judged.
+Every trace is judged by the very checkers that judge it in one process (`cubecast check`), part by part in the same
+order, so the two agree by construction. What Spark adds is where that happens. A long trace has two stages. Summaries
+of row groups can be joined in any order of computing (`trace.checkers.facts`), so each is a task. The promises do not
+depend on each other, so each share of them is a task, which is sent the summary and reads the row groups itself. No
+events travel, and a task holds one row group at a time (`trace.checkers.fold` says what else); the driver joins the
+summaries, which are a few numbers per member and the rows of membership.
+
+Checkers of the user's own judge a trace as a whole. An offending event is named by its trace and its row in it. A trace
+that cannot be read is a row of its own, and the others are judged.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
@@ -32,31 +36,24 @@ from cubecast.lab.remote import path_of, source
 from cubecast.lab.spark.cluster import parallelism
 from cubecast.lab.spark.own_code import load_shipped, shipped_files
 from cubecast.lab.spark.tracefiles import TraceFile
-from cubecast.trace.checkers import in_order_delivery, premature_stability, stable_never_decreases
-from cubecast.trace.checkers.registry import all_checkers
-from cubecast.trace.checkers.report import Checker
-from cubecast.trace.files import Trace, read_trace
-from cubecast.trace.schema import (
-    CRASH,
-    DELIVER,
-    EVENT_DTYPE,
-    EVENT_NAMES,
-    HOLD,
-    INSTALL,
-    RECOVER,
-    RESTART,
-    RESTARTED,
-    RESTORE,
-    STABLE,
-    VIEW,
-    blank_events,
-)
+from cubecast.trace.checkers import check_all
+from cubecast.trace.checkers.facts import Facts, PartSummary, joined, members_of, summarise
+from cubecast.trace.checkers.registry import CHECKERS, judge_parts, judge_whole
+from cubecast.trace.checkers.report import Verdict
+from cubecast.trace.files import StoredTrace
 
-BY_SENDER: tuple[Checker, ...] = (premature_stability, stable_never_decreases, in_order_delivery)
 READABLE = "readable trace"
+OWN = "own"
+"""Stands for all promises of the user's own."""
 TRACE_SECONDS = 0.005
 EVENTS_PER_SECOND = 1e6
 """About what it takes to open a trace, and to read and check it."""
+SHARES = (
+    ("FIFO per link",),
+    ("causal order", "causal stability", "agreement", "in-order delivery"),
+    ("no premature stability", "stability never decreases", "every round ends", "counts agree with the metrics"),
+)
+"""Which promises are judged apart where there are more cores than long traces; the others are a share too."""
 VIOLATIONS_DDL = "trace string, checker string, message string, rows array<bigint>, time_ns bigint"
 VIOLATIONS = pa.schema(
     [
@@ -67,11 +64,15 @@ VIOLATIONS = pa.schema(
         pa.field("time_ns", pa.int64()),
     ]
 )
-_COLUMNS = ("time_ns", "member", "peer", "message", "sender", "sequence", "round")
-_OF_A_SENDER = (DELIVER, STABLE, RESTORE, HOLD)
-_OF_ALL = (CRASH, RECOVER, INSTALL, VIEW, RESTART, RESTARTED)
-PACKED = np.dtype([(name, EVENT_DTYPE[name]) for name in ("event", *_COLUMNS)])
-"""What these checkers look at, without the gaps that make the rows of a trace quick to walk through."""
+SUMMARIES_DDL = "trace string, part int, summary binary, error string"
+SUMMARIES = pa.schema(
+    [
+        pa.field("trace", pa.string()),
+        pa.field("part", pa.int32()),
+        pa.field("summary", pa.binary()),
+        pa.field("error", pa.string()),
+    ]
+)
 
 
 def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
@@ -80,10 +81,11 @@ def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str,
     short = [one for one in traces if one.error is None and one.row_groups <= 1]
     long = [one for one in traces if one.error is None and one.row_groups > 1]
     if short:
-        found += by_trace(spark, short, all_checkers()).toArrow().to_pylist()
+        found += by_trace(spark, short).toArrow().to_pylist()
     if long:
-        others = tuple(checker for checker in all_checkers() if checker not in BY_SENDER)
-        found += by_sender(spark, long).unionByName(by_trace(spark, long, others)).toArrow().to_pylist()
+        found += by_time(spark, long)
+    unreadable = {one["trace"]: one for one in found if one["checker"] == READABLE}
+    found = [one for one in found if one["trace"] not in unreadable] + list(unreadable.values())
     return sorted(found, key=lambda one: (one["trace"], one["checker"], one["rows"], one["message"]))
 
 
@@ -91,117 +93,111 @@ def _unreadable(trace: str, why: str) -> dict[str, Any]:
     return {"trace": trace, "checker": READABLE, "message": why, "rows": [], "time_ns": 0}
 
 
-def by_sender(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
-    """Judge each sender of each trace apart."""
+def by_time(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
+    """Judge long traces: first the summary of each row group, then each share of the promises."""
     places = [{"path": one.name, "part": part} for one in traces for part in range(one.row_groups)]
-    # Scenarios are long texts: they go to the workers once, not with every row.
-    scenarios = {one.name: one.scenario for one in traces}
+    shares = shares_of(parallelism(spark) // len(traces))
+    code = shipped_files()
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def summarise_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.to_pylist():
-                with suppress(OSError, pa.ArrowException):  # the pass over the whole trace says that it is damaged
-                    yield from sender_rows(place["path"], place["part"], scenarios[place["path"]]).to_batches()
+                yield from summary_of(place["path"], place["part"]).to_batches()
 
-    def judge(table: pa.Table) -> pa.Table:
-        return _judge_sender(table, scenarios[table.column("trace")[0].as_py()])
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        load_shipped(code)
+        for batch in batches:
+            for task in batch.to_pylist():
+                yield from judge_share(task["trace"], task["summary"], shares[task["share"]]).to_batches()
 
-    rows = _one_a_task(spark, pa.Table.from_pylist(places)).mapInArrow(read, SENDER_ROWS_DDL)
-    return rows.groupBy("trace", "sender").applyInArrow(judge, VIOLATIONS_DDL)
+    parts = _one_per_task(spark, pa.Table.from_pylist(places)).mapInArrow(summarise_parts, SUMMARIES_DDL).toArrow()
+    whole, found = _joined(parts)
+    tasks = [
+        {"trace": name, "share": share, "summary": summary}
+        for share in range(len(shares))
+        for name, summary in whole.items()
+    ]
+    if tasks:
+        found += (
+            _one_per_task(spark, pa.Table.from_pylist(tasks)).mapInArrow(judge, VIOLATIONS_DDL).toArrow().to_pylist()
+        )
+    return found
 
 
-def _one_a_task(spark: SparkSession, table: pa.Table) -> DataFrame:
+def _joined(parts: pa.Table) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """The summary of each trace, by those of its row groups; and the traces of which a row group cannot be read."""
+    by_trace: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(parts.to_pylist(), key=lambda row: row["part"]):
+        by_trace.setdefault(row["trace"], []).append(row)
+    whole, unreadable = {}, []
+    for name, rows in by_trace.items():
+        errors = [row["error"] for row in rows if row["error"] is not None]
+        if errors:
+            unreadable.append(_unreadable(name, errors[0]))
+        else:
+            whole[name] = pickle.dumps(tuple(joined(PartSummary(*pickle.loads(row["summary"])) for row in rows)))
+    return whole, unreadable
+
+
+def shares_of(count: int) -> list[frozenset[str]]:
+    """Divide the promises into at most so many shares, at least one."""
+    rest = {OWN, *(checker.NAME for checker in CHECKERS)}.difference(*SHARES)
+    groups = [*SHARES, tuple(rest)]
+    count = min(max(count, 1), len(groups))
+    return [frozenset(groups[place]) for place in range(count - 1)] + [frozenset().union(*groups[count - 1 :])]
+
+
+def _one_per_task(spark: SparkSession, table: pa.Table) -> DataFrame:
     """The rows of a table, each in a task of its own, started in order."""
     numbered = table.append_column("place", pa.array(range(len(table)), pa.int64()))
     places = spark.range(0, len(table), 1, max(len(table), 1)).withColumnRenamed("id", "place")
     return places.join(broadcast(spark.createDataFrame(numbered)), "place").select(*table.column_names)
 
 
-def sender_rows(path: str, part: int, scenario: dict[str, Any]) -> pa.Table:
-    """What the checkers of each sender need from one row group: its deliveries and stability, every crash and view.
-
-    Most rows of a trace are hops and copies. They are left out here, where reading costs least. What is kept travels as
-    one piece of bytes a sender, which Spark moves without looking into it.
-    """
-    with pq.ParquetFile(source(path_of(path))) as file:
-        before = sum(file.metadata.row_group(group).num_rows for group in range(part))
-        events = _events(file.read_row_group(part, columns=["event", *_COLUMNS]))
-    own = np.flatnonzero(np.isin(events["event"], _OF_A_SENDER))
-    ups = np.flatnonzero(np.isin(events["event"], _OF_ALL))
-    # In a live group every member may send, and so may every incarnation where members come and go.
-    fixed = "senders" in scenario and scenario.get("churn_per_s") is None
-    senders = int(scenario["senders"] if fixed else scenario["members"])
-    order = own[np.argsort(events["sender"][own], kind="stable")]
-    ends = np.searchsorted(events["sender"][order], np.arange(senders + 1))
-    pieces = []
-    for sender in range(senders):
-        rows = np.sort(np.concatenate([order[ends[sender] : ends[sender + 1]], ups]))
-        if len(rows):
-            piece = {"trace": path, "sender": sender, "part": part}
-            packed = np.empty(len(rows), PACKED)
-            for name in PACKED.names or ():
-                packed[name] = events[name][rows]
-            pieces.append(piece | {"rows": (rows + before).tobytes(), "events": packed.tobytes()})
-    return pa.Table.from_pylist(pieces, schema=SENDER_ROWS)
+def _open(name: str) -> StoredTrace:
+    path = path_of(name)
+    return StoredTrace(path) if isinstance(path, Path) else StoredTrace(name, source(path))
 
 
-SENDER_ROWS_DDL = "trace string, sender int, part int, rows binary, events binary"
-SENDER_ROWS = pa.schema(
-    [
-        pa.field("trace", pa.string()),
-        pa.field("sender", pa.int32()),
-        pa.field("part", pa.int32()),
-        pa.field("rows", pa.binary()),
-        pa.field("events", pa.binary()),
-    ]
-)
-
-
-def _judge_sender(table: pa.Table, scenario: dict[str, Any]) -> pa.Table:
-    table = table.sort_by("part")
-    rows = np.frombuffer(b"".join(table.column("rows").to_pylist()), np.int64)
-    packed = np.frombuffer(b"".join(table.column("events").to_pylist()), PACKED)
-    events = blank_events(len(packed))
-    for name in PACKED.names or ():
-        events[name] = packed[name]
-    trace = Trace(events=events, scenario=scenario, metrics={}, rows=rows)
+def summary_of(name: str, part: int) -> pa.Table:
+    """The summary of one row group, or why there is none."""
+    row: dict[str, Any] = {"trace": name, "part": part, "summary": None, "error": None}
     try:
-        return _violations(trace, table.column("trace")[0].as_py(), BY_SENDER)
-    except LocalProtocolError:
-        return VIOLATIONS.empty_table()  # the pass over the whole trace says that it is damaged
+        with closing(_open(name)) as trace:
+            summary = summarise(trace.part(part), int(trace.starts[part]), members_of(trace.scenario))
+        row["summary"] = pickle.dumps(tuple(summary))
+    except LocalProtocolError as error:
+        row["error"] = str(error)
+    return pa.Table.from_pylist([row], schema=SUMMARIES)
 
 
-def _events(table: pa.Table) -> np.ndarray[Any, np.dtype[np.void]]:
-    """Arrow columns as the structured array that checkers read."""
-    events = blank_events(table.num_rows)
-    codes = {name: code for code, name in enumerate(EVENT_NAMES)}
-    start = 0
-    for chunk in table.column("event").chunks:
-        names = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-        translation = np.array([codes[name] for name in names.dictionary.to_pylist()], EVENT_DTYPE["event"])
-        events["event"][start : start + len(chunk)] = translation[names.indices.to_numpy()]
-        start += len(chunk)
-    for column in _COLUMNS:
-        events[column] = table.column(column).to_numpy()
-    return events
+def judge_share(name: str, summary: bytes, promises: frozenset[str]) -> pa.Table:
+    """Judge one trace, of which the summary is known, by some of the promises."""
+    try:
+        with closing(_open(name)) as trace:
+            facts = Facts(source=trace, members=members_of(trace.scenario), summary=PartSummary(*pickle.loads(summary)))
+            verdicts = judge_parts(facts, [checker for checker in CHECKERS if checker.NAME in promises])
+            if OWN in promises:
+                verdicts += judge_whole(trace)
+        return _violations(name, verdicts)
+    except LocalProtocolError as error:
+        return _one_unreadable(name, error)
 
 
-def _violations(trace: Trace, name: str, checkers: Iterable[Checker]) -> pa.Table:
-    found = [
-        {"trace": name, **asdict(violation)}
-        for checker in checkers
-        if checker.not_promised(trace) is None
-        for violation in checker.check(trace)
-    ]
+def _one_unreadable(name: str, error: LocalProtocolError) -> pa.Table:
+    return pa.Table.from_pylist([_unreadable(name, str(error))], schema=VIOLATIONS)
+
+
+def _violations(name: str, verdicts: Iterable[Verdict]) -> pa.Table:
+    found = [{"trace": name, **asdict(violation)} for verdict in verdicts for violation in verdict.violations]
     return pa.Table.from_pylist(found, schema=VIOLATIONS)
 
 
-def by_trace(spark: SparkSession, traces: list[TraceFile], checkers: tuple[Checker, ...]) -> DataFrame:
+def by_trace(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     """Judge each trace as a whole, small ones several to a task, the largest first."""
     ordered = sorted(traces, key=lambda one: -one.events)
     seconds = [TRACE_SECONDS + one.events / EVENTS_PER_SECOND for one in ordered]
     tasks = split([one.name for one in ordered], seconds, parallelism(spark))
-    chosen = tuple(checker.NAME for checker in checkers)
     code = shipped_files()
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -209,16 +205,15 @@ def by_trace(spark: SparkSession, traces: list[TraceFile], checkers: tuple[Check
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 for name in tasks[number]:
-                    yield from judge_file(name, chosen).to_batches()
+                    yield from judge_file(name).to_batches()
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(judge, VIOLATIONS_DDL)
 
 
-def judge_file(name: str, checkers: tuple[str, ...]) -> pa.Table:
-    """The violations in one trace, by the checkers of these names."""
+def judge_file(name: str) -> pa.Table:
+    """The violations in one trace."""
     try:
-        path = path_of(name)
-        trace = read_trace(path) if isinstance(path, Path) else read_trace(name, source(path))
-        return _violations(trace, name, [one for one in all_checkers() if one.NAME in checkers])
+        with closing(_open(name)) as trace:
+            return _violations(name, check_all(trace).verdicts)
     except LocalProtocolError as error:
-        return pa.Table.from_pylist([_unreadable(name, str(error))], schema=VIOLATIONS)
+        return _one_unreadable(name, error)

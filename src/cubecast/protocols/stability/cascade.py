@@ -415,18 +415,19 @@ def _patience_ns(state, row, k, unknown_ns):
     """How long to wait for an input that does not linger; `unknown_ns` for one that was never measured.
 
     Longer before a question than before a wave goes on, which costs no message. An input that takes this member into
-    its waves seems to take no time at all: there is a least time, so that nobody asks faster than an answer comes.
+    its waves seems to take no time at all, and so do its siblings: there is a least time for all of them, so that
+    nobody asks faster than an answer comes.
     """
+    least_ns = max(state.lap_ns[row] // 16, np.int64(state.repeat_ns // 64))
     if state.lag_ns[row, k] == 0:
-        return unknown_ns
+        return max(unknown_ns, least_ns)
     usual_ns = state.lag_ns[row, k] + state.spread_ns[row, k] + state.lag_ns[row, k] // 8
-    if _may_excuse(state, row, k):
-        return usual_ns
-    if state.links.overlay != TREE:
-        usual_ns += 3 * state.spread_ns[row, k]
-    elif state.links.input_levels[row, k] == 1:
-        usual_ns += state.spread_ns[row, k]
-    return max(usual_ns, state.lap_ns[row] // 16, np.int64(state.repeat_ns // 64))
+    if not _may_excuse(state, row, k):
+        if state.links.overlay != TREE:
+            usual_ns += 3 * state.spread_ns[row, k]
+        elif state.links.input_levels[row, k] == 1:
+            usual_ns += state.spread_ns[row, k]
+    return max(usual_ns, least_ns)
 
 
 @linked

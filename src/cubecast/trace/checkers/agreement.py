@@ -15,22 +15,24 @@ restarting. A member that left the group need not, unless the scenario says that
 (`left_settled`).
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.bits import no_bits, set_bit, set_bits
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
-    well_formed,
 )
-from cubecast.trace.checkers.views import Views, has_views, read_views
-from cubecast.trace.files import Trace
+from cubecast.trace.checkers.views import Described, has_views
 from cubecast.trace.schema import (
     BLOCKED,
     CRASH,
@@ -53,7 +55,7 @@ NAME = "agreement"
 PROMISE = "the members that stay up deliver the same messages, among them all that one of them sent"
 
 
-def not_promised(trace: Trace) -> str | None:
+def not_promised(trace: Described) -> str | None:
     """Only causal protocols deliver everything everywhere by themselves, and only once no message is in transit."""
     if not trace.scenario.get("settled", True):
         return "messages were in transit when the trace ended"
@@ -61,34 +63,58 @@ def not_promised(trace: Trace) -> str | None:
     return None if family == "causal" else f"{family} protocols do not promise delivery"
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find messages that some member delivered and a member that stays did not."""
-    events, members = well_formed(trace)
-    first = number_messages(events)
-    if has_views(trace):
-        leavers_stay = bool(trace.scenario.get("left_settled", False))
-        return _check_views(events, members, first, leavers_stay)
-    if first[-1] == 0:
+    first = facts.first
+    messages = int(first[-1])
+    with_views = has_views(facts)
+    if not with_views and messages == 0:
         return []
-    stays = _up_at_the_end(events, members)
-    witness = np.full(first[-1], -1, np.int64)
-    got = np.zeros((members, int(first[-1])), np.bool_)
-    _scan(events, first, stays | (_few_crashes(stays) and _passes_on(trace)), witness, got)
-    missing = ~got[stays] & (witness >= 0)
-    places = np.argwhere(missing)
-    ranks = np.flatnonzero(stays)
-    shown = [_describe(events, first, int(ranks[place]), int(number), witness) for place, number in places[:LISTED_MAX]]
-    return listed(NAME, len(places), shown)
+    stays, group = _groups(facts)
+    witness = np.full((int(group.max(initial=-1)) + 1, messages), -1, np.int64)
+    got = no_bits(facts.members, messages)
+    calls = _Calls(stays if with_views else np.zeros(0, np.int64), facts)
+    while (part := (yield)) is not None:
+        _scan(part.events, part.start, first, group, witness, got)
+        calls.add(part.events, part.start)
+    places, total = _missing(stays, group, witness, got)
+    unsent = calls.unsent()
+    shown = unsent[: LISTED_MAX - len(places)]
+    events = facts.cite([int(witness[group[member], number]) for member, number in places] + shown)
+    violations = [_describe(facts, events, member, number, witness[group[member]]) for member, number in places]
+    violations += [_describe_unsent(facts, events, row) for row in shown]
+    return listed(NAME, total + len(unsent), violations)
 
 
-def _up_at_the_end(events: Events, members: int) -> npt.NDArray[np.bool_]:
-    up = np.ones(members, np.bool_)
-    fates = events[(events["event"] == CRASH) | (events["event"] == RECOVER)]
+def _groups(facts: Facts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the members that stay, in the order in which they are judged, and whose deliveries count for which.
+
+    Members of one group are compared with each other; a member of group −1 counts for none.
+    """
+    if has_views(facts):
+        ends = _ends(facts, bool(facts.scenario.get("left_settled", False)))
+        finals, group = np.unique(ends, return_inverse=True)
+        group = group.reshape(-1) - int(len(finals) > 0 and finals[0] < 0)
+        stays = np.flatnonzero(ends >= 0)
+        return stays[np.argsort(group[stays], kind="stable")], group
+    up = _up_at_the_end(facts)
+    counts = up | (_few_crashes(up) and _passes_on(facts))
+    return np.flatnonzero(up), np.where(counts, 0, -1)
+
+
+def _up_at_the_end(facts: Facts) -> npt.NDArray[np.bool_]:
+    up = np.ones(facts.members, np.bool_)
+    fates, _ = facts.membership(CRASH, RECOVER)
     up[fates["member"]] = fates["event"] == RECOVER  # the last of several fates of a member counts
     return up
 
 
-def _passes_on(trace: Trace) -> bool:
+def _passes_on(trace: Described) -> bool:
     """Has a member that delivered a message sent it to several members already?"""
     return not trace.scenario.get("live") and bool(trace.scenario.get("floods"))
 
@@ -98,85 +124,112 @@ def _few_crashes(stays: npt.NDArray[np.bool_]) -> bool:
     return int((~stays).sum()) < (len(stays) - 1).bit_length() - 1
 
 
+def _missing(
+    stays: npt.NDArray[np.int64], group: npt.NDArray[np.int64], witness: npt.NDArray[np.int64], got: Any
+) -> tuple[list[tuple[int, int]], int]:
+    """Return the first (member, message) that a member lacks and another of its group has, and how many there are."""
+    places: list[tuple[int, int]] = []
+    total = 0
+    for member in stays.tolist():
+        seen = witness[group[member]]
+        numbers = np.flatnonzero(~set_bits(got[member], len(seen)) & (seen >= 0))
+        places += [(member, number) for number in numbers[: LISTED_MAX - len(places)].tolist()]
+        total += len(numbers)
+    return places, total
+
+
 def _describe(
-    events: Events, first: npt.NDArray[np.int64], member: int, number: int, witness: npt.NDArray[np.int64]
+    facts: Facts, events: dict[int, Any], member: int, number: int, witness: npt.NDArray[np.int64]
 ) -> Violation:
-    sender = int(np.searchsorted(first, number, side="right")) - 1
+    sender = int(np.searchsorted(facts.first, number, side="right")) - 1
     row = int(witness[number])
     message = (
-        f"member {member} stays up and never delivers message {number - first[sender] + 1} of sender {sender}, "
-        f"which member {events['member'][row]} delivered ({at(events, row)})"
+        f"member {member} stays up and never delivers message {number - facts.first[sender] + 1} of sender {sender}, "
+        f"which member {events[row]['member']} delivered ({at(events, row)})"
     )
-    return Violation(checker=NAME, message=message, rows=(row,), time_ns=int(events["time_ns"][-1]))
+    return Violation(checker=NAME, message=message, rows=(row,), time_ns=facts.summary.last_ns)
 
 
 @allocating
-def _scan(events: Any, first: Any, counts: Any, witness: Any, got: Any) -> None:
-    """Mark who delivered which message, and for each message the first row of a member whose deliveries count."""
+def _scan(events: Any, start: int, first: Any, group: Any, witness: Any, got: Any) -> None:
+    """Mark who delivered which message, and for each message and group the first row of a member that counts for it."""
     for row in range(len(events)):
-        sequence = events["sequence"][row]
         kind = events["event"][row]
-        if (kind != DELIVER and kind != RESTORE and kind != SENT) or sequence < 1:
+        if kind != DELIVER and kind != RESTORE and kind != SENT:
+            continue
+        sequence = events["sequence"][row]
+        if sequence < 1:
             continue
         member = events["member"][row]
         sender = events["sender"][row]
         number = first[sender] + sequence - 1
-        if witness[number] < 0 and counts[member] and kind != RESTORE:
-            witness[number] = row
+        counts = group[member]
+        if counts >= 0 and kind != RESTORE and witness[counts, number] < 0:
+            witness[counts, number] = start + row
         if kind == SENT:
             continue
         lowest = first[sender] if kind == RESTORE or events["peer"][row] >= 0 else number
         for held in range(lowest, number + 1):
-            got[member, held] = True
+            set_bit(got[member], held)
 
 
-def _check_views(events: Events, members: int, first: npt.NDArray[np.int64], leavers_stay: bool) -> list[Violation]:
-    """Compare the members of each last view."""
-    views = read_views(events, members)
-    ends = _ends(events, members, views, leavers_stay)
-    got = np.zeros((members, int(first[-1])), np.bool_)
-    violations: list[Violation] = []
-    total = 0
-    for view in np.unique(ends[ends >= 0]):
-        stays = ends == view
-        witness = np.full(first[-1], -1, np.int64)
-        _scan(events, first, stays, witness, got)
-        ranks = np.flatnonzero(stays)
-        places = np.argwhere(~got[stays] & (witness >= 0))
-        shown = places[: max(LISTED_MAX - total, 0)]
-        violations += [_describe(events, first, int(ranks[place]), int(number), witness) for place, number in shown]
-        total += len(places)
-    unsent = _unsent(events, np.flatnonzero(ends >= 0))
-    violations += [_describe_unsent(events, row) for row in unsent[: max(LISTED_MAX - total, 0)]]
-    return listed(NAME, total + len(unsent), violations)
+class _Calls:
+    """The multicasts of members that stay and never restarted, and the serials that were sent or returned.
+
+    A call just before a crash may not have reached the journal, so a member that restarted is not judged.
+    """
+
+    def __init__(self, members: npt.NDArray[np.int64], facts: Facts) -> None:
+        restarted, _ = facts.membership(RESTART)
+        self._members = np.setdiff1d(members, restarted["member"])
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._called: list[_Serials] = []
+        self._known: list[_Serials] = []
+
+    def add(self, events: Events, start: int) -> None:
+        """Learn the calls and serials of a part."""
+        if not len(self._members):
+            return
+        own = np.isin(events["member"], self._members)
+        calls = own & (events["event"] == MULTICAST)
+        self._rows.append(np.flatnonzero(calls) + start)
+        self._called.append(_serials(events, calls))
+        self._known.append(_serials(events, own & np.isin(events["event"], (SENT, RETURNED))))
+
+    def unsent(self) -> list[int]:
+        """Return the rows of messages that were neither sent nor returned."""
+        if not self._rows:
+            return []
+        rows = np.concatenate(self._rows)
+        callers, called = (np.concatenate(pieces) for pieces in zip(*self._called, strict=True))
+        owners, known = (np.concatenate(pieces) for pieces in zip(*self._known, strict=True))
+        found: list[int] = []
+        for member in self._members:
+            own = callers == member
+            found += rows[own][~np.isin(called[own], known[owners == member])].tolist()
+        return sorted(found)
 
 
-def _unsent(events: Events, members: npt.NDArray[np.int64]) -> list[int]:
-    """Return the multicast rows of messages that were neither sent nor returned, of members that never restarted."""
-    found = []
-    known = events[np.isin(events["event"], (SENT, RETURNED))]
-    for member in members:
-        own = events["member"] == member
-        if (own & (events["event"] == RESTART)).any():
-            continue  # a call just before the crash may not have reached the journal
-        rows = np.flatnonzero(own & (events["event"] == MULTICAST))
-        serials = known["message"][known["member"] == member]
-        found += rows[~np.isin(events["message"][rows], serials)].tolist()
-    return sorted(found)
+_Serials = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
 
 
-def _describe_unsent(events: Events, row: int) -> Violation:
+def _serials(events: Events, chosen: npt.NDArray[np.bool_]) -> _Serials:
+    return events["member"][chosen], events["message"][chosen]
+
+
+def _describe_unsent(facts: Facts, events: dict[int, Any], row: int) -> Violation:
     message = (
-        f"member {events['member'][row]} stays up and never sends its multicast {events['message'][row]} "
+        f"member {events[row]['member']} stays up and never sends its multicast {events[row]['message']} "
         f"({at(events, row)})"
     )
-    return Violation(checker=NAME, message=message, rows=(row,), time_ns=int(events["time_ns"][-1]))
+    return Violation(checker=NAME, message=message, rows=(row,), time_ns=facts.summary.last_ns)
 
 
-def _ends(events: Events, members: int, views: Views, leavers_stay: bool) -> npt.NDArray[np.int64]:
+def _ends(facts: Facts, leavers_stay: bool) -> npt.NDArray[np.int64]:
     """Return the last view that each member should have reached if it stays, else -1."""
-    current, left, stays = _follow(events, members, views, leavers_stay)
-    ends = np.full(members, -1, np.int64)
+    views = facts.views
+    current, left, stays = _follow(facts.summary.membership, views, leavers_stay)
+    ends = np.full(facts.members, -1, np.int64)
     final = np.unique(current[stays & (current >= 0)])
     final = final[~left[final]]
     for member in np.flatnonzero(stays & (current >= 0)):
@@ -189,8 +242,9 @@ def _ends(events: Events, members: int, views: Views, leavers_stay: bool) -> npt
 
 
 @allocating
-def _follow(events: Any, members: int, views: Any, leavers_stay: bool) -> Any:
+def _follow(events: Any, views: Any, leavers_stay: bool) -> Any:
     """Return the last view of each member, which views some member left for another one, and which members stay."""
+    members = len(views.newcomer)
     current = np.full(members, -1, np.int64)
     left = np.zeros(len(views.numbers), np.bool_)
     down = np.zeros(members, np.bool_)
@@ -199,7 +253,7 @@ def _follow(events: Any, members: int, views: Any, leavers_stay: bool) -> Any:
     for row in range(len(events)):
         kind = events["event"][row]
         member = events["member"][row]
-        if kind == INSTALL and not views.replay[row]:
+        if kind == INSTALL and not views.repeats[row]:
             if current[member] >= 0:
                 left[current[member]] = True
             current[member] = views.of_row[row]

@@ -6,10 +6,11 @@ sends, so a past is a vector, and the relation is exact, not an approximation.
 
 | state | shape | meaning |
 |---|---|---|
-| `past` | messages × senders | how many messages of each sender happened before this one |
+| `past` | messages in flight × senders | how many messages of each sender happened before this one |
 | `clock` | members × senders | the past of whatever the member would send next |
 | `prefix` | members × senders | the member delivered every message up to this one |
-| `got` | members × messages | the member delivered this message |
+| `got` | members × messages | the member delivered this message (bits) |
+| `sent` | messages | it was sent (bits) |
 
 `clock` runs ahead of `prefix` only at a member that broke the order: what it sends later still depends on what it
 skipped. One vector comparison per delivery.
@@ -18,12 +19,16 @@ Where the trace has sent rows, they are the sends: the past of a message is what
 its number. A restore row gives a member everything up to it. What a member repeats after a restart is left out.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.bits import Bits, has_bit, no_bits, set_bit
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.in_flight import InFlight, find_last_uses, none_in_flight, release, with_room, write
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -31,36 +36,62 @@ from cubecast.trace.checkers.rows import (
     list_fault,
     listed,
     new_findings,
-    well_formed,
 )
-from cubecast.trace.checkers.views import read_restarts
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import DELIVER, RESTORE, SENT, Events
+from cubecast.trace.checkers.views import Described
+from cubecast.trace.schema import DELIVER, RESTORE, SENT
 
 NAME = "causal order"
 PROMISE = "a member delivers no message twice, none that was not sent, and none before one that happened before it"
 EARLY, TWICE, UNSENT, UNORDERED = range(4)
 
 
-def not_promised(trace: Trace) -> str | None:
+class _State(NamedTuple):
+    past: InFlight
+    sent: Bits
+    clock: npt.NDArray[np.int32]
+    prefix: npt.NDArray[np.int32]
+    got: Bits
+
+
+def not_promised(trace: Described) -> str | None:
     """Only causal protocols promise it."""
     family = trace.scenario.get("family", "stability")
     return None if family == "causal" else f"{family} protocols do not order messages of different senders"
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find deliver rows that come before a message of their past, again, or before the send."""
-    events, members = well_formed(trace)
-    first = number_messages(events)
-    if first[-1] == 0:
+    first = facts.first
+    messages = int(first[-1])
+    if messages == 0:
         return []
-    found = new_findings(4)
-    uses_sent = bool((events["event"] == SENT).any())
-    total = int(_scan(events, members, first, *read_restarts(events, members), uses_sent, found))
-    return listed(NAME, total, [_describe(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
+    past = none_in_flight(first)
+    while (part := (yield)) is not None:
+        find_last_uses(part.events, part.start, first, past.last_use)
+    state = _State(
+        past=past,
+        sent=no_bits(1, messages),
+        clock=np.zeros((facts.members, facts.senders), np.int32),
+        prefix=np.zeros((facts.members, facts.senders), np.int32),
+        got=no_bits(facts.members, messages),
+    )
+    found, total = new_findings(4), 0
+    while (part := (yield)) is not None:
+        kind = part.events["event"]
+        sends = (kind == SENT) | ((kind == DELIVER) & (part.events["member"] == part.events["sender"]))
+        state = state._replace(past=with_room(state.past, int(sends.sum())))
+        total = int(_scan(part, first, facts.has(SENT), state, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(line[0] for line in lines)
+    return listed(NAME, total, [_describe(events, *line) for line in lines])
 
 
-def _describe(events: Events, row: int, fault: int, sender: int, sequence: int) -> Violation:
+def _describe(events: dict[int, Any], row: int, fault: int, sender: int, sequence: int) -> Violation:
     late = events[row]
     what = f"message {late['sequence']} of sender {late['sender']}"
     reason = {
@@ -74,31 +105,37 @@ def _describe(events: Events, row: int, fault: int, sender: int, sequence: int) 
 
 
 @allocating
-def _scan(events: Any, members: int, first: Any, replay: Any, restarting: Any, uses_sent: bool, found: Any) -> int:
+def _scan(part: Any, first: Any, uses_sent: bool, state: Any, found: Any, total: int) -> int:
     """Write (row, fault, sender and sequence it lacks) of the first violations; return how many there are."""
-    senders = len(first) - 1
-    past = np.zeros((first[-1], senders), np.int32)
-    sent = np.zeros(first[-1], np.bool_)
-    clock = np.zeros((members, senders), np.int32)
-    prefix = np.zeros((members, senders), np.int32)
-    got = np.zeros((members, first[-1]), np.bool_)
-    total = 0
+    events = part.events
+    past, clock, prefix, got = state.past, state.clock, state.prefix, state.got
+    sent = state.sent[0]
+    nothing = np.zeros(clock.shape[1], np.int32)
     for row in range(len(events)):
         sequence = events["sequence"][row]
         kind = events["event"][row]
-        if (kind != DELIVER and kind != SENT and kind != RESTORE) or sequence < 1 or replay[row]:
+        if (kind != DELIVER and kind != SENT and kind != RESTORE) or sequence < 1:
             continue
         member = events["member"][row]
         sender = events["sender"][row]
         number = first[sender] + sequence - 1
+        if part.replay[row]:
+            release(past, number, part.start + row)
+            continue
         if kind == SENT:
-            if not sent[number]:
-                sent[number] = True
-                past[number] = clock[member]
+            if not has_bit(sent, number):
+                set_bit(sent, number)
+                write(past, number, part.start + row, clock[member])
             clock[member, sender] = max(clock[member, sender], sequence)
+            release(past, number, part.start + row)
             continue
         if kind == RESTORE or events["peer"][row] >= 0:
-            _take_over(got[member], prefix[member], clock[member], past, first, sender, sequence)
+            for held in range(first[sender] + prefix[member, sender], number):
+                set_bit(got[member], held)
+            _mark(got[member], prefix[member], first, sender, sequence)
+            slot = past.slot[number]
+            _learn(clock[member], past.vectors[slot] if slot >= 0 else nothing, sender, sequence)
+            release(past, number, part.start + row)
             continue
         fault = -1
         lacks = 0
@@ -107,26 +144,31 @@ def _scan(events: Any, members: int, first: Any, replay: Any, restarting: Any, u
             needs = prefix[member, sender] + 1
             if sequence != needs:
                 fault = UNORDERED
-            elif not sent[number] and (not uses_sent or restarting[row]):
-                sent[number] = True
+            elif not has_bit(sent, number) and (not uses_sent or part.restarting[row]):
+                set_bit(sent, number)
                 if uses_sent:
-                    past[number, sender] = sequence - 1  # the sent row is lost, and with it what it depends on
+                    only = nothing.copy()
+                    only[sender] = sequence - 1  # the sent row is lost, and with it what it depends on
+                    write(past, number, part.start + row, only)
                 else:
-                    past[number] = clock[member]
-        if got[member, number]:
+                    write(past, number, part.start + row, clock[member])
+        slot = past.slot[number]
+        before = past.vectors[slot] if slot >= 0 else nothing
+        if has_bit(got[member], number):
             fault = TWICE
-        elif not sent[number] and fault < 0:
+        elif not has_bit(sent, number) and fault < 0:
             fault = UNSENT
         elif fault < 0:
-            lacks = _first_lacking(past[number], prefix[member])
+            lacks = _first_lacking(before, prefix[member])
             if lacks >= 0:
                 fault = EARLY
                 needs = prefix[member, lacks] + 1
         _mark(got[member], prefix[member], first, sender, sequence)
-        if sent[number]:
-            _learn(clock[member], past[number], sender, sequence)
+        if has_bit(sent, number):
+            _learn(clock[member], before, sender, sequence)
+        release(past, number, part.start + row)
         if fault >= 0:
-            total = list_fault(found, total, row, fault, lacks, needs)
+            total = list_fault(found, total, part.start + row, fault, lacks, needs)
     return total
 
 
@@ -142,9 +184,9 @@ def _first_lacking(past: Any, prefix: Any) -> int:
 @allocating
 def _mark(got: Any, prefix: Any, first: Any, sender: int, sequence: int) -> None:
     """The member has this message now."""
-    got[first[sender] + sequence - 1] = True
+    set_bit(got, first[sender] + sequence - 1)
     held = prefix[sender]
-    while first[sender] + held < first[sender + 1] and got[first[sender] + held]:
+    while first[sender] + held < first[sender + 1] and has_bit(got, first[sender] + held):
         held += 1
     prefix[sender] = held
 
@@ -155,12 +197,3 @@ def _learn(clock: Any, past: Any, sender: int, sequence: int) -> None:
     for other in range(len(past)):
         clock[other] = max(clock[other], past[other])
     clock[sender] = max(clock[sender], sequence)
-
-
-@allocating
-def _take_over(got: Any, prefix: Any, clock: Any, past: Any, first: Any, sender: int, sequence: int) -> None:
-    """A member that joins holds everything up to this message, as its peer does."""
-    for number in range(first[sender] + prefix[sender], first[sender] + sequence):
-        got[number] = True
-    _mark(got, prefix, first, sender, sequence)
-    _learn(clock, past[first[sender] + sequence - 1], sender, sequence)

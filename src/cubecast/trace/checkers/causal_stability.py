@@ -9,23 +9,24 @@ the trace has no row of sending either (groups without views), a sender's own de
 | state    | shape              | meaning                                                                |
 |----------|--------------------|------------------------------------------------------------------------|
 | `clock`  | members × senders  | the member has delivered, or was given with a state, messages up to it |
-| `made`   | messages × senders | the clock of the sender when the message was multicast                 |
+| `made`   | in flight × senders| the clock of the sender when the message was multicast                 |
 | `causal` | members × senders  | reported causally stable at the member                                 |
 
 Messages of one sender follow each other. What a member repeats after a restart is left out.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.in_flight import InFlight, find_last_uses, none_in_flight, release, with_room, write
 from cubecast.trace.checkers.report import Violation
-from cubecast.trace.checkers.rows import LISTED_MAX, at, list_fault, listed, new_findings, well_formed
-from cubecast.trace.checkers.views import read_restarts
-from cubecast.trace.files import Trace
+from cubecast.trace.checkers.rows import LISTED_MAX, at, list_fault, listed, new_findings
+from cubecast.trace.checkers.views import Described
 from cubecast.trace.schema import (
     CAUSAL,
     DELIVER,
@@ -42,42 +43,97 @@ PROMISE = "once a message is called causally stable, a member delivers only mess
 CONCURRENT, UNDELIVERED = range(2)
 
 
-def not_promised(trace: Trace) -> str | None:
+class _State(NamedTuple):
+    clock: npt.NDArray[np.int32]
+    causal: npt.NDArray[np.int32]
+    made: InFlight
+    made_at: npt.NDArray[np.int64]
+    begun_at: npt.NDArray[np.int64]
+
+
+def not_promised(trace: Described) -> str | None:
     """Live and fuzzed members report it, simulated ones where the scenario asks for it."""
-    return None if (trace.arrays()["event"] == CAUSAL).any() else "the run reports no causal stability"
+    return None if trace.has(CAUSAL) else "the run reports no causal stability"
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find deliveries of messages that are concurrent with one reported causally stable, and early reports."""
-    events, members = well_formed(trace)
-    first = number_messages(events)
-    if first[-1] == 0:
+    first = facts.first
+    messages = int(first[-1])
+    if messages == 0:
         return []
-    found = new_findings(4)
-    replay, _ = read_restarts(events, members)
-    total = int(_scan(events, members, first, replay, _multicasts(events, first), found))
-    return listed(NAME, total, [_describe(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
+    made = none_in_flight(first)
+    sends = _Sends()
+    while (part := (yield)) is not None:
+        find_last_uses(part.events, part.start, first, made.last_use)
+        sends.add(part.events, first)
+    sends.sort()
+    shape = (facts.members, facts.senders)
+    state = _State(
+        clock=np.zeros(shape, np.int32),
+        causal=np.zeros(shape, np.int32),
+        made=made,
+        made_at=np.full(messages, -1, np.int64),
+        begun_at=np.full(facts.members, -1, np.int64),
+    )
+    found, total = new_findings(4), 0
+    while (part := (yield)) is not None:
+        state = state._replace(made=with_room(state.made, _multicasts(part.events)))
+        total = int(_scan(part, first, sends.becomes(part.events), state, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(line[0] for line in lines)
+    return listed(NAME, total, [_describe(events, *line) for line in lines])
 
 
-def _multicasts(events: Events, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """For every multicast row the message that it became, −1 where the same member did not send it."""
-    made = np.full(len(events), NOBODY, np.int64)
-    sent = np.flatnonzero((events["event"] == SENT) & (events["sequence"] > 0))
-    calls = np.flatnonzero(events["event"] == MULTICAST)
-    if not len(sent) or not len(calls):
+def _multicasts(events: Events) -> int:
+    """The most messages whose vectors a part can add."""
+    is_own = (events["event"] == DELIVER) & (events["sender"] == events["member"])
+    return int((np.isin(events["event"], (MULTICAST, SENT)) | is_own).sum())
+
+
+class _Sends:
+    """Which message each multicast became: the first that its member sent with its serial."""
+
+    def __init__(self) -> None:
+        self._members: list[npt.NDArray[np.int32]] = [np.zeros(0, np.int32)]
+        self._serials: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        self._numbers: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        self._count = 0
+        """Serials are below it."""
+
+    def add(self, events: Events, first: npt.NDArray[np.int64]) -> None:
+        """Learn the sent rows of a part; a row without a serial is of no use."""
+        sent = events[(events["event"] == SENT) & (events["sequence"] > 0) & (events["message"] >= 0)]
+        self._members.append(sent["member"])
+        self._serials.append(sent["message"])
+        self._numbers.append(first[sent["sender"]] + sent["sequence"] - 1)
+        self._count = max(self._count, int(sent["message"].max(initial=-1)) + 1)
+
+    def sort(self) -> None:
+        """All sent rows are known."""
+        keys = np.concatenate(self._members).astype(np.int64) * self._count + np.concatenate(self._serials)
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._sorted = keys[order], np.concatenate(self._numbers)[order]
+        del self._members, self._serials, self._numbers
+
+    def becomes(self, events: Events) -> npt.NDArray[np.int64]:
+        """For every multicast row the message that it became, −1 where the same member did not send it."""
+        made = np.full(len(events), NOBODY, np.int64)
+        calls = np.flatnonzero((events["event"] == MULTICAST) & (events["message"] < self._count))
+        if len(calls):
+            wanted = events["member"][calls].astype(np.int64) * self._count + events["message"][calls]
+            place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+            is_found = self._keys[place] == wanted
+            made[calls[is_found]] = self._sorted[place[is_found]]
         return made
-    serials = int(events["message"][np.concatenate([sent, calls])].max()) + 1
-    keys = events["member"][sent].astype(np.int64) * serials + events["message"][sent]
-    order = np.argsort(keys, kind="stable")
-    wanted = events["member"][calls].astype(np.int64) * serials + events["message"][calls]
-    place = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    is_found = keys[order][place] == wanted
-    rows = sent[order][place][is_found]
-    made[calls[is_found]] = first[events["sender"][rows]] + events["sequence"][rows] - 1
-    return made
 
 
-def _describe(events: Events, row: int, fault: int, sender: int, sequence: int) -> Violation:
+def _describe(events: dict[int, Any], row: int, fault: int, sender: int, sequence: int) -> Violation:
     late = events[row]
     if fault == UNDELIVERED:
         message = (
@@ -93,40 +149,38 @@ def _describe(events: Events, row: int, fault: int, sender: int, sequence: int) 
 
 
 @allocating
-def _scan(events: Any, members: int, first: Any, replay: Any, becomes: Any, found: Any) -> int:
+def _scan(part: Any, first: Any, becomes: Any, state: Any, found: Any, total: int) -> int:
     """Write (row, fault, sender, sequence) of the first violations; return how many there are."""
-    senders = len(first) - 1
-    clock = np.zeros((members, senders), np.int32)
-    causal = np.zeros((members, senders), np.int32)
-    made = np.zeros((first[-1], senders), np.int32)
-    made_at = np.full(first[-1], -1, np.int64)
-    begun_at = np.full(members, -1, np.int64)
-    total = 0
+    events = part.events
+    clock, causal, made, made_at = state.clock, state.causal, state.made, state.made_at
     for row in range(len(events)):
         kind = events["event"][row]
-        if replay[row]:
+        sequence = events["sequence"][row]
+        names = sequence >= 1 and (kind == DELIVER or kind == SENT or kind == RESTORE or kind == CAUSAL)
+        number = first[events["sender"][row]] + sequence - 1 if names else -1
+        if part.replay[row]:
+            if names:
+                release(made, number, part.start + row)
             continue
         member = events["member"][row]
         if kind == MULTICAST:
             number = becomes[row]
             if number >= 0:
-                made[number] = clock[member]
-                made_at[number] = row
+                write(made, number, part.start + row, clock[member])
+                made_at[number] = part.start + row
             continue
         if kind == RESTORE or kind == RESTARTED:
-            begun_at[member] = row
-        sequence = events["sequence"][row]
-        if sequence < 1 or (kind != DELIVER and kind != SENT and kind != RESTORE and kind != CAUSAL):
+            state.begun_at[member] = part.start + row
+        if not names:
             continue
         sender = events["sender"][row]
-        number = first[sender] + sequence - 1
         fault = -1
         other = sender
         needs = 0
         if kind == SENT:
-            if made_at[number] <= begun_at[member]:
-                made[number] = clock[member]
-                made_at[number] = row
+            if made_at[number] <= state.begun_at[member]:
+                write(made, number, part.start + row, clock[member])
+                made_at[number] = part.start + row
         elif kind == CAUSAL:
             if sequence > clock[member, sender]:
                 fault = UNDELIVERED
@@ -134,16 +188,18 @@ def _scan(events: Any, members: int, first: Any, replay: Any, becomes: Any, foun
             causal[member, sender] = max(causal[member, sender], sequence)
         else:
             if kind == DELIVER and sender == member and made_at[number] < 0:
-                made[number] = clock[member]
-                made_at[number] = row
+                write(made, number, part.start + row, clock[member])
+                made_at[number] = part.start + row
             elif kind == DELIVER and made_at[number] >= 0:
-                other = _concurrent(causal[member], made[number], sender)
+                other = _concurrent(causal[member], made.vectors[made.slot[number]], sender)
                 if other >= 0:
                     fault = CONCURRENT
                     needs = causal[member, other]
             clock[member, sender] = max(clock[member, sender], sequence)
+        if kind != CAUSAL:
+            release(made, number, part.start + row)
         if fault >= 0:
-            total = list_fault(found, total, row, fault, other, needs)
+            total = list_fault(found, total, part.start + row, fault, other, needs)
     return total
 
 

@@ -9,16 +9,18 @@ that began it to the first and the last member that was done with it.
 """
 
 import math
-from typing import Any
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Part, Scan, check_by
 from cubecast.trace.checkers.report import Violation
-from cubecast.trace.checkers.rows import well_formed
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import CRASH, DONE, DROP, EVERYONE, HOP, RECOVER, ROUND, SEND, Events
+from cubecast.trace.checkers.views import Described
+from cubecast.trace.schema import CRASH, DONE, RECOVER, ROUND
 
 NAME = "counts agree with the metrics"
 PROMISE = "messages, bytes, hops, drops and round times counted in the trace are those of the metrics"
@@ -32,35 +34,35 @@ TIMED = ("rtt_first_ms", "rtt_last_ms")
 TOLERANCE_MS = 1e-6  # one nanosecond: the mean of exact times may be rounded differently
 
 
-def not_promised(trace: Trace) -> str | None:
+def not_promised(trace: Described) -> str | None:
     """A trace without metrics has nothing to agree with."""
     if any(name in trace.metrics for name in COUNTED + TIMED):
         return None
     return "the trace carries no metrics"
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find metrics that differ from the trace."""
-    events, members = well_formed(trace)
-    said = {name: value for name, value in trace.metrics.items() if name in COUNTED + TIMED}
-    found = measured(events, members)
-    if trace.scenario.get("links") == 0:
+    said = {name: value for name, value in facts.metrics.items() if name in COUNTED + TIMED}
+    found: dict[str, float | None] = dict(
+        zip(COUNTED, (int(total) for total in facts.summary.totals.flat), strict=False)
+    )
+    if facts.scenario.get("links") == 0:
         found |= {f"{layer}hops": found[f"{layer}messages"] for layer in ("", "data_", "failure_")}
+    if any(name in said for name in TIMED):
+        first_ns, last_ns = yield from _round_times_ns(facts)
+        found["rtt_first_ms"] = float(first_ns.mean()) / 1e6 if first_ns.size else None
+        found["rtt_last_ms"] = float(last_ns.mean()) / 1e6 if last_ns.size else None
     return [
-        _describe(events, name, value, said[name])
+        _describe(facts, name, value, said[name])
         for name, value in found.items()
         if name in said and not _agree(value, said[name])
     ]
-
-
-def measured(events: Events, members: int) -> dict[str, float | None]:
-    """Compute from the trace the metrics of the same names; None when no round is over."""
-    totals = _totals(events, members)
-    values: dict[str, float | None] = dict(zip(COUNTED, (int(total) for total in totals.flat), strict=False))
-    first_ns, last_ns = _round_times_ns(events, members)
-    values["rtt_first_ms"] = float(first_ns.mean()) / 1e6 if first_ns.size else None
-    values["rtt_last_ms"] = float(last_ns.mean()) / 1e6 if last_ns.size else None
-    return values
 
 
 def _agree(value: float | None, said: Any) -> bool:
@@ -72,33 +74,54 @@ def _agree(value: float | None, said: Any) -> bool:
     return math.isclose(value, said, rel_tol=1e-12, abs_tol=TOLERANCE_MS)
 
 
-def _describe(events: Events, name: str, value: float | None, said: Any) -> Violation:
+def _describe(facts: Facts, name: str, value: float | None, said: Any) -> Violation:
     message = f"the metrics say {name} = {said}, the trace says {value}"
-    time_ns = int(events["time_ns"][-1]) if len(events) else 0
-    return Violation(checker=NAME, message=message, rows=(), time_ns=time_ns)
+    return Violation(checker=NAME, message=message, rows=(), time_ns=facts.summary.last_ns)
 
 
-def _round_times_ns(events: Events, members: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+class _Rounds(NamedTuple):
+    """Of each round that began: when, its first and its last end, and whether it is over. How far each member is."""
+
+    begun: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    last: npt.NDArray[np.int64]
+    over: npt.NDArray[np.bool_]
+    done: npt.NDArray[np.int64]
+    up: npt.NDArray[np.bool_]
+    floor: npt.NDArray[np.int64]
+    """How many rounds all members that are up have done, and how many members have done no more."""
+
+
+Times = npt.NDArray[np.int64]
+
+
+def _round_times_ns(facts: Facts) -> Generator[None, Part | None, tuple[Times, Times]]:
     """Give, for every round that is over, the time from its first begin to its first and last end."""
-    rounds = np.unique(events["round"][events["event"] == ROUND])
-    upto = np.searchsorted(rounds, events["round"], side="right")
-    begun, first, last, over = _follow_rounds(events, upto, members, len(rounds))
-    over &= first >= 0
-    return first[over] - begun[over], last[over] - begun[over]
+    rounds = facts.summary.rounds
+    state = _Rounds(
+        begun=np.full(len(rounds), -1, np.int64),
+        first=np.full(len(rounds), -1, np.int64),
+        last=np.full(len(rounds), -1, np.int64),
+        over=np.zeros(len(rounds), np.bool_),
+        done=np.zeros(facts.members, np.int64),
+        up=np.ones(facts.members, np.bool_),
+        floor=np.array([0, facts.members]),
+    )
+    while (part := (yield)) is not None:
+        rows = np.flatnonzero(np.isin(part.events["event"], (ROUND, DONE, CRASH, RECOVER)))
+        chosen = part.events[rows]
+        _follow_rounds(chosen, np.searchsorted(rounds, chosen["round"], side="right"), state)
+    over = state.over & (state.first >= 0)
+    return state.first[over] - state.begun[over], state.last[over] - state.begun[over]
 
 
 @allocating
-def _follow_rounds(events: Any, upto: Any, members: int, rounds: int) -> Any:
-    """Follow every round that began: when it began, its first and its last end, and whether it is over.
-
-    `upto[row]` is how many of those rounds a done row covers; `floor` is how many rounds all members that are up have
-    done, and `slowest` how many members have done no more.
-    """
-    begun, first, last = np.full(rounds, -1), np.full(rounds, -1), np.full(rounds, -1)
-    over = np.zeros(rounds, np.bool_)
-    done = np.zeros(members, np.int64)
-    up = np.ones(members, np.bool_)
-    floor, slowest = 0, members
+def _follow_rounds(events: Any, upto: Any, state: Any) -> None:
+    """Follow every round that began; `upto[row]` is how many of those rounds a done row covers."""
+    begun, first, last, over = state.begun, state.first, state.last, state.over
+    done, up = state.done, state.up
+    floor = state.floor[0]
+    slowest = state.floor[1]
     for row in range(len(events)):
         kind = events["event"][row]
         member = events["member"][row]
@@ -124,10 +147,11 @@ def _follow_rounds(events: Any, upto: Any, members: int, rounds: int) -> Any:
                 floor, slowest = done[member], 0
             slowest += done[member] == floor
         if slowest == 0:
-            floor, slowest = _floor(done, up, rounds)
+            floor, slowest = _floor(done, up, len(over))
             for number in range(before, floor):
                 over[number] |= begun[number] >= 0
-    return begun, first, last, over
+    state.floor[0] = floor
+    state.floor[1] = slowest
 
 
 @allocating
@@ -141,21 +165,3 @@ def _floor(done: Any, up: Any, rounds: int) -> Any:
             slowest = 0
         slowest += up[member] and done[member] == floor
     return floor, slowest
-
-
-@allocating
-def _totals(events: Any, members: int) -> Any:
-    """Count messages, bytes and hops (one row per layer), and the drops of all layers."""
-    counts = np.zeros((4, 3), np.int64)
-    for row in range(len(events)):
-        kind = events["event"][row]
-        layer = events["layer"][row]
-        if kind == SEND:
-            copies = members - 1 if events["peer"][row] == EVERYONE else 1
-            counts[layer, 0] += copies
-            counts[layer, 1] += copies * np.int64(events["size"][row])
-        elif kind == HOP:
-            counts[layer, 2] += 1
-        elif kind == DROP:
-            counts[3, 0] += 1
-    return counts

@@ -4,22 +4,23 @@ A member is out after its leave or excluded row, and down from a crash until it 
 sent rows the sender's own deliver row is the send.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.bits import Bits, has_bit, no_bits, set_bit
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
     new_findings,
-    well_formed,
 )
-from cubecast.trace.checkers.views import read_views, without_views
-from cubecast.trace.files import Trace
+from cubecast.trace.checkers.views import Described, without_views
 from cubecast.trace.schema import (
     CRASH,
     DELIVER,
@@ -32,7 +33,6 @@ from cubecast.trace.schema import (
     RESTORE,
     SENT,
     STABLE,
-    Events,
 )
 
 NAME = "exactly once"
@@ -40,26 +40,45 @@ PROMISE = "a member delivers no message twice, none that was not sent, and none 
 TWICE, UNSENT, SENT_TWICE, OUT = range(4)
 
 
-def not_promised(trace: Trace) -> str | None:
+class _State(NamedTuple):
+    got: Bits
+    sent: Bits
+    ended: npt.NDArray[np.int64]  # the row at which each member left the group or crashed, or -1
+    crashed: npt.NDArray[np.bool_]  # that row is a crash
+
+
+def not_promised(trace: Described) -> str | None:
     """A run without views promises nothing about them."""
     return without_views(trace)
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find deliveries that come again, or before the send, and whatever a member does when it is out."""
-    events, members = well_formed(trace)
-    views = read_views(events, members)
-    found = new_findings(3)
-    uses_sent = bool((events["event"] == SENT).any())
-    total = int(_scan(events, members, number_messages(events), views, uses_sent, found))
-    return listed(NAME, total, [_describe(events, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
+    messages = int(facts.first[-1])
+    state = _State(
+        got=no_bits(facts.members, messages),
+        sent=no_bits(1, messages),
+        ended=np.full(facts.members, -1, np.int64),
+        crashed=np.zeros(facts.members, np.bool_),
+    )
+    found, total = new_findings(3), 0
+    while (part := (yield)) is not None:
+        total = int(_scan(part, facts.first, facts.has(SENT), state, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(row for row, _, old in lines for row in (row, old))
+    return listed(NAME, total, [_describe(events, *line) for line in lines])
 
 
-def _describe(events: Events, row: int, fault: int, old: int) -> Violation:
+def _describe(events: dict[int, Any], row: int, fault: int, old: int) -> Violation:
     one = events[row]
     what = f"message {one['sequence']} of sender {one['sender']} ({at(events, row)})"
     if fault == OUT:
-        ended = EVENT_NAMES[events["event"][old]]
+        ended = EVENT_NAMES[events[old]["event"]]
         message = f"member {one['member']} writes {EVENT_NAMES[one['event']]} ({at(events, row)}) after its {ended} row"
         return Violation(
             checker=NAME, message=f"{message} ({at(events, old)})", rows=(row, old), time_ns=int(one["time_ns"])
@@ -73,45 +92,46 @@ def _describe(events: Events, row: int, fault: int, old: int) -> Violation:
 
 
 @allocating
-def _scan(events: Any, members: int, first: Any, views: Any, uses_sent: bool, found: Any) -> int:
+def _scan(part: Any, first: Any, uses_sent: bool, state: Any, found: Any, total: int) -> int:
     """Write (row, fault, row at which the member ended) of the first violations; return how many there are."""
-    got = np.zeros((members, first[-1]), np.bool_)
-    sent = np.zeros(first[-1], np.bool_)
-    ended = np.full(members, -1, np.int64)
-    total = 0
+    events = part.events
+    got, ended, crashed = state.got, state.ended, state.crashed
+    sent = state.sent[0]
     for row in range(len(events)):
         kind = events["event"][row]
         member = events["member"][row]
         if kind == LEAVE or kind == EXCLUDED or (kind == CRASH and ended[member] < 0):
-            ended[member] = row
+            ended[member] = part.start + row
+            crashed[member] = kind == CRASH
         elif (kind == RESTART or kind == RECOVER) and ended[member] >= 0:
-            if events["event"][ended[member]] == CRASH:
+            if crashed[member]:
                 ended[member] = -1
         if kind != DELIVER and kind != INSTALL and kind != SENT and kind != STABLE and kind != RESTORE:
             continue
         fault = -1
         sequence = events["sequence"][row]
-        if kind != INSTALL and kind != STABLE and sequence >= 1 and not views.replay[row]:
-            start = first[events["sender"][row]]
-            number = start + sequence - 1
+        if kind != INSTALL and kind != STABLE and sequence >= 1 and not part.replay[row]:
+            begin = first[events["sender"][row]]
+            number = begin + sequence - 1
             if kind == RESTORE:
-                got[member, start : number + 1] = True
+                for held in range(begin, number + 1):
+                    set_bit(got[member], held)
             elif kind == SENT:
-                fault = SENT_TWICE if sent[number] else -1
-                sent[number] = True
+                fault = SENT_TWICE if has_bit(sent, number) else -1
+                set_bit(sent, number)
             else:
-                if member == events["sender"][row] and (not uses_sent or views.restarting[row]):
-                    sent[number] = True
-                if got[member, number]:
+                if member == events["sender"][row] and (not uses_sent or part.restarting[row]):
+                    set_bit(sent, number)
+                if has_bit(got[member], number):
                     fault = TWICE
-                elif not sent[number]:
+                elif not has_bit(sent, number):
                     fault = UNSENT
-                got[member, number] = True
+                set_bit(got[member], number)
         if ended[member] >= 0:
             fault = OUT
         if fault >= 0:
             if total < LISTED_MAX:
-                found[total, 0] = row
+                found[total, 0] = part.start + row
                 found[total, 1] = fault
                 found[total, 2] = ended[member]
             total += 1

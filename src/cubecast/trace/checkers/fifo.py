@@ -4,11 +4,13 @@ The second half holds because routes are fixed. It is judged by message numbers,
 and for unicast copies only: a copy of a tree multicast may take another route than a unicast between the same two.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cubecast.jit.decorators import allocating
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -17,10 +19,9 @@ from cubecast.trace.checkers.rows import (
     new_findings,
     new_memory,
     remember,
-    well_formed,
 )
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import EVERYONE, HOP, LAYER_NAMES, RECEIVE, SEND, Events
+from cubecast.trace.checkers.views import Described
+from cubecast.trace.schema import EVERYONE, HOP, LAYER_NAMES, RECEIVE, SEND
 
 NAME = "FIFO per link"
 PROMISE = (
@@ -28,7 +29,17 @@ PROMISE = (
 )
 
 
-def not_promised(trace: Trace) -> str | None:
+class _Last(NamedTuple):
+    """The row of the last hop of each link and when its copy joined the queue; the last receipt of each route."""
+
+    hop: Any
+    entered_ns: Any
+    receipt: Any
+    message: Any
+    trees: Any  # messages of tree multicasts
+
+
+def not_promised(trace: Described) -> str | None:
     """A network that reorders on purpose, or draws a delay for every message, does not promise it."""
     if trace.scenario.get("links") == 0:
         return "the network has no links"
@@ -37,15 +48,23 @@ def not_promised(trace: Trace) -> str | None:
     return None
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find hops that overtook another copy on their link, and receipts that overtook another unicast."""
-    events, members = well_formed(trace)
-    found = new_findings(2)
-    total = int(_scan(events, members, found))
-    return listed(NAME, total, [_describe(events, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
+    last = _Last(*(new_memory() for _ in _Last._fields))
+    found, total = new_findings(2), 0
+    while (part := (yield)) is not None:
+        total = int(_scan(part.events, part.start, facts.members, last, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(row for line in lines for row in line)
+    return listed(NAME, total, [_describe(events, *line) for line in lines])
 
 
-def _describe(events: Events, row: int, old: int) -> Violation:
+def _describe(events: dict[int, Any], row: int, old: int) -> Violation:
     late, early = events[row], events[old]
     if late["event"] == HOP:
         message = (
@@ -62,27 +81,27 @@ def _describe(events: Events, row: int, old: int) -> Violation:
 
 
 @allocating
-def _scan(events: Any, members: int, found: Any) -> int:
+def _scan(events: Any, start: int, members: int, last: Any, found: Any, total: int) -> int:
     """Write (row, row before it on the same route) of the first violations; return how many there are."""
-    last_hop = new_memory()
-    last_receipt = new_memory()
-    trees = new_memory()
-    total = 0
     for row in range(len(events)):
         kind = events["event"][row]
         old = np.int64(-1)
         overtaken = False
         if kind == HOP:
-            old = remember(last_hop, events["link"][row], row)
-            overtaken = old >= 0 and events["entered_ns"][row] < events["entered_ns"][old]
+            link: Any = np.int64(events["link"][row])
+            old = remember(last.hop, link, start + row)
+            before = remember(last.entered_ns, link, events["entered_ns"][row])
+            overtaken = old >= 0 and events["entered_ns"][row] < before
         elif kind == SEND and events["peer"][row] == EVERYONE:
-            remember(trees, events["message"][row], row)
-        elif kind == RECEIVE and events["message"][row] not in trees:
-            old = remember(last_receipt, _route(events, row, members), row)
-            overtaken = old >= 0 and events["message"][row] < events["message"][old]
+            remember(last.trees, events["message"][row], start + row)
+        elif kind == RECEIVE and events["message"][row] not in last.trees:
+            route = _route(events, row, members)
+            old = remember(last.receipt, route, start + row)
+            before = remember(last.message, route, events["message"][row])
+            overtaken = old >= 0 and events["message"][row] < before
         if overtaken:
             if total < LISTED_MAX:
-                found[total, 0] = row
+                found[total, 0] = start + row
                 found[total, 1] = old
             total += 1
     return total

@@ -7,91 +7,124 @@ raise the true minimum, so the bound is computed again only when a stable row go
 |---|---|---|
 | `received` | senders × members | R: highest sequence held, from the deliver rows |
 | `up` | members | not crashed, or recovered since |
-| `floor` | senders | lower bound of `received` over the members that are up |
+| `floor` | senders (with views: views × senders) | lower bound of `received` over the members that are up |
+| `most`, `holding` | senders × members | highest sequence of its deliver, restore and hold rows; its first row |
 
 In a run with views, every member is every member of the view that the claiming member is in, up or not: one that is
 down may restart from its journal. A member has what it delivered, restored, or holds for its application (hold rows),
 and a newcomer counts as having all that was delivered before the view it joined with: the state that it will get.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
     new_findings,
-    senders_in,
-    well_formed,
 )
-from cubecast.trace.checkers.views import has_views, read_views
-from cubecast.trace.files import Trace
+from cubecast.trace.checkers.views import Described, has_views
 from cubecast.trace.schema import CRASH, DELIVER, HOLD, INSTALL, NOBODY, RECOVER, RESTORE, STABLE
 
 NAME = "no premature stability"
 PROMISE = "when a member calls a message stable, every member of its view (without views, that is up) holds it"
 
 
-def not_promised(trace: Trace) -> str | None:
+class _Held(NamedTuple):
+    received: npt.NDArray[np.int32]
+    delivered: npt.NDArray[np.int32]  # with views: without what is held for the application
+    most: npt.NDArray[np.int32]
+    holding: npt.NDArray[np.int64]
+
+
+def not_promised(trace: Described) -> str | None:
     """A scenario that seeks errors reports what any member has seen, not what every member holds."""
     if trace.scenario.get("goal") == "errors":
         return "the scenario seeks errors, not stability"
     return None
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find stable rows that come before some member of the view, or some member that is up, holds the message."""
-    events, members = well_formed(trace)
-    found = new_findings(2)
-    if has_views(trace):
-        total = int(_scan_views(events, members, senders_in(events), read_views(events, members), found))
+    shape = (facts.senders, facts.members)
+    with_views = has_views(facts)
+    held = _Held(
+        received=np.zeros(shape, np.int32),
+        delivered=np.zeros(shape if with_views else (0, 0), np.int32),
+        most=np.full(shape, -1, np.int32),
+        holding=np.full(shape, -1, np.int64),
+    )
+    found, total = new_findings(3), 0
+    if with_views:
+        views = facts.views
+        floor = np.zeros((len(views.numbers), facts.senders), np.int32)
+        current = np.full(facts.members, -1, np.int64)
+        while (part := (yield)) is not None:
+            total = int(_scan_views(part, views.belongs, held, floor, current, found, total))
     else:
-        total = int(_scan(events, members, senders_in(events), found))
-    return listed(NAME, total, [_describe(trace, int(row), int(slow)) for row, slow in found[: min(total, LISTED_MAX)]])
+        least = np.zeros(facts.senders, np.int32)
+        up = np.ones(facts.members, np.bool_)
+        while (part := (yield)) is not None:
+            total = int(_scan(part.events, part.start, held, least, up, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(row for row, _, holding in lines for row in (row, holding))
+    return listed(NAME, total, [_describe(events, *line) for line in lines])
 
 
-def _describe(trace: Trace, row: int, slow: int) -> Violation:
-    events = trace.events
+def _describe(events: dict[int, Any], row: int, slow: int, holding: int) -> Violation:
     stable = events[row]
-    sender = int(stable["sender"])
-    holding = int(_row_of_holding(events, row, slow, sender))
-    if holding < 0:
-        held = "holds none"
-        rows: tuple[int, ...] = (trace.row_number(row),)
-    else:
-        held = f"holds only up to {events['sequence'][holding]} ({at(events, holding, trace.row_number(holding))})"
-        rows = (trace.row_number(row), trace.row_number(holding))
+    held = "holds none"
+    rows: tuple[int, ...] = (row,)
+    if holding >= 0:
+        held = f"holds only up to {events[holding]['sequence']} ({at(events, holding)})"
+        rows = (row, holding)
     by = f" in round {stable['round']}" if stable["round"] >= 0 else ""
     message = (
-        f"member {stable['member']} calls sender {sender} stable up to {stable['sequence']}{by} "
-        f"({at(events, row, trace.row_number(row))}), but member {slow} {held}"
+        f"member {stable['member']} calls sender {stable['sender']} stable up to {stable['sequence']}{by} "
+        f"({at(events, row)}), but member {slow} {held}"
     )
     return Violation(checker=NAME, message=message, rows=rows, time_ns=int(stable["time_ns"]))
 
 
 @allocating
-def _scan(events: Any, members: int, senders: int, found: Any) -> int:
-    """Write (stable row, slowest member) of the first violations; return how many there are."""
-    received = np.zeros((senders, members), np.int32)
-    floor = np.zeros(senders, np.int32)
-    up = np.ones(members, np.bool_)
-    total = 0
+def _hold(held: Any, sender: int, member: int, sequence: int, row: int) -> None:
+    """A deliver, restore or hold row, wherever it counts."""
+    if sequence > held.most[sender, member]:
+        held.most[sender, member] = sequence
+        held.holding[sender, member] = row
+
+
+@allocating
+def _scan(events: Any, start: int, held: Any, floor: Any, up: Any, found: Any, total: int) -> int:
+    """Write (stable row, slowest member, row of what it holds) of the first violations; return how many there are."""
+    received = held.received
     for row in range(len(events)):
         kind = events["event"][row]
         member = events["member"][row]
         sender = events["sender"][row]
         sequence = events["sequence"][row]
-        if kind == DELIVER:
-            received[sender, member] = max(received[sender, member], sequence)
+        if kind == DELIVER or kind == RESTORE or kind == HOLD:
+            _hold(held, sender, member, sequence, start + row)
+            if kind == DELIVER:
+                received[sender, member] = max(received[sender, member], sequence)
         elif kind == CRASH:
             up[member] = False
         elif kind == RECOVER:
             up[member] = True
-            floor = np.minimum(floor, received[:, member])
+            for other in range(len(floor)):
+                floor[other] = min(floor[other], received[other, member])
         elif kind == STABLE and sequence > floor[sender]:
             slow = _slowest(received[sender], up)
             if slow == NOBODY:
@@ -99,44 +132,45 @@ def _scan(events: Any, members: int, senders: int, found: Any) -> int:
             floor[sender] = received[sender, slow]
             if sequence > floor[sender]:
                 if total < LISTED_MAX:
-                    found[total, 0] = row
+                    found[total, 0] = start + row
                     found[total, 1] = slow
+                    found[total, 2] = held.holding[sender, slow]
                 total += 1
     return total
 
 
 @allocating
-def _scan_views(events: Any, members: int, senders: int, views: Any, found: Any) -> int:
-    """Write (stable row, slowest member of the view) of the first violations; return how many there are."""
-    received = np.zeros((senders, members), np.int32)
-    delivered = np.zeros((senders, members), np.int32)
-    floor = np.zeros((len(views.numbers), senders), np.int32)
-    current = np.full(members, -1, np.int64)
-    total = 0
+def _scan_views(part: Any, belongs: Any, held: Any, floor: Any, current: Any, found: Any, total: int) -> int:
+    """Write (stable row, slowest member of the view, row of what it holds) as `_scan` does."""
+    events = part.events
+    received = held.received
+    delivered = held.delivered
     for row in range(len(events)):
         kind = events["event"][row]
         member = events["member"][row]
         sender = events["sender"][row]
         sequence = events["sequence"][row]
         if kind == DELIVER or kind == RESTORE or kind == HOLD:
+            _hold(held, sender, member, sequence, part.start + row)
             received[sender, member] = max(received[sender, member], sequence)
             if kind != HOLD:
                 delivered[sender, member] = max(delivered[sender, member], sequence)
-        elif kind == INSTALL and not views.replay[row]:
-            view = views.of_row[row]
-            for other in range(members):
-                if current[member] >= 0 and views.belongs[view, other] and not views.belongs[current[member], other]:
+        elif kind == INSTALL and not part.replay[row]:
+            view = part.of_row[row]
+            for other in range(len(current)):
+                if current[member] >= 0 and belongs[view, other] and not belongs[current[member], other]:
                     received[:, other] = np.maximum(received[:, other], delivered[:, member])
             current[member] = view
         elif kind == STABLE and current[member] >= 0 and sequence > floor[current[member], sender]:
-            slow = _slowest(received[sender], views.belongs[current[member]])
+            slow = _slowest(received[sender], belongs[current[member]])
             if slow == NOBODY:
                 continue
             floor[current[member], sender] = received[sender, slow]
             if sequence > received[sender, slow]:
                 if total < LISTED_MAX:
-                    found[total, 0] = row
+                    found[total, 0] = part.start + row
                     found[total, 1] = slow
+                    found[total, 2] = held.holding[sender, slow]
                 total += 1
     return total
 
@@ -149,17 +183,3 @@ def _slowest(received: Any, up: Any) -> int:
         if up[member] and (slow == NOBODY or received[member] < received[slow]):
             slow = member
     return slow
-
-
-@allocating
-def _row_of_holding(events: Any, before: int, member: int, sender: int) -> int:
-    """Return the row before `before` by which the member holds most of the sender, or -1."""
-    best = -1
-    for row in range(before):
-        kind = events["event"][row]
-        if kind != DELIVER and kind != RESTORE and kind != HOLD:
-            continue
-        if events["member"][row] == member and events["sender"][row] == sender:
-            if best < 0 or events["sequence"][row] > events["sequence"][best]:
-                best = row
-    return best

@@ -1,10 +1,12 @@
 """All checkers: which promises did this run keep?
 
-A new checker is one file with `NAME`, `PROMISE`, `check` and `not_promised`, and one line here. Checkers of the user's
-own are added by `add_checker`.
+A new checker is one file with `NAME`, `PROMISE`, `scan`, `check` and `not_promised`, and one line here. Checkers of the
+user's own are added by `add_checker`; they have no `scan`, and judge a trace as a whole.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from cubecast.errors import LocalProtocolError
 from cubecast.trace.checkers import (
@@ -25,10 +27,12 @@ from cubecast.trace.checkers import (
     view_agreement,
     virtual_synchrony,
 )
-from cubecast.trace.checkers.report import Checker, Report, Verdict
+from cubecast.trace.checkers.facts import Facts, Source, facts_of
+from cubecast.trace.checkers.fold import judge
+from cubecast.trace.checkers.report import Checker, PartwiseChecker, Report, Verdict
 from cubecast.trace.files import Trace
 
-CHECKERS: tuple[Checker, ...] = (
+CHECKERS: tuple[PartwiseChecker, ...] = (
     premature_stability,
     stable_never_decreases,
     rounds_end,
@@ -58,14 +62,37 @@ def add_checker(checker: Checker) -> None:
     _OWN[checker.NAME] = checker
 
 
-def all_checkers() -> tuple[Checker, ...]:
-    """Ours, and those that were added."""
-    return (*CHECKERS, *_OWN.values())
+def own_checkers() -> tuple[Checker, ...]:
+    """Those that were added."""
+    return tuple(_OWN.values())
 
 
-def check_all(trace: Trace) -> Report:
+def check_all(trace: Source) -> Report:
     """Run every checker on the trace; a promise that the scenario does not make is not checked."""
-    return Report(events=len(trace.arrays()), verdicts=tuple(_judge(one, trace) for one in all_checkers()))
+    facts = facts_of(trace)
+    return Report(events=facts.rows, verdicts=(*judge_parts(facts, CHECKERS), *judge_whole(trace)))
+
+
+def judge_parts(facts: Facts, checkers: Sequence[PartwiseChecker]) -> list[Verdict]:
+    """Judge a trace part by part."""
+    excuses = {checker.NAME: checker.not_promised(facts) for checker in checkers}
+    judging = [checker for checker in checkers if excuses[checker.NAME] is None]
+    found = judge(facts, [checker.scan(facts) for checker in judging])
+    violations = {checker.NAME: tuple(of_checker) for checker, of_checker in zip(judging, found, strict=True)}
+    return [
+        Verdict(
+            checker=checker.NAME,
+            promise=checker.PROMISE,
+            not_promised=excuses[checker.NAME],
+            violations=violations.get(checker.NAME, ()),
+        )
+        for checker in checkers
+    ]
+
+
+def judge_whole(trace: Source) -> list[Verdict]:
+    """Judge a trace by the checkers that were added; only then it is read as a whole."""
+    return [_judge(checker, trace.whole()) for checker in own_checkers()]
 
 
 def _judge(checker: Checker, trace: Trace) -> Verdict:

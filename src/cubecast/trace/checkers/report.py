@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from cubecast.trace.checkers.views import Described
 from cubecast.trace.files import Trace
+
+if TYPE_CHECKING:
+    from cubecast.trace.checkers.facts import Facts, Source
+    from cubecast.trace.checkers.fold import Scan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +35,25 @@ class Checker(Protocol):
 
     def not_promised(self, trace: Trace, /) -> str | None:
         """Return why the scenario does not make the promise, or None when it does."""
+        ...
+
+
+class PartwiseChecker(Protocol):
+    """The interface of a checker that judges a trace part by part (`fold`)."""
+
+    NAME: str
+    PROMISE: str
+
+    def check(self, trace: Source, /) -> list[Violation]:
+        """Find where the trace breaks the promise."""
+        ...
+
+    def not_promised(self, trace: Described, /) -> str | None:
+        """Return why the scenario does not make the promise, or None when it does."""
+        ...
+
+    def scan(self, facts: Facts, /) -> Scan:
+        """Take the parts of the trace, and return where they break the promise."""
         ...
 
 

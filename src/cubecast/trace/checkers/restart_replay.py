@@ -2,25 +2,36 @@
 
 Between its restart and restarted rows a member repeats its earlier deliveries in the same order, from its checkpoint to
 the last one; new messages may follow them. The restore rows show the checkpoint, or else the first delivery.
+
+Only members that restart are judged; their deliveries are counted in a first pass over the trace.
+
+| state | shape | meaning |
+|---|---|---|
+| `place_of` | members | which of the members that restart this is, or −1 |
+| `log`, `begin`, `length` | deliveries; members that restart | the messages that each delivered, in order |
+| `place` | members that restart | how far a restarting member is in its log |
+| `checkpoint`, `restored` | members that restart × senders | what its restore rows give it |
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
     new_findings,
-    well_formed,
 )
-from cubecast.trace.checkers.views import read_views, without_views
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import CRASH, DELIVER, RESTART, RESTARTED, RESTORE, Events
+from cubecast.trace.checkers.views import Described, without_views
+from cubecast.trace.schema import CRASH, DELIVER, RESTART, RESTARTED, RESTORE
 
 NAME = "restart"
 PROMISE = "a member that restarts from its journal delivers again, in order, what came after its checkpoint"
@@ -28,24 +39,60 @@ WRONG, FORGOTTEN, NOT_A_PREFIX = range(3)
 _UNKNOWN = -1
 
 
-def not_promised(trace: Trace) -> str | None:
+class _State(NamedTuple):
+    place_of: npt.NDArray[np.int64]
+    begin: npt.NDArray[np.int64]
+    log: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
+    place: npt.NDArray[np.int64]
+    restarting: npt.NDArray[np.bool_]
+    checkpoint: npt.NDArray[np.int64]
+    restored: npt.NDArray[np.bool_]
+
+
+def not_promised(trace: Described) -> str | None:
     """A run without views promises nothing about them; one without restarts keeps it."""
     return without_views(trace)
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find deliveries after a restart that do not repeat those before it, and those that are missing."""
-    events, members = well_formed(trace)
-    if not (events["event"] == RESTART).any():
+    restarts, _ = facts.membership(RESTART)
+    members = np.unique(restarts["member"])
+    if not len(members):
         return []
-    views = read_views(events, members)
-    first = number_messages(events)
-    found = new_findings(3)
-    total = int(_scan(events, members, first, views.replay, found))
-    return listed(NAME, total, [_describe(events, first, *map(int, line)) for line in found[: min(total, LISTED_MAX)]])
+    first = facts.first
+    place_of = np.full(facts.members, -1, np.int64)
+    place_of[members] = np.arange(len(members))
+    counts = np.zeros(facts.members, np.int64)
+    while (part := (yield)) is not None:
+        delivering = part.events["member"][part.events["event"] == DELIVER]
+        counts += np.bincount(delivering, minlength=facts.members)
+    begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[members])])
+    state = _State(
+        place_of=place_of,
+        begin=begin,
+        log=np.zeros(int(begin[-1]), np.int64),
+        length=np.zeros(len(members), np.int64),
+        place=np.zeros(len(members), np.int64),
+        restarting=np.zeros(len(members), np.bool_),
+        checkpoint=np.zeros((len(members), len(first)), np.int64),
+        restored=np.zeros(len(members), np.bool_),
+    )
+    found, total = new_findings(3), 0
+    while (part := (yield)) is not None:
+        total = int(_scan(part, first, state, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(line[0] for line in lines)
+    return listed(NAME, total, [_describe(events, first, *line) for line in lines])
 
 
-def _describe(events: Events, first: Any, row: int, fault: int, number: int) -> Violation:
+def _describe(events: dict[int, Any], first: Any, row: int, fault: int, number: int) -> Violation:
     one = events[row]
     sender = int(np.searchsorted(first, number, side="right")) - 1
     missing = f"message {number - int(first[sender]) + 1} of sender {sender}" if number >= 0 else "nothing"
@@ -62,26 +109,18 @@ def _describe(events: Events, first: Any, row: int, fault: int, number: int) -> 
 
 
 @allocating
-def _scan(events: Any, members: int, first: Any, replay: Any, found: Any) -> int:
-    """Write (row, fault, message that should have come or -1) of the first violations; return how many there are.
-
-    `log` holds the messages that each member delivered, in order; `place` is how far a restarting member is in it.
-    """
-    start = np.zeros(members + 1, np.int64)
-    for row in range(len(events)):
-        if events["event"][row] == DELIVER:
-            start[events["member"][row] + 1] += 1
-    start = np.cumsum(start)
-    log = np.zeros(start[-1], np.int64)
-    length = np.zeros(members, np.int64)
-    place = np.zeros(members, np.int64)
-    restarting = np.zeros(members, np.bool_)
-    checkpoint = np.zeros((members, len(first)), np.int64)
-    restored = np.zeros(members, np.bool_)
-    total = 0
+def _scan(part: Any, first: Any, state: Any, found: Any, total: int) -> int:
+    """Write (row, fault, message that should have come or -1) of the first violations; return how many there are."""
+    events = part.events
+    log, begin, length, place = state.log, state.begin, state.length, state.place
+    restarting, checkpoint, restored = state.restarting, state.checkpoint, state.restored
     for row in range(len(events)):
         kind = events["event"][row]
-        member = events["member"][row]
+        if kind != DELIVER and kind != RESTORE and kind != RESTART and kind != RESTARTED and kind != CRASH:
+            continue
+        member = state.place_of[events["member"][row]]
+        if member < 0:
+            continue
         if kind == RESTART:
             restarting[member] = True
             restored[member] = False
@@ -92,26 +131,26 @@ def _scan(events: Any, members: int, first: Any, replay: Any, found: Any) -> int
         sequence = events["sequence"][row]
         sender = events["sender"][row]
         fault = -1
-        wanted = -1
-        own = log[start[member] : start[member] + length[member]]
-        if kind == RESTORE and replay[row]:
+        wanted = np.int64(-1)
+        own = log[begin[member] : begin[member] + length[member]]
+        if kind == RESTORE and part.replay[row]:
             restored[member] = True
             checkpoint[member, sender] = max(checkpoint[member, sender], sequence)
         elif restarting[member] and (kind == RESTARTED or (kind == DELIVER and sequence >= 1)):
             if restored[member] and place[member] == _UNKNOWN:
                 place[member] = _covered(own, first, checkpoint[member])
-                wanted = _first_skipped(own, first, checkpoint[member], place[member])
+                wanted = np.int64(_first_skipped(own, first, checkpoint[member], place[member]))
                 if wanted >= 0:
                     fault = NOT_A_PREFIX
         if kind == DELIVER and sequence >= 1:
             number = first[sender] + sequence - 1
-            if not replay[row]:
+            if not part.replay[row]:
                 if restarting[member]:
                     if place[member] >= 0 and place[member] < length[member] and fault < 0:
                         fault = FORGOTTEN
                         wanted = own[place[member]]
                     place[member] = length[member] + 1
-                log[start[member] + length[member]] = number
+                log[begin[member] + length[member]] = number
                 length[member] += 1
             else:
                 at_log = _find(own, number, place[member])
@@ -120,7 +159,7 @@ def _scan(events: Any, members: int, first: Any, replay: Any, found: Any) -> int
                 if at_log < 0 or at_log != place[member]:
                     if fault < 0:
                         fault = WRONG
-                        wanted = -1
+                        wanted = np.int64(-1)
                         if place[member] >= 0 and place[member] < length[member]:
                             wanted = own[place[member]]
                 if at_log >= 0:
@@ -132,7 +171,7 @@ def _scan(events: Any, members: int, first: Any, replay: Any, found: Any) -> int
                 wanted = own[place[member]]
         if fault >= 0:
             if total < LISTED_MAX:
-                found[total, 0] = row
+                found[total, 0] = part.start + row
                 found[total, 1] = fault
                 found[total, 2] = wanted
             total += 1

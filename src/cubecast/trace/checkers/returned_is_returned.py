@@ -4,85 +4,111 @@ An excluded member gets back the messages that the group certainly does not deli
 them again. A member *continued* if it installed a view above the last one of the sender.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Part, Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
-    well_formed,
+    new_findings,
 )
-from cubecast.trace.checkers.views import Views, read_views, without_views
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import DELIVER, INSTALL, RESTART, RESTORE, RETURNED, SENT, Events
+from cubecast.trace.checkers.views import Described, without_views
+from cubecast.trace.schema import DELIVER, INSTALL, RESTART, RESTORE, RETURNED, SENT
 
 NAME = "returned is returned"
 PROMISE = "what is returned to an excluded member is delivered by no member that continues without it"
 
+_Serial = tuple[int, int]
+"""Member and number of a multicast."""
 
-def not_promised(trace: Trace) -> str | None:
+
+class _Returned(NamedTuple):
+    """The messages that were returned, sorted; the returned row of each; who was found to have it."""
+
+    numbers: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    known: npt.NDArray[np.bool_]  # members × these messages
+
+
+def not_promised(trace: Described) -> str | None:
     """A run without views promises nothing about them."""
     return without_views(trace)
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find deliveries, by members that continued, of messages that were returned."""
-    events, members = well_formed(trace)
-    views = read_views(events, members)
-    first = number_messages(events)
-    returned = np.full(int(first[-1]), -1, np.int64)
-    given_back = np.flatnonzero(events["event"] == RETURNED).tolist()
-    sent = _sent_by_serial(events) if given_back else {}
-    for row in given_back:
-        sequence = _sequence(events, row, sent)
+    given_back, rows = facts.membership(RETURNED)
+    sent: dict[_Serial, int] = {}
+    unnumbered = given_back[(given_back["sequence"] < 1) & (given_back["message"] >= 0)]
+    if len(unnumbered):
+        wanted = set(zip(unnumbered["member"].tolist(), unnumbered["message"].tolist(), strict=True))
+        restarts, restart_rows = facts.membership(RESTART)
+        restarted = dict(zip(restarts["member"].tolist(), restart_rows.tolist(), strict=True))
+        while (part := (yield)) is not None:
+            _find_sent(part, wanted, restarted, sent)
+    by_number: dict[int, int] = {}
+    for one, row in zip(given_back, rows.tolist(), strict=True):
+        sequence = int(one["sequence"]) or sent.get((int(one["member"]), int(one["message"])), 0)
         if sequence >= 1:
-            returned[first[events["sender"][row]] + sequence - 1] = row
-    if not (returned >= 0).any():
+            by_number[int(facts.first[one["sender"]]) + sequence - 1] = row
+    if not by_number:
         return []
-    last = _last_views(events, members, views)
-    guilty = _scan(events, first, returned, last, members)
-    rows = np.flatnonzero(guilty >= 0)
-    shown = [_describe(events, int(row), int(guilty[row]), last) for row in rows[:LISTED_MAX]]
-    return listed(NAME, len(rows), shown)
+    numbers = np.array(sorted(by_number), np.int64)
+    returned = _Returned(
+        numbers=numbers,
+        rows=np.array([by_number[number] for number in numbers.tolist()], np.int64),
+        known=np.zeros((facts.members, len(numbers)), np.bool_),
+    )
+    last = _last_views(facts)
+    found, total = new_findings(2), 0
+    while (part := (yield)) is not None:
+        total = int(_scan(part.events, part.start, facts.first, returned, last, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(row for line in lines for row in line)
+    return listed(NAME, total, [_describe(events, row, back, last) for row, back in lines])
 
 
-def _sequence(events: Events, row: int, sent: dict[tuple[int, int], int]) -> int:
-    """Return the sequence number of what was returned; a message known by its serial only may have been sent."""
-    if events["sequence"][row] >= 1 or events["message"][row] < 0:
-        return int(events["sequence"][row])
-    return sent.get((int(events["member"][row]), int(events["message"][row])), 0)
-
-
-def _sent_by_serial(events: Events) -> dict[tuple[int, int], int]:
-    """Return the sequence number by member and serial, of what was sent since the member's last restart.
+def _find_sent(part: Part, wanted: set[_Serial], restarted: dict[int, int], sent: dict[_Serial, int]) -> None:
+    """Find the sequence numbers of these serials, of what was sent since the member's last restart.
 
     A process that restarts begins its serials anew.
     """
-    sent: dict[tuple[int, int], int] = {}
-    restarted: dict[int, int] = {}
-    rows = np.flatnonzero(events["event"] == RESTART)
-    restarted.update(zip(events["member"][rows].tolist(), rows.tolist(), strict=True))
-    for row in np.flatnonzero(events["event"] == SENT).tolist():
-        member = int(events["member"][row])
-        if row > restarted.get(member, -1):
-            sent[member, int(events["message"][row])] = int(events["sequence"][row])
-    return sent
+    rows = np.flatnonzero(part.events["event"] == SENT)
+    chosen = part.events[rows]
+    for row, member, serial, sequence in zip(
+        (rows + part.start).tolist(),
+        chosen["member"].tolist(),
+        chosen["message"].tolist(),
+        chosen["sequence"].tolist(),
+        strict=True,
+    ):
+        if (member, serial) in wanted and row > restarted.get(member, -1):
+            sent[member, serial] = sequence
 
 
-def _last_views(events: Events, members: int, views: Views) -> Any:
+def _last_views(facts: Facts) -> npt.NDArray[np.int64]:
     """Return the highest view number that each member installed, or -1."""
-    last = np.full(members, -1, np.int64)
-    rows = events["event"] == INSTALL
-    np.maximum.at(last, events["member"][rows], views.numbers[views.of_row[rows]])
+    last = np.full(facts.members, -1, np.int64)
+    installs, _ = facts.membership(INSTALL)
+    np.maximum.at(last, installs["member"], facts.views.numbers[facts.views.install_view])
     return last
 
 
-def _describe(events: Events, row: int, back: int, last: Any) -> Violation:
+def _describe(events: dict[int, Any], row: int, back: int, last: Any) -> Violation:
     one = events[row]
     does = "delivers message" if one["event"] == DELIVER else "restores messages up to"
     message = (
@@ -93,10 +119,8 @@ def _describe(events: Events, row: int, back: int, last: Any) -> Violation:
 
 
 @allocating
-def _scan(events: Any, first: Any, returned: Any, last: Any, members: int) -> Any:
-    """Return, for each row that gives a returned message to a member that continued, the returned row; else -1."""
-    guilty = np.full(len(events), -1, np.int64)
-    known = np.zeros((members, len(returned)), np.bool_)
+def _scan(events: Any, start: int, first: Any, returned: Any, last: Any, found: Any, total: int) -> int:
+    """Write (row, returned row) where a returned message is given to a member that continued; return how many."""
     for row in range(len(events)):
         kind = events["event"][row]
         if (kind != DELIVER and kind != RESTORE) or events["sequence"][row] < 1:
@@ -107,9 +131,17 @@ def _scan(events: Any, first: Any, returned: Any, last: Any, members: int) -> An
             continue
         number = first[sender] + events["sequence"][row] - 1
         lowest = number if kind == DELIVER else first[sender]
-        for one in range(lowest, number + 1):
-            if returned[one] >= 0 and not known[member, one]:
-                known[member, one] = True
-                if guilty[row] < 0:
-                    guilty[row] = returned[one]
-    return guilty
+        guilty = np.int64(-1)
+        for place in range(np.searchsorted(returned.numbers, lowest), len(returned.numbers)):
+            if returned.numbers[place] > number:
+                break
+            if not returned.known[member, place]:
+                returned.known[member, place] = True
+                if guilty < 0:
+                    guilty = returned.rows[place]
+        if guilty >= 0:
+            if total < LISTED_MAX:
+                found[total, 0] = start + row
+                found[total, 1] = guilty
+            total += 1
+    return total

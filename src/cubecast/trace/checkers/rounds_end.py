@@ -10,21 +10,24 @@ from typing import Any
 import numpy as np
 
 from cubecast.jit.decorators import allocating
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
-    well_formed,
+    memory_items,
+    new_memory,
 )
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import CRASH, DONE, RECOVER, ROUND, Events
+from cubecast.trace.checkers.views import Described
+from cubecast.trace.schema import CRASH, DONE, RECOVER, ROUND
 
 NAME = "every round ends"
 PROMISE = "all requested rounds were begun, and every member that is up at the end is done with them"
 
 
-def not_promised(trace: Trace) -> str | None:
+def not_promised(trace: Described) -> str | None:
     """A scenario with partitions, or one that may stop early, does not promise it."""
     if trace.scenario.get("partitions"):
         return "the scenario has partitions"
@@ -33,74 +36,78 @@ def not_promised(trace: Trace) -> str | None:
     return None
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find members that are up and not done with the last requested round, and rounds that were never begun."""
-    events, members = well_formed(trace)
-    up, done, first, last = _scan(events, members)
+    up = np.ones(facts.members, np.bool_)
+    done = np.full(facts.members, -1, np.int64)
+    memory = new_memory()  # round -> the row that began it
+    while (part := (yield)) is not None:
+        _scan(part.events, part.start, up, done, memory)
     if not up.any():
         return []
-    violations = _missing_rounds(trace, events, int(first), int(last))
-    if last >= 0:
-        wanted = _row_of_last_wanted(trace, events, int(first), int(last))
-        late = np.flatnonzero(up & (done < events["round"][wanted]))
-        shown = [_describe(events, int(member), int(done[member]), wanted) for member in late[:LISTED_MAX]]
+    begun: dict[int, int] = dict(memory_items(memory).tolist())
+    asked = int(facts.scenario.get("rounds", 0))
+    events = facts.cite(begun[number] for number in {max(begun, default=-1), _last_wanted(begun, asked)} & set(begun))
+    violations = _missing_rounds(facts, events, begun, asked)
+    if begun:
+        wanted = _last_wanted(begun, asked)
+        late = np.flatnonzero(up & (done < wanted)).tolist()
+        shown = [_describe(facts, events, member, int(done[member]), begun[wanted]) for member in late[:LISTED_MAX]]
         violations += listed(NAME, len(late), shown)
     return violations
 
 
-def _row_of_last_wanted(trace: Trace, events: Events, first: int, last: int) -> int:
-    """Return the row that began the last round which must end."""
-    asked = int(trace.scenario.get("rounds", 0))
-    final = int(events["round"][first]) + asked - 1
-    if asked == 0 or final >= events["round"][last]:
-        return last
-    begun = np.flatnonzero((events["event"] == ROUND) & (events["round"] <= final))
-    return int(begun[np.argmax(events["round"][begun])])
+def _last_wanted(begun: dict[int, int], asked: int) -> int:
+    """Return the last of the rounds that were begun which must end."""
+    if not begun:
+        return -1
+    final = min(begun) + asked - 1
+    if asked == 0 or final >= max(begun):
+        return max(begun)
+    return max(number for number in begun if number <= final)
 
 
-def _missing_rounds(trace: Trace, events: Events, first: int, last: int) -> list[Violation]:
+def _missing_rounds(facts: Facts, events: dict[int, Any], begun: dict[int, int], asked: int) -> list[Violation]:
     """Compare the rounds begun with scenario["rounds"], counted from the first round begun."""
-    asked = int(trace.scenario.get("rounds", 0))
-    begun = 0 if first < 0 else int(events["round"][last]) - int(events["round"][first]) + 1
-    if begun >= asked:
+    if (max(begun) - min(begun) + 1 if begun else 0) >= asked:
         return []
-    time_ns = int(events["time_ns"][-1]) if len(events) else 0
-    where = "none began" if last < 0 else f"the last begun is round {events['round'][last]} ({at(events, last)})"
+    where = "none began"
+    rows: tuple[int, ...] = ()
+    if begun:
+        last = begun[max(begun)]
+        where, rows = f"the last begun is round {max(begun)} ({at(events, last)})", (last,)
     message = f"{asked} rounds were requested, but {where}"
-    rows = () if last < 0 else (last,)
-    return [Violation(checker=NAME, message=message, rows=rows, time_ns=time_ns)]
+    return [Violation(checker=NAME, message=message, rows=rows, time_ns=facts.summary.last_ns)]
 
 
-def _describe(events: Events, member: int, done: int, last: int) -> Violation:
+def _describe(facts: Facts, events: dict[int, Any], member: int, done: int, last: int) -> Violation:
     begun = events[last]
     known = "done with no round" if done < 0 else f"done only up to round {done}"
     message = (
         f"member {member} is up at the end and {known}; "
         f"round {begun['round']} was begun by member {begun['member']} ({at(events, last)})"
     )
-    return Violation(checker=NAME, message=message, rows=(last,), time_ns=int(events["time_ns"][-1]))
+    return Violation(checker=NAME, message=message, rows=(last,), time_ns=facts.summary.last_ns)
 
 
 @allocating
-def _scan(events: Any, members: int) -> Any:
-    """Find who is up at the end, the highest round each is done with, and the rows of the lowest and highest round."""
-    up = np.ones(members, np.bool_)
-    done = np.full(members, -1, np.int64)
-    first = -1
-    last = -1
+def _scan(events: Any, start: int, up: Any, done: Any, begun: Any) -> None:
+    """Follow who is up, the highest round each is done with, and the row that began each round."""
     for row in range(len(events)):
         kind = events["event"][row]
         member = events["member"][row]
-        number = events["round"][row]
         if kind == CRASH:
             up[member] = False
         elif kind == RECOVER:
             up[member] = True
         elif kind == DONE:
-            done[member] = max(done[member], number)
+            done[member] = max(done[member], events["round"][row])
         elif kind == ROUND:
-            if first < 0 or number < events["round"][first]:
-                first = row
-            if last < 0 or number > events["round"][last]:
-                last = row
-    return up, done, first, last
+            number = np.int64(events["round"][row])
+            if number not in begun:
+                begun[number] = np.int64(start + row)

@@ -1,8 +1,9 @@
 """Validation of a trace for every checker: rows name only members, links and rounds that can exist.
 
-A compiled scan uses member and sender numbers as indices, so `well_formed` must be called before each of them.
+A compiled scan uses member and sender numbers as indices, so every part is validated before (`facts.summarise`).
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from cubecast.errors import LocalProtocolError
 from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.report import Violation
-from cubecast.trace.files import Trace
 from cubecast.trace.schema import (
     CAUSAL,
     DELIVER,
@@ -42,27 +42,19 @@ _EVENT, _MEMBER, _PEER, _SENDER, _SEQUENCE, _ROUND, _LINK, _SIZE, _LAYER, _MESSA
 _COLUMNS = ("", "event", "member", "peer", "sender", "sequence", "round", "link", "size", "layer", "message")
 
 
-def well_formed(trace: Trace) -> tuple[Events, int]:
-    """Return the events and the number of members, or name the first invalid row."""
-    members = trace.scenario.get("members")
-    if not isinstance(members, int) or isinstance(members, bool) or members < 1:
-        raise LocalProtocolError(f"the trace's scenario says members = {members!r}; it must be a whole number above 0")
+def require_well_formed(events: Events, start: int, members: int) -> Events:
+    """Return the events of a part that begins at row `start`, or name the first invalid row."""
     # One layout and one writability, so that every scan is compiled once.
-    events = np.require(trace.arrays(), requirements=["C", "W"])
+    events = np.require(events, requirements=["C", "W"])
     row, column = _first_impossible(events, members)
     if column:
         name = _COLUMNS[column]
         code = int(events["event"][row])
         kind = EVENT_NAMES[code] if 0 <= code < len(EVENT_NAMES) else "unknown"
         raise LocalProtocolError(
-            f"row {trace.row_number(row)} of the trace ({kind}) has {name} = {events[name][row]}, which is impossible"
+            f"row {start + row} of the trace ({kind}) has {name} = {events[name][row]}, which is impossible"
         )
-    return events, members
-
-
-def senders_in(events: Events) -> int:
-    """Return one more than the highest sender that is named."""
-    return int(events["sender"].max(initial=-1)) + 1
+    return events
 
 
 def new_findings(columns: int) -> npt.NDArray[np.int64]:
@@ -90,9 +82,9 @@ def listed(checker: str, total: int, violations: list[Violation]) -> list[Violat
     return [*violations, Violation(checker=checker, message=more, rows=(), time_ns=last.time_ns)]
 
 
-def at(events: Events, row: int, number: int | None = None) -> str:
-    """Name a row and its time for a reader; `number` is its number in the whole trace, where the events are a part."""
-    return f"row {row if number is None else number}, {int(events['time_ns'][row]) / 1e6:.6f} ms"
+def at(events: Mapping[int, Any], row: int) -> str:
+    """Name a row and its time for a reader."""
+    return f"row {row}, {int(events[row]['time_ns']) / 1e6:.6f} ms"
 
 
 @allocating
@@ -109,6 +101,19 @@ def remember(memory: Any, key: int, row: int) -> Any:
         old = memory[key]
     memory[key] = np.int64(row)
     return old
+
+
+@allocating
+def memory_items(memory: Any) -> Any:
+    """Return the pairs of number and row of a memory as an array: Python's own access would be compiled anew."""
+    pairs = np.empty((len(memory) - 1, 2), np.int64)
+    count = 0
+    for key, row in memory.items():
+        if key != NOBODY:
+            pairs[count, 0] = key
+            pairs[count, 1] = row
+            count += 1
+    return pairs
 
 
 @allocating

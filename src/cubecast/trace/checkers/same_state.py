@@ -5,115 +5,135 @@ the view before have delivered exactly that when they install the view. Where no
 newcomers of a view are compared with each other.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
+from cubecast.trace.checkers.facts import NEVER, Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
-    senders_in,
-    well_formed,
 )
-from cubecast.trace.checkers.views import Views, read_views, without_views
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import DELIVER, INSTALL, RESTORE, Events
+from cubecast.trace.checkers.views import Described, Views, without_views
+from cubecast.trace.schema import DELIVER, INSTALL, RESTORE
 
 NAME = "same state"
 PROMISE = "a newcomer's state holds what the others had delivered before the view that it begins with"
 
 
-def not_promised(trace: Trace) -> str | None:
+class _State(NamedTuple):
+    """What each member has; what the first member that came to each view from another one had, and its install row."""
+
+    held: npt.NDArray[np.int32]
+    reference: npt.NDArray[np.int32]
+    witness: npt.NDArray[np.int64]
+    joined: npt.NDArray[np.int64]  # the first view that each member installed
+    delivered: npt.NDArray[np.int64]  # the first deliver row of each member that is no replay
+
+
+class _Difference(NamedTuple):
+    """What a newcomer has of a sender, and what the others of its view had."""
+
+    view: int
+    sender: int
+    held: int
+    wanted: int
+
+
+def not_promised(trace: Described) -> str | None:
     """A run without views promises nothing about them."""
     return without_views(trace)
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find newcomers whose state differs from that of the members they join, or comes after they delivered."""
-    events, members = well_formed(trace)
-    views = read_views(events, members)
-    reference, witness, joined = _references(events, members, senders_in(events), views)
-    violations = []
-    states = [_state(events, views, int(member), joined) for member in np.flatnonzero(views.newcomer)]
-    for row, member, view in sorted(state for state in states if state is not None):
-        held = _restored(events, views, member, reference.shape[1])
-        if witness[view] < 0:
-            reference[view], witness[view] = held, row
-        elif (held != reference[view]).any():
-            violations.append(_describe(events, views, row, int(witness[view]), view, held, reference[view]))
-        violations += _late(events, views, member)
-    violations.sort(key=lambda violation: violation.rows[0])
-    return listed(NAME, len(violations), violations[:LISTED_MAX])
+    views = facts.views
+    state = _State(
+        held=np.zeros((facts.members, facts.senders), np.int32),
+        reference=np.zeros((len(views.numbers), facts.senders), np.int32),
+        witness=np.full(len(views.numbers), -1, np.int64),
+        joined=np.full(facts.members, -1, np.int64),
+        delivered=np.full(facts.members, NEVER, np.int64),
+    )
+    while (part := (yield)) is not None:
+        _scan(part, views.ready, views.state_view, views.numbers, state)
+    found: list[tuple[int, int, _Difference | None]] = []
+    states = [_state(facts, member, state.joined) for member in np.flatnonzero(views.newcomer).tolist()]
+    for row, member, view in sorted(one for one in states if one is not None):
+        rows, held = _restored(facts, member)
+        wanted, witness = state.reference[view], int(state.witness[view])
+        if witness < 0:
+            state.reference[view], state.witness[view] = held, row
+        elif (held != wanted).any():
+            sender = int(np.flatnonzero(held != wanted)[0])
+            found.append((row, witness, _Difference(view, sender, int(held[sender]), int(wanted[sender]))))
+        late = rows[rows > state.delivered[member]]
+        if len(late):
+            found.append((int(late[0]), int(state.delivered[member]), None))
+    found.sort(key=lambda one: one[0])
+    events = facts.cite(row for line in found[:LISTED_MAX] for row in line[:2])
+    return listed(NAME, len(found), [_describe(events, views, *line) for line in found[:LISTED_MAX]])
 
 
-def _state(events: Events, views: Views, member: int, joined: npt.NDArray[np.int64]) -> tuple[int, int, int] | None:
+def _state(facts: Facts, member: int, joined: npt.NDArray[np.int64]) -> tuple[int, int, int] | None:
     """Return the row, the member and the view of a newcomer's state; None while it waits for it."""
-    row = int(views.ready[member])
-    view = int(views.state_view[member])
+    row = int(facts.views.ready[member])
+    view = int(facts.views.state_view[member])
     view = int(joined[member]) if view < 0 else view
-    return None if row == len(events) or view < 0 else (row, member, view)
+    return None if row == facts.rows or view < 0 else (row, member, view)
 
 
-def _restored(events: Events, views: Views, member: int, senders: int) -> npt.NDArray[np.int32]:
-    rows = np.flatnonzero((events["event"] == RESTORE) & (events["member"] == member) & ~views.replay)
-    held = np.zeros(senders, np.int32)
-    np.maximum.at(held, events["sender"][rows], events["sequence"][rows])
-    return held
+def _restored(facts: Facts, member: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return the restore rows of a member that are no replay, and what they give it of each sender."""
+    membership = facts.summary.membership
+    own = (membership["event"] == RESTORE) & (membership["member"] == member) & ~facts.views.repeats
+    held = np.zeros(facts.senders, np.int32)
+    np.maximum.at(held, membership["sender"][own], membership["sequence"][own])
+    return facts.summary.membership_rows[own], held
 
 
-def _late(events: Events, views: Views, member: int) -> list[Violation]:
-    """A state that replaces deliveries: the first restore row behind a deliver row."""
-    own = (events["member"] == member) & ~views.replay
-    delivered = np.flatnonzero(own & (events["event"] == DELIVER))
-    restored = np.flatnonzero(own & (events["event"] == RESTORE))
-    late = restored[restored > delivered[0]] if len(delivered) else restored[:0]
-    if not len(late):
-        return []
-    row = int(late[0])
-    message = (
-        f"member {member} restores a state ({at(events, row)}) after it delivered ({at(events, int(delivered[0]))})"
-    )
-    return [
-        Violation(checker=NAME, message=message, rows=(row, int(delivered[0])), time_ns=int(events["time_ns"][row]))
-    ]
-
-
-def _describe(events: Events, views: Views, row: int, old: int, view: int, held: Any, wanted: Any) -> Violation:
-    sender = int(np.flatnonzero(held != wanted)[0])
-    message = (
-        f"member {events['member'][row]} begins {views.name(view)} ({at(events, row)}) with sender {sender} up to "
-        f"{held[sender]}, but member {events['member'][old]} ({at(events, old)}) had it up to {wanted[sender]}"
-    )
-    return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(events["time_ns"][row]))
+def _describe(events: dict[int, Any], views: Views, row: int, old: int, differs: _Difference | None) -> Violation:
+    """A state that differs, or else one that replaces deliveries."""
+    member = events[row]["member"]
+    if differs is None:
+        message = f"member {member} restores a state ({at(events, row)}) after it delivered ({at(events, old)})"
+    else:
+        message = (
+            f"member {member} begins {views.name(differs.view)} ({at(events, row)}) with sender {differs.sender} up to "
+            f"{differs.held}, but member {events[old]['member']} ({at(events, old)}) had it up to {differs.wanted}"
+        )
+    return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(events[row]["time_ns"]))
 
 
 @allocating
-def _references(events: Any, members: int, senders: int, views: Any) -> Any:
-    """Return what the first member that came to each view from another one had, and its install row; and the first view
-    that each member installed."""
-    reference = np.zeros((len(views.numbers), senders), np.int32)
-    witness = np.full(len(views.numbers), -1, np.int64)
-    joined = np.full(members, -1, np.int64)
-    held = np.zeros((members, senders), np.int32)
+def _scan(part: Any, ready: Any, state_view: Any, numbers: Any, state: Any) -> None:
+    """Follow what each member has, and note it where a member comes to a view from another one."""
+    events = part.events
     for row in range(len(events)):
         kind = events["event"][row]
-        member = events["member"][row]
-        if views.replay[row]:
+        if (kind != DELIVER and kind != RESTORE and kind != INSTALL) or part.replay[row]:
             continue
+        member = events["member"][row]
         if kind == DELIVER or kind == RESTORE:
             sender = events["sender"][row]
-            held[member, sender] = max(held[member, sender], events["sequence"][row])
-        elif kind == INSTALL:
-            view = views.of_row[row]
-            state_view = views.state_view[member]
-            if joined[member] < 0:
-                joined[member] = view
-            elif witness[view] < 0 and views.ready[member] < row:
-                if state_view < 0 or views.numbers[view] > views.numbers[state_view]:
-                    reference[view] = held[member]
-                    witness[view] = row
-    return reference, witness, joined
+            state.held[member, sender] = max(state.held[member, sender], events["sequence"][row])
+            if kind == DELIVER:
+                state.delivered[member] = min(state.delivered[member], part.start + row)
+        else:
+            view = part.of_row[row]
+            if state.joined[member] < 0:
+                state.joined[member] = view
+            elif state.witness[view] < 0 and ready[member] < part.start + row:
+                if state_view[member] < 0 or numbers[view] > numbers[state_view[member]]:
+                    state.reference[view] = state.held[member]
+                    state.witness[view] = part.start + row

@@ -2,6 +2,8 @@
 
 The view of a message is the one its sender is in at the sent row; in a trace without sent rows, the one in which it is
 delivered first.
+
+The view of each message is found in a first pass over the trace.
 """
 
 from typing import Any
@@ -9,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
     new_findings,
-    well_formed,
 )
-from cubecast.trace.checkers.views import Views, read_views, without_views
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import DELIVER, SENT, Events
+from cubecast.trace.checkers.views import Described, Views, without_views
+from cubecast.trace.schema import DELIVER, SENT
 
 NAME = "sending view"
 PROMISE = "a message is delivered in the view in which it was sent"
@@ -28,23 +29,32 @@ _UNKNOWN = -2
 NO_VIEW, OTHER_VIEW, OTHER_NUMBER = range(3)
 
 
-def not_promised(trace: Trace) -> str | None:
+def not_promised(trace: Described) -> str | None:
     """A run without views promises nothing about them."""
     return without_views(trace)
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find messages sent or delivered outside any view, or delivered in another view than they were sent in."""
-    events, members = well_formed(trace)
-    views = read_views(events, members)
-    first = number_messages(events)
-    found = new_findings(4)
-    total = int(_scan(events, first, views, found))
-    lines = found[: min(total, LISTED_MAX)]
-    return listed(NAME, total, [_describe(events, views, *map(int, line)) for line in lines])
+    views, first = facts.views, facts.first
+    sent_in = np.full(int(first[-1]), _UNKNOWN, np.int32)
+    telling = SENT if facts.has(SENT) else DELIVER
+    while (part := (yield)) is not None:
+        _find_views(part, telling, first, views.install_view, sent_in)
+    found, total = new_findings(4), 0
+    while (part := (yield)) is not None:
+        total = int(_scan(part, first, views.install_view, views.numbers, sent_in, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(line[0] for line in lines)
+    return listed(NAME, total, [_describe(events, views, *line) for line in lines])
 
 
-def _describe(events: Events, views: Views, row: int, fault: int, here: int, there: int) -> Violation:
+def _describe(events: dict[int, Any], views: Views, row: int, fault: int, here: int, there: int) -> Violation:
     one = events[row]
     does = "sends" if one["event"] == SENT else "delivers"
     what = f"member {one['member']} {does} message {one['sequence']} of sender {one['sender']} ({at(events, row)})"
@@ -58,27 +68,25 @@ def _describe(events: Events, views: Views, row: int, fault: int, here: int, the
 
 
 @allocating
-def _scan(events: Any, first: Any, views: Any, found: Any) -> int:
+def _scan(part: Any, first: Any, install_view: Any, numbers: Any, sent_in: Any, found: Any, total: int) -> int:
     """Write (row, fault, view of the member, of the message) of the first violations; return how many there are."""
-    sent_in = np.full(first[-1], _UNKNOWN, np.int64)
-    _find_views(events, SENT if _any_sent(events) else DELIVER, first, views, sent_in)
-    total = 0
+    events = part.events
     for row in range(len(events)):
         kind = events["event"][row]
-        if (kind != SENT and kind != DELIVER) or events["sequence"][row] < 1 or views.replay[row]:
+        if (kind != SENT and kind != DELIVER) or events["sequence"][row] < 1 or part.replay[row]:
             continue
-        here = _view_at(views, row)
+        here = install_view[part.segment[row]] if part.segment[row] >= 0 else np.int32(-1)
         there = sent_in[first[events["sender"][row]] + events["sequence"][row] - 1]
         fault = -1
         if here < 0:
             fault = NO_VIEW
-        elif kind == SENT and events["round"][row] >= 0 and events["round"][row] != views.numbers[here]:
+        elif kind == SENT and events["round"][row] >= 0 and events["round"][row] != numbers[here]:
             fault = OTHER_NUMBER
         elif kind == DELIVER and there >= 0 and there != here:
             fault = OTHER_VIEW
         if fault >= 0:
             if total < LISTED_MAX:
-                found[total, 0] = row
+                found[total, 0] = part.start + row
                 found[total, 1] = fault
                 found[total, 2] = here
                 found[total, 3] = there
@@ -87,24 +95,11 @@ def _scan(events: Any, first: Any, views: Any, found: Any) -> int:
 
 
 @allocating
-def _any_sent(events: Any) -> bool:
-    for row in range(len(events)):
-        if events["event"][row] == SENT:
-            return True
-    return False
-
-
-@allocating
-def _view_at(views: Any, row: int) -> Any:
-    """Return the view in which a sent or deliver row takes place, or -1."""
-    return views.of_row[views.segment[row]] if views.segment[row] >= 0 else np.int32(-1)
-
-
-@allocating
-def _find_views(events: Any, wanted: int, first: Any, views: Any, sent_in: Any) -> None:
+def _find_views(part: Any, wanted: int, first: Any, install_view: Any, sent_in: Any) -> None:
     """Put into `sent_in` the view of the first row of this kind for each message."""
+    events = part.events
     for row in range(len(events)):
-        if events["event"][row] == wanted and events["sequence"][row] >= 1 and not views.replay[row]:
+        if events["event"][row] == wanted and events["sequence"][row] >= 1 and not part.replay[row]:
             number = first[events["sender"][row]] + events["sequence"][row] - 1
-            if sent_in[number] == _UNKNOWN and views.segment[row] >= 0:
-                sent_in[number] = _view_at(views, row)
+            if sent_in[number] == _UNKNOWN and part.segment[row] >= 0:
+                sent_in[number] = install_view[part.segment[row]]

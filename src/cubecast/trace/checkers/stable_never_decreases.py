@@ -8,64 +8,75 @@ from typing import Any
 import numpy as np
 
 from cubecast.jit.decorators import allocating
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
     new_findings,
-    new_memory,
-    remember,
-    well_formed,
 )
-from cubecast.trace.files import Trace
+from cubecast.trace.checkers.views import Described
 from cubecast.trace.schema import RESTART, STABLE
 
 NAME = "stability never decreases"
 PROMISE = "a member never calls less of a sender stable than it did before"
 
 
-def not_promised(_trace: Trace) -> str | None:
+def not_promised(_trace: Described) -> str | None:
     """Every scenario promises it."""
     return None
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find stable rows below the one before it of the same member and sender."""
-    events, members = well_formed(trace)
-    found = new_findings(2)
-    total = int(_scan(events, members, found))
-    return listed(NAME, total, [_describe(trace, int(row), int(old)) for row, old in found[: min(total, LISTED_MAX)]])
+    last = np.full((facts.senders, facts.members), -1, np.int64)
+    stable = np.zeros(last.shape, np.int32)
+    restarted = np.full(facts.members, -1, np.int64)
+    found, total = new_findings(2), 0
+    while (part := (yield)) is not None:
+        total = int(_scan(part.events, part.start, last, stable, restarted, found, total))
+    lines = found[: min(total, LISTED_MAX)].tolist()
+    events = facts.cite(row for line in lines for row in line)
+    return listed(NAME, total, [_describe(events, *line) for line in lines])
 
 
-def _describe(trace: Trace, row: int, old: int) -> Violation:
-    events = trace.events
+def _describe(events: dict[int, Any], row: int, old: int) -> Violation:
     stable = events[row]
-    rows = (trace.row_number(row), trace.row_number(old))
     message = (
         f"member {stable['member']} calls sender {stable['sender']} stable up to {stable['sequence']} "
-        f"({at(events, row, rows[0])}), after it called it stable up to {events['sequence'][old]} "
-        f"({at(events, old, rows[1])})"
+        f"({at(events, row)}), after it called it stable up to {events[old]['sequence']} ({at(events, old)})"
     )
-    return Violation(checker=NAME, message=message, rows=rows, time_ns=int(stable["time_ns"]))
+    return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(stable["time_ns"]))
 
 
 @allocating
-def _scan(events: Any, members: int, found: Any) -> int:
-    """Write (stable row, stable row before it) of the first violations; return how many there are."""
-    last = new_memory()
-    restarted = np.full(members, -1, np.int64)
-    total = 0
+def _scan(events: Any, start: int, last: Any, stable: Any, restarted: Any, found: Any, total: int) -> int:
+    """Write (stable row, stable row before it) of the first violations; return how many there are.
+
+    `last` and `stable` are the last stable row of each sender and member, and what it says.
+    """
     for row in range(len(events)):
-        if events["event"][row] == RESTART:
-            restarted[events["member"][row]] = row
-        if events["event"][row] != STABLE:
+        kind = events["event"][row]
+        if kind != STABLE and kind != RESTART:
             continue
-        key = np.int64(events["sender"][row]) * members + events["member"][row]
-        old = remember(last, key, row)
-        if old > restarted[events["member"][row]] and events["sequence"][row] < events["sequence"][old]:
+        member = events["member"][row]
+        if kind == RESTART:
+            restarted[member] = start + row
+            continue
+        sender = events["sender"][row]
+        sequence = events["sequence"][row]
+        if last[sender, member] > restarted[member] and sequence < stable[sender, member]:
             if total < LISTED_MAX:
-                found[total, 0] = row
-                found[total, 1] = old
+                found[total, 0] = start + row
+                found[total, 1] = last[sender, member]
             total += 1
+        last[sender, member] = start + row
+        stable[sender, member] = sequence
     return total

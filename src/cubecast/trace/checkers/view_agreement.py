@@ -7,42 +7,58 @@ A group that is founded again after its end begins with number 1 once more. Two 
 to the same founding view, or share a member.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np
 
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
-    well_formed,
 )
-from cubecast.trace.checkers.views import Views, read_views, without_views
-from cubecast.trace.files import Trace
+from cubecast.trace.checkers.views import Described, Views, without_views
 from cubecast.trace.schema import INSTALL, VIEW, Events
 
 NAME = "view agreement"
 PROMISE = "a view has the same members everywhere, only members install it, and views follow one another"
 
 
-def not_promised(trace: Trace) -> str | None:
+def not_promised(trace: Described) -> str | None:
     """A run without views promises nothing about them."""
     return without_views(trace)
 
 
-def check(trace: Trace) -> list[Violation]:
-    """Find view rows that contradict each other, and installs of a view that cannot come next at that member."""
-    events, members = well_formed(trace)
-    views = read_views(events, members)
-    splits = trace.scenario.get("quorum", "majority") == "any"
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
+    """Find view rows that contradict each other, and installs of a view that cannot come next at that member.
+
+    These are rows of membership, so no part of the trace is needed.
+    """
+    yield from ()
+    events, views = facts.summary.membership, facts.views
+    splits = facts.scenario.get("quorum", "majority") == "any"
     found = sorted(
-        [*_contradictions(events, views), *_bad_installs(events, views, splits), *_twins(trace, events, views)]
+        [*_contradictions(events, views), *_bad_installs(events, views, splits), *_twins(facts, events, views)]
     )
+    rows = views.rows.tolist()
+    by_row = {rows[place]: events[place] for place, _ in found[:LISTED_MAX]}
     violations = [
-        Violation(checker=NAME, message=f"{what} ({at(events, row)})", rows=(row,), time_ns=int(time_ns))
-        for row, what in found[:LISTED_MAX]
-        for time_ns in [events["time_ns"][row]]
+        Violation(
+            checker=NAME,
+            message=f"{what} ({at(by_row, rows[place])})",
+            rows=(rows[place],),
+            time_ns=int(events["time_ns"][place]),
+        )
+        for place, what in found[:LISTED_MAX]
     ]
     return listed(NAME, len(found), violations)
 
@@ -79,7 +95,7 @@ def _bad_installs(events: Events, views: Views, splits: bool) -> Iterator[tuple[
         if not splits and any(_are_of_one_group(views, founding, view, other) for other in others if other != view):
             yield row, f"member {member} installs {views.name(view)}, a second view of number {number}"
         others.add(view)
-        if views.replay[row]:
+        if views.repeats[row]:
             continue
         before = current.get(member)
         if before is not None and not _follows(number, int(views.numbers[before]), splits):
@@ -91,7 +107,7 @@ def _founding_views(events: Events, views: Views) -> list[int]:
     """Find the founding view of each view, by the first member that came to it from a view of a lower number."""
     parent: dict[int, int] = {}
     current: dict[int, int] = {}
-    for row in np.flatnonzero((events["event"] == INSTALL) & ~views.replay).tolist():
+    for row in np.flatnonzero((events["event"] == INSTALL) & ~views.repeats).tolist():
         view, member = int(views.of_row[row]), int(events["member"][row])
         before = current.get(member)
         if before is not None and views.numbers[before] < views.numbers[view]:
@@ -111,9 +127,9 @@ def _follows(number: int, before: int, splits: bool) -> bool:
     return number > before if splits else number == before + 1
 
 
-def _twins(trace: Trace, events: Events, views: Views) -> Iterator[tuple[int, str]]:
+def _twins(facts: Facts, events: Events, views: Views) -> Iterator[tuple[int, str]]:
     """Views that hold two incarnations of one process; known only where the scenario gives names."""
-    names = trace.scenario.get("names") or []
+    names = facts.scenario.get("names") or []
     seen: dict[tuple[int, str], int] = {}
     for row in np.flatnonzero(events["event"] == VIEW).tolist():
         view, member = int(views.of_row[row]), int(events["peer"][row])

@@ -1,7 +1,8 @@
 """Virtual synchrony: members that install a view and then the same next view deliver the same messages in between.
 
 A set is represented by its size and the exclusive or of one random number for each message, so that a delivery
-costs one operation; two different sets look alike once in 2⁶⁴. The messages that differ are then listed exactly.
+costs one operation; two different sets look alike once in 2⁶⁴. The messages that differ are then listed exactly, in a
+second pass.
 
 A newcomer is judged from the view at whose beginning its state was.
 """
@@ -9,105 +10,124 @@ A newcomer is judged from the view at whose beginning its state was.
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.deliveries import number_messages
+from cubecast.trace.checkers.facts import Facts, Source
+from cubecast.trace.checkers.fold import Part, Scan, check_by
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
     at,
     listed,
-    new_findings,
-    new_memory,
-    remember,
-    well_formed,
 )
-from cubecast.trace.checkers.views import Views, read_views, without_views
-from cubecast.trace.files import Trace
-from cubecast.trace.schema import DELIVER, INSTALL, Events
+from cubecast.trace.checkers.views import Described, Views, without_views
+from cubecast.trace.schema import DELIVER, INSTALL
 
 NAME = "virtual synchrony"
 PROMISE = "members that go from one view to the same next one deliver the same messages in between"
 _SHOWN = 5
 
 
-def not_promised(trace: Trace) -> str | None:
+def not_promised(trace: Described) -> str | None:
     """A run without views promises nothing about them."""
     return without_views(trace)
 
 
-def check(trace: Trace) -> list[Violation]:
+def check(trace: Source) -> list[Violation]:
+    """Judge a trace by this promise alone."""
+    return check_by(scan, trace)
+
+
+def scan(facts: Facts) -> Scan:
     """Find installs before which the member delivered other messages in its last view than the first to leave it."""
-    events, members = well_formed(trace)
-    views = read_views(events, members)
-    first = number_messages(events)
+    views, first = facts.views, facts.first
     salts = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, int(first[-1]), np.int64)
-    found = new_findings(3)
-    total = int(_scan(events, members, first, salts, views, found))
-    lines = found[: min(total, LISTED_MAX)]
-    return listed(NAME, total, [_describe(events, views, *map(int, line)) for line in lines])
+    counts, digests = (np.zeros(len(views.install_row), np.int64) for _ in range(2))
+    while (part := (yield)) is not None:
+        _scan(part, first, salts, counts, digests)
+    found = _differing(facts, counts, digests)
+    sets: dict[int, set[tuple[int, int]]] = {left: set() for pair in found[:LISTED_MAX] for left in pair[2:]}
+    if sets:
+        while (part := (yield)) is not None:
+            _collect(part, sets)
+    events = facts.cite(row for line in found[:LISTED_MAX] for row in views.install_row[list(line[:2])].tolist())
+    shown = [_describe(events, views, sets, *line) for line in found[:LISTED_MAX]]
+    return listed(NAME, len(found), shown)
 
 
-def _describe(events: Events, views: Views, row: int, old: int, before: int) -> Violation:
-    mine, theirs = _delivered(events, views, row), _delivered(events, views, old)
-    differ = sorted(mine ^ theirs)
+def _describe(
+    events: dict[int, Any],
+    views: Views,
+    sets: dict[int, set[tuple[int, int]]],
+    install: int,
+    witness: int,
+    left: int,
+    left_by_witness: int,
+) -> Violation:
+    row, old = int(views.install_row[install]), int(views.install_row[witness])
+    differ = sorted(sets[left] ^ sets[left_by_witness])
     shown = ", ".join(f"{sequence} of sender {sender}" for sender, sequence in differ[:_SHOWN])
     more = f" and {len(differ) - _SHOWN} more" if len(differ) > _SHOWN else ""
+    before = views.name(int(views.install_view[left]))
     message = (
-        f"member {events['member'][row]} leaves {views.name(before)} ({at(events, row)}) with other deliveries than "
-        f"member {events['member'][old]} ({at(events, old)}): they differ in {shown or 'how often they came'}{more}"
+        f"member {events[row]['member']} leaves {before} ({at(events, row)}) with other deliveries than "
+        f"member {events[old]['member']} ({at(events, old)}): they differ in {shown or 'how often they came'}{more}"
     )
-    return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(events["time_ns"][row]))
-
-
-def _delivered(events: Events, views: Views, row: int) -> set[tuple[int, int]]:
-    """Return what the member delivered in the view before its install at `row`."""
-    own = (events["member"][:row] == events["member"][row]) & ~views.replay[:row]
-    start = np.flatnonzero(own & (events["event"][:row] == INSTALL))[-1]
-    rows = np.flatnonzero((events["event"] == DELIVER) & (views.segment == start) & ~views.replay)
-    return set(zip(events["sender"][rows].tolist(), events["sequence"][rows].tolist(), strict=True))
+    return Violation(checker=NAME, message=message, rows=(row, old), time_ns=int(events[row]["time_ns"]))
 
 
 @allocating
-def _scan(events: Any, members: int, first: Any, salts: Any, views: Any, found: Any) -> int:
-    """Write (install row, install row it is compared with, view it leaves) of the first violations; return how many."""
-    before = np.full(members, -1, np.int64)
-    left = np.full(len(events), -1, np.int64)  # install row -> the member's install row before it
-    counts = np.zeros(len(events), np.int64)
-    digests = np.zeros(len(events), np.int64)
+def _scan(part: Any, first: Any, salts: Any, counts: Any, digests: Any) -> None:
+    """Add what was delivered after each install row, up to the next of its member."""
+    events = part.events
     for row in range(len(events)):
-        kind = events["event"][row]
-        start = views.segment[row]
-        if views.replay[row]:
+        if events["event"][row] != DELIVER or events["sequence"][row] < 1:
             continue
-        if kind == INSTALL:
-            left[row] = before[events["member"][row]]
-            before[events["member"][row]] = row
-        elif kind == DELIVER and events["sequence"][row] >= 1 and start >= 0:
-            counts[start] += 1
-            digests[start] ^= salts[first[events["sender"][row]] + events["sequence"][row] - 1]
-    witness = new_memory()  # view left and view entered -> install row of the first member that is judged
-    total = 0
-    for row in range(len(events)):
-        start = left[row]
-        if start < 0 or not _is_judged(views, events["member"][row], start, row):
-            continue
-        step = np.int64(views.of_row[start]) * len(views.numbers) + views.of_row[row]
-        if step not in witness:
-            remember(witness, step, row)
-        old = witness[step]
-        if counts[left[old]] != counts[start] or digests[left[old]] != digests[start]:
-            if total < LISTED_MAX:
-                found[total, 0] = row
-                found[total, 1] = old
-                found[total, 2] = views.of_row[start]
-            total += 1
-    return total
+        install = part.segment[row]
+        if install >= 0 and not part.replay[row]:
+            counts[install] += 1
+            digests[install] ^= salts[first[events["sender"][row]] + events["sequence"][row] - 1]
 
 
-@allocating
-def _is_judged(views: Any, member: int, start: int, end: int) -> bool:
-    """Did the member have its state in the view that it installed at `start` and left at `end`?"""
+def _collect(part: Part, sets: dict[int, set[tuple[int, int]]]) -> None:
+    """Add the messages that were delivered after these installs."""
+    rows = (part.events["event"] == DELIVER) & np.isin(part.segment, list(sets)) & ~part.replay
+    sequences = part.events["sequence"][rows].tolist()
+    for install, sender, sequence in zip(
+        part.segment[rows].tolist(), part.events["sender"][rows].tolist(), sequences, strict=True
+    ):
+        sets[install].add((sender, sequence))
+
+
+def _differing(
+    facts: Facts, counts: npt.NDArray[np.int64], digests: npt.NDArray[np.int64]
+) -> list[tuple[int, int, int, int]]:
+    """Return the installs whose member delivered other messages before than the first that made the same step.
+
+    With each: the install of that first member, and the installs with which both began what they left.
+    """
+    views = facts.views
+    installs, _ = facts.membership(INSTALL)
+    repeats = views.repeats[facts.summary.membership["event"] == INSTALL]
+    before: dict[int, int] = {}
+    witness: dict[tuple[int, int], tuple[int, int]] = {}
+    found = []
+    for install in np.flatnonzero(~repeats).tolist():
+        member = int(installs["member"][install])
+        left = before.get(member)
+        before[member] = install
+        if left is None or not _is_judged(views, member, left, install):
+            continue
+        step = int(views.install_view[left]), int(views.install_view[install])
+        first, left_by_first = witness.setdefault(step, (install, left))
+        if counts[left_by_first] != counts[left] or digests[left_by_first] != digests[left]:
+            found.append((install, first, left, left_by_first))
+    return found
+
+
+def _is_judged(views: Views, member: int, left: int, install: int) -> bool:
+    """Did the member have its state in the view that it installed at `left` and left at `install`?"""
     if views.state_view[member] >= 0:
-        return bool(views.numbers[views.of_row[start]] >= views.numbers[views.state_view[member]])
-    return bool(views.ready[member] < end)
+        return bool(views.numbers[views.install_view[left]] >= views.numbers[views.state_view[member]])
+    return bool(views.ready[member] < views.install_row[install])
