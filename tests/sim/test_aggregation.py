@@ -47,6 +47,11 @@ def test_random_scenarios_keep_every_promise(first: int) -> None:
     assert bad == []
 
 
+def test_an_input_that_seems_to_take_no_time_is_not_asked_without_end() -> None:
+    """Without a least patience a member asks tens of thousands of times before the first answer can come."""
+    assert [found for _, _, found in run_seeds(range(3930, 3931), ["cascade"])] == []
+
+
 def test_the_scenarios_draw_every_overlay() -> None:
     drawn = [random_scenario(seed, ["cascade"]).parameters for seed in range(100)]
     assert {one.overlay for one in drawn} == {"tree", "dissemination", "hypercube"}
