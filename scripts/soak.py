@@ -27,7 +27,7 @@ from typing import Any
 
 from cubecast.live.trace_writer import merge_traces
 from cubecast.trace.checkers import Report, check_all
-from cubecast.trace.files import read_trace
+from cubecast.trace.files import StoredTrace
 from tests.live.bad_network import BadNetwork, LinkState, is_possible
 from tests.live.cast import Cast
 
@@ -292,7 +292,8 @@ def finish(cast: Cast, faults: Faults, folder: Path) -> tuple[dict[int, dict[str
     traces = [path for path in sorted(folder.glob("*.trace")) if path.stat().st_size]
     merged = folder / "run.parquet"
     merge_traces(traces, merged, crashes=faults.crashes, scenario={"quorum": "majority"})
-    return reports, check_all(read_trace(merged))
+    with closing(StoredTrace(merged)) as trace:
+        return reports, check_all(trace)
 
 
 def tell_epoch(number: int, faults: Faults, reports: dict[int, dict[str, Any]], report: Report, totals: Totals) -> None:

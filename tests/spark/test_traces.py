@@ -12,6 +12,7 @@ import pytest
 
 from cubecast.cli.app import run
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.own_code import load_code_file
 from cubecast.sim.faults import parse_fault
 from cubecast.sim.simulate import simulate
 from cubecast.trace.checkers import check_all
@@ -159,6 +160,28 @@ def test_long_traces_are_divided_by_time(tmp_path: Path, spark: Any, monkeypatch
     found = _checked(spark, tmp_path)
     assert found
     assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
+
+
+def test_a_checker_that_a_worker_knows_from_an_earlier_job_judges_nothing(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "displeased.py"
+    file.write_text(
+        "from cubecast.trace.checkers import Violation\n"
+        "class Displeased:\n"
+        "    NAME, PROMISE = 'displeased', 'nothing pleases it'\n"
+        "    def not_promised(self, trace): return None\n"
+        "    def check(self, trace): return [Violation(checker=self.NAME, message='no', rows=(0,), time_ns=0)]\n"
+        "CHECKER = Displeased()\n"
+    )
+    for name in ("cubecast.trace.checkers.registry._OWN", "cubecast.lab.own_code._FILES"):
+        monkeypatch.setattr(name, {})
+    simulate("coord", members=5, trace=tmp_path / "good.parquet")
+    load_code_file(file)
+    assert [one["checker"] for one in _checked(spark, tmp_path)] == ["displeased"]
+    for name in ("cubecast.trace.checkers.registry._OWN", "cubecast.lab.own_code._FILES"):
+        monkeypatch.setattr(name, {})
+    assert [_checked(spark, tmp_path) for _ in range(4)] == [[]] * 4
 
 
 def test_later_incarnations_are_judged_too(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

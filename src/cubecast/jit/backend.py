@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,7 @@ LINKED, PLAIN, OFF = "linked", "plain", "off"
 _SELF_TEST_SECONDS_MAX = 300
 
 
+@cache
 def compiler() -> str:
     """The compiler and the processor; code compiled for one cannot be used by another."""
     if not COMPILED:

@@ -2,7 +2,8 @@
 
 Numba's own cache names a directory by the path of the source file, so a second checkout or virtual environment of the
 same version would find nothing of what the first one compiled. Here the directory is the one of `sources`, which is
-named by the content, and below it one per module: code of a protocol refers to the classes of its module by name.
+named by the content, below it one per compiler and processor, and below that one per module: code of a protocol refers
+to the classes of its module by name.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
+from cubecast.jit.backend import compiler
+
 
 class _ContentLocator(_CacheLocator):
     """Names the directory that `keep_in` has chosen; its name holds the hash of the sources, so nothing in it ages."""
@@ -24,7 +27,7 @@ class _ContentLocator(_CacheLocator):
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         self._py_file = file  # for Numba's warnings
         self._line = function.__code__.co_firstlineno
-        self._path = str(self.directory / function.__module__)
+        self._path = str(self.directory / compiler() / function.__module__)
 
     def get_cache_path(self) -> str:
         return self._path

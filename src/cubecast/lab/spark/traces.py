@@ -20,7 +20,7 @@ that cannot be read is a row of its own, and the others are judged.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -36,15 +36,12 @@ from cubecast.lab.remote import path_of, source
 from cubecast.lab.spark.cluster import parallelism
 from cubecast.lab.spark.own_code import load_shipped, shipped_files
 from cubecast.lab.spark.tracefiles import TraceFile
-from cubecast.trace.checkers import check_all
-from cubecast.trace.checkers.facts import Facts, PartSummary, joined, members_of, summarise
-from cubecast.trace.checkers.registry import CHECKERS, judge_parts, judge_whole
+from cubecast.trace.checkers.facts import Facts, PartSummary, facts_of, joined, members_of, summarise
+from cubecast.trace.checkers.registry import CHECKERS, judge_parts, judge_whole, own_checkers
 from cubecast.trace.checkers.report import Verdict
 from cubecast.trace.files import StoredTrace
 
 READABLE = "readable trace"
-OWN = "own"
-"""Stands for all promises of the user's own."""
 TRACE_SECONDS = 0.005
 EVENTS_PER_SECOND = 1e6
 """About what it takes to open a trace, and to read and check it."""
@@ -139,9 +136,14 @@ def _joined(parts: pa.Table) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     return whole, unreadable
 
 
+def all_promises() -> frozenset[str]:
+    """What the driver wants judged: a worker may know checkers of earlier jobs besides."""
+    return frozenset(checker.NAME for checker in (*CHECKERS, *own_checkers()))
+
+
 def shares_of(count: int) -> list[frozenset[str]]:
     """Divide the promises into at most so many shares, at least one."""
-    rest = {OWN, *(checker.NAME for checker in CHECKERS)}.difference(*SHARES)
+    rest = all_promises().difference(*SHARES)
     groups = [*SHARES, tuple(rest)]
     count = min(max(count, 1), len(groups))
     return [frozenset(groups[place]) for place in range(count - 1)] + [frozenset().union(*groups[count - 1 :])]
@@ -176,10 +178,7 @@ def judge_share(name: str, summary: bytes, promises: frozenset[str]) -> pa.Table
     try:
         with closing(_open(name)) as trace:
             facts = Facts(source=trace, members=members_of(trace.scenario), summary=PartSummary(*pickle.loads(summary)))
-            verdicts = judge_parts(facts, [checker for checker in CHECKERS if checker.NAME in promises])
-            if OWN in promises:
-                verdicts += judge_whole(trace)
-        return _violations(name, verdicts)
+            return _violations(name, facts, promises)
     except LocalProtocolError as error:
         return _one_unreadable(name, error)
 
@@ -188,7 +187,9 @@ def _one_unreadable(name: str, error: LocalProtocolError) -> pa.Table:
     return pa.Table.from_pylist([_unreadable(name, str(error))], schema=VIOLATIONS)
 
 
-def _violations(name: str, verdicts: Iterable[Verdict]) -> pa.Table:
+def _violations(name: str, facts: Facts, promises: frozenset[str]) -> pa.Table:
+    verdicts: list[Verdict] = judge_parts(facts, [one for one in CHECKERS if one.NAME in promises])
+    verdicts += judge_whole(facts.source, [one for one in own_checkers() if one.NAME in promises])
     found = [{"trace": name, **asdict(violation)} for verdict in verdicts for violation in verdict.violations]
     return pa.Table.from_pylist(found, schema=VIOLATIONS)
 
@@ -198,22 +199,22 @@ def by_trace(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     ordered = sorted(traces, key=lambda one: -one.events)
     seconds = [TRACE_SECONDS + one.events / EVENTS_PER_SECOND for one in ordered]
     tasks = split([one.name for one in ordered], seconds, parallelism(spark))
-    code = shipped_files()
+    promises, code = all_promises(), shipped_files()
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         load_shipped(code)
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 for name in tasks[number]:
-                    yield from judge_file(name).to_batches()
+                    yield from judge_file(name, promises).to_batches()
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(judge, VIOLATIONS_DDL)
 
 
-def judge_file(name: str) -> pa.Table:
-    """The violations in one trace."""
+def judge_file(name: str, promises: frozenset[str]) -> pa.Table:
+    """The violations of these promises in one trace."""
     try:
         with closing(_open(name)) as trace:
-            return _violations(name, check_all(trace).verdicts)
+            return _violations(name, facts_of(trace), promises)
     except LocalProtocolError as error:
         return _one_unreadable(name, error)

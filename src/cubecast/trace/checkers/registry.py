@@ -70,7 +70,7 @@ def own_checkers() -> tuple[Checker, ...]:
 def check_all(trace: Source) -> Report:
     """Run every checker on the trace; a promise that the scenario does not make is not checked."""
     facts = facts_of(trace)
-    return Report(events=facts.rows, verdicts=(*judge_parts(facts, CHECKERS), *judge_whole(trace)))
+    return Report(events=facts.rows, verdicts=(*judge_parts(facts, CHECKERS), *judge_whole(trace, own_checkers())))
 
 
 def judge_parts(facts: Facts, checkers: Sequence[PartwiseChecker]) -> list[Verdict]:
@@ -90,9 +90,9 @@ def judge_parts(facts: Facts, checkers: Sequence[PartwiseChecker]) -> list[Verdi
     ]
 
 
-def judge_whole(trace: Source) -> list[Verdict]:
-    """Judge a trace by the checkers that were added; only then it is read as a whole."""
-    return [_judge(checker, trace.whole()) for checker in own_checkers()]
+def judge_whole(trace: Source, checkers: Sequence[Checker]) -> list[Verdict]:
+    """Judge a trace by checkers that were added; only then it is read as a whole."""
+    return [_judge(checker, trace.whole()) for checker in checkers]
 
 
 def _judge(checker: Checker, trace: Trace) -> Verdict:
