@@ -105,7 +105,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, whole: 
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     told = (tmp_path / "said").read_text()
-    assert f"what is done is kept in {out}; the same command goes on from there" in told
+    assert f"finished runs are kept in {out}; the same command continues" in told
     assert "Traceback" not in told
     kept = committed(out)
     assert 0 < len(kept) < LONG_RUNS
