@@ -51,7 +51,7 @@ def run_row(row: Row) -> Row:
     except CubecastError as caught:
         error = str(caught)
     except MemoryError:
-        error = "not enough memory for this run: fewer members, messages or packets_max, or more memory per worker"
+        error = "not enough memory for this run: use fewer members, messages or packets_max, or more memory per worker"
     except Exception as caught:  # a bug in one run must not end the study
         error = f"{type(caught).__name__}: {caught}"
     return {

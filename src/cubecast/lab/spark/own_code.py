@@ -52,7 +52,7 @@ def load_shipped(files: list[ShippedFile]) -> None:
     for one in files:
         digest = one.digest()
         if _loaded.get(one.name, digest) != digest:
-            raise LocalProtocolError(f"{one.name} has changed since this worker loaded it: start Spark again")
+            raise LocalProtocolError(f"{one.name} has changed since this worker loaded it: restart Spark")
         if one.name not in _loaded:
             folder = Path(one.folder) if _is_there(one) else _unpack(one, digest)
             load_code_file(folder / one.name)
