@@ -158,7 +158,7 @@ class Bus:
         help(cubecast.bus.subscription) describes the choices.
         """
         if not topics:
-            raise LocalProtocolError("subscribe(): name at least one topic")
+            raise LocalProtocolError("subscribe(): give at least one topic")
         chosen = frozenset(map(require_topic, topics))
         subscription = Subscription(chosen, capacity=capacity, when_full=when_full, close=self._unsubscribe)
         for topic in chosen:

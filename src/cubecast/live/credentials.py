@@ -139,7 +139,7 @@ class Credentials:
     def _require_fit(self, loaded: _Loaded) -> None:
         """New files must not lock this member out, nor drop revocations."""
         if loaded.revoked is None and self._loaded.revoked is not None:
-            raise LocalProtocolError(f"no file {self.crl} any more; copy the group's current one there")
+            raise LocalProtocolError(f"the file {self.crl} is gone; copy the group's current one to this path")
         self._require_signed(loaded)
 
     def _require_signed(self, loaded: _Loaded) -> None:
@@ -173,7 +173,7 @@ def _context(purpose: Any, member: Path, ca: Path, key: Path | None) -> ssl.SSLC
     context.verify_mode = ssl.CERT_REQUIRED
     for path in (member, ca, *([key] if key else [])):
         if not path.is_file():
-            raise LocalProtocolError(f"no file {path}; make it with `cubecast keys init` and `cubecast keys issue`")
+            raise LocalProtocolError(f"no file {path}; create it with `cubecast keys init` and `cubecast keys issue`")
     try:
         context.load_cert_chain(member, key)
         context.load_verify_locations(ca)
@@ -214,9 +214,9 @@ def _read_revoked(path: Path, authorities: list[Certificate]) -> frozenset[int] 
         blocks = re.findall(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", path.read_bytes(), re.DOTALL)
         lists = [x509.load_pem_x509_crl(block) for block in blocks]
     except (OSError, ValueError) as error:
-        raise LocalProtocolError(f"{path}: not a list of revoked certificates ({error})") from error
+        raise LocalProtocolError(f"{path}: not a revocation list ({error})") from error
     if not lists:
-        raise LocalProtocolError(f"{path}: not a list of revoked certificates; copy the group's current one there")
+        raise LocalProtocolError(f"{path}: not a revocation list; copy the group's current one to this path")
     for one in lists:
         if not any(one.is_signature_valid(authority.public_key()) for authority in authorities):  # type: ignore[arg-type]
             raise LocalProtocolError(f"{path}: another group signed it; copy the group.crl that belongs to group.pem")
@@ -249,9 +249,7 @@ def require_protection(credentials: Credentials | None, *, plaintext: bool) -> N
     if credentials is not None and not isinstance(credentials, Credentials):
         raise LocalProtocolError(f"credentials={credentials!r}: give Credentials.load(MEMBER_PEM, ca=GROUP_PEM)")
     if (credentials is None) != plaintext:
-        raise LocalProtocolError(
-            "give credentials=Credentials.load(...), or plaintext=True to go without protection, not both or neither"
-        )
+        raise LocalProtocolError("give either credentials=Credentials.load(...), or plaintext=True for no protection")
 
 
 def require_address(certificate: dict[str, Any] | None, address: str) -> None:
@@ -269,7 +267,7 @@ _VERIFY_CODES = {
     9: "the peer's certificate is not valid yet: compare the clocks of both machines",
     10: "the peer's certificate has expired: issue a new one with `cubecast keys issue --replace`",
     12: "this member's group.crl has expired: copy the group's current one",
-    18: "the peer's certificate is signed by itself, not by this group's key",
+    18: "the peer's certificate is self-signed, not signed by this group's key",
     19: "the peer's certificate is not of this group: its group.pem is another one",
     20: "the peer's certificate is not of this group: another group.key signed it",
     21: "the peer's certificate is not of this group: another group.key signed it",

@@ -106,7 +106,7 @@ class Group(GroupStatus):
     async def __aenter__(self) -> Self:
         """Wait until this member is in the group and has its state; log what it waits for."""
         if self._driver is not None:
-            raise LocalProtocolError(f"group {self.name!r} was entered before: call cubecast.join again")
+            raise LocalProtocolError(f"group {self.name!r} was already entered: call cubecast.join again")
         if self._credentials is not None:
             self._credentials.require_own(self.address)
         await self._load_protocols()
@@ -289,7 +289,7 @@ class Group(GroupStatus):
             if driver.failure is not None:
                 raise driver.failure
             if driver.is_ended:
-                raise LocalProtocolError(f"this member left group {self.name!r} before it was in it")
+                raise LocalProtocolError(f"this member left group {self.name!r} before it had joined")
             if await self._inbox.serve_request():
                 continue
             # A state behind entries that the application has to take first is served when they are taken.

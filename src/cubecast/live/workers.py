@@ -69,7 +69,7 @@ def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"cubecast-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise LocalProtocolError(f"{folder} belongs to another user: set TMPDIR to a folder of your own")
+        raise LocalProtocolError(f"{folder} belongs to another user: set TMPDIR to your own folder")
     return folder
 
 
@@ -84,7 +84,7 @@ async def _wait_for_turn(file: Path, timeout_s: float) -> int:
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
         raise LocalProtocolError(
-            f"another worker has been entering the group for join_timeout_s={timeout_s:g} ({file} is locked)"
+            f"another worker has been joining the group for join_timeout_s={timeout_s:g} ({file} is locked)"
         ) from None
     return lock
 
@@ -102,7 +102,7 @@ def _claim(folder: Path, addresses: list[str]) -> tuple[str, list[str], int]:
             os.close(found)
     if own is None:
         raise LocalProtocolError(
-            f"all {len(addresses)} addresses from {addresses[0]} on are taken: raise count= to the number of workers"
+            f"all {len(addresses)} addresses from {addresses[0]} are taken: raise count= to the number of workers"
         )
     return own, others, lock
 

@@ -92,7 +92,7 @@ class ReplicatedDict(SharedObject):
 
     def _key(self, key: str) -> str:
         if not isinstance(key, str):
-            raise LocalProtocolError(f"{key!r} as a key of the dictionary {self.name!r}: keys are text")
+            raise LocalProtocolError(f"{key!r} as a key of the dictionary {self.name!r}: keys are strings")
         return key
 
     def apply(self, operation: Operation) -> None:

@@ -44,8 +44,8 @@ class Space(Replica):
 
     log = log
     not_joined = "this space has not joined a group yet: `async with space.join(...)`"
-    joined_before = "this space has joined a group before: make another one"
-    is_the_state = "the space has the state, put it into its objects"
+    joined_before = "this space has already joined a group: create another one"
+    is_the_state = "the space holds the state: store it in its objects"
 
     def __init__(self) -> None:
         """No objects."""
@@ -64,7 +64,7 @@ class Space(Replica):
             raise LocalProtocolError(f"wins={wins!r} for the dictionary {name!r}: one of {', '.join(DICTIONARIES)}")
         for other, kind in DICTIONARIES.items():
             if other != wins and (kind.kind, name) in self._objects:
-                raise LocalProtocolError(f"the dictionary {name!r} has wins={other!r} already")
+                raise LocalProtocolError(f"the dictionary {name!r} already has wins={other!r}")
         return self._object(DICTIONARIES[wins], name)
 
     def counter(self, name: str) -> Counter:
@@ -120,7 +120,7 @@ class Space(Replica):
             kind, name, clock, value = msgspec.msgpack.decode(event.payload)
             known = KINDS[kind]
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-            raise RemoteProtocolError(f"{event.sender.name} sent what is no operation of a shared object") from None
+            raise RemoteProtocolError(f"{event.sender.name} sent an invalid operation of a shared object") from None
         self._clock = max(self._clock, clock)
         if known.is_ordered:
             key = Key(event.view, clock, event.sender, event.sequence)
