@@ -7,7 +7,7 @@ that the member claims, so a member of the group cannot impersonate another.
 |-------------------|----------------------------------------------------------------------------------|
 | `server`,`client` | TLS 1.3 contexts; `refresh` replaces them, so read them for every new connection |
 | `member`, `key`   | files of this member's certificate and of its key (None: the same file)          |
-| `ca`, `crl`       | files of the group's certificate and, beside it, of the certificates revoked     |
+| `ca`, `crl`       | files of the group's certificate and, next to it, of the revocation list         |
 
 Python's ssl module can neither read a certificate before a handshake nor list a CRL, so both are read with
 `cryptography`. It takes 11 MB of memory: a plaintext member never imports it.
@@ -50,7 +50,7 @@ class _Loaded:
 
 
 class Credentials:
-    """TLS contexts of both directions; make them with `Credentials.load`."""
+    """TLS contexts of both directions; create them with `Credentials.load`."""
 
     def __init__(self, member: Path, *, ca: Path, key: Path | None) -> None:
         """Read the files."""
@@ -63,9 +63,9 @@ class Credentials:
 
     @classmethod
     def load(cls, member: str | Path, *, ca: str | Path, key: str | Path | None = None) -> Self:
-        """Read a member's certificate (and key, in the same file unless named) and the group's certificate.
+        """Load a member's certificate (with its key, in the same file unless given) and the group's certificate.
 
-        A list of revoked certificates beside the group's certificate (`group.crl` beside `group.pem`) is honoured.
+        A revocation list next to the group's certificate (`group.crl` next to `group.pem`) is used too.
         """
         return cls(Path(member), ca=Path(ca), key=Path(key) if key else None)
 
@@ -80,7 +80,7 @@ class Credentials:
         return self._loaded.client
 
     def refresh(self) -> bool:
-        """Read the files again if one of them changed: True if there are new contexts.
+        """Reload the files if one of them changed; return True if there are new contexts.
 
         Unusable files are logged once, and the contexts stay as they are. Unusable are also a CRL that vanished, and a
         certificate that does not match the group's certificate until both are replaced.

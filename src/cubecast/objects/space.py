@@ -1,14 +1,14 @@
-"""All shared objects of one member: it joins the group, applies what is delivered, and gives newcomers the state.
+"""All shared objects of one member: it joins the group, applies deliveries, and transfers the state to newcomers.
 
 A message names the object and carries a Lamport clock (`objects.total_order`). Objects exist at all members as soon as
-one member has used them: an operation on an object that this member's program has not asked for is applied all the
-same.
+one member has used them: an operation on an object that the program of this member has not requested is applied
+too.
 
 | event            | what happens                                                                                  |
 |------------------|-----------------------------------------------------------------------------------------------|
-| a delivery       | applied at once, or, for an ordered object, when its turn comes                               |
+| a delivery       | applied immediately, or, for an ordered object, when its turn comes                           |
 | a view           | waiting operations of earlier views are applied; then every object learns of the view         |
-| causal stability | ordered operations whose turn it is are applied; objects forget what nothing contradicts      |
+| causal stability | ordered operations whose turn it is are applied; objects free their tombstones                |
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Space(Replica):
     # Objects.
 
     def dict(self, name: str, wins: Wins = "last") -> ReplicatedDict:
-        """The dictionary of that name. All members must choose the same `wins`."""
+        """The dictionary with this name. All members must use the same `wins`."""
         if wins not in DICTIONARIES:
             raise LocalProtocolError(f"wins={wins!r} for the dictionary {name!r}: one of {', '.join(DICTIONARIES)}")
         for other, kind in DICTIONARIES.items():
@@ -68,15 +68,15 @@ class Space(Replica):
         return self._object(DICTIONARIES[wins], name)
 
     def counter(self, name: str) -> Counter:
-        """The counter of that name."""
+        """The counter with this name."""
         return self._object(Counter, name)
 
     def lock(self, name: str) -> Lock:
-        """The lock of that name."""
+        """The lock with this name."""
         return self._object(Lock, name)
 
     def leader(self, name: str = "") -> Leader:
-        """Who leads the group."""
+        """The leader of the group."""
         return self._object(Leader, name)
 
     def _object(self, kind: type[_Object], name: str) -> _Object:
