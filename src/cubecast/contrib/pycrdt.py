@@ -1,4 +1,4 @@
-"""Documents of pycrdt (Yjs) that the members of a group edit together, without a server.
+"""Collaborative pycrdt (Yjs) documents for the members of a group, without a server.
 
     documents = Documents()
     async with documents.join("wiki", listen=..., peers=[...], credentials=...):

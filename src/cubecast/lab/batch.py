@@ -1,4 +1,4 @@
-"""Do the runs of a batch of rows: the work of a Spark worker.
+"""Execute the runs of a batch of rows: the work of a Spark worker.
 
 Nothing here knows of Spark, so the same function serves a worker, a process pool and a test. A run that fails is a row
 with its error; the others go on.

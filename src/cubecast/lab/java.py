@@ -1,4 +1,4 @@
-"""Is there a Java that Spark can run on? Asked before Spark is, whose own answer is a page of stack trace."""
+"""Find a Java that Spark can run on, before Spark starts: its own error is a page of stack trace."""
 
 from __future__ import annotations
 

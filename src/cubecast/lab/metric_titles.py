@@ -1,4 +1,4 @@
-"""What metrics and parameters are called in figures and verdicts."""
+"""The titles of metrics and parameters in figures and verdicts."""
 
 from __future__ import annotations
 

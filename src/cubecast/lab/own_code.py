@@ -1,4 +1,4 @@
-"""Code of the user's own: protocols, networks, metrics and checkers, declared in a Python file.
+"""User code: protocols, networks, metrics and checkers, declared in a Python file.
 
 | a file that has | adds |
 |---|---|

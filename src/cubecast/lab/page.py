@@ -1,4 +1,4 @@
-"""The web page of a comparison: the picture, the figures behind it, and the commands that make each run again."""
+"""The web page of a comparison: the plot, its numbers, and the commands that replay the runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan that is well written can still get wrong: names, values and bounds that fit none of its runs.
+"""Errors of a syntactically correct plan: names, values and bounds that match none of its runs.
 
 Each mistake is found before anything runs, and comes with the place of its key in the file.
 """

@@ -1,4 +1,4 @@
-"""Where the figures of a report come from: versions, machine, runs, CPU time, and the command that makes them again."""
+"""The provenance of the figures of a report: versions, machine, runs, CPU time, and the command that repeats them."""
 
 from __future__ import annotations
 

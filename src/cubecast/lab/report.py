@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, and the pictures beside it.
+"""The report: one self-contained HTML page, and picture files of its figures.
 
 The first screen says in words what became of the statements of each paper (`lab.report_words`). Then, study by study,
 every figure, interactive, with the values of the paper drawn in; under it each claim (`lab.report_claims`). The page

@@ -1,4 +1,4 @@
-"""A claim in the report: how it is tested, where it holds, and every point behind the verdict."""
+"""A claim in the report: its tests, where it holds, and all points of the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first screen of the report: what became of the statements of each paper, in words."""
+"""The first screen of the report: a summary of the verdicts on each paper, in words."""
 
 from __future__ import annotations
 

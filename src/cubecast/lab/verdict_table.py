@@ -1,4 +1,4 @@
-"""All claims with their verdicts, those of an earlier study beside them, as a page in Markdown.
+"""All claims with their verdicts, compared with those of an earlier study, as a Markdown page.
 
 Read from the tables that a report leaves (`tables/claims.jsonl`). A claim is found again by its study and its id; where
 the earlier table has it in several rows, one per reading, its verdicts are counted.

@@ -1,4 +1,4 @@
-"""Write a file whole or not at all: under a hidden name beside its place, then renamed."""
+"""Write a file atomically: under a hidden name in the same folder, then renamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A demonstration group on this machine: members in processes, some of them killed, and a verdict at the end.
+"""A demonstration group on this machine: members in processes, some of which are killed, and a verdict at the end.
 
 The verdict compares the status of all survivors once sending has stopped: all in one view without the killed, the same
 messages delivered, nothing unstable. A message that a killed member had multicast is delivered by

@@ -1,4 +1,4 @@
-"""How a member enters its group: with founders, over a contact, as the only founder, or from its journal."""
+"""The ways to enter a group: with founders, through a contact, as the only founder, or from a journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the keys of a group: a certificate of the group that signs its members', and the list of those revoked.
+"""Create the keys of a group: the group's certificate, which signs the members' certificates, and the revocation list.
 
 | file          | holds                                                        | who has it          |
 |---------------|--------------------------------------------------------------|---------------------|

@@ -1,4 +1,4 @@
-"""A group of the worker processes of one machine, which all start with the same configuration.
+"""A group of worker processes on one machine, which all start with the same configuration.
 
 `uvicorn --workers 4` starts four of them, and none knows which of the others are running. They coordinate by files in
 the temporary directory: a process locks the file of its address while it is in the group, and the system releases the

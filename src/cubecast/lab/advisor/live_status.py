@@ -1,4 +1,4 @@
-"""The question that the status of a running member poses (`/status.json`, live/status.py).
+"""A question to the advisor, derived from the status of a running member (`/status.json`, live/status.py).
 
 | asked | from the status |
 |---|---|

@@ -1,4 +1,4 @@
-"""What the user asks of the advisor, validated in one place."""
+"""The user's question to the advisor, validated in one place."""
 
 from __future__ import annotations
 

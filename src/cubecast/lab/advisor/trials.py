@@ -1,4 +1,4 @@
-"""Simulate trials: in this process, or on Spark. Every result is kept in a store, and done once.
+"""Simulate trials: in this process, or on Spark. Every result is kept in a store and computed once.
 
 The store is that of a study (`lab.store`): a plan with the same candidates finds its runs done already.
 """

@@ -1,4 +1,4 @@
-"""Why something failed on Spark, in one line.
+"""The reason of a failure on Spark, in one line.
 
 Nothing is guessed from the text of Spark's messages. What decides is, in this order:
 

@@ -1,4 +1,4 @@
-"""Code of the user's own on Spark: its files travel with the tasks, and workers load them before the first run.
+"""User code on Spark: its files are sent with the tasks, and workers load them before the first run.
 
 A worker that finds the file where the driver has it, with the same content, loads it there: it then finds the code that
 the driver compiled. Otherwise it writes a copy into a folder of the cache that is named by the content.

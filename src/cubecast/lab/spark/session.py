@@ -1,4 +1,4 @@
-"""A Spark session: started quietly, with the settings that a study or a pass over traces wants."""
+"""A Spark session: started quietly, with the settings for a study or for checking traces."""
 
 from __future__ import annotations
 

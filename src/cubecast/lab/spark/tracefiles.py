@@ -1,4 +1,4 @@
-"""Trace files as Spark tables: one row an event, with the file and the row in it."""
+"""Trace files as Spark tables: one row per event, with its file and row number."""
 
 from __future__ import annotations
 

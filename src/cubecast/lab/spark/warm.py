@@ -1,4 +1,4 @@
-"""Make the archive of Spark's classes: a small study in a process of its own, whose Java writes what it has loaded."""
+"""Create the archive of Spark's classes: a small study in a separate process, whose Java writes the loaded classes."""
 
 from __future__ import annotations
 
