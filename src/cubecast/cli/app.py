@@ -66,7 +66,7 @@ def cubecast(
       cubecast simulate cube_full_dist --members 200 --seed 1 --rounds 3
       cubecast advise --members 100 --loss 0.02 --rate 50/s --budget 30kb/s
 
-    Every command that prints a table accepts --json. One seed gives one result, bit for bit.
+    Most commands accept --json. One seed gives one result, bit for bit.
     """
 
 
