@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=["random:degree=5", "regions"])
     parser.add_argument("--protocols", nargs="+", default=[one.name for one in protocols() if one.traffic is not None])
     given = parser.parse_args()
-    print("| network | protocol | as listed | random | bisection | search | ms to search |")
+    print("| network | protocol | not placed | random | bisection | search | search (ms CPU) |")
     print("|---|---|---|---|---|---|---|")
     for network in given.networks:
         for protocol in given.protocols:

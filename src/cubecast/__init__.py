@@ -1,7 +1,7 @@
-"""Reliable, causally ordered multicast that knows when a message has reached everyone, and the laboratory to choose it.
+"""Reliable, causally ordered multicast with stability detection, and a laboratory to choose the protocol.
 
-A message is *stable* when every member of a group has it; then its buffers may be freed. Several protocols find that
-out, and they differ by orders of magnitude in time, messages and queues. Simulate them, packet by packet:
+A message is *stable* when every member of a group has it; its buffers can then be freed. Several protocols detect
+stability. They differ by orders of magnitude in time, messages and queue lengths. Simulate them, packet by packet:
 
     import cubecast
 
@@ -16,9 +16,9 @@ out, and they differ by orders of magnitude in time, messages and queues. Simula
 
 Where to look next:
 
-    help(cubecast.simulate)    one run, and every setting of it: help(cubecast.Scenario)
-    help(cubecast.Result)      what is measured
-    help(cubecast.compare)     protocols side by side
+    help(cubecast.simulate)    one run; help(cubecast.Scenario) lists its settings
+    help(cubecast.Result)      the metrics of a run
+    help(cubecast.compare)     comparison of protocols
     help(cubecast.study)       sweeps and claims on Spark, as data frames
     cubecast.protocols()       the protocols to compare
     help(cubecast.check_all)   the promises that checkers verify in a trace
@@ -32,14 +32,14 @@ Then run the same protocols between real processes:
             print(delivery.sender.name, delivery.payload)
 
 See help(cubecast.join) and docs/tutorial.md; help(cubecast.Settings) lists every setting. Members may leave, join
-(`contact=` instead of `peers=`), crash and come back; with a journal they continue where they stopped.
+(`contact=` instead of `peers=`), crash and return; with a journal they continue where they stopped.
 
 A custom protocol is one file: functions over NumPy arrays, decorated with `linked`, that read and write messages with
 the functions of `cubecast.protocol`, registered by `cubecast.add_protocol(cubecast.Protocol(...))`. The file
-examples/doubling.py is one; docs/protocols.md explains it.
+examples/doubling.py is an example; docs/protocols.md explains it.
 
 Every user error raises a `cubecast.CubecastError` with one line that names the value and the fix; `cubecast.errors`
-has all kinds. Other classes, and networks to build by hand (`cubecast.networks`), are in the modules that make them.
+defines all of them. Other classes, and functions that build networks (`cubecast.networks`), are in their modules.
 """
 
 from __future__ import annotations

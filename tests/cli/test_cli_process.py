@@ -63,7 +63,7 @@ def stop_in_the_middle(number: signal.Signals, folder: Path) -> tuple[int, str, 
 @pytest.mark.timeout(2 * SECONDS_MAX)
 def test_ctrl_c_is_one_line_and_leaves_nothing_half_written(tmp_path: Path) -> None:
     code, out, error = stop_in_the_middle(signal.SIGINT, tmp_path)
-    assert (code, out, error) == (130, "", "cubecast: stopped; nothing half-written is left\n")
+    assert (code, out, error) == (130, "", "cubecast: stopped; no partially written file remains\n")
     assert list(tmp_path.iterdir()) == []
 
 

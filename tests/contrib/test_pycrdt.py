@@ -375,7 +375,7 @@ def test_documents_join_once_and_edit_only_in_a_group() -> None:
             async with documents.join("g", listen="127.0.0.1:1", snapshot=bytes):
                 pass
         async with documents.join("g", listen=free_addresses(1)[0], found=True, plaintext=True):
-            with pytest.raises(LocalProtocolError, match="joined a group before"):
+            with pytest.raises(LocalProtocolError, match="already joined a group"):
                 async with documents.join("g", listen="127.0.0.1:1"):
                     pass
         with pytest.raises(LocalProtocolError, match="left"):

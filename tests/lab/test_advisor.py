@@ -62,7 +62,7 @@ def test_a_budget_without_a_unit_is_refused(text: str) -> None:
         ({"network": "nowhere"}, "unknown network"),
         ({"protocols": ["cord"]}, "unknown protocol"),
         ({"protocols": ["timestamp"]}, "does not detect stability"),
-        ({"budget": 0.0}, "more than 0"),
+        ({"budget": 0.0}, "above 0"),
         ({"loss": 2.0}, "a probability"),
         ({"senders": 99}, "from 1 to the 8 members"),
         ({"placment": True}, "unknown setting 'placment'"),
@@ -81,7 +81,7 @@ def test_a_bad_question_is_one_clear_line(asked: dict[str, Any], said: str, tmp_
         (["-n", "8", "--budget", "30"], "30kb/s or 4kB/s"),
         (["-n", "8", "--rate", "fast"], "such as 50/s"),
         (["-n", "8", "--within", "3"], "such as 200ms"),
-        (["--from", "127.0.0.1:1"], "no status there"),
+        (["--from", "127.0.0.1:1"], "no status at this address"),
     ],
 )
 def test_a_bad_command_line_is_one_clear_line(
@@ -232,7 +232,7 @@ def test_a_budget_that_nothing_keeps_is_said(tmp_path: Path) -> None:
     advice = advise(**SMALL, budget=0.5, out=tmp_path)
     assert advice.verdict == "nothing fits"
     assert advice.best is None
-    assert "Nothing fits" in spoken(advice)
+    assert "No candidate satisfies the limits" in spoken(advice)
     assert answer_of(tmp_path)["live"] is None
 
 

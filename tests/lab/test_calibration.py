@@ -240,7 +240,7 @@ def test_a_space_that_cannot_be_is_refused_with_its_line(
 def test_a_space_with_nothing_open_is_refused(plan_path: Path) -> None:
     lines = [line for line in PLAN.splitlines(keepends=True) if not line.startswith(("between.", "among."))]
     plan_path.write_text("".join(lines))
-    with pytest.raises(PlanError, match="nothing open"):
+    with pytest.raises(PlanError, match="no open parameters"):
         load_plan(plan_path)
 
 

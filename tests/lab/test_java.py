@@ -23,13 +23,13 @@ def _fake_java(folder: Path, prints: str) -> Path:
 def test_no_java_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LocalProtocolError, match="there is none: install Java 17 or 21"):
+    with pytest.raises(LocalProtocolError, match="no Java was found: install Java 17 or 21"):
         require_java()
 
 
 def test_a_java_home_without_java_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(LocalProtocolError, match=r"there is no bin/java in it"):
+    with pytest.raises(LocalProtocolError, match=r"it contains no bin/java"):
         require_java()
 
 

@@ -189,7 +189,7 @@ def test_a_file_that_changed_since_it_was_loaded_is_an_error(tmp_path: Path) -> 
     file.write_text(METRIC)
     assert load_code_file(file) is load_code_file(file)
     file.write_text(METRIC.replace("2.0", "3.0"))
-    with pytest.raises(LocalProtocolError, match="has changed since it was loaded: start Python again"):
+    with pytest.raises(LocalProtocolError, match="has changed since it was loaded: restart Python"):
         load_code_file(file)
 
 

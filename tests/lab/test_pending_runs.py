@@ -69,5 +69,5 @@ def test_a_failure_counts_until_the_run_succeeds(store: Store) -> None:
 
 def test_a_damaged_file_is_one_line(store: Store) -> None:
     (store.runs / "c.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with pytest.raises(LocalProtocolError, match=r"c\.parquet is damaged: `cubecast study run` sets it aside"):
+    with pytest.raises(LocalProtocolError, match=r"c\.parquet is damaged: `cubecast study run` moves it away"):
         find_pending_runs(store, RUNS_ASKED)

@@ -42,7 +42,7 @@ def test_an_address_is_whole_again_as_text() -> None:
 
 
 def test_an_unknown_scheme_is_one_line() -> None:
-    with pytest.raises(LocalProtocolError, match="begins with one of file://, s3://, s3a://, hdfs://"):
+    with pytest.raises(LocalProtocolError, match="starts with one of file://, s3://, s3a://, hdfs://"):
         path_of("ftp://host/x")
 
 

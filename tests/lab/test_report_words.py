@@ -77,7 +77,7 @@ def test_the_value_of_the_paper_stands_beside_the_nearest_of_ours() -> None:
 
 def test_a_paper_begins_with_a_sentence_of_counts() -> None:
     page = paper_words("cube", "A title", [_judgement((3, HOLDS, 45.0)), _judgement((3, CONTRADICTED, 99.0))])
-    assert "Of 2 statements, 1 holds wherever we looked and 1 is contradicted at every reading tried." in page
+    assert "Of 2 statements, 1 holds at every reading tried and 1 is contradicted at every reading tried." in page
     assert "RTT is &lt;small&gt;." in page
     assert 'href="#x--c"' in page
 
@@ -102,7 +102,7 @@ def test_every_point_is_in_the_table_and_the_gravest_first() -> None:
     assert [row["outcome"] for row in rows] == [CONTRADICTED] * 30 + [HOLDS] * 30
     assert (rows[0]["degree"], rows[0]["n"], rows[0]["value"], rows[0]["paper"]) == ("5", 7, 99.0, 46.0)
     card = claim_card(judgement, is_own=False)
-    assert f"the gravest {POINTS_SHOWN} of 60 points" in card
+    assert f"the most severe {POINTS_SHOWN} of 60 points" in card
     assert "../tables/x-claim-c.csv" in card
 
 
@@ -117,7 +117,7 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     }
     judgements = [_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
     page = paper_words("cube", "A title", judgements, found)
-    assert "Calibration over 24 settings: most statements hold at once with degree 5: 3 of 5, 1 undecided." in page
+    assert "Calibration over 24 settings: most statements hold with degree 5: 3 of 5, 1 undecided." in page
     assert "RTT: the paper 46, ours 45.2" in page
     assert "degree 0.61" in page
     assert "At every setting one of the two is contradicted: a and b." in page

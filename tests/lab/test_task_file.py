@@ -80,5 +80,5 @@ def test_a_worker_with_another_network_file_says_so(store: Store, tmp_path: Path
     with task_file(store, [_runs(1, f"file:{network}")]) as table:
         assert json.loads(read_task(table, 0)[0]["settings"])["seed"] == 0
         network.write_text("0 1\n0 2\n")
-        with pytest.raises(LocalProtocolError, match="has other sources than the driver"):
+        with pytest.raises(LocalProtocolError, match="differ from those of the driver"):
             read_task(table, 0)

@@ -68,7 +68,7 @@ def test_earlier_verdicts_stand_beside_and_readings_of_a_claim_are_counted(plans
 
 
 def test_the_table_of_a_report_is_read(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="there is no table of claims"):
+    with pytest.raises(PlanError, match="no table of claims"):
         read_verdicts(tmp_path)
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "claims.jsonl").write_text("".join(json.dumps(one) + "\n" for one in NOW))

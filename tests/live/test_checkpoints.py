@@ -343,7 +343,7 @@ def test_a_journal_that_was_closed_does_not_take_the_name_from_the_next_one(
     thread = threading.Thread(target=go_on)
     thread.start()
     assert disk.entered.wait(20)
-    with pytest.raises(JournalError, match=r"did not answer within 0\.05 s"):
+    with pytest.raises(JournalError, match=r"did not respond within 0\.05 s"):
         journal.close(timeout_s=0.05)
     after = ready(path)
     put(after, b"of the next one")

@@ -157,7 +157,7 @@ def test_a_message_that_is_not_stable_in_time_names_who_is_behind() -> None:
             await vanish(groups[2])
             message = await groups[0].multicast(b"x")
             with pytest.raises(
-                TimeoutError, match=r"not stable after 0\.5 s: message 1 is not at every member; members behind"
+                TimeoutError, match=r"not stable after 0\.5 s: message 1 has not reached every member; members behind"
             ):
                 await message.stable(0.5)
             await vanish(groups[1])
@@ -321,7 +321,7 @@ def test_what_cannot_be_is_refused_with_one_clear_line() -> None:
         join("g", listen=one, peers=[two], contact=two, plaintext=True)
     with pytest.raises(LocalProtocolError, match="given: contact and found"):
         join("g", listen=one, contact=two, found=True, plaintext=True)
-    with pytest.raises(LocalProtocolError, match="that is this member itself"):
+    with pytest.raises(LocalProtocolError, match="this is the member itself"):
         join("g", listen=one, contact=one, plaintext=True)
     with pytest.raises(LocalProtocolError, match="together"):
         join("g", listen=one, found=True, snapshot=lambda: b"", plaintext=True)

@@ -101,7 +101,7 @@ def kinds(heard: bytes) -> list[int]:
     [
         (b"GET / HTTP/1.1\r\nHost: cubecast\r\n\r\n", "version"),
         (bytes(64), "version 0"),
-        (b"\x16\x03\x01" + bytes(60), "it speaks TLS"),
+        (b"\x16\x03\x01" + bytes(60), "the peer uses TLS"),
         (frame.encode_frame(frame.DATA, 1, 0, b""), "not with HELLO"),
         (frame.encode_frame(frame.HELLO, 0, 0, b"\xff" * 40), "malformed hello"),
     ],

@@ -589,7 +589,7 @@ def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, name: str) -> Non
 @pytest.mark.timeout(20)
 def test_a_device_is_not_a_journal_and_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "endless").symlink_to("/dev/zero")
-    with pytest.raises(JournalError, match="it is not a regular file: name another file"):
+    with pytest.raises(JournalError, match="it is not a regular file: choose another file"):
         open_journal(tmp_path / "endless")
 
 
@@ -725,7 +725,7 @@ def test_close_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatc
     thread = threading.Thread(target=sync_error, args=(journal,))
     thread.start()
     assert disk.entered.wait(20)
-    with pytest.raises(JournalError, match=r"did not answer within 0\.05 s"):
+    with pytest.raises(JournalError, match=r"did not respond within 0\.05 s"):
         journal.close(timeout_s=0.05)
     open_journal(path).close()
     disk.release.set()

@@ -13,9 +13,9 @@ from cubecast.live.group import join
 ADDRESS = "127.0.0.1:7001"
 
 OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "every interface": ({"listen": "0.0.0.0:7001"}, r"0\.0\.0\.0:7001 is every interface .* advertise=HOST:7001"),
-    "every interface, IPv6": ({"listen": "[::]:7001"}, r"\[::\]:7001 is every interface"),
-    "advertised": ({"advertise": "0.0.0.0:7001"}, r"0\.0\.0\.0:7001 is every interface"),
+    "every interface": ({"listen": "0.0.0.0:7001"}, r"0\.0\.0\.0:7001 means every interface .* advertise=HOST:7001"),
+    "every interface, IPv6": ({"listen": "[::]:7001"}, r"\[::\]:7001 means every interface"),
+    "advertised": ({"advertise": "0.0.0.0:7001"}, r"0\.0\.0\.0:7001 means every interface"),
     "text for credentials": ({"credentials": "one.pem", "plaintext": False}, r"credentials='one\.pem': give Cred"),
     "no function": ({"snapshot": b"", "restore": print}, "snapshot=b'': give a function"),
     "one function": ({"snapshot": bytes}, "give snapshot= and restore= together"),

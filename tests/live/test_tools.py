@@ -320,7 +320,7 @@ def test_the_survivors_of_a_demonstration_stay_until_ctrl_c_and_their_page_shows
             line = running.stdout.readline()
             assert line, "it ended before its verdict"
         page = line.split("http://")[1].strip().rstrip("/")
-        assert "Ctrl-C ends them" in running.stdout.readline()
+        assert "Ctrl-C stops them" in running.stdout.readline()
         found = fetch_status(page)
         assert len(found["members"]) == 2
         assert found["stats"]["unstable_messages"] == 0

@@ -254,7 +254,7 @@ def test_rows_without_a_name_and_files_of_another_kind_are_refused(tmp_path: Pat
         read_member_trace(tmp_path / "a.trace")
     (tmp_path / "b.trace").write_bytes(b"nothing of ours")
     assert not is_member_trace(tmp_path / "b.trace")
-    with pytest.raises(LocalProtocolError, match=f"does not begin with {MAGIC.decode()}"):
+    with pytest.raises(LocalProtocolError, match=f"does not start with {MAGIC.decode()}"):
         read_member_trace(tmp_path / "b.trace")
     with pytest.raises(LocalProtocolError, match="cannot write the trace"):
         MemberTraceWriter(tmp_path / "none" / "c.trace")

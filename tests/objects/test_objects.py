@@ -87,7 +87,7 @@ def test_a_program_that_asks_late_for_an_object_finds_what_happened_before(wins:
             other = second.dict("d", wins)
             assert other.items() == one.items() == [("l", 1)]
             other_rule = {"last": "add", "add": "last"}[wins]
-            with pytest.raises(LocalProtocolError, match=f"the dictionary 'd' has wins='{wins}' already"):
+            with pytest.raises(LocalProtocolError, match=f"the dictionary 'd' already has wins='{wins}'"):
                 second.dict("d", other_rule)  # type: ignore[arg-type]
 
     asyncio.run(run())
@@ -102,7 +102,7 @@ def test_all_additions_count_and_what_is_no_number_is_refused() -> None:
                 await spaces[0].counter("c").add(1.5)  # type: ignore[arg-type]
             with pytest.raises(LocalProtocolError, match="this value cannot be sent"):
                 await spaces[0].dict("d").set("k", object())
-            with pytest.raises(LocalProtocolError, match="keys are text"):
+            with pytest.raises(LocalProtocolError, match="keys are strings"):
                 await spaces[0].dict("d").set(5, 1)  # type: ignore[arg-type]
 
     asyncio.run(run())
@@ -281,13 +281,13 @@ def test_a_space_is_used_once_and_keeps_the_state_itself() -> None:
         space = Space()
         with pytest.raises(LocalProtocolError, match="has not joined a group yet"):
             await space.counter("c").add()
-        with pytest.raises(LocalProtocolError, match="snapshot=: the space has the state"):
+        with pytest.raises(LocalProtocolError, match="snapshot=: the space holds the state"):
             async with space.join("o", listen=free_addresses(1)[0], found=True, snapshot=lambda: b""):
                 pass
         async with space.join("o", listen=free_addresses(1)[0], found=True, plaintext=True, settings=quick()):
             await space.counter("c").add(5)
             await until(lambda: space.counter("c").value == 5)
-            with pytest.raises(LocalProtocolError, match="has joined a group before"):
+            with pytest.raises(LocalProtocolError, match="has already joined a group"):
                 async with space.join("o", listen=free_addresses(1)[0], found=True):
                     pass
 

@@ -1,4 +1,4 @@
-"""Imports point one way through the package (docs/architecture.md, "Who may import whom").
+"""Imports point one way through the package (docs/architecture.md, "Packages and import rules").
 
 The rules are data: `MAY_IMPORT` orders our own layers, `FORBIDDEN` keeps the cores pure, `ONLY_IN` names the one
 package that may import a library. `violations` reads sources, never imports them, so the synthetic sources below test

@@ -35,7 +35,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_one_line_and_results_stay(study: Study, small_disk: Path) -> None:
-    with pytest.raises(LocalProtocolError, match="the disk is full; free some space") as caught:
+    with pytest.raises(LocalProtocolError, match="the disk is full; free disk space") as caught:
         study(small_disk)
     assert "\n" not in str(caught.value)
     kept = len(committed(small_disk))
@@ -84,7 +84,7 @@ def test_workers_that_die_again_and_again_end_the_study_with_one_line(tmp_path: 
     killer = threading.Thread(target=kill_all)
     killer.start()
     try:
-        with pytest.raises(LocalProtocolError, match="most likely for lack of memory"):
+        with pytest.raises(LocalProtocolError, match="probably because of too little memory"):
             finish_study(plans, tmp_path / "out")
     finally:
         over.set()
@@ -105,7 +105,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, whole: 
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     told = (tmp_path / "said").read_text()
-    assert f"what is done is kept in {out}; the same command goes on from there" in told
+    assert f"finished runs are kept in {out}; the same command continues" in told
     assert "Traceback" not in told
     kept = committed(out)
     assert 0 < len(kept) < LONG_RUNS
@@ -115,7 +115,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, whole: 
 def test_other_sources_on_a_worker_are_one_line(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver has another version than its workers: no result under the wrong key."""
     monkeypatch.setattr("cubecast.lab.runs.source_hash", lambda _settings: "0123456789abcdef")
-    with pytest.raises(LocalProtocolError, match="has other sources than the driver") as caught:
+    with pytest.raises(LocalProtocolError, match="differ from those of the driver") as caught:
         study("other")
     assert "\n" not in str(caught.value)
 

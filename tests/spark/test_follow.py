@@ -282,5 +282,5 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, folder: Path, spark: Any) ->
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, spark: Any) -> None:
     from cubecast.lab.spark.follow import follow
 
-    with pytest.raises(LocalProtocolError, match="is no folder"):
+    with pytest.raises(LocalProtocolError, match="is not a folder"):
         follow(spark, tmp_path / "x", window_s=1.0, seconds=1.0, show=lambda _: None, checkpoint=tmp_path / "place")

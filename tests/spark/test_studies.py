@@ -93,7 +93,7 @@ def test_lost_and_damaged_files_are_made_up_for(first: First, again: Study, tmp_
     said: list[str] = []
     second = again(said=said)
     assert second.done_now == lost
-    assert any("damaged, set aside" in line for line in said)
+    assert any("damaged, moved away" in line for line in said)
     assert _table(first[1], "values") == _table(tmp_path / "out", "values")
 
 

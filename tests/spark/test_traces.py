@@ -123,9 +123,9 @@ def test_metrics_counted_again_agree_with_the_simulator(tmp_path: Path, spark: A
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     from cubecast.lab.spark.tracefiles import find_traces
 
-    with pytest.raises(LocalProtocolError, match="there is no such trace"):
+    with pytest.raises(LocalProtocolError, match="no such trace"):
         find_traces(tmp_path / "x.parquet")
-    with pytest.raises(LocalProtocolError, match="no traces there"):
+    with pytest.raises(LocalProtocolError, match="no traces in this folder"):
         find_traces(tmp_path)
 
 

@@ -8,14 +8,14 @@
             async for event in orders:
                 print(event.topic, event.value, event.sender.name)
 
-Every message is multicast to the group, and each member hands it to its own subscribers of the topic. So the order is
-that of the group: causal, and for the messages of one member the order of its calls, through all topics. A message to
-one member (`send`) and a reply (`request`) are multicasts that the others skip; they have the same order.
+Every message is multicast to the group, and each member passes it to its local subscribers of the topic. So the order
+is that of the group: causal across all topics, and the messages of one member in the order of its calls. A message to
+one member (`send`) and a reply (`request`) are multicasts that the other members ignore; they are in the same order.
 
-The workers of one machine, which cannot have an address each in their configuration, join with
+Workers on one machine, which share one configuration and so cannot have individual addresses, join with
 `await join_workers("site", "127.0.0.1:7100", count=4, plaintext=True)`.
 
-A subscriber has a queue of its own. What happens when it is full is the subscriber's choice (`when_full`).
+Each subscriber has its own queue, and chooses what happens when it is full (`when_full`).
 """
 
 from cubecast.bus.bus import Bus, RequestError

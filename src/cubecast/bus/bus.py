@@ -1,10 +1,11 @@
 """The bus of one member: publish, subscribe, presence, messages to one member, request and reply.
 
-One task takes the group's events and hands each to the subscribers, in order. It waits for a subscriber only if that
-one chose `when_full="wait"`; then the group's own flow control makes the publishers wait.
+One task takes the group's events and passes each to the subscribers, in order. It waits for a subscriber only if that
+subscriber chose `when_full="wait"`; the flow control of the group then makes the publishers wait.
 
-Presence: each member announces how many subscribers it has by topic, changes gathered over `ANNOUNCE_S`, and all of it
-when a member joins. A member that leaves or is excluded is forgotten with the view. Names are announced with it.
+Presence: each member announces its number of subscribers per topic. Changes are collected for `ANNOUNCE_S`; everything
+is announced when a member joins. A member that leaves or is excluded is removed with the view change. Names are
+announced in the same way.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ Serve = Callable[[BusEvent], Awaitable[Any]]
 
 
 class RequestError(RemoteProtocolError):
-    """The member that served a request failed, or is gone."""
+    """The member that served a request failed or left."""
 
 
 class Bus:
-    """Topics over one group. `async with` enters the group, if that is not entered yet, and leaves it at the end."""
+    """Topics over one group. `async with` enters the group, if it is not entered yet, and leaves it at the end."""
 
     def __init__(self, group: Group, *, codec: Codec = BYTES, presence: bool = False, name: str | None = None) -> None:
         """With `presence` this member announces its subscribers; with a name, others can call it by that name."""
@@ -135,7 +136,7 @@ class Bus:
         return dict(self._names)
 
     def member(self, who: MemberId | str) -> MemberId:
-        """The member of the group with that name or that address. Raises LocalProtocolError if it is not one member."""
+        """The member of the group with this name or address. Raises LocalProtocolError if there is not exactly one."""
         if not isinstance(who, str):
             if who not in self.group.view.members:
                 raise LocalProtocolError(
@@ -154,11 +155,11 @@ class Bus:
     def subscribe(self, *topics: str, capacity: int = CAPACITY, when_full: WhenFull = "drop_oldest") -> Subscription:
         """Subscribe to one or several topics: `async with bus.subscribe("orders") as events`.
 
-        It gets what is delivered to this member from now on. `when_full` says what happens when its queue is full;
-        help(cubecast.bus.subscription) describes the choices.
+        It receives what is delivered to this member from now on. `when_full` selects what happens when the queue is
+        full; help(cubecast.bus.subscription) describes the choices.
         """
         if not topics:
-            raise LocalProtocolError("subscribe(): name at least one topic")
+            raise LocalProtocolError("subscribe(): give at least one topic")
         chosen = frozenset(map(require_topic, topics))
         subscription = Subscription(chosen, capacity=capacity, when_full=when_full, close=self._unsubscribe)
         for topic in chosen:
@@ -178,11 +179,11 @@ class Bus:
     # Presence.
 
     def presence(self, topic: str) -> dict[MemberId, int]:
-        """Which members have subscribers of the topic, and how many, as far as they announced it."""
+        """The announced number of subscribers of the topic, per member."""
         return {who: counts[topic] for who, counts in self._presence.items() if counts.get(topic)}
 
     def on_presence(self, callback: Callable[[], object]) -> None:
-        """Call a function when the presence of any topic may have changed. One that raises is logged."""
+        """Call a function when the presence of any topic may have changed. An exception in it is logged."""
         self._on_presence.append(callback)
 
     def _count(self, topic: str, by: int) -> None:
@@ -236,9 +237,9 @@ class Bus:
     async def request(
         self, topic: str, value: Any, *, to: MemberId | str | None = None, timeout: float | None = 5.0
     ) -> Any:
-        """Ask one member, given by `member`, or whichever member replies first; returns its reply.
+        """Send a request to one member, given by `member`, or to all; return the first reply.
 
-        Raises TimeoutError; RequestError if the function there failed, or the member left the group.
+        Raises TimeoutError; RequestError if the serving function failed, or the member left the group.
         """
         member = self.member(to) if to is not None else None
         self._numbers += 1

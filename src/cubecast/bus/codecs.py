@@ -1,6 +1,6 @@
-"""How values become bytes on a bus: three codecs, or one of your own.
+"""Codecs convert values to bytes on a bus: three built-in codecs, or a custom one.
 
-A codec of your own is `Codec("name", encode, decode)`. All members of a bus use the same one. Values are not trusted:
+A custom codec is `Codec("name", encode, decode)`. All members of a bus use the same one. Values are not trusted:
 `pickle` would let any member run code in all others.
 """
 

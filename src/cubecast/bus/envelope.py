@@ -50,7 +50,7 @@ def decode(payload: bytes) -> Envelope:
     try:
         return _decode(payload)
     except msgspec.DecodeError as error:
-        raise RemoteProtocolError(f"a message of {len(payload)} bytes is not of a bus: {error}") from error
+        raise RemoteProtocolError(f"a message of {len(payload)} bytes is not a bus message: {error}") from error
 
 
 def require_topic(topic: object) -> str:
@@ -68,11 +68,11 @@ def require_name(name: object) -> str:
 
 def _require_text(what: str, text: object, characters_max: int) -> str:
     if not isinstance(text, str) or not text:
-        raise LocalProtocolError(f"{what} {text!r}: give a text that is not empty")
+        raise LocalProtocolError(f"{what} {text!r}: give a non-empty string")
     if len(text) > characters_max:
         raise LocalProtocolError(f"{what} {text[:40]!r}…: {len(text)} characters, at most {characters_max}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise LocalProtocolError(f"{what} {text!r}: it has a lone surrogate, which is no character") from error
+        raise LocalProtocolError(f"{what} {text!r}: it contains a lone surrogate, which is not a character") from error
     return text

@@ -2,9 +2,9 @@
 
 | `when_full`   | what happens when the queue holds `capacity` events                                          |
 |---------------|----------------------------------------------------------------------------------------------|
-| `drop_oldest` | the oldest is dropped and counted in `dropped`: newest state wins                            |
-| `drop_newest` | the new one is dropped and counted                                                           |
-| `end`         | the subscription ends; its consumer gets what is queued, then `SlowSubscriberError`          |
+| `drop_oldest` | the oldest event is dropped and counted in `dropped`: the newest state wins                  |
+| `drop_newest` | the new event is dropped and counted                                                         |
+| `end`         | the subscription ends; its consumer gets the queued events, then `SlowSubscriberError`       |
 | `wait`        | the bus delivers nothing more to this process until there is room: nothing is lost, and in   |
 |               | the end the publishers of the whole group wait for this consumer                             |
 """
@@ -24,7 +24,7 @@ WhenFull = Literal["drop_oldest", "drop_newest", "end", "wait"]
 
 
 class SlowSubscriberError(CubecastError):
-    """The queue of a subscriber was full, and it had chosen to end then."""
+    """The queue of a subscriber with `when_full="end"` was full."""
 
 
 class BusEvent(NamedTuple):
@@ -38,7 +38,7 @@ class BusEvent(NamedTuple):
 
 
 class Subscription:
-    """The events of some topics; made by `Bus.subscribe`, and used as an async context manager."""
+    """The events of some topics; returned by `Bus.subscribe`, and used as an async context manager."""
 
     def __init__(
         self, topics: frozenset[str], *, capacity: int, when_full: WhenFull, close: Callable[[Subscription], None]

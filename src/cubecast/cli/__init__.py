@@ -1,6 +1,6 @@
 """The command line: `cubecast simulate`, `compare`, `check` and the rest.
 
-One file per group of commands. A command imports what it needs when it runs, so that `--help` answers at once; it
+One file per group of commands. A command imports what it needs when it runs, so that `--help` is fast; it
 contains only options, tables and exit codes.
 
 | exit code | meaning |

@@ -1,4 +1,4 @@
-"""`cubecast advise`: which protocol, with which parameters, for this group?"""
+"""`cubecast advise`: recommend a protocol and its parameters for a group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWER, SPARK = "Answer", "Spark"
 
 
 class Optimise(StrEnum):
-    """What is to be small."""
+    """What to minimise."""
 
     time_to_stable = "time-to-stable"
     bytes = "bytes"
@@ -38,7 +38,7 @@ def advise(
             parser=whole_number,
             metavar="INTEGER",
             rich_help_panel=GROUP,
-            help="Members of the group.",
+            help="Number of members of the group.",
         ),
     ] = None,
     senders: Annotated[
@@ -47,7 +47,7 @@ def advise(
             parser=whole_number,
             metavar="INTEGER",
             rich_help_panel=GROUP,
-            help="Members that multicast. Default: up to 50.",
+            help="Number of members that multicast. Default: all, at most 50.",
         ),
     ] = None,
     source: Annotated[
@@ -56,7 +56,7 @@ def advise(
             "--from",
             metavar="HOST:PORT",
             rich_help_panel=GROUP,
-            help="Take members, round-trip times, loss, rate and payload from the status page of a running member.",
+            help="Read members, round-trip times, loss, rate and payload from the status page of a running member.",
         ),
     ] = None,
     network: Annotated[
@@ -69,7 +69,8 @@ def advise(
     placement: Annotated[
         bool | None,
         typer.Option(
-            rich_help_panel=NETWORK, help="May ranks be placed by distance? Default: yes; live groups cannot."
+            rich_help_panel=NETWORK,
+            help="Also try placement of ranks by distance. Default: yes, except for live groups.",
         ),
     ] = None,
     loss: Annotated[
@@ -92,28 +93,28 @@ def advise(
         ),
     ] = None,
     transport: Annotated[
-        str | None, typer.Option(rich_help_panel=DATA, help="Reliable multicast below all candidates. Default: auto.")
+        str | None, typer.Option(rich_help_panel=DATA, help="Reliable transport of all candidates. Default: auto.")
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=ANSWER,
-            help="What the stability protocol may send per member: 30kb/s (bits) or 4kB/s (bytes). Default: anything.",
+            help="Limit for the stability protocol per member: 30kb/s (bits) or 4kB/s (bytes). Default: none.",
         ),
     ] = None,
     within: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=ANSWER,
-            help="The longest time to stable: 200ms, 1.5s. Default: any; 1s with --optimise bytes.",
+            help="Limit of the time to stable: 200ms, 1.5s. Default: none; 1s with --optimise bytes.",
         ),
     ] = None,
-    optimise: Annotated[Optimise, typer.Option(rich_help_panel=ANSWER, help="What is to be small.")] = (
+    optimise: Annotated[Optimise, typer.Option(rich_help_panel=ANSWER, help="What to minimise.")] = (
         Optimise.time_to_stable
     ),
     protocols: Annotated[
         str | None,
-        typer.Option(rich_help_panel=ANSWER, help="Choose among these: names with commas. Default: all of stability."),
+        typer.Option(rich_help_panel=ANSWER, help="Candidates, separated by commas. Default: all stability protocols."),
     ] = None,
     seed: Annotated[
         int, typer.Option(parser=whole_number, metavar="INTEGER", rich_help_panel=ANSWER, help="The first seed.")
@@ -121,7 +122,8 @@ def advise(
     out: Annotated[
         Path,
         typer.Option(
-            rich_help_panel=ANSWER, help="Folder of results, plan and report; asked again, it continues there."
+            rich_help_panel=ANSWER,
+            help="Folder for results, plan and report. The same command continues an interrupted race.",
         ),
     ] = Path("advice"),
     spark: Annotated[
@@ -132,10 +134,10 @@ def advise(
     conf: ConfOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say which stability protocol, with which parameters, is best for a group, and how sure that is.
+    """Recommend a stability protocol and its parameters for a group, with the confidence of the answer.
 
-    Candidates race: all are simulated a little, the best of them more and more, on the same networks.
-    The answer is a ranking with a Pareto front and the probability that the first is really the best.
+    Candidates race: short simulations of all candidates, then more simulations of the best, on the same networks.
+    The answer is a ranking with a Pareto front and the probability that the first is the best.
 
     Examples:
 
@@ -180,13 +182,15 @@ def advise(
 
 
 def _asked(given: dict[str, Any], source: str | None, out: Path) -> dict[str, Any]:
-    """The question as it is put to the advisor; what is given here comes before what a running member says."""
+    """The question to the advisor; options override the status of a running member."""
     if source is not None:
         from cubecast.lab.advisor.live_status import read_status, settings_of_status
 
         return settings_of_status(read_status(source), out) | given
     if "members" not in given:
-        raise LocalProtocolError("--members is missing: say how many members the group has, or name a member (--from)")
+        raise LocalProtocolError(
+            "--members is missing: give the number of members, or the status address of a member (--from)"
+        )
     return given
 
 
@@ -199,7 +203,7 @@ def _print(advice: Advice, out: Path) -> None:
         print(f"live: {live}")
         print(f"costs: {spoken_cost(cost)}")
     _print_rows("ranking", advice.ranking)
-    _print_rows("Pareto front: nothing is both faster and cheaper", advice.front)
+    _print_rows("Pareto front: no candidate is both faster and cheaper", advice.front)
     for reason in advice.impossible.values():
         print(f"not possible: {reason}")
     print(

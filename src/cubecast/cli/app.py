@@ -51,7 +51,7 @@ def cubecast(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Reliable, causally ordered multicast that knows when a message has reached everybody.
+    """Reliable, causally ordered multicast with stability detection: know when every member has a message.
 
     [bold]Live groups of processes[/bold]
 
@@ -59,14 +59,14 @@ def cubecast(
       cubecast node chat --listen 127.0.0.1:7001 --found --plaintext
       cubecast node chat --listen 127.0.0.1:7002 --contact 127.0.0.1:7001 --plaintext
 
-    [bold]The laboratory[/bold]: a packet-level simulator, to choose a protocol before you deploy it
+    [bold]The laboratory[/bold]: compare the protocols in a packet-level simulator before you deploy one
 
       cubecast protocols
       cubecast compare --members 100 --network random:degree=5 --plot compare.html
       cubecast simulate cube_full_dist --members 200 --seed 1 --rounds 3
       cubecast advise --members 100 --loss 0.02 --rate 50/s --budget 30kb/s
 
-    Every command that reports takes --json. One seed gives one result, bit for bit.
+    Most commands accept --json. One seed gives one result, bit for bit.
     """
 
 
@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
         _discard_output()
         return 1
     except MemoryError:
-        return _say("not enough memory: take fewer members, messages or packets (--packets-max)", 2)
+        return _say("not enough memory: use fewer members, messages or packets (--packets-max)", 2)
     except ModuleNotFoundError as error:
         missing = explain(error, "this command")
         if missing is None:
@@ -104,7 +104,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _say(f"{error.filename or 'input or output'}: {error.strerror or error}", 2)
     if code == 130:
-        return _say("stopped; nothing half-written is left", code)
+        return _say("stopped; no partially written file remains", code)
     return code if isinstance(code, int) else 0
 
 
@@ -120,5 +120,5 @@ def _discard_output() -> None:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """SIGTERM ends the run as Ctrl-C does, so that nothing half-written is left."""
+    """SIGTERM ends the run like Ctrl-C, so that no partially written file remains."""
     raise SystemExit(128 + number)

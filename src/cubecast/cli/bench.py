@@ -13,7 +13,7 @@ from cubecast.errors import LocalProtocolError
 
 def bench(
     repeat: Annotated[
-        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs of each job; the fastest counts.")
+        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs per job; the fastest counts.")
     ] = 3,
     json: JsonOption = False,
 ) -> None:

@@ -35,7 +35,7 @@ CheckerFileOption = Annotated[
     typer.Option(
         "--checker-file",
         metavar="FILE",
-        help="A Python file with checkers of your own. Repeatable.",
+        help="A Python file with custom checkers. Repeatable.",
         callback=_load,
         show_default=False,
     ),
@@ -47,13 +47,13 @@ def check(
         list[Path],
         typer.Argument(
             metavar="TRACE...",
-            help="Traces that `cubecast simulate --trace` wrote, traces of the members of a live group, or folders.",
+            help="Traces of `cubecast simulate --trace`, traces of the members of a live group, or folders of traces.",
             show_default=False,
         ),
     ],
     crashed: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A member that was killed and did not restart; may be repeated."),
+        typer.Option(metavar="NAME", help="A member that was killed and did not restart. Repeatable."),
     ] = None,
     quorum: Annotated[
         str, typer.Option(help="Quorum of the live group: majority, or any (views may branch).")
@@ -64,10 +64,10 @@ def check(
     checker_file: CheckerFileOption = None,  # noqa: ARG001 (loaded by its callback)
     json: JsonOption = False,
 ) -> None:
-    """Check a trace: was a message declared stable too early, did every round end, do the views agree?
+    """Check traces: was a message declared stable too early, did every round end, do the views agree?
 
-    The traces of the members of a live group are merged and checked together; the options concern only them. Exit code
-    1 when a promise is broken; the output names the rows of the trace that break it.
+    The traces of the members of a live group are merged and checked together; --crashed, --quorum and --unsettled
+    apply only to them. The exit code is 1 if a promise is broken; the output names the rows that break it.
 
     Examples:
 
@@ -119,7 +119,7 @@ def _files(path: Path) -> list[Path]:
     files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
     found = [file for file in files if file.suffix == ".parquet" or is_member_trace(file)]
     if not found:
-        raise LocalProtocolError(f"{path}: no traces there; name a trace, or a folder that holds some")
+        raise LocalProtocolError(f"{path}: no traces in this folder: give a trace, or a folder with traces")
     return found
 
 
@@ -144,7 +144,7 @@ def _print(reports: dict[str, Report], names: dict[str, list[list[Any]]], *, jso
 
 def print_report(report: Report) -> None:
     """One line per promise, then every event that broke one."""
-    table = new_table("checker", "verdict", "promise, or why there is none", left=3, title=f"{report.events:,} events")
+    table = new_table("checker", "verdict", "promise, or why it is not made", left=3, title=f"{report.events:,} events")
     for verdict in report.verdicts:
         table.add_row(verdict.checker, verdict.status, verdict.not_promised or verdict.promise)
     print_table(table)

@@ -20,24 +20,27 @@ if TYPE_CHECKING:
 def _compare(
     members: Annotated[
         list[str],
-        typer.Option("--members", "-n", rich_help_panel=GROUP, help="One group size or several: 100, or 50,100,200."),
+        typer.Option("--members", "-n", rich_help_panel=GROUP, help="One or more group sizes: 100, or 50,100,200."),
     ],
     settings: dict[str, Any],
     protocols: Annotated[
-        str | None, typer.Option(help="Names, as in coord,full_dist.", show_default="all of the family")
+        str | None, typer.Option(help="Names of protocols: coord,full_dist.", show_default="all of the family")
     ] = None,
-    family: Annotated[str, typer.Option(help="Compare this family of protocols.")] = "stability",
+    family: Annotated[str, typer.Option(help="Compare the protocols of this family.")] = "stability",
     repeat: Annotated[
-        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs of each, with consecutive seeds.")
+        int,
+        typer.Option(
+            parser=whole_number, metavar="INTEGER", help="Runs per protocol and group size, with consecutive seeds."
+        ),
     ] = 1,
-    plot: Annotated[Path | None, typer.Option(help="Draw it into this .html, .png, .svg or .pdf file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write tables (CSV) and plots into this folder.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a plot to this .html, .png, .svg or .pdf file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write tables (CSV) and plots to this folder.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run protocols side by side: the same groups on the same networks with the same seeds.
+    """Compare protocols on the same groups, networks and seeds.
 
     Several seeds (--repeat) give means with 95 % confidence intervals;
-    several group sizes (--members) make curves. The row "lower bound" is what no protocol can beat.
+    several group sizes (--members) give curves. The row "lower bound" is a limit that no protocol can beat.
 
     Examples:
 

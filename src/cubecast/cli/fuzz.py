@@ -34,28 +34,30 @@ class FuzzSummary(NamedTuple):
 
 
 def fuzz(
-    count: Annotated[int, typer.Option(min=1, help="How many histories to draw.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of the first one; the others follow.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Number of random histories.")] = 100,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the first history; the others use the following seeds.")
+    ] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     stability: Annotated[
         str | None,
         typer.Option(metavar="PROTOCOL", help="The stability protocol of all groups.", show_default="drawn"),
     ] = None,
-    verbose: Annotated[bool, typer.Option(help="Run the history of --seed only, and print its events.")] = False,
-    everything: Annotated[bool, typer.Option(help="With --verbose: also every message.")] = False,
+    verbose: Annotated[bool, typer.Option(help="Run only the history of --seed, and print its events.")] = False,
+    everything: Annotated[bool, typer.Option(help="With --verbose: also print every message.")] = False,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Run the history of --seed only, and write its trace.")
+        Path | None, typer.Option(metavar="FILE", help="Run only the history of --seed, and write its trace.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run real members in random groups with many faults, and check their guarantees.
+    """Run real members in random groups with fault injection, and check their guarantees.
 
     The members run over simulated sockets, disks and clocks: connections are reset, machines lose power, disks are
-    corrupted, processes stop, join, leave and come back. One seed gives one history. With even seeds faults come at
-    random times, with odd ones at steps of the protocol, such as the second decision. A group that has lost its quorum
-    for good is forced, or founded anew.
+    corrupted, processes stop, join, leave and return. One seed gives one history. Even seeds inject faults at random
+    times, odd seeds at steps of the protocol, such as the second decision. A group that has lost its quorum
+    permanently is forced, or founded again.
 
-    Exit code 1 when a promise is broken; the command that replays it is printed.
+    The exit code is 1 if a promise is broken; the command that replays the history is printed.
 
     Examples:
 

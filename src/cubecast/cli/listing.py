@@ -20,17 +20,16 @@ if TYPE_CHECKING:
 def protocols(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Show this one with its parameters and messages.", show_default=False),
+        typer.Argument(metavar="NAME", help="Show this protocol with its parameters and messages.", show_default=False),
     ] = None,
     family: Annotated[str | None, typer.Option(help="Only this family, for example stability.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the protocols: name, family, the paper they come from, and one line each; or one with its parameters
-    and the fields of its messages.
+    """List the protocols, or describe one with its parameters and message fields.
 
     A parameter is an option of `simulate`, `compare` and `tune` and a setting of plans.
-    The families transport and failure are layers under a stability protocol: choose
-    one with --transport and --detector; their parameters are --transport-… and
+    The families transport and failure are layers under a stability protocol: select
+    them with --transport and --detector; their parameters are --transport-… and
     --detector-….
 
     Examples:
@@ -50,7 +49,7 @@ def protocols(
     if json:
         print_json([_plain(protocol) for protocol in found])
         return
-    table = new_table("name", "family", "paper", "in one line", left=4)
+    table = new_table("name", "family", "paper", "summary", left=4)
     for protocol in found:
         table.add_row(protocol.name, protocol.family, protocol.paper, protocol.summary)
     print_table(table)
@@ -113,7 +112,7 @@ def _about(info: ParameterInfo) -> dict[str, str]:
 
 
 def networks(json: JsonOption = False) -> None:
-    """List the kinds of networks and how to spell them after --network.
+    """List the kinds of networks and their syntax for --network.
 
     Examples:
 
@@ -126,7 +125,7 @@ def networks(json: JsonOption = False) -> None:
     if json:
         print_json([{"spelling": spelling, "description": description} for spelling, description in kinds])
         return
-    table = new_table("spelling", "what it is", left=2)
+    table = new_table("spelling", "description", left=2)
     for spelling, description in kinds:
         table.add_row(spelling, description)
     print_table(table)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cubecast.live.credentials import Credentials
     from cubecast.live.demo import Demo, DemoVerdict
 
-keys = typer.Typer(no_args_is_help=True, help="Make the certificates with which members authenticate each other.")
+keys = typer.Typer(no_args_is_help=True, help="Create the certificates with which members authenticate each other.")
 
 RATE_MAX, SECONDS_MAX = 1e6, 1e6
-Folder = Annotated[Path, typer.Option("--folder", help="Where the group's keys are.")]
+Folder = Annotated[Path, typer.Option("--folder", help="Folder of the group's keys.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,7 +41,7 @@ def keys_init(
     folder: Folder = Path("keys"),
     name: Annotated[str, typer.Option(help="The group's name in its certificate.")] = "cubecast group",
 ) -> None:
-    """Make the group's certificate (group.pem) and its key (group.key), which signs all members'."""
+    """Create the group's certificate (group.pem) and its key (group.key), which signs the members' certificates."""
     from cubecast.live.keys import KEY, init
 
     certificate = init(folder, name=name)
@@ -50,21 +50,23 @@ def keys_init(
 
 @keys.command("issue")
 def keys_issue(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The member's address, as all others name it.")],
+    address: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="The member's address, as the other members dial it.")
+    ],
     folder: Folder = Path("keys"),
-    name: Annotated[str | None, typer.Option(help="Name of the file; the address if not given.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
+    name: Annotated[str | None, typer.Option(help="Name of the file. Default: the address.")] = None,
+    days: Annotated[int, typer.Option(min=1, help="Validity in days.")] = 365,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Revoke the certificate that the file holds, and issue another.")
+        bool, typer.Option("--replace", help="Revoke the existing certificate of the file, and issue a new one.")
     ] = False,
 ) -> None:
-    """Make the certificate and key of one member, in one file."""
+    """Create the certificate and key of one member, in one file."""
     from cubecast.live.keys import REVOKED, issue, member_file
 
     is_replaced = member_file(folder, address, name=name).exists()
     print(issue(folder, address, name=name, days=days, replace=replace))
     if is_replaced:
-        print(f"the old certificate is revoked; copy {folder / REVOKED} to every member, beside group.pem")
+        print(f"the old certificate is revoked; copy {folder / REVOKED} to every member, next to group.pem")
 
 
 @keys.command("revoke")
@@ -72,25 +74,29 @@ def keys_revoke(
     member: Annotated[Path, typer.Argument(metavar="MEMBER.pem", help="The certificate to revoke.")],
     folder: Folder = Path("keys"),
 ) -> None:
-    """Add a member's certificate to the revocation list (group.crl, read again when it changes)."""
+    """Add a member's certificate to the revocation list (group.crl, which members reload when it changes)."""
     from cubecast.live.keys import revoke
 
-    print(f"{revoke(folder, member)}: copy it to every member, beside group.pem")
+    print(f"{revoke(folder, member)}: copy it to every member, next to group.pem")
 
 
 @with_protocol_files
 def node(
     group: Annotated[str, typer.Argument(help="The group's name.")],
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where this member accepts connections.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address on which this member accepts connections.")],
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The address that others dial, and its name.", show_default="--listen"),
+        typer.Option(
+            metavar="HOST:PORT", help="Address that others dial; the name of this member.", show_default="--listen"
+        ),
     ] = None,
     peer: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Found the group with this member; once for each.")
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Found the group together with this member. Repeatable."),
     ] = None,
     contact: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Join a running group through this member of it.")
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Join a running group through this member. Repeatable."),
     ] = None,
     found: Annotated[bool, typer.Option("--found", help="Found a group of one, which others join.")] = False,
     journal: Annotated[
@@ -111,32 +117,42 @@ def node(
     ] = None,
     quorum: Annotated[
         str | None,
-        typer.Option(metavar="majority|any", help="Who may decide on the next view.", show_default="majority"),
+        typer.Option(
+            metavar="majority|any", help="Which members may decide on the next view.", show_default="majority"
+        ),
     ] = None,
     heartbeat: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Step of the failure detector.", show_default="0.2")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Heartbeat interval of the failure detector.", show_default="0.2"),
     ] = None,
     suspect_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Silence that excludes a member.", show_default="3")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Silence after which a member is suspected.", show_default="3"),
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(metavar="none|all|N", help="Earlier messages that a newcomer gets.", show_default="none"),
+        typer.Option(metavar="none|all|N", help="Earlier messages that a newcomer receives.", show_default="none"),
     ] = None,
     sync: Annotated[
         str | None,
-        typer.Option(metavar="always|interval|never", help="When the journal is synced.", show_default="always"),
+        typer.Option(
+            metavar="always|interval|never", help="When the journal is forced to disk.", show_default="always"
+        ),
     ] = None,
     join_timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long founding or joining may take.", show_default="30")
+        float | None, typer.Option(metavar="SECONDS", help="Time limit for founding or joining.", show_default="30")
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write events for `cubecast check`.")] = None,
-    status_at: Annotated[str | None, typer.Option("--status", metavar="HOST:PORT", help="Serve status here.")] = None,
-    rate: Annotated[float, typer.Option(metavar="PER_SECOND", help="Send generated messages, not lines.")] = 0.0,
+    status_at: Annotated[
+        str | None, typer.Option("--status", metavar="HOST:PORT", help="Serve the status page at this address.")
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(metavar="PER_SECOND", help="Send generated messages at this rate instead of lines.")
+    ] = 0.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no deliveries.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every link.")] = False,
 ) -> None:
-    """Run a member of a group: lines in are multicast, deliveries come out as "sender sequence text".
+    """Run a member of a group: multicast every input line, print deliveries as "sender sequence text".
 
     Example, two terminals:
 
@@ -144,11 +160,11 @@ def node(
 
       cubecast node chat --listen 127.0.0.1:7002 --peer 127.0.0.1:7001 --plaintext
 
-    A third one joins them later:
+    A third member joins later:
 
       cubecast node chat --listen 127.0.0.1:7003 --contact 127.0.0.1:7001 --plaintext
 
-    All members of a group run the same protocols with the same parameters, also custom ones from a file:
+    All members of a group must run the same protocols with the same parameters, including custom protocols:
 
       cubecast node chat --listen 127.0.0.1:7001 --found --plaintext --protocol-file mine.py --stability mine
 
@@ -204,7 +220,7 @@ def _parameters(role: str, name: str | None, given: list[str] | None) -> dict[st
     from cubecast.protocols.catalogue import protocol_named
 
     if name is None:
-        raise LocalProtocolError(f"--{role}-parameter {given[0]}: name the protocol too, with --{role}")
+        raise LocalProtocolError(f"--{role}-parameter {given[0]}: also give the protocol, with --{role}")
     known = describe(protocol_named(name).parameters)
     pairs = [word.partition("=") for word in given]
     for own, is_pair, _ in pairs:
@@ -232,10 +248,10 @@ def _log_to_stderr(*, verbose: bool) -> None:
 
 
 def status(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the member serves its status.")],
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Status address of the member.")],
     json: JsonOption = False,
 ) -> None:
-    """Show the status of a member and its group: members, links, frontier, and who holds stability back."""
+    """Show the status of a member and its group: members, links, frontier, and which members delay stability."""
     from cubecast.live.demo import fetch_status
 
     found = fetch_status(address)
@@ -265,23 +281,23 @@ def _link_word(link: dict[str, Any] | None) -> str:
 def demo(
     members: Annotated[int, typer.Option(help="Processes to start.")] = 8,
     kills: Annotated[
-        int | None, typer.Option(help="Members to kill -9 after a third of the time.", show_default="up to 2")
+        int | None, typer.Option(help="Members to kill with kill -9 after a third of the time.", show_default="up to 2")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="How long it runs.")] = 15.0,
-    rate: Annotated[float, typer.Option(help="Messages per second and member.")] = 50.0,
+    seconds: Annotated[float, typer.Option(help="Duration.")] = 15.0,
+    rate: Annotated[float, typer.Option(help="Messages per second of each member.")] = 50.0,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one merged trace, for `cubecast check`.")
+        Path | None, typer.Option(metavar="FILE", help="Write one merged trace for `cubecast check`.")
     ] = None,
     stay: Annotated[
         bool | None,
         typer.Option(
             "--stay/--no-stay",
-            help="Let the survivors and their status page run after the verdict, until Ctrl-C.",
+            help="Keep the survivors and their status page running after the verdict, until Ctrl-C.",
             show_default="in a terminal",
         ),
     ] = None,
 ) -> None:
-    """Run a live group on this machine: processes that multicast, some killed, and a verdict on the survivors."""
+    """Run a live group on this machine: processes multicast, some are killed, and the survivors are checked."""
     from cubecast.live.demo import Demo, kills_max, run_demo
     from cubecast.live.warm import warm
 
@@ -290,9 +306,7 @@ def demo(
     most = kills_max(members)
     chosen = min(2, most) if kills is None else kills
     if not 0 <= chosen <= most:
-        raise LocalProtocolError(
-            f"--kills {chosen}: at most {most} of {members} members, so that a majority is left to continue"
-        )
+        raise LocalProtocolError(f"--kills {chosen}: at most {most} of {members} members, so that a majority remains")
     warm()
     with tempfile.TemporaryDirectory() as folder:
         shown = Demo(members=members, rate_per_s=rate, folder=Path(folder))
@@ -338,7 +352,7 @@ class _Screen:
     def stay(self, demo: Demo, verdict: DemoVerdict) -> None:
         """The same, and let the survivors run until Ctrl-C."""
         self.report(demo, verdict)
-        print("the survivors run on: open the page; Ctrl-C ends them", flush=True)
+        print("the survivors keep running: open the page; Ctrl-C stops them", flush=True)
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
 

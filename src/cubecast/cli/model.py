@@ -14,7 +14,9 @@ from cubecast.cli.output import JsonOption, new_table, print_json, print_table
 app = typer.Typer(no_args_is_help=True, help="Evaluate the formulas of the papers, without a simulation.")
 
 Members = Annotated[int, typer.Option("--members", "-n", parser=whole_number, metavar="INTEGER", help="Group size n.")]
-Subset = Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Members gossiped to per step, p.")]
+Subset = Annotated[
+    int, typer.Option(parser=whole_number, metavar="INTEGER", help="Members that receive gossip per step, p.")
+]
 Arrival = Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Probability that a message arrives.")]
 
 
@@ -24,11 +26,11 @@ def gossip(
     subset: Subset = 1,
     arrival: Arrival = 1.0,
     p_incomplete: Annotated[
-        float, typer.Option(parser=number, metavar="NUMBER", help="How likely a round may be incomplete.")
+        float, typer.Option(parser=number, metavar="NUMBER", help="Accepted probability of an incomplete round.")
     ] = 1e-3,
     json: JsonOption = False,
 ) -> None:
-    """Steps a round of Gossip needs (guo §4.2.5).
+    """Compute the number of steps of a Gossip round (guo §4.2.5).
 
     Example:
 
@@ -51,7 +53,7 @@ def gossip(
     if json:
         print_json(result)
         return
-    print(f"one member's news reaches all {members} after {chain.expected_steps():.2f} steps on average")
+    print(f"information from one member reaches all {members} after {chain.expected_steps():.2f} steps on average")
     print(f"P(round incomplete) ≤ {p_incomplete:g} after {steps:.2f} steps")
     table = new_table("step", "P(incomplete) at most", left=0)
     for step, probability in enumerate(by_step):
@@ -62,16 +64,16 @@ def gossip(
 @app.command("trigger")
 def trigger(
     buffer_messages: Annotated[
-        int, typer.Option("--buffer", parser=whole_number, metavar="INTEGER", help="Messages a buffer holds, g.")
+        int, typer.Option("--buffer", parser=whole_number, metavar="INTEGER", help="Buffer capacity in messages, g.")
     ],
-    rate: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Messages sent per second, r.")],
+    rate: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Messages per second, r.")],
     round_s: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Time per round (TPR), f.")],
     stable_fraction: Annotated[
-        float, typer.Option(parser=number, metavar="NUMBER", help="Share that a round releases, α.")
+        float, typer.Option(parser=number, metavar="NUMBER", help="Share of the buffer that a round frees, α.")
     ] = 1.0,
     json: JsonOption = False,
 ) -> None:
-    """When to start a round so that the buffer does not overflow (guo ch. 6). Exit code 1 when no X can do it.
+    """Compute when to start a round so that the buffer does not overflow (guo ch. 6). Exit code 1 if impossible.
 
     Example:
 
@@ -96,18 +98,18 @@ def trigger(
 @app.command("kfail")
 def kfail(
     members: Members,
-    step_s: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="The step interval, in seconds.")],
+    step_s: Annotated[float, typer.Option(parser=number, metavar="NUMBER", help="Step interval in seconds.")],
     p_mistake: Annotated[
-        float, typer.Option(parser=number, metavar="NUMBER", help="How likely a false suspicion may be.")
+        float, typer.Option(parser=number, metavar="NUMBER", help="Accepted probability of a false suspicion.")
     ] = 1e-6,
     subset: Subset = 1,
     arrival: Arrival = 1.0,
     crashed: Annotated[
-        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Members that are down already.")
+        int, typer.Option(parser=whole_number, metavar="INTEGER", help="Number of members that are already down.")
     ] = 0,
     json: JsonOption = False,
 ) -> None:
-    """K_fail of gossip-style failure detection (guo §3.1.2).
+    """Compute K_fail of gossip-style failure detection (guo §3.1.2).
 
     Example:
 
@@ -119,6 +121,6 @@ def kfail(
     if json:
         print_json(asdict(found))
         return
-    print(f"K_fail = {found.k_fail}: suspect a member after {found.detection_s_max:g} s without news of it")
+    print(f"K_fail = {found.k_fail}: suspect a member after {found.detection_s_max:g} s without a heartbeat")
     print(f"P(any false suspicion) ≤ {found.p_mistake_bound:.2e}; {found.message_bytes} bytes per message, ", end="")
     print(f"{found.bytes_per_s:,.0f} bytes per second from each member")

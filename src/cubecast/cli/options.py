@@ -59,73 +59,83 @@ TAKES_PARAMETERS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 OPTIONS: dict[str, ScenarioOption] = {
     "members": _O(int, ("--members", "-n"), GROUP, "", "Size n of the group, ranks 0 … n−1."),
-    "senders": _O(int, ("--senders", "-m"), GROUP, "all, at most 50", "How many of them send: ranks 0 … m−1."),
-    "seed": _O(int, ("--seed", "-s"), GROUP, "0", "One seed, one result."),
-    "joins": _O(list[str], ("--join",), GROUP, "none", "The last ranks join later: 7@20ms. Repeatable."),
-    "leaves": _O(list[str], ("--leave",), GROUP, "none", "Members leave: 3@20ms. Repeatable."),
-    "network": _O(str, ("--network",), NETWORK, "random:p=0.02", "`cubecast networks` lists the kinds."),
-    "routing": _O(Literal["hops", "delay"], ("--routing",), NETWORK, "hops", "Shortest paths by links, or by delay."),
+    "senders": _O(int, ("--senders", "-m"), GROUP, "all, at most 50", "Number of senders: ranks 0 … m−1."),
+    "seed": _O(int, ("--seed", "-s"), GROUP, "0", "Seed of all random draws; one seed gives one result."),
+    "joins": _O(list[str], ("--join",), GROUP, "none", "Let one of the last ranks join later: 7@20ms. Repeatable."),
+    "leaves": _O(list[str], ("--leave",), GROUP, "none", "Let members leave: 3@20ms. Repeatable."),
+    "network": _O(str, ("--network",), NETWORK, "random:p=0.02", "The network; `cubecast networks` lists the kinds."),
+    "routing": _O(
+        Literal["hops", "delay"], ("--routing",), NETWORK, "hops", "Shortest paths by number of links, or by delay."
+    ),
     "placement": _O(
         Literal["random", "bisection", "search"],
         ("--placement",),
         NETWORK,
-        "as the network lists them",
-        "Which member gets which rank: any, or near those it has much to say to.",
+        "in the order of the network",
+        "Assignment of ranks to members: random, or close to the members they exchange messages with.",
     ),
     "multicast": _O(
         Literal["copies", "tree"],
         ("--multicast",),
         NETWORK,
-        "copies, on a wan-tree tree",
+        "copies; tree on a wan-tree",
         "A multicast is n−1 unicasts, or one copy on each link of the shortest-path tree.",
     ),
     "queue_limit": _O(
-        int, ("--queue-limit",), NETWORK, "0", "Messages that may wait on a link, more are dropped; 0: any number."
+        int, ("--queue-limit",), NETWORK, "0", "Queue capacity of a link in messages; more are dropped. 0: unlimited."
     ),
-    "rounds": _O(int, ("--rounds", "-r"), ROUNDS, "1", "Rounds until the run ends."),
+    "rounds": _O(int, ("--rounds", "-r"), ROUNDS, "1", "Number of rounds."),
     "delta_ms": _O(
-        float, ("--delta-ms",), ROUNDS, "10, on a wan-tree about a round", "Δ, the pause between two rounds."
+        float, ("--delta-ms",), ROUNDS, "10; on a wan-tree about a round", "Δ, the pause between two rounds."
     ),
     "trigger": _O(
         Literal["delta", "buffer"],
         ("--trigger",),
         ROUNDS,
         "delta",
-        "A round begins Δ after the last, or when buffers fill.",
+        "A round begins Δ after the previous one, or when buffers fill.",
     ),
     "trigger_messages": _O(
-        int, ("--trigger-messages",), ROUNDS, "0", "With the trigger buffer: X unstable messages of a sender begin one."
+        int,
+        ("--trigger-messages",),
+        ROUNDS,
+        "0",
+        "With the trigger buffer: X, the unstable messages of a sender that start a round.",
     ),
     "repeat_ms": _O(
         float,
         ("--repeat-ms",),
         ROUNDS,
         "never; 20, or about a round, where messages can be lost",
-        "When an unanswered message is sent again.",
+        "Retransmission timeout for an unanswered message.",
     ),
     "deliver": _O(
         Literal["received", "stable"],
         ("--deliver",),
         DATA,
         "received",
-        "Applications get a message at once, or when it is stable (atomic delivery).",
+        "Deliver a message when it is received, or when it is stable (atomic delivery).",
     ),
     "causal_stability": _O(
         bool,
         ("--causal-stability/--no-causal-stability",),
         DATA,
         "False",
-        "Find out, too, when no message concurrent with one can still be delivered; arrays are twice as long.",
+        "Also detect causal stability: no message concurrent with it can still be delivered. Doubles the arrays.",
     ),
     "goal": _O(
         Literal["stability", "errors"],
         ("--goal",),
         PROTOCOL,
         "stability",
-        "Find out what everybody holds, or what anybody has seen.",
+        "Detect what all members have (stability), or what any member has seen (errors).",
     ),
     "sequences": _O(
-        int, ("--sequences",), PROTOCOL, "one per sender", "Sequences that the senders share; 1 under total order."
+        int,
+        ("--sequences",),
+        PROTOCOL,
+        "one per sender",
+        "Number of sequences that the senders share; 1 for total order.",
     ),
     "changed_only": _O(
         bool, ("--changed-only/--no-changed-only",), PROTOCOL, "False", "Send only entries that differ from the last S."
@@ -138,12 +148,16 @@ OPTIONS: dict[str, ScenarioOption] = {
         "Piggyback control messages on data messages.",
     ),
     "heartbeats": _O(
-        int, ("--heartbeats",), PROTOCOL, "0", "Broadcast trees: heartbeats that links are known by; 0: exactly known."
+        int,
+        ("--heartbeats",),
+        PROTOCOL,
+        "0",
+        "Broadcast trees: heartbeats from which links are estimated; 0: exact values.",
     ),
     "loss": _O(float, ("--loss",), FAULTS, "0.0", "Probability that a link loses a message."),
     "duplicate": _O(float, ("--duplicate",), FAULTS, "0.0", "Probability that a link duplicates a message."),
-    "reorder": _O(float, ("--reorder",), FAULTS, "0.0", "Probability that a message is delayed, and overtaken."),
-    "reorder_ms": _O(float, ("--reorder-ms",), FAULTS, "1.0", "The longest such delay."),
+    "reorder": _O(float, ("--reorder",), FAULTS, "0.0", "Probability that a message is delayed and overtaken."),
+    "reorder_ms": _O(float, ("--reorder-ms",), FAULTS, "1.0", "Longest delay of a reordered message."),
     "losses_per_step": _O(
         int, ("--losses-per-step",), FAULTS, "0", "Gossip: messages lost at their senders in each step."
     ),
@@ -151,50 +165,50 @@ OPTIONS: dict[str, ScenarioOption] = {
         list[str], ("--crash",), FAULTS, "none", "Crash members: 3@2ms, 3@2ms-5ms (recovers), 1+2+4@0ms. Repeatable."
     ),
     "suspicions": _O(
-        list[str], ("--suspect",), FAULTS, "none", "Suspect a live member, which is then excluded: 5@10ms. Repeatable."
+        list[str], ("--suspect",), FAULTS, "none", "Suspect a live member, so that it is excluded: 5@10ms. Repeatable."
     ),
     "partitions": _O(
-        list[str], ("--partition",), FAULTS, "none", "Cut members off for a while: 0-15@10ms-60ms. Repeatable."
+        list[str], ("--partition",), FAULTS, "none", "Partition members from the others: 0-15@10ms-60ms. Repeatable."
     ),
     "detector": _O(
         str,
         ("--detector",),
         DETECTION,
         "model",
-        "model: failures are reported after --detect-ms; or a protocol of the family failure.",
+        "model (failures are reported after --detect-ms), or a protocol of the family failure.",
     ),
-    "detect_ms": _O(float, ("--detect-ms",), DETECTION, "10.0", "Model: how long a member is down before a report."),
+    "detect_ms": _O(float, ("--detect-ms",), DETECTION, "10.0", "Model: time from a crash to the first report."),
     "detect_spread_ms": _O(
         float, ("--detect-spread-ms",), DETECTION, "1.0", "Model: time within which all members get the report."
     ),
-    "messages": _O(
-        int, ("--messages",), DATA, "0", "Data messages each sender multicasts; 0: only the protocol itself runs."
-    ),
-    "rate": _O(float, ("--rate",), DATA, "100.0", "Data messages per second and sender."),
+    "messages": _O(int, ("--messages",), DATA, "0", "Data messages per sender; 0: only the protocol runs."),
+    "rate": _O(float, ("--rate",), DATA, "100.0", "Data messages per second of each sender."),
     "payload_bytes": _O(int, ("--payload",), DATA, "100", "Bytes of a data message."),
     "churn_per_s": _O(
         float, ("--churn",), CHURN, "no views", "A group with views: joins, leaves, crashes and returns per second."
     ),
     "churn_mix": _O(
-        str, ("--churn-mix",), CHURN, "join=1,leave=1,crash=1,return=1", "How often each kind of change comes."
+        str, ("--churn-mix",), CHURN, "join=1,leave=1,crash=1,return=1", "Relative frequency of each kind of change."
     ),
     "churn_ms": _O(
-        float, ("--churn-ms",), CHURN, "10000.0", "How long members change and multicast; then the group settles."
+        float, ("--churn-ms",), CHURN, "10000.0", "Duration of changes and multicasts; then the group settles."
     ),
-    "batch_ms": _O(float, ("--batch-ms",), CHURN, "20.0", "How long a coordinator gathers changes for one view."),
-    "state_bytes": _O(int, ("--state-bytes",), CHURN, "0", "State of the application that a newcomer gets."),
-    "stability": _O(str, ("--stability",), CHURN, "auto", "The stability protocol, when PROTOCOL multicasts data."),
-    "data": _O(str, ("--data",), CHURN, "auto", "The data protocol, when PROTOCOL detects stability."),
+    "batch_ms": _O(float, ("--batch-ms",), CHURN, "20.0", "How long a coordinator collects changes for one view."),
+    "state_bytes": _O(int, ("--state-bytes",), CHURN, "0", "Size of the application state that a newcomer receives."),
+    "stability": _O(str, ("--stability",), CHURN, "auto", "The stability protocol, if PROTOCOL is a data protocol."),
+    "data": _O(str, ("--data",), CHURN, "auto", "The data protocol, if PROTOCOL is a stability protocol."),
     "transport": _O(
         str, ("--transport",), DATA, "auto", "Reliable multicast: `cubecast protocols --family transport` lists them."
     ),
     "buffer_messages": _O(
-        int, ("--buffer-messages",), DATA, "0", "Unstable messages of its own that stop a sender; 0: any number."
+        int, ("--buffer-messages",), DATA, "0", "Unstable own messages at which a sender stops; 0: unlimited."
     ),
-    "series_ms": _O(float, ("--series-ms",), DATA, "0.0", "Sample the buffers at this interval; 0: never."),
+    "series_ms": _O(float, ("--series-ms",), DATA, "0.0", "Sampling interval of the buffers; 0: never."),
     "until_ms": _O(float, ("--until-ms",), LIMITS, "600000.0", "Simulated time after which an unfinished run fails."),
-    "least_ms": _O(float, ("--least-ms",), LIMITS, "0.0", "Simulated time before which a run does not end."),
-    "packets_max": _O(int, ("--packets-max",), LIMITS, "4194304, or 32 a member", "Message copies in flight at most."),
+    "least_ms": _O(float, ("--least-ms",), LIMITS, "0.0", "Minimum simulated time of a run."),
+    "packets_max": _O(
+        int, ("--packets-max",), LIMITS, "4194304, or 32 per member", "Maximum number of message copies in flight."
+    ),
     "measure": _O(bool, ("--measure/--no-measure",), LIMITS, "True", "Sample queues and load."),
 }
 
@@ -270,13 +284,13 @@ def _read_option(word: str, protocol: str | None, settings: Mapping[str, Any]) -
 
     option, has_value, value = word.partition("=")
     if not option.startswith("--"):
-        raise typer.BadParameter(f"what is {option!r}? Parameters are written --name value.")
+        raise typer.BadParameter(f"unexpected argument {option!r}: parameters are written --name value.")
     name = option.removeprefix("--").replace("-", "_")
     for own in (name, name.removeprefix("no_")):
         known = parameter_of(own, protocol, settings)
         if known is not None:
             return name, value if has_value else None, known
-    raise typer.BadParameter(f"no such option: {option}. `cubecast protocols NAME` lists the parameters of one.")
+    raise typer.BadParameter(f"no such option: {option}. `cubecast protocols NAME` lists the parameters of a protocol.")
 
 
 def _parameters(words: list[str], protocol: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:

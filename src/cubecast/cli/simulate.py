@@ -31,7 +31,7 @@ def _simulate(
     check: Annotated[bool, typer.Option("--check", help="Run the checkers on the run's trace.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Run one protocol once and print what it cost.
+    """Simulate one run of a protocol and print its metrics.
 
     Examples:
 
@@ -42,7 +42,7 @@ def _simulate(
       cubecast simulate timestamp -n 50 --churn 2 --rate 5 --check
       cubecast simulate cube_full_dist -n 100 --churn 2 --data tree --loss 0.01 --rate 2
 
-    A run that cannot end prints the command that replays it: exit code 1.
+    A run that cannot end prints the command that replays it and exits with code 1.
     """
     from cubecast.sim.simulate import simulate as run
     from cubecast.trace.checkers import check_all
@@ -142,7 +142,7 @@ def _view_lines(result: Result) -> list[tuple[str, str]]:
         *_causal_view_lines(result),
         ("membership: bytes per member and second", f"{result.membership_bytes_per_member_s or 0:,.0f}"),
         ("stability: bytes per member and second", f"{result.stability_bytes_per_member_s or 0:,.0f}"),
-        ("excluded although up", f"{result.excluded_wrongly or 0:,}"),
+        ("members excluded although up", f"{result.excluded_wrongly or 0:,}"),
     ]
 
 
@@ -182,8 +182,8 @@ def _data_lines(result: Result) -> list[tuple[str, str]]:
             ("data: time to stable, first member", _ms(result.tts_first_ms)),
             ("data: time to stable, last member", _ms(result.tts_last_ms)),
             *_causal_lines(result),
-            ("data: unstable messages a member holds, mean", f"{result.buffer_mean:,.1f}"),
-            ("data: unstable messages a member holds, most", f"{result.buffer_max or 0:,}"),
+            ("data: unstable messages per member, mean", f"{result.buffer_mean:,.1f}"),
+            ("data: unstable messages per member, maximum", f"{result.buffer_max or 0:,}"),
         ]
     return lines
 
@@ -205,11 +205,11 @@ def _family_lines(result: Result) -> list[tuple[str, str]]:
     if family == "causal":
         return [
             ("data: fragments of 1500 bytes", f"{result.data_fragments:,}"),
-            ("data: messages that wait for delivery, mean", f"{result.delivery_queue_mean:,.3f}"),
-            ("data: messages that wait for delivery, most", f"{result.delivery_queue_max:,}"),
+            ("data: messages held back, mean", f"{result.delivery_queue_mean:,.3f}"),
+            ("data: messages held back, maximum", f"{result.delivery_queue_max:,}"),
         ]
     if family == "broadcast" and result.delivered_share is not None:
-        return [("data: delivered of all pairs of message and member", f"{100 * result.delivered_share:.2f} %")]
+        return [("data: delivered pairs of message and member", f"{100 * result.delivered_share:.2f} %")]
     return []
 
 

@@ -27,15 +27,17 @@ app.command("calibrate")(with_protocol_files(study_calibrate.calibrate))
 
 PlansOption = Annotated[
     Path | None,
-    typer.Option("--plans", help="Folder of plans, or a place in a store.", show_default="the project's own"),
+    typer.Option(
+        "--plans", help="Folder of plans, or an object-store address.", show_default="the plans of the project"
+    ),
 ]
 FullOption = Annotated[bool, typer.Option("--full/--quick", help="Size of the study.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of results, or a place in a store: s3a://BUCKET/…")]
+OutOption = Annotated[
+    Path, typer.Option("--out", help="Folder for results, or an object-store address: s3a://BUCKET/…")
+]
 MasterOption = study_traces.MasterOption
 ConfOption = study_traces.ConfOption
-NamesArgument = Annotated[
-    list[str] | None, typer.Argument(help="Names of studies, or files of plans.", show_default="all")
-]
+NamesArgument = Annotated[list[str] | None, typer.Argument(help="Names of studies, or plan files.", show_default="all")]
 
 
 def _folder(plans: Path | None) -> AnyPath:
@@ -52,7 +54,7 @@ def _size(full: bool) -> str:
 @app.command("list")
 @with_protocol_files
 def list_(plans: PlansOption = None, json: JsonOption = False) -> None:
-    """List the studies, how many runs each has, and whether it can be run here."""
+    """List the studies, their number of runs, and whether they can run on this machine."""
     from cubecast.lab.load_plan import load_plans
     from cubecast.lab.runs import runs_of
 
@@ -84,7 +86,7 @@ def list_(plans: PlansOption = None, json: JsonOption = False) -> None:
 @app.command()
 @with_protocol_files
 def show(name: Annotated[str, typer.Argument(help="Name of a study.")], plans: PlansOption = None) -> None:
-    """Show one plan: what it runs, draws and claims."""
+    """Show one plan: its runs, figures and claims."""
     from cubecast.lab.load_plan import load_plans
     from cubecast.lab.runs import points_of
 
@@ -114,15 +116,15 @@ def run(
     out: OutOption = Path("results"),
     plans: PlansOption = None,
     report: Annotated[bool, typer.Option(help="Write figures and the report at the end.")] = True,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed runs again.")] = False,
     figure: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only what this figure of the study draws.", show_default="all")
+        str | None, typer.Option(metavar="ID", help="Only the runs of this figure of the study.", show_default="all")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All studies that can be run; so it is without names.")
+        bool, typer.Option("--all", help="All studies that can run on this machine; the default without names.")
     ] = False,
 ) -> None:
-    """Run studies; what is done already is not run again, and Ctrl-C keeps what is done.
+    """Run studies. Finished runs are kept, also after Ctrl-C, and are not repeated.
 
     Examples:
 
@@ -131,9 +133,9 @@ def run(
       cubecast study run plan.toml --protocol-file mine.py
     """
     if everything and names:
-        raise PlanError("--all and names of studies: give one or the other")
+        raise PlanError("--all and names of studies: give only one of them")
     if figure is not None and len(names or []) != 1:
-        raise PlanError("--figure: name the one study whose figure it is")
+        raise PlanError("--figure: give the name of exactly one study")
     _study(
         names,
         full=full,
@@ -157,7 +159,7 @@ def report_(
     out: OutOption = Path("results"),
     plans: PlansOption = None,
 ) -> None:
-    """Write tables, figures and the report from what is on disk; nothing is run."""
+    """Write tables, figures and the report from the results on disk, without running anything."""
     _study(names, full=full, master=master, conf=conf, out=out, plans=plans, only_read=True, report=True)
 
 
@@ -170,7 +172,7 @@ def status(
     plans: PlansOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Tell how much of each study is done; Spark is not started for it."""
+    """Show the progress of each study, without starting Spark."""
     from cubecast.lab.status import status_of
     from cubecast.lab.store import Store
     from cubecast.lab.study import choose_plans
@@ -190,11 +192,11 @@ def status(
 def verdicts(
     out: OutOption = Path("results"),
     before: Annotated[
-        Path | None, typer.Option("--before", help="Folder of earlier results, to compare with.", show_default="none")
+        Path | None, typer.Option("--before", help="Folder of earlier results for comparison.", show_default="none")
     ] = None,
     plans: PlansOption = None,
 ) -> None:
-    """Print every claim of the papers with its verdict, as Markdown, from the tables of a report; Spark is not started.
+    """Print every claim of the papers with its verdict as Markdown, from the tables of a report.
 
     Examples:
 
@@ -233,7 +235,7 @@ def _study(
             how |= {"master": master, "conf": parse_conf(conf or ()), "progress": progress, "say": _say}
             outcome = run_studies(chosen, _size(full), Store(out), **how)
     except KeyboardInterrupt:
-        _say(f"what is done is kept in {out}; the same command goes on from there")
+        _say(f"finished runs are kept in {out}; the same command continues")
         raise
     _tell(outcome)
     if report and outcome.summary is not None and outcome.summary.num_rows:
@@ -243,11 +245,11 @@ def _study(
             page = write_report(outcome, Store(out), step=step)
         print(f"report: {page}")
     elif report:
-        raise PlanError(f"{out}: nothing of these studies is done yet; run them first (cubecast study run)")
+        raise PlanError(f"{out}: no results of these studies yet; run them first (cubecast study run)")
 
 
 def _tell(outcome: StudyOutcome) -> None:
-    print(f"{len(outcome.plans)} studies, {outcome.done_now} runs done now, in {outcome.seconds:.0f} s")
+    print(f"{len(outcome.plans)} studies, {outcome.done_now} runs finished in {outcome.seconds:.0f} s")
     for failure in outcome.failures[:10]:
         print(f"failed: {failure['study']}, seed {failure['seed']}: {failure['error']}", file=sys.stderr)
     if len(outcome.failures) > 10:
@@ -293,6 +295,6 @@ def _bar() -> Iterator[Callable[[int, int], None]]:
             tenth = 10 * done // total if total else 0
             if not console.is_terminal and tenth > reported:
                 reported = tenth
-                _say(f"{done} of {total} runs done")
+                _say(f"{done} of {total} runs finished")
 
         yield progress

@@ -1,4 +1,4 @@
-"""`cubecast study calibrate`: under which settings do most statements of a paper hold at once?"""
+"""`cubecast study calibrate`: the settings under which most statements of a paper hold at the same time."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ def calibrate(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="cube, guo, causal or rasm.")],
     master: MasterOption = None,
     conf: ConfOption = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of results.")] = Path("results"),
-    plans: Annotated[Path | None, typer.Option(help="Folder of plans.", show_default="the project's own")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for results.")] = Path("results"),
+    plans: Annotated[
+        Path | None, typer.Option(help="Folder of plans.", show_default="the plans of the project")
+    ] = None,
     start: Annotated[int | None, typer.Option(help="Points of the Sobol sequence.", show_default="as planned")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of refinement.", show_default="as planned")] = None,
     width: Annotated[int | None, typer.Option(help="Settings per round.", show_default="as planned")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Seeds of each point.", show_default="as planned")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Seeds per point.", show_default="as planned")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Search for the settings under which most statements of a paper hold at once and its numbers are nearest.
+    """Search for the settings under which most statements of a paper hold and its numbers are nearest.
 
-    What is done already is not run again; the same command goes on from where it was interrupted.
+    Finished runs are not repeated; the same command continues an interrupted search.
 
     Examples:
 
@@ -63,7 +65,7 @@ def calibrate(
 def _tell(found: Calibrated) -> None:
     best = found.best
     setting = ", ".join(f"{name} = {value}" for name, value in best.setting.items())
-    print(f"{best.held} of {best.tested} statements hold at once with {setting} ({best.undecided} undecided)")
+    print(f"{best.held} of {best.tested} statements hold with {setting} ({best.undecided} undecided)")
     for number in found.numbers:
         interval = f"{number['ours']:.4g} [{number['low']:.4g}, {number['high']:.4g}]"
         print(f"{number['claim']}: {number['quantity']}: the paper {number['paper']:g}, ours {interval}")

@@ -26,23 +26,26 @@ MasterOption = Annotated[
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark. Repeatable.", show_default=False),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting. Repeatable.", show_default=False),
 ]
 SHOWN = 20
 _COLUMNS = ("window_s", "view", "members", "lag_messages", "lag_s", "slowest", "behind", "buffer_mean", "buffer_max")
 
 
 def check(
-    traces: Annotated[Path, typer.Argument(metavar="TRACES", help="A trace, or a folder of them; s3a://… too.")],
+    traces: Annotated[
+        Path,
+        typer.Argument(metavar="TRACES", help="A trace, a folder of traces, or an object-store address (s3a://…)."),
+    ],
     master: MasterOption = None,
     conf: ConfOption = None,
-    metrics: Annotated[bool, typer.Option(help="Count the metrics again too.")] = True,
+    metrics: Annotated[bool, typer.Option(help="Also recompute the metrics.")] = True,
     checker_file: CheckerFileOption = None,  # noqa: ARG001 (loaded by its callback)
     json: JsonOption = False,
 ) -> None:
-    """Judge any number of traces on Spark: were promises broken, do the metrics agree with the events?
+    """Check any number of traces on Spark: are promises broken, do the metrics agree with the events?
 
-    The promises are those of `cubecast check`. Exit code 1 when one is broken or a metric differs; the rows are named.
+    The promises are those of `cubecast check`. The exit code is 1 if one is broken or a metric differs.
 
     Examples:
 
@@ -58,9 +61,9 @@ def check(
     found = find_traces(traces)
     how = parse_conf(conf or ())
     with waiting("starting Spark") as step, session(master, heavy=True, conf=how) as spark, one_line("the check"):
-        step(0, 2, f"judging {sum(trace.events for trace in found):,} events")
+        step(0, 2, f"checking {sum(trace.events for trace in found):,} events")
         violations = check_traces(spark, found)
-        step(1, 2, "counting the metrics again")
+        step(1, 2, "recomputing the metrics")
         unreadable = {row["trace"] for row in violations if row["checker"] == READABLE}
         counted = recompute(spark, [one for one in found if one.name not in unreadable]) if metrics else []
     wrong = [row for row in counted if not row["agree"]]
@@ -72,7 +75,7 @@ def check(
         for row in violations[:SHOWN]:
             print(f"{row['trace']}: {row['checker']}: {row['message']}")
         for row in wrong[:SHOWN]:
-            print(f"{row['trace']}: {row['metric']} is {row['said']} by the run, {row['found']:g} by its events")
+            print(f"{row['trace']}: {row['metric']} is {row['said']} in the run, {row['found']:g} in its events")
     if violations or wrong:
         raise typer.Exit(1)
 
@@ -83,26 +86,26 @@ def _verdicts(names: list[str], events: list[int], violations: list[Any], counte
     broken = Counter(row["trace"] for row in violations)
     agree = Counter(row["trace"] for row in counted if row["agree"])
     differ = Counter(row["trace"] for row in counted if not row["agree"])
-    table = new_table("trace", "events", "violations", "metrics that agree", "that differ")
+    table = new_table("trace", "events", "violations", "metrics that agree", "metrics that differ")
     for name, count in zip(names, events, strict=True):
         table.add_row(path_of(name).name, f"{count:,}", str(broken[name]), str(agree[name]), str(differ[name]))
     return table
 
 
 def follow(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where live members write their traces.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which live members write their traces.")],
     window: Annotated[float, typer.Option(metavar="SECONDS", help="Length of a window.")] = 1.0,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long.", show_default="at Ctrl-C")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this time.", show_default="at Ctrl-C")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder in which the stream remembers its place.", show_default="none is kept")
+        Path | None, typer.Option(help="Folder for the checkpoint of the stream.", show_default="no checkpoint")
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Follow the traces of a live group as they grow: stability lag, slowest member and buffers, window by window.
+    """Follow the traces of a live group while they grow: stability lag, slowest member and buffers per window.
 
-    Members may start, stop, crash and restart meanwhile. With --json they are named as NAME (INCARNATION).
+    Members may start, stop, crash and restart. With --json they are named NAME (INCARNATION).
 
     Examples:
 

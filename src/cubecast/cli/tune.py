@@ -16,29 +16,29 @@ BAR = 40  # characters of the longest bar
 
 
 def _tune(
-    protocol: Annotated[
-        str, typer.Argument(metavar="PROTOCOL", help="A protocol that works in steps.", show_default=False)
-    ],
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL", help="A step-based protocol.", show_default=False)],
     settings: dict[str, Any],
-    seeds: Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs of each step interval.")] = 5,
+    seeds: Annotated[int, typer.Option(parser=whole_number, metavar="INTEGER", help="Runs per step interval.")] = 5,
     longest_s: Annotated[
         float | None,
-        typer.Option(parser=number, metavar="NUMBER", help="Longest step. Default: 3 times the suggested one."),
+        typer.Option(
+            parser=number, metavar="NUMBER", help="Longest step interval. Default: 3 times the suggested one."
+        ),
     ] = None,
     resolution_s: Annotated[
-        float | None, typer.Option(parser=number, metavar="NUMBER", help="Where the search stops. Default: a tenth.")
+        float | None, typer.Option(parser=number, metavar="NUMBER", help="Resolution of the search. Default: a tenth.")
     ] = None,
     stride_s: Annotated[
         float | None, typer.Option(parser=number, metavar="NUMBER", help="First stride. Default: a twentieth.")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(parser=number, metavar="NUMBER", help="How much slower the window may be.")
+        float, typer.Option(parser=number, metavar="NUMBER", help="Tolerated slowdown within the window.")
     ] = 0.1,
     json: JsonOption = False,
 ) -> None:
     """Find the step intervals at which a gossip protocol is fast (guo §5.3.2).
 
-    The paper's case:
+    Example, the case of the paper:
 
       cubecast tune gossip -n 200 --network wan-tree --subset 3 --longest-s 20 --resolution-s 2 --stride-s 1
     """

@@ -1,4 +1,4 @@
-"""`cubecast warm`: compile everything once, and speed up the start of Java."""
+"""`cubecast warm`: compile all functions once, and speed up the start of Java."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 def warm(json: JsonOption = False) -> None:
-    """Compile every protocol and the checkers, so that later runs start at once.
+    """Compile all protocols and checkers, so that later runs start immediately.
 
     Compiled code is cached in ~/.cache/cubecast, or in $CUBECAST_CACHE_DIR, and compiled
     again when its sources change. Warm the cache before several processes share it.
-    Where there are Spark and Java, an archive of Spark's classes is made too (190 MB):
+    If Spark and Java are available, the command also archives Spark's classes (190 MB):
     studies then start in half the time.
     """
     from cubecast.jit.backend import COMPILED
     from cubecast.jit.sources import code_root
 
     began = time.perf_counter()
-    with waiting("checking what is compiled") as step:
-        compiled = _compile(lambda done, total, what: step(done, total, f"compiling, once: {what}"))
+    with waiting("checking the cache") as step:
+        compiled = _compile(lambda done, total, what: step(done, total, f"compiling {what}"))
         seconds = time.perf_counter() - began
-        step(1, 1, "archiving, once: Spark's classes")
+        step(1, 1, "archiving Spark's classes")
         archive = _warm_spark()
     place = code_root()
     if json:
@@ -38,11 +38,11 @@ def warm(json: JsonOption = False) -> None:
         print_json({"compiled": len(compiled), "archive": made, "seconds": seconds, "cache": str(place)})
         return
     if not COMPILED:
-        print("nothing to compile: functions run in Python (pip install 'cubecast[fast]' for the compiler)")
+        print("nothing to compile: functions run as plain Python (pip install 'cubecast[fast]' for the compiler)")
     elif compiled:
-        print(f"compiled {len(compiled)} functions in {seconds:.1f} s; they are cached in {place}")
+        print(f"compiled {len(compiled)} functions in {seconds:.1f} s, cached in {place}")
     else:
-        print(f"nothing to compile: everything is in {place}")
+        print(f"nothing to compile: all functions are cached in {place}")
     if archive is not None:
         print(f"Spark's classes are archived in {archive}")
 

@@ -1,4 +1,4 @@
-"""Adapters: cubecast under the interfaces that web frameworks and libraries already have.
+"""Adapters that implement interfaces of web frameworks and libraries with cubecast.
 
 | module      | is                                                        | extra       |
 |-------------|-----------------------------------------------------------|-------------|

@@ -1,4 +1,4 @@
-"""A channel layer of Django Channels without a server beside the workers.
+"""A channel layer for Django Channels without a separate server.
 
     CHANNEL_LAYERS = {
         "default": {

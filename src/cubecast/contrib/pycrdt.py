@@ -1,4 +1,4 @@
-"""Documents of pycrdt (Yjs) that the members of a group edit together, without a server.
+"""Collaborative pycrdt (Yjs) documents for the members of a group, without a server.
 
     documents = Documents()
     async with documents.join("wiki", listen=..., peers=[...], credentials=...):
@@ -87,7 +87,7 @@ class Documents(Replica):
 
     log = log
     not_joined = "these documents have not joined a group yet: `async with documents.join(...)`"
-    joined_before = "these documents have joined a group before: make others"
+    joined_before = "these documents have already joined a group: create a new Documents"
     is_the_state = "the documents are the state"
 
     def __init__(self, *, squash_bytes: int | None = SQUASH_BYTES) -> None:
@@ -146,7 +146,7 @@ class Documents(Replica):
             if len(octets) > limit:
                 document.take_back(edits=1)
                 raise LocalProtocolError(
-                    f"an edit of {len(octets)} bytes is larger than payload_bytes_max={limit}: make smaller ones"
+                    f"an edit of {len(octets)} bytes is larger than payload_bytes_max={limit}: make smaller edits"
                 )
             message = await self.group.multicast(octets)
         if session != self._session:
@@ -223,7 +223,7 @@ class Documents(Replica):
         try:
             message = _MESSAGE.decode(event.payload)
         except msgspec.DecodeError as error:
-            raise RemoteProtocolError(f"{event.sender.name} sent what is no edit: {error}") from None
+            raise RemoteProtocolError(f"{event.sender.name} sent an invalid edit: {error}") from None
         if isinstance(message, Announcement):
             self._sessions[event.sender] = message.session
         elif self._sessions.get(event.sender) == message.session:

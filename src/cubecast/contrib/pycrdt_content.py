@@ -107,7 +107,7 @@ def _describe(value: Any) -> Node:
     if isinstance(value, XmlFragment):
         return XmlNode(None, {}, [_describe(one) for one in value.children])
     if isinstance(value, Doc):
-        raise UnknownContentError("it holds another document")
+        raise UnknownContentError("it contains another document")
     return Value(_plain(value))
 
 

@@ -293,7 +293,7 @@ class Document:
                 self._made.append(event.update)
             elif event.update != NO_CHANGE:
                 self.take_back()
-                raise LocalProtocolError(f"the document {self.name!r} was changed outside of edit(): taken back")
+                raise LocalProtocolError(f"the document {self.name!r} was changed outside of edit(): rolled back")
 
         self._watching.append((watched, watched.observe(changed)))
 

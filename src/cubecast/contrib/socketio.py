@@ -1,4 +1,4 @@
-"""A client manager of python-socketio: `emit`, rooms and callbacks reach the clients of all workers.
+"""A client manager for python-socketio: `emit`, rooms and callbacks reach the clients of all workers.
 
     manager = CubecastManager(workers="127.0.0.1:7100", count=4, plaintext=True)
     server = socketio.AsyncServer(async_mode="asgi", client_manager=manager)

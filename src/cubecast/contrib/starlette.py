@@ -58,7 +58,7 @@ class Broadcast:
     async def connect(self) -> None:
         """Join the group; returns when this worker is in it."""
         if self._bus is not None:
-            raise LocalProtocolError("this broadcast is connected already")
+            raise LocalProtocolError("this broadcast is already connected")
         bus = Bus(await self._join(), codec=self._codec)
         await bus.__aenter__()
         self._bus = bus

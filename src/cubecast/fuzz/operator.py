@@ -1,4 +1,4 @@
-"""Operator actions for a group that cannot recover by itself once all faults have ended.
+"""Operator actions for a group that cannot recover automatically after all faults have ended.
 
 | problem                                            | action                                                    |
 |----------------------------------------------------|-----------------------------------------------------------|

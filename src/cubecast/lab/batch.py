@@ -1,4 +1,4 @@
-"""Do the runs of a batch of rows: the work of a Spark worker.
+"""Execute the runs of a batch of rows: the work of a Spark worker.
 
 Nothing here knows of Spark, so the same function serves a worker, a process pool and a test. A run that fails is a row
 with its error; the others go on.
@@ -51,7 +51,7 @@ def run_row(row: Row) -> Row:
     except CubecastError as caught:
         error = str(caught)
     except MemoryError:
-        error = "not enough memory for this run: fewer members, messages or packets_max, or more memory per worker"
+        error = "not enough memory for this run: use fewer members, messages or packets_max, or more memory per worker"
     except Exception as caught:  # a bug in one run must not end the study
         error = f"{type(caught).__name__}: {caught}"
     return {

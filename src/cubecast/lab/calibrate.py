@@ -1,4 +1,4 @@
-"""Calibrate a paper: run the settings of a calibration on Spark, round by round, and write what was found.
+"""Calibrate a paper: run the settings of a calibration on Spark, round by round, and write the result.
 
 Every round is a study of the paper's plans, with the settings as readings, so that its runs are cached, resumed and
 shared like all others. The result is `tables/calibration-PAPER.json`.

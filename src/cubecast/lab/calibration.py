@@ -1,4 +1,4 @@
-"""Calibration: the settings under which most statements of a paper hold at once, and its numbers are nearest.
+"""Calibration: the settings under which most statements of a paper hold at the same time and its numbers are nearest.
 
 *Space.* The table `calibrate` of a plan names what the paper leaves open: ranges (`between`, on a logarithmic scale)
 and choices (`among`). Several plans of one paper are calibrated together: the space has the parameters of all of them

@@ -31,14 +31,15 @@ EVERYWHERE, REGION, UNDECIDED, NOT_TESTED = "holds everywhere", "holds in a regi
 VERDICTS = (EVERYWHERE, REGION, CONTRADICTED, UNDECIDED, NOT_TESTED)
 RULE = (
     "A claim is split into tests; each measures a quantity at every point of the study with its 95 % interval, over "
-    "seeds that are paired (protocols meet the same networks). A point holds when the whole interval keeps the bound "
-    "(“alike” and “flat” have a bound on either side: an equivalence test), and is contradicted when the quantity is "
-    "beyond the bound by more than the stated margin. What a paper leaves open is tried in several ways, its readings; "
-    "at a reading a claim holds when all points hold and is contradicted when one is. Contradictions are corrected for "
-    "the number of tests: the chance to contradict a claim that is true at a reading is at most 5 % (Holm), and at "
-    "most 5 % of all contradictions in this report are expected to be false (Benjamini–Hochberg). A claim holds "
-    "everywhere, or in a region of its readings, or is contradicted at all of them; it is undecided where more runs "
-    "are needed or the difference is within the margin, and not tested where there is no data."
+    "paired seeds (all protocols run on the same networks). A point holds if the whole interval satisfies the bound "
+    "(“alike” and “flat” have two bounds: an equivalence test), and is contradicted if the quantity is beyond the "
+    "bound by more than the stated margin. Parameters that a paper does not state are varied; each combination of "
+    "their values is a reading. At a reading a claim holds if all points hold, and is contradicted if one point is. "
+    "Contradictions are corrected for the number of tests: the probability of contradicting a claim that is true at a "
+    "reading is at most 5 % (Holm), and at most 5 % of all contradictions in this report are expected to be false "
+    "(Benjamini–Hochberg). A claim holds everywhere, holds in a region of its readings, or is contradicted at all of "
+    "them. It is undecided if more runs are needed or the difference is within the margin, and not tested if there is "
+    "no data."
 )
 
 

@@ -1,8 +1,8 @@
-"""Protocols side by side: the same groups on the same networks, once per seed.
+"""Compare protocols: the same groups on the same networks, once per seed.
 
 Every protocol of a comparison meets the same network with the same R for each size and seed, so that a difference
 between two of them is theirs alone. A protocol that cannot end a run does not stop the others: the run is kept with the
-reason, and left out of the means. Beside the protocols stands what none of them can beat (`models.lower_bounds`).
+reason, and excluded from the means. The comparison includes the lower bounds (`models.lower_bounds`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Corrections for many tests at once: Holm's for one claim, Benjamini and Hochberg's for a whole report.
+"""Corrections for multiple tests: Holm's for one claim, Benjamini and Hochberg's for a whole report.
 
 Both give adjusted p-values: a hypothesis is rejected at level α when its adjusted p-value is at most α. Holm (1979)
 keeps the probability of any false rejection in the family below α, whatever the dependence between the tests. Benjamini

@@ -1,4 +1,4 @@
-"""Is there a Java that Spark can run on? Asked before Spark is, whose own answer is a page of stack trace."""
+"""Find a Java that Spark can run on, before Spark starts: its own error is a page of stack trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_java() -> Path:
     """The java that will be started, or one line that says what is missing."""
     java = find_java()
     if java is None:
-        raise LocalProtocolError(f"studies run on Spark, which needs Java, and there is none: {ADVICE}")
+        raise LocalProtocolError(f"studies run on Spark, which needs Java, but no Java was found: {ADVICE}")
     try:
         finished = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -34,7 +34,7 @@ def find_java() -> Path | None:
     if home:
         java = Path(home) / "bin" / "java"
         if not java.is_file():
-            raise LocalProtocolError(f"JAVA_HOME = {home}: there is no bin/java in it; {ADVICE}")
+            raise LocalProtocolError(f"JAVA_HOME = {home}: it contains no bin/java; {ADVICE}")
         return java
     found = shutil.which("java")
     return Path(found) if found else None

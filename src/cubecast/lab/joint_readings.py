@@ -1,4 +1,4 @@
-"""The reading at which most statements of a paper hold at once, among those that were tried."""
+"""The reading at which most statements of a paper hold at the same time, among those that were tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans of a paper that are calibrated together, and the space of what they leave open.
+"""The plans of a paper that are calibrated together, and the space of their open parameters.
 
 A statement of a paper must hold at the same setting as all others, whichever figure it is about. So the space has the
 parameters of all plans with a table `calibrate`; what several of them name is the same in each.

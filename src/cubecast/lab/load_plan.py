@@ -107,7 +107,7 @@ def load_plans(folder: AnyPath) -> list[Plan]:
     """All plans of a folder, in the order of their file names."""
     paths: list[AnyPath] = sorted(folder.glob("*.toml"), key=str)
     if not paths:
-        raise PlanError(f"{folder}: no plans there; name a folder with .toml files (--plans)")
+        raise PlanError(f"{folder}: no plans in this folder; give a folder with .toml files (--plans)")
     plans = [load_plan(path) for path in paths]
     for place, plan in enumerate(plans):
         for other in plans[:place]:
@@ -196,7 +196,7 @@ class _Reader:
     def variants(self, data: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         tables = data.get("variant", [])
         if tables and data.get("protocols"):
-            raise self.fail("protocols and variants: give one or the other", "variant", 0)
+            raise self.fail("protocols and variants: give only one of them", "variant", 0)
         labels = []
         for place, table in enumerate(tables):
             self.need(table, ("label",), "variant", place)
@@ -223,7 +223,7 @@ class _Reader:
             if name in table["sweep"] or (name in between and name in among):
                 raise self.fail(f"{name} is given twice: keep one", "calibrate")
         if not between and not among:
-            raise self.fail("calibrate has nothing open: add between or among", "calibrate")
+            raise self.fail("calibrate has no open parameters: add between or among", "calibrate")
         return Calibration(
             start=table["start"],
             rounds=table.get("rounds", 2),
@@ -258,7 +258,7 @@ class _Reader:
                 self.check_values(key, values, *owner, place, key)
             if len({len(values) for values in table.values()}) > 1:
                 sizes = ", ".join(f"{key} has {len(values)}" for key, values in table.items())
-                raise self.fail(f"zipped lists must have one length: {sizes}", *owner, place)
+                raise self.fail(f"zipped lists must have the same length: {sizes}", *owner, place)
         return PlanSize(
             repeats=own["repeats"],
             fixed=data.get("fixed", {}) | own.get("fixed", {}),
@@ -297,7 +297,7 @@ class _Reader:
         kind = table.get("kind", "lines")
         if kind != "lines" and "rows" not in table:
             raise self.fail(
-                f"figure of kind {kind!r} needs 'rows': name the parameter on the other axis", "figure", place
+                f"figure of kind {kind!r} needs 'rows': give the parameter of the other axis", "figure", place
             )
         if kind == "order":
             self.need(table, ("first", "second"), "figure", place)
@@ -378,7 +378,7 @@ class _Reader:
         one_seed = replace(plan, sizes={size: replace(plan.sizes[size], repeats=1)})
         runs = runs_of(one_seed, size)
         if not runs:
-            raise self.fail("nothing is left to run: the skips leave out every combination", size)
+            raise self.fail("no runs: the skips omit every combination", size)
         seen: set[str] = set()
         for run in runs:
             try:

@@ -1,4 +1,4 @@
-"""What metrics and parameters are called in figures and verdicts."""
+"""The titles of metrics and parameters in figures and verdicts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TITLES = {
     "payload_bytes": "d (bytes)",
     "micro_steps": "micro-steps",
     "processed_root": "messages processed by the coordinator",
-    "processed_max": "messages processed by one member, at most",
+    "processed_max": "messages processed by one member, maximum",
     "tts_first_ms": "time to stable, mean (ms)",
     "tts_max_ms": "time to stable, longest (ms)",
     "causal_first_ms": "time to causally stable, mean (ms)",
@@ -41,7 +41,7 @@ TITLES = {
     "causal_max_ms": "time to causally stable, longest (ms)",
     "causal_stability": "causal stability",
     "tts_bound_ms": "D + F + TPR (ms)",
-    "buffer_full_ms": "until a buffer was full (ms)",
+    "buffer_full_ms": "time until a buffer was full (ms)",
     "filling_ms": "B / (r·k) (ms)",
     "overflows": "messages held back",
     "formula_rounds": "K / X",
@@ -73,8 +73,8 @@ TITLES = {
     "membership_bytes_per_member_s": "membership, bytes per member and second",
     "stability_bytes_per_member_s": "stability, bytes per member and second",
     "excluded_wrongly": "members excluded although up",
-    "churn_per_s": "changes a second",
-    "batch_ms": "changes gathered for (ms)",
+    "churn_per_s": "changes per second",
+    "batch_ms": "time to collect changes (ms)",
     "degree": "degree",
     "degree_min": "smallest degree",
     "degree_max": "largest degree",

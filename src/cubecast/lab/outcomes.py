@@ -1,4 +1,4 @@
-"""How one test of a claim ends at one point.
+"""The outcome of one test of a claim at one point.
 
 | outcome | when |
 |---|---|

@@ -1,4 +1,4 @@
-"""Code of the user's own: protocols, networks, metrics and checkers, declared in a Python file.
+"""User code: protocols, networks, metrics and checkers, declared in a Python file.
 
 | a file that has | adds |
 |---|---|
@@ -67,7 +67,7 @@ def load_code_file(path: str | Path) -> CodeFile:
     place = Path(path).expanduser().resolve()
     if place in _FILES:
         if _digest(place) != _FILES[place].digest:
-            raise LocalProtocolError(f"code file {path} has changed since it was loaded: start Python again")
+            raise LocalProtocolError(f"code file {path} has changed since it was loaded: restart Python")
         return _FILES[place]
     module = import_file(Path(path), "code file")
     try:
@@ -87,7 +87,7 @@ def copy_of(path: AnyPath) -> Path:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise LocalProtocolError(f"code file {path}: there is no such file") from None
+        raise LocalProtocolError(f"code file {path}: no such file") from None
     folder = cache_root() / "own_code" / hashlib.sha256(content).hexdigest()[:16]
     return write_whole(folder / path.name, content)
 

@@ -1,4 +1,4 @@
-"""Metrics of the user's own: functions of the result or of the trace of a run, by name.
+"""User metrics: functions of the result or of the trace of a run, by name.
 
 A run names in its setting `own_metrics` the own metrics that it takes, so that their code is part of its key. One that
 reads the trace makes the run keep its events in memory: for small groups. A checker of the user's own is a metric too:

@@ -1,4 +1,4 @@
-"""Which runs one task does, or which traces it checks, and in which order tasks start.
+"""The assignment of runs or traces to tasks, and the order in which tasks start.
 
 A task is committed as a whole, so it should be short enough to lose little and to show progress, and long enough to pay
 for its start. Long runs get a task each and start first; short ones share a task, next to the runs on the same network,

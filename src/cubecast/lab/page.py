@@ -1,4 +1,4 @@
-"""The web page of a comparison: the picture, the figures behind it, and the commands that make each run again."""
+"""The web page of a comparison: the plot, its numbers, and the commands that replay the runs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def comparison_page(comparison: Comparison, chart: str) -> str:
     scenario = comparison.runs[0].scenario
     failures = "".join(f"<li><code>{escape(failure)}</code></li>" for failure in comparison.failures)
     inside = f"""<p>Means over the seeds; ± and the bands are 95 % confidence intervals. Messages, packet-hops and bytes
-are sums over the {scenario.rounds} round(s) of a run. The lower bound is what no protocol can beat on these
+are sums over the {scenario.rounds} round(s) of a run. The lower bound is a limit that no protocol can beat on these
 networks.</p>
 <div class="wide">{chart}</div>
 <div class="wide">{_table(comparison)}</div>
 {f"<h2>Runs that did not end</h2><ul>{failures}</ul>" if failures else ""}
-<p>The first run again: <code>{escape(scenario.command())}</code></p>"""
-    return html_page("Protocols side by side", inside)
+<p>Command to replay the first run: <code>{escape(scenario.command())}</code></p>"""
+    return html_page("Comparison of protocols", inside)
 
 
 def html_page(title: str, inside: str) -> str:

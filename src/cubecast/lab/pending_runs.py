@@ -38,7 +38,7 @@ def results_on_disk(store: Store, *more: str) -> Iterator[tuple[Any, ...]]:
             columns = pq.read_table(source(path), columns=names, partitioning=None).columns
         except (OSError, pa.ArrowException) as error:
             raise LocalProtocolError(
-                f"{path} is damaged: `cubecast study run` sets it aside and does its runs again"
+                f"{path} is damaged: `cubecast study run` moves it away and repeats its runs"
             ) from error
         yield from zip(*(column.to_pylist() for column in columns), strict=True)
 

@@ -1,4 +1,4 @@
-"""What a plan that is well written can still get wrong: names, values and bounds that fit none of its runs.
+"""Errors of a syntactically correct plan: names, values and bounds that match none of its runs.
 
 Each mistake is found before anything runs, and comes with the place of its key in the file.
 """
@@ -128,11 +128,14 @@ def _test(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
     yield from _bounds(test, path)
     if test.at or test.versus:
         if not (test.at and test.versus):
-            yield "at and versus go together: name both ends of the change", path
+            yield "at and versus go together: give both", path
         elif test.kind not in _COMPARED:
             yield f"at and versus with kind = {test.kind!r}: only {' and '.join(_COMPARED)} change", path
     if test.kind in (*_COMPARED, "spread") and test.top == test.bottom and test.metric_bottom is None:
-        yield f"kind = {test.kind!r} of a thing to itself: let top and bottom differ, or name metric_bottom", path
+        yield (
+            f"kind = {test.kind!r} compares a quantity with itself: let top and bottom differ, or give metric_bottom",
+            path,
+        )
     if test.kind == "growth":
         yield from _growth(test, values, path)
 

@@ -1,4 +1,4 @@
-"""Pictures of a comparison: one panel a metric, one colour a protocol.
+"""Plots of a comparison: one panel per metric, one colour per protocol.
 
 With several group sizes each panel draws curves with their 95 % intervals, otherwise bars. A grey dotted line is what
 no protocol can beat, where that is known. The picture is a Vega-Lite chart; an HTML page carries its JavaScript inside

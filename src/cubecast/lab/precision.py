@@ -1,4 +1,4 @@
-"""How many seeds a point needs: sequential replication until the relative error of every metric is small enough.
+"""The number of seeds of a point: sequential replication until the relative error of every metric is small enough.
 
 A plan may ask for `precision = 0.02`: points are replicated until the interval of the mean of every metric that the
 plan draws or tests reaches at most 2 % of the mean to each side, or until `repeats_max` seeds are used.

@@ -1,4 +1,4 @@
-"""Where the figures of a report come from: versions, machine, runs, CPU time, and the command that makes them again."""
+"""The provenance of the figures of a report: versions, machine, runs, CPU time, and the command that repeats them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def study_provenance(plan: Plan, outcome: StudyOutcome) -> str:
     codes = sorted({run.code for run in own})
     hashes = f"plan {plan_hash(plan)}, code {', '.join(codes[:_CODES_SHOWN])}" + (" …" if codes[_CODES_SHOWN:] else "")
     return (
-        f'<p class="meta">{runs} runs{cost}; {seeds}. Again: <code>{escape(command_of(plan, outcome.size))}</code>. '
+        f'<p class="meta">{runs} runs{cost}; {seeds}. Command: <code>{escape(command_of(plan, outcome.size))}</code>. '
         f"Hashes: {escape(hashes)}</p>"
     )
 
@@ -63,19 +63,19 @@ def caption(plan: Plan, figure: Figure, size: str, rows: list[Row]) -> str:
     """Below a figure: what its marks are, how many seeds are behind them, and the command that makes it again."""
     again = f"<code>{escape(command_of(plan, size))} --figure {escape(figure.id)}</code>"
     if not rows:
-        return f'<p class="meta">Again: {again}</p>'
+        return f'<p class="meta">Command: {again}</p>'
     counts = [int(row["n"]) for row in rows]
     few, many = min(counts), max(counts)
     if plan.experiment in FORMULAS:
-        return f'<p class="meta">Exact values, without seeds. Again: {again}</p>'
+        return f'<p class="meta">Exact values, without seeds. Command: {again}</p>'
     seeds = f"n = {few}" if few == many else f"n = {few} … {many}"
     marks = {
         "lines": "Means with 95 % intervals (Student)" if figure.statistic == "mean" else "One value per point",
-        "winner": "The smallest mean of each cell; faint where the 95 % intervals of the first two meet",
-        "order": "Open where the 95 % intervals meet",
+        "winner": "The smallest mean of each cell; faint where the 95 % intervals of the best two overlap",
+        "order": "Open where the 95 % intervals overlap",
     }[figure.kind]
     preliminary = ' <b class="part">Preliminary: few seeds.</b>' if few < PRELIMINARY_BELOW else ""
-    return f'<p class="meta">{marks}, {seeds} seeds per point.{preliminary} Again: {again}</p>'
+    return f'<p class="meta">{marks}, {seeds} seeds per point.{preliminary} Command: {again}</p>'
 
 
 def facts(outcome: StudyOutcome) -> str:
@@ -86,7 +86,7 @@ def facts(outcome: StudyOutcome) -> str:
         "commit": _commit(),
         **outcome.versions,
         "machine": f"{platform.system()} {platform.machine()}, {cpu_model()}, {os.cpu_count()} cores",
-        "runs": f"{len({run.id for run in outcome.runs})}, of which {outcome.done_now} were done now",
+        "runs": f"{len({run.id for run in outcome.runs})}, of which {outcome.done_now} were executed now",
         "code of the runs": f"{len({run.code for run in outcome.runs})} versions, named with each study",
         "CPU time of all runs": _duration(sum(outcome.cpu_seconds.values())),
         "wall time": _duration(outcome.seconds),
@@ -102,7 +102,7 @@ def cpu_model() -> str:
             name, _, value = line.partition(":")
             if name.strip() == "model name":
                 return value.strip()
-    return platform.processor() or "processor of unknown name"
+    return platform.processor() or "unknown processor"
 
 
 def _duration(seconds: float) -> str:

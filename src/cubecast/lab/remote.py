@@ -158,7 +158,7 @@ def path_of(address: str | AnyPath) -> AnyPath:
         return Path("/") / unquote(place)
     if scheme not in _SCHEMES:
         known = ", ".join(f"{one}://" for one in ("file", *_SCHEMES))
-        raise LocalProtocolError(f"{address}: an address begins with one of {known}")
+        raise LocalProtocolError(f"{address}: an address starts with one of {known}")
     return RemotePath(_SCHEMES[scheme], place.rstrip("/"), options)
 
 

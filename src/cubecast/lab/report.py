@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, and the pictures beside it.
+"""The report: one self-contained HTML page, and picture files of its figures.
 
 The first screen says in words what became of the statements of each paper (`lab.report_words`). Then, study by study,
 every figure, interactive, with the values of the paper drawn in; under it each claim (`lab.report_claims`). The page
@@ -40,7 +40,7 @@ PAPERS = {
     "guo": "Scalable Message Stability Detection Protocols",
     "causal": "Causal Ordering in Deterministic Overlay Networks",
     "rasm": "RASM: A Reliable Algorithm for Scalable Multicast",
-    "own": "Studies of our own",
+    "own": "Own studies",
 }
 OWN = "own"
 _TEMPLATE = Path(__file__).with_name("report.html")
@@ -171,9 +171,9 @@ def _questions(judgements: list[Judgement]) -> str:
         f'<li><a href="#{one.plan.id}--{one.claim.id}">{escape(one.claim.text)}</a><br>{escape(in_words(one))}</li>'
         for one in judgements
     )
-    title = f"{len(judgements)} questions of our own, answered by phase diagrams"
+    title = f"{len(judgements)} own questions, answered by phase diagrams"
     inside = f"<details><summary>{title}</summary><ul>{items}</ul></details>"
-    return f'<section class="paper"><h2>Our own questions</h2>{inside}</section>'
+    return f'<section class="paper"><h2>Own questions</h2>{inside}</section>'
 
 
 def _contents(paper: str, outcome: StudyOutcome) -> str:

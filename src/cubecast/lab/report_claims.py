@@ -1,4 +1,4 @@
-"""A claim in the report: how it is tested, where it holds, and every point behind the verdict."""
+"""A claim in the report: its tests, where it holds, and all points of the verdict."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _diagram(diagram: PhaseDiagram, judgement: Judgement) -> str:
     corner = "<th></th>" if diagram.y else ""
     return (
         f"<p>{escape(over[:1].upper() + over[1:])}. "
-        f"<small>Share of the outcome that a parameter decides alone: {escape(listed)}.</small></p>"
+        f"<small>Share of the outcome that each parameter alone explains: {escape(listed)}.</small></p>"
         f'<div class="wide"><table class="phase">'
         f"<thead><tr>{corner}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
@@ -117,7 +117,7 @@ def _points(judgement: Judgement) -> str:
         f'<td class="{_OUTCOME_CLASSES[one.outcome]}">{one.outcome}</td></tr>'
         for one in found[:POINTS_SHOWN]
     )
-    shown = f"the gravest {POINTS_SHOWN} of {len(found)} points" if len(found) > POINTS_SHOWN else "all points"
+    shown = f"the most severe {POINTS_SHOWN} of {len(found)} points" if len(found) > POINTS_SHOWN else "all points"
     link = f'<a href="../tables/{escape(claim_file(judgement))}">CSV</a>'
     head = "<tr><th>quantity and point</th><th>n</th><th>value and 95 % interval</th><th>outcome</th></tr>"
     return f'<p><small>{shown}; all in {link}</small></p><div class="wide"><table>{head}{rows}</table></div>'

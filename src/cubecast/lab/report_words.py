@@ -1,4 +1,4 @@
-"""The first screen of the report: what became of the statements of each paper, in words."""
+"""The first screen of the report: a summary of the verdicts on each paper, in words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def paper_words(
 def _lead(by_verdict: dict[str, list[Judgement]]) -> str:
     """The counts as a sentence."""
     said = {
-        EVERYWHERE: ("holds wherever we looked", "hold wherever we looked"),
+        EVERYWHERE: ("holds at every reading tried", "hold at every reading tried"),
         REGION: ("holds under conditions", "hold under conditions"),
         CONTRADICTED: ("is contradicted at every reading tried", "are contradicted at every reading tried"),
         UNDECIDED: ("is undecided", "are undecided"),
@@ -77,7 +77,7 @@ def _calibrated(found: Mapping[str, Any] | None) -> str:
     shares = ", ".join(f"{title_of(name)} {one['total']:.2f}" for name, one in found["sensitivities"].items())
     apart = "; ".join(f"{one} and {other}" for one, other in found["exclusions"])
     parts = [
-        f"Calibration over {found['settings_tried']} settings: most statements hold at once with {setting}: "
+        f"Calibration over {found['settings_tried']} settings: most statements hold with {setting}: "
         f"{best['held']} of {best['tested']}, {best['undecided']} undecided.",
         f"There, {numbers}." if numbers else "",
         f"Total Sobol indices of the score: {shares}.",
@@ -100,9 +100,7 @@ def _joint(judgements: Sequence[Judgement]) -> str:
 def _joint_words(best: JointReading) -> str:
     reading = ", ".join(f"{title_of(name)} {value_text(value)}" for name, value in best.reading.items())
     against = f"; {best.contradicted} are contradicted there" if best.contradicted else ""
-    return (
-        f"Most statements of the study {best.study} hold at once with {reading}: {best.held} of {best.tested}{against}."
-    )
+    return f"Most statements of the study {best.study} hold with {reading}: {best.held} of {best.tested}{against}."
 
 
 def _item(judgement: Judgement) -> str:

@@ -1,4 +1,4 @@
-"""From a plan to its runs: one row each, with its seed in it and a name made of its content.
+"""From a plan to its runs: one row per run, with its seed and an id derived from its content.
 
 The id of a run is a hash of everything that determines its result: the experiment and every setting, the seed among
 them. The same run asked for by two studies is one run; a plan that changes asks for other runs, so that old results

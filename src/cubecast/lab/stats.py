@@ -1,4 +1,4 @@
-"""What a sample says of a quantity: an estimate, its 95 % interval, and the p-values of one-sided tests.
+"""Statistics of a sample: an estimate, its 95 % interval, and the p-values of one-sided tests.
 
 | quantity | distribution |
 |---|---|

@@ -63,7 +63,7 @@ def choose_plans(folder: AnyPath, names: list[str], say: Say = lambda _: None) -
         plans = load_plans(folder)
         for plan in plans:
             if plan.missing:
-                say(f"study {plan.id} left out: no protocol {', '.join(plan.missing)} here")
+                say(f"study {plan.id} skipped: no protocol {', '.join(plan.missing)} here")
         return [plan for plan in plans if not plan.missing]
     by_name = _plans_by_name(folder, names)
     for name in names:
@@ -108,7 +108,7 @@ def run_studies(
     began = time.perf_counter()
     with store.alone():
         for path in store.set_aside_unreadable():
-            say(f"{path.name}: damaged, set aside; its runs are done again")
+            say(f"{path.name}: damaged, moved away; its runs are repeated")
         store.clear_unfinished()
         found = find_pending_runs(store, outcome.runs, retry_failed=retry_failed)
         _report_pending(found, say)
@@ -196,7 +196,8 @@ def _require_arrived(store: Store, runs: list[Run]) -> None:
     lost = find_pending_runs(store, runs).pending
     if lost:
         raise LocalProtocolError(
-            f"{len(lost)} of {len(runs)} results did not arrive in {store.runs}: do all workers write into this folder?"
+            f"{len(lost)} of {len(runs)} results did not arrive in {store.runs}: "
+            "check that all workers write to this folder"
         )
 
 
@@ -205,7 +206,7 @@ def _report_pending(found: PendingRuns, say: Say) -> None:
         say(f"{found.other_code} results on disk were produced by a different code version: kept, ignored")
     if found.other_runs:
         say(f"{found.other_runs} results on disk belong to runs outside these plans: kept, ignored")
-    say(f"{found.done + len(found.pending)} runs, of which {found.done} are done already")
+    say(f"{found.done + len(found.pending)} runs, of which {found.done} are finished")
 
 
 def rehearse(runs: list[Run]) -> None:

@@ -89,6 +89,6 @@ def _require_same_sources(rows: list[Row], host: str) -> None:
     for row in rows:
         if source_hash(json.loads(row["settings"])) != row["code"]:
             raise LocalProtocolError(
-                f"worker {host} has other sources than the driver for {row['settings']}: install the same cubecast "
-                "there, and give network files under the same path"
+                f"the sources of worker {host} differ from those of the driver for {row['settings']}: "
+                "install the same cubecast there, and put network files at the same path"
             )

@@ -1,4 +1,4 @@
-"""All claims with their verdicts, those of an earlier study beside them, as a page in Markdown.
+"""All claims with their verdicts, compared with those of an earlier study, as a Markdown page.
 
 Read from the tables that a report leaves (`tables/claims.jsonl`). A claim is found again by its study and its id; where
 the earlier table has it in several rows, one per reading, its verdicts are counted.
@@ -26,7 +26,7 @@ def read_verdicts(results: AnyPath) -> list[Row]:
     """The rows of the table of claims in a folder of results."""
     path = Store(results).tables / "claims.jsonl"
     if not path.exists():
-        raise PlanError(f"{path}: there is no table of claims; make it with cubecast study report")
+        raise PlanError(f"{path}: no table of claims; create it with cubecast study report")
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Versions of what a result depends on besides our own sources."""
+"""Versions of the libraries that a result depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write a file whole or not at all: under a hidden name beside its place, then renamed."""
+"""Write a file atomically: under a hidden name in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_whole(path: str | AnyPath, content: str | bytes) -> AnyPath:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise LocalProtocolError(f"cannot write {path}: {error.strerror}; free the place or choose another") from error
+        raise LocalProtocolError(f"cannot write {path}: {error.strerror}; remove it or choose another path") from error
     return path
 
 

@@ -1,1 +1,1 @@
-"""Members between real processes: transport, timers, buffers and the programming interface; no protocol."""
+"""Live members in real processes: transport, timers, buffers and the group API; no protocols."""

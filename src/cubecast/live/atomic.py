@@ -5,13 +5,13 @@
         async for event in atomic:
             ...
 
-"A message is not delivered to any group member until all the members have received it": whatever an application acts
-on, no crash can take away from the others. Deliveries of the group wait here, in their order, until
+"A message is not delivered to any group member until all the members have received it": no application acts on a
+message that the others can still lose in a crash. Deliveries of the group wait here, in order, until
 
-- they are stable in their view: the longest prefix of which all are is given;
-- the next view is installed: all members that stay have the same messages of the old one by then;
-- this member is excluded: then they are dropped, also those that still come from before. The group may have continued
-  without them, and this member gets the group's state when it rejoins.
+- they are stable in their view: the longest stable prefix is delivered;
+- the next view is installed: all members that stay then have the same messages of the old view;
+- this member is excluded: they are dropped, including later ones from before the exclusion. The group may have
+  continued without them, and this member gets the group's state when it rejoins.
 
 | field    | meaning                                                                                       |
 |----------|-----------------------------------------------------------------------------------------------|
@@ -19,10 +19,10 @@ on, no crash can take away from the others. Deliveries of the group wait here, i
 | `ready`  | events that the application may have                                                          |
 | `taking` | the next entry of the group, while it is waited for                                           |
 
-A newcomer's state is that of the application with the deliveries that wait; the newcomer is given those first. It is
-taken while the application asks for the next event. A member that leaves gives no more of what waits.
+A newcomer receives the state of the application together with the waiting deliveries, which it delivers first. The
+state is taken while the application asks for the next event. A member that leaves delivers no waiting message.
 
-To the group a message that waits here is taken: `stable(level="processed")` does not wait for this application.
+For the group, a message that waits here is taken: `stable(level="processed")` does not wait for this application.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class HeldDeliveries:
 
 
 class AtomicDelivery:
-    """The events of one group at one member, each delivery when all members have it. Enter it once, with `join`."""
+    """The events of one group; a message is delivered when all members have it. Enter it once, with `join`."""
 
     def __init__(self, *, snapshot: Snapshot | None = None, restore: Restore | None = None) -> None:
         """`snapshot` and `restore` are those of `cubecast.join`."""

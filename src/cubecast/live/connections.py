@@ -35,7 +35,7 @@ _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a greeting of TLS begin; no frame of ours begins so."""
 _NOT_TLS = b"this member speaks plaintext\n"
 ANSWERS_MAX = 16
-_SPEAKS_TLS = "it speaks TLS, and this member was started with plaintext=True (--plaintext)"
+_SPEAKS_TLS = "the peer uses TLS, but this member was started with plaintext=True (--plaintext)"
 
 
 class Connections:

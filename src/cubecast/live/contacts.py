@@ -1,4 +1,4 @@
-"""The contacts of a member that joins: addresses, and names of the DNS that are resolved again until it is in.
+"""The contacts of a joining member: addresses, and DNS names that are resolved repeatedly until it is in the group.
 
 A name may have no record yet, only that of this member, or records of members that are gone: all of that is usual
 where members start together. So a name is resolved until it names another member, and then as long as this member

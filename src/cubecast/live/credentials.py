@@ -7,7 +7,7 @@ that the member claims, so a member of the group cannot impersonate another.
 |-------------------|----------------------------------------------------------------------------------|
 | `server`,`client` | TLS 1.3 contexts; `refresh` replaces them, so read them for every new connection |
 | `member`, `key`   | files of this member's certificate and of its key (None: the same file)          |
-| `ca`, `crl`       | files of the group's certificate and, beside it, of the certificates revoked     |
+| `ca`, `crl`       | files of the group's certificate and, next to it, of the revocation list         |
 
 Python's ssl module can neither read a certificate before a handshake nor list a CRL, so both are read with
 `cryptography`. It takes 11 MB of memory: a plaintext member never imports it.
@@ -50,7 +50,7 @@ class _Loaded:
 
 
 class Credentials:
-    """TLS contexts of both directions; make them with `Credentials.load`."""
+    """TLS contexts of both directions; create them with `Credentials.load`."""
 
     def __init__(self, member: Path, *, ca: Path, key: Path | None) -> None:
         """Read the files."""
@@ -63,9 +63,9 @@ class Credentials:
 
     @classmethod
     def load(cls, member: str | Path, *, ca: str | Path, key: str | Path | None = None) -> Self:
-        """Read a member's certificate (and key, in the same file unless named) and the group's certificate.
+        """Load a member's certificate (with its key, in the same file unless given) and the group's certificate.
 
-        A list of revoked certificates beside the group's certificate (`group.crl` beside `group.pem`) is honoured.
+        A revocation list next to the group's certificate (`group.crl` next to `group.pem`) is used too.
         """
         return cls(Path(member), ca=Path(ca), key=Path(key) if key else None)
 
@@ -80,7 +80,7 @@ class Credentials:
         return self._loaded.client
 
     def refresh(self) -> bool:
-        """Read the files again if one of them changed: True if there are new contexts.
+        """Reload the files if one of them changed; return True if there are new contexts.
 
         Unusable files are logged once, and the contexts stay as they are. Unusable are also a CRL that vanished, and a
         certificate that does not match the group's certificate until both are replaced.
@@ -139,7 +139,7 @@ class Credentials:
     def _require_fit(self, loaded: _Loaded) -> None:
         """New files must not lock this member out, nor drop revocations."""
         if loaded.revoked is None and self._loaded.revoked is not None:
-            raise LocalProtocolError(f"no file {self.crl} any more; copy the group's current one there")
+            raise LocalProtocolError(f"the file {self.crl} is gone; copy the group's current one to this path")
         self._require_signed(loaded)
 
     def _require_signed(self, loaded: _Loaded) -> None:
@@ -173,7 +173,7 @@ def _context(purpose: Any, member: Path, ca: Path, key: Path | None) -> ssl.SSLC
     context.verify_mode = ssl.CERT_REQUIRED
     for path in (member, ca, *([key] if key else [])):
         if not path.is_file():
-            raise LocalProtocolError(f"no file {path}; make it with `cubecast keys init` and `cubecast keys issue`")
+            raise LocalProtocolError(f"no file {path}; create it with `cubecast keys init` and `cubecast keys issue`")
     try:
         context.load_cert_chain(member, key)
         context.load_verify_locations(ca)
@@ -214,9 +214,9 @@ def _read_revoked(path: Path, authorities: list[Certificate]) -> frozenset[int] 
         blocks = re.findall(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", path.read_bytes(), re.DOTALL)
         lists = [x509.load_pem_x509_crl(block) for block in blocks]
     except (OSError, ValueError) as error:
-        raise LocalProtocolError(f"{path}: not a list of revoked certificates ({error})") from error
+        raise LocalProtocolError(f"{path}: not a revocation list ({error})") from error
     if not lists:
-        raise LocalProtocolError(f"{path}: not a list of revoked certificates; copy the group's current one there")
+        raise LocalProtocolError(f"{path}: not a revocation list; copy the group's current one to this path")
     for one in lists:
         if not any(one.is_signature_valid(authority.public_key()) for authority in authorities):  # type: ignore[arg-type]
             raise LocalProtocolError(f"{path}: another group signed it; copy the group.crl that belongs to group.pem")
@@ -249,9 +249,7 @@ def require_protection(credentials: Credentials | None, *, plaintext: bool) -> N
     if credentials is not None and not isinstance(credentials, Credentials):
         raise LocalProtocolError(f"credentials={credentials!r}: give Credentials.load(MEMBER_PEM, ca=GROUP_PEM)")
     if (credentials is None) != plaintext:
-        raise LocalProtocolError(
-            "give credentials=Credentials.load(...), or plaintext=True to go without protection, not both or neither"
-        )
+        raise LocalProtocolError("give either credentials=Credentials.load(...), or plaintext=True for no protection")
 
 
 def require_address(certificate: dict[str, Any] | None, address: str) -> None:
@@ -269,7 +267,7 @@ _VERIFY_CODES = {
     9: "the peer's certificate is not valid yet: compare the clocks of both machines",
     10: "the peer's certificate has expired: issue a new one with `cubecast keys issue --replace`",
     12: "this member's group.crl has expired: copy the group's current one",
-    18: "the peer's certificate is signed by itself, not by this group's key",
+    18: "the peer's certificate is self-signed, not signed by this group's key",
     19: "the peer's certificate is not of this group: its group.pem is another one",
     20: "the peer's certificate is not of this group: another group.key signed it",
     21: "the peer's certificate is not of this group: another group.key signed it",

@@ -1,4 +1,4 @@
-"""A demonstration group on this machine: members in processes, some of them killed, and a verdict at the end.
+"""A demonstration group on this machine: members in processes, some of which are killed, and a verdict at the end.
 
 The verdict compares the status of all survivors once sending has stopped: all in one view without the killed, the same
 messages delivered, nothing unstable. A message that a killed member had multicast is delivered by
@@ -81,7 +81,7 @@ class Demo:
             while (state := self.ask(place)) is None or state["phase"] != "member":
                 if self.processes[place].poll() is not None or time.monotonic() > deadline:
                     said = (self.folder / f"{place}.log").read_text()[-300:].strip()
-                    raise LocalProtocolError(f"member {place} did not start: {said or 'it said nothing'}")
+                    raise LocalProtocolError(f"member {place} did not start: {said or 'no output'}")
                 time.sleep(0.1)
 
     def ask(self, place: int) -> dict[str, Any] | None:
@@ -181,7 +181,7 @@ def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show, conclude: Co
         said = f"all {demo.members} members are up, status page http://{demo.page}/"
         while (now := time.monotonic() - began) < seconds:
             if kills and not demo.killed and now > seconds / 3:
-                said = f"killed -9: {', '.join(map(str, demo.kill(kills, demo.members)))}"
+                said = f"killed with kill -9: {', '.join(map(str, demo.kill(kills, demo.members)))}"
             show(demo, demo.ask_all(), said)
             time.sleep(0.5)
         demo.be_quiet()

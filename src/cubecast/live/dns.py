@@ -122,7 +122,7 @@ async def resolve_contacts(contacts: Iterable[str]) -> list[str]:
 def _encodable(name: str, contact: str) -> str:
     labels = name.removesuffix(".").split(".")
     if not all(label.isascii() and 0 < len(label) <= LABEL_MAX for label in labels) or len(name) > 253:
-        raise LocalProtocolError(f"contact {contact!r}: that is no name of the DNS")
+        raise LocalProtocolError(f"contact {contact!r}: not a valid DNS name")
     return name
 
 
@@ -166,7 +166,7 @@ async def query(server: str, name: str, kind: int) -> list[bytes]:
             continue
         except (OSError, ValueError, IndexError, struct.error) as error:
             failure = f"its answer cannot be used ({error})" if not isinstance(error, OSError) else str(error)
-    raise ResolveError(f"{name}: the DNS server {server} fails: {failure}")
+    raise ResolveError(f"{name}: the DNS server {server} failed: {failure}")
 
 
 async def _ask(host: str, port: int, request: bytes) -> bytes:
@@ -227,7 +227,7 @@ def _question(name: str, kind: int) -> bytes:
 def _records(answer: bytes, number: int, question: bytes, kind: int) -> list[bytes]:
     found, flags, questions, answers, _, _ = _HEADER.unpack_from(answer)
     if found != number or not flags & 0x8000 or questions != 1:
-        raise ValueError("it is not the answer to the query")
+        raise ValueError("it does not answer the query")
     place = _HEADER.size + len(question)
     if answer[_HEADER.size : place].lower() != question.lower():
         raise ValueError("it answers another question")

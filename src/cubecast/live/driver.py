@@ -209,7 +209,7 @@ class Driver:
                     if self._held is None or self.failure is not None:
                         break
         except TimeoutError:
-            log.error("journal not synced path=%s reason=the disk does not answer", self.journal.path)
+            log.error("journal not synced path=%s reason=the disk does not respond", self.journal.path)
 
     async def _wait_synced(self, sync_thread: SyncThread) -> None:
         done: asyncio.Future[None] = self._loop.create_future()

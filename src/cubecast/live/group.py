@@ -58,7 +58,7 @@ LEAVE_AT_ONCE_S = 0.5
 
 
 class Group(GroupStatus):
-    """A member of a group. Make one with `cubecast.join`, and use it as an async context manager."""
+    """A member of a group. Create it with `cubecast.join`, and use it as an async context manager."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Group(GroupStatus):
     async def __aenter__(self) -> Self:
         """Wait until this member is in the group and has its state; log what it waits for."""
         if self._driver is not None:
-            raise LocalProtocolError(f"group {self.name!r} was entered before: call cubecast.join again")
+            raise LocalProtocolError(f"group {self.name!r} was already entered: call cubecast.join again")
         if self._credentials is not None:
             self._credentials.require_own(self.address)
         await self._load_protocols()
@@ -144,11 +144,11 @@ class Group(GroupStatus):
         await self.leave(drain=kind is None)
 
     async def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
-        """Leave: own multicasts are sent and delivered first, and the others agree on a view without this member.
+        """Leave: send and deliver own multicasts first; then the others agree on a view without this member.
 
-        `drain=False` gives the others a moment to agree and does not wait for messages. Without a `timeout` the wait is
-        long enough for members that crash meanwhile to be excluded; when it is over this member leaves anyway, and the
-        log says what may be lost. The port is closed in any case, also when the call is cancelled. `async for` still
+        `drain=False` gives the others a moment to agree and does not wait for messages. The default `timeout` is
+        long enough to exclude members that crash in the meantime. After it this member leaves anyway, and the log
+        names what may be lost. The port is closed in any case, even if the call is cancelled. `async for` still
         yields everything delivered until then.
         """
         driver = self._driver
@@ -195,15 +195,15 @@ class Group(GroupStatus):
     def force(self) -> None:
         """Operator's override: the reachable members decide alone on the next view, without a quorum.
 
-        For a group that is blocked because the missing members will never come back. If they are alive after all,
-        there are two groups of the same name from then on, which refuse each other.
+        For a group that is blocked because the missing members will never return. If they are alive after all, there
+        are then two groups of the same name, which refuse each other.
         """
         self._running().call(self._running().member.force)
 
     def refresh_credentials(self) -> None:
-        """Read the files of the credentials again now, and close connections whose certificate was revoked.
+        """Reload the files of the credentials now, and close connections whose certificate was revoked.
 
-        It happens by itself every few seconds.
+        This also happens automatically every few seconds.
         """
         if self._driver is not None and self._credentials is not None:
             self._driver.refresh_credentials()
@@ -289,7 +289,7 @@ class Group(GroupStatus):
             if driver.failure is not None:
                 raise driver.failure
             if driver.is_ended:
-                raise LocalProtocolError(f"this member left group {self.name!r} before it was in it")
+                raise LocalProtocolError(f"this member left group {self.name!r} before it had joined")
             if await self._inbox.serve_request():
                 continue
             # A state behind entries that the application has to take first is served when they are taken.
@@ -321,8 +321,8 @@ class Group(GroupStatus):
     async def multicast(self, payload: Buffer) -> Message:
         """Send to every member, this one included, in the order of the calls.
 
-        Waits while the window of own unstable messages is full: also during a long view change, or while too few
-        members are reachable. A call that is cancelled while it waits has sent nothing.
+        Waits while the window of own unstable messages is full, for example during a long view change or while too
+        few members are reachable. A call that is cancelled while it waits has sent nothing.
         """
         octets = payload if type(payload) is bytes else octets_of(payload)
         driver = self._driver
@@ -355,14 +355,14 @@ class Group(GroupStatus):
         return Entries(self._inbox, (Delivery,))
 
     def events(self) -> Entries[Event]:
-        """Deliveries as `async for` yields them, and a `ViewChange` for every view at its place among them."""
+        """Yield deliveries like `async for`, and a `ViewChange` for every view at its position among them."""
         self._entered()
         return Entries(self._inbox, (Delivery, ViewChange))
 
     async def receive(self, timeout: float | None = None) -> Delivery:
-        """Take exactly one delivery. Raises TimeoutError; LocalProtocolError when this member has left.
+        """Return exactly one delivery. Raises TimeoutError; LocalProtocolError when this member has left.
 
-        It is safe to cancel: a delivery that was not returned is the next one.
+        Safe to cancel: the next call returns a delivery that was not returned.
         """
         self._entered()
         async with asyncio.timeout(timeout):
@@ -384,18 +384,18 @@ class Group(GroupStatus):
     def ack(self) -> None:
         """Tell the group that the application has processed everything it has taken.
 
-        Without a call that is assumed when the application asks for the next event. What it multicasts from now on
-        counts as following all of that: `causal_frontier`, `stable(level="processed")`.
+        Without this call, the group assumes it when the application asks for the next event. Later multicasts
+        causally follow everything that was processed: `causal_frontier`, `stable(level="processed")`.
         """
         self._inbox.acknowledge()
 
     @property
     def has_more(self) -> bool:
-        """Is there anything that the application has not taken?"""
+        """Are there events that the application has not taken?"""
         return bool(self._inbox.queue)
 
     def status(self) -> dict[str, Any]:
-        """What this member knows of itself and its group, for the status page."""
+        """The status of this member and its group, for the status page."""
         from cubecast.live.status import status_of
 
         return status_of(self)
@@ -483,8 +483,8 @@ def join(
 ) -> Group:
     """Join a group: `async with cubecast.join(...) as group`.
 
-    The block begins when this member is in the group and has its state; what it waits for is in the log, and after
-    `settings.join_timeout_s` it fails with the reason. At the end of the block the member leaves.
+    The block starts when this member is in the group and has the group's state. Until then the log names what it waits
+    for; after `settings.join_timeout_s` it fails with the reason. At the end of the block the member leaves.
 
         async with cubecast.join("orders", listen="10.0.0.1:7001", peers=["10.0.0.2:7001", "10.0.0.3:7001"],
                                  credentials=cubecast.Credentials.load("10.0.0.1:7001.pem", ca="group.pem")) as group:
@@ -493,34 +493,35 @@ def join(
             async for delivery in group:                   # causal order, each message once
                 print(delivery.sender.name, delivery.sequence, delivery.payload)
 
-    `name` is the group's; members of groups with different names refuse each other. `listen` ("host:port") is where
-    this member accepts connections; `advertise` is the address that others dial and its name, the same as `listen`
-    unless there is a NAT or a container between, or `listen` is every interface ("0.0.0.0:7001"). All members must use
-    the same name for a member: "localhost:7001" and "127.0.0.1:7001" are two.
+    `name` is the name of the group; members of groups with different names refuse each other. `listen` ("host:port") is
+    the address on which this member accepts connections. `advertise` is the address that others dial, and the name of
+    this member; it is the same as `listen` unless there is a NAT or a container in between, or `listen` means every
+    interface ("0.0.0.0:7001"). All members must use the same name for a member: "localhost:7001" and
+    "127.0.0.1:7001" are different names.
 
     Give one of:
 
-    - `peers`: the founding members, the same list at each (its own name may be in it or not). The group works as soon
-      as a quorum of them is up; members may leave, join and come back later.
-    - `contact`: one member of a running group, or several to try; `dns://name:port` stands for all records of a name
-      (help(cubecast.live.dns)), and is resolved again until this member is in the group.
+    - `peers`: the founding members, the same list at each (with or without its own name). The group exists as soon
+      as a majority of them is up; members may leave, join and return later.
+    - `contact`: one or more members of a running group; `dns://name:port` means all records of a name
+      (help(cubecast.live.dns)), and is resolved repeatedly until this member is in the group.
     - `found=True`: this member founds a group of one, which others join with `contact`.
 
-    Protection: `credentials` (TLS; see `cubecast keys`), or `plaintext=True` to go without. `settings` are described by
-    help(cubecast.Settings); those marked *all* must be the same at every member.
+    Security: give `credentials` (TLS; see `cubecast keys`), or `plaintext=True` for no protection. `settings` are
+    described by help(cubecast.Settings); those marked *all* must be the same at every member.
 
-    State for members that join: `snapshot()` returns the application's state as bytes and `restore(state)` puts it in
-    place at a newcomer; both may be `async`. They are called between two events, by the consumer (`async for`,
-    `events`, `receive`), so the state is the one after all events before. The event loop waits for them; make those of
-    a large state `async`, and let `snapshot` return `bytes`, which are not copied. Without them a newcomer gets the
-    messages that `settings.keep` selects, as deliveries with `is_history`. What it multicasts before it has taken the
-    last of them waits until it has.
+    State transfer: `snapshot()` returns the application's state as bytes, and `restore(state)` installs it at a
+    newcomer; both may be `async`. The consumer (`async for`, `events`, `receive`) calls them between two events, so the
+    state includes all earlier events. The event loop waits for them: make them `async` if the state is large, and let
+    `snapshot` return `bytes`, which are not copied. Without them a newcomer receives the messages that `settings.keep`
+    selects, as deliveries with `is_history`. Messages that it multicasts before it has taken the last of these wait
+    until then.
 
-    `journal` names a file from which this member continues after it was stopped or killed, under the same address; it
-    then needs none of them; `peers` or `contact` are further addresses to try. The application begins with the
-    last checkpoint (`restore`) and gets what was delivered after it again. `settings.sync` says when it is forced to
-    the disk. `trace` names a file for the events of this member, for `cubecast check`. `status` ("host:port") is where
-    it serves a page, JSON and Prometheus metrics.
+    `journal` is a file from which this member continues after it was stopped or killed, with the same address. Such a
+    member needs neither `peers` nor `contact` nor `found`; if given, they are further addresses to try. The application
+    starts with the last checkpoint (`restore`), and all later deliveries are repeated. `settings.sync` determines when
+    the journal is forced to disk. `trace` is a file for the events of this member, for `cubecast check`. `status`
+    ("host:port") is the address at which the member serves a page, JSON and Prometheus metrics.
     """
     require_name(name)
     require_protection(credentials, plaintext=plaintext)

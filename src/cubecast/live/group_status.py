@@ -18,7 +18,7 @@ log = logging.getLogger("cubecast.live")
 
 
 class Laggard(NamedTuple):
-    """A member that holds stability back: it lacks `behind` messages that another member has."""
+    """A member that delays stability: it lacks `behind` messages that another member has."""
 
     member: MemberId
     behind: int
@@ -37,27 +37,27 @@ class GroupStatus:
     # Callbacks. One that raises is logged, and everything continues.
 
     def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
-        """Call a function with the frontier each time it moves."""
+        """Call a function with the frontier each time it advances."""
         self._add_callback("stable", callback)
 
     def on_causally_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
-        """Call a function with the causal frontier each time it moves."""
+        """Call a function with the causal frontier each time it advances."""
         self._add_callback("causally_stable", callback)
 
     def on_view(self, callback: Callable[[View], object]) -> None:
-        """Call a function when a view is installed, independent of what the application has taken by then."""
+        """Call a function when a view is installed, regardless of what the application has taken so far."""
         self._add_callback("view", callback)
 
     def on_blocked(self, callback: Callable[[bool], object]) -> None:
-        """Call a function with True when too few members are reachable, with False when there are enough again."""
+        """Call a function with True when too few members are reachable, and with False when enough are again."""
         self._add_callback("blocked", callback)
 
     def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
-        """Call a function when the group continued without this member: the reason, and the messages returned."""
+        """Call a function with the reason and the returned messages when this member learns that it was excluded."""
         self._add_callback("excluded", callback)
 
     def on_progress(self, callback: Callable[[tuple[int, int]], object]) -> None:
-        """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
+        """Call a function with (chunks received, chunks of the state) while this member fetches the state."""
         self._add_callback("progress", callback)
 
     def on_waiting(self, callback: Callable[[str], object]) -> None:
@@ -104,28 +104,28 @@ class GroupStatus:
 
     @property
     def frontier(self) -> dict[MemberId, int]:
-        """For each member of the view: the sequence up to which every member has its messages."""
+        """Per member of the view: the sequence number up to which every member has its messages."""
         return self._entered().member.frontier
 
     def is_stable(self, delivery: Delivery) -> bool:
-        """Does every member of the view have it? Everything of earlier views is stable."""
+        """Does every member of the view have this message? All messages of earlier views are stable."""
         return delivery.view < self.view.number or delivery.sequence <= self.frontier.get(delivery.sender, 0)
 
     @property
     def causal_frontier(self) -> dict[MemberId, int]:
-        """For each member of the view: the sequence up to which its messages are causally stable here.
+        """Per member of the view: the sequence number up to which its messages are causally stable here.
 
-        Every message that the application will still be given follows these: its sender's application had dealt with
-        them when it multicast it. So nobody refers to what they replaced any more, and it can be forgotten.
+        Every message that is still to be delivered here causally follows these: the application of its sender had
+        processed them before the multicast. So no later message depends on what they replaced, and it can be freed.
         """
         return self._entered().levels.known.causal_frontier
 
     def is_causally_stable(self, delivery: Delivery) -> bool:
-        """Does every message that this application will still be given follow it? See `causal_frontier`."""
+        """Does every message that is still to be delivered here causally follow it? See `causal_frontier`."""
         return self._entered().levels.known.is_causally_stable(delivery.sender, delivery.view, delivery.sequence)
 
     def laggards(self) -> list[Laggard]:
-        """The members that hold stability back, and by how many messages; the slowest first."""
+        """The members that delay stability, and by how many messages; the slowest first."""
         return [Laggard(who, behind) for who, behind in self._entered().member.laggards()]
 
     @property
@@ -147,7 +147,7 @@ class GroupStatus:
 
     @property
     def is_entered(self) -> bool:
-        """Was it entered, also if this member has left since?"""
+        """Was the group entered, even if this member has left since?"""
         return self._driver is not None
 
     def _entered(self) -> Driver:

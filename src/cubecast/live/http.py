@@ -1,4 +1,4 @@
-"""The little of HTTP/1.1 that members speak: one GET per connection, which the answer ends."""
+"""A minimal subset of HTTP/1.1: one GET per connection, which is closed after the response."""
 
 from __future__ import annotations
 

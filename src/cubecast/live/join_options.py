@@ -1,4 +1,4 @@
-"""How a member enters its group: with founders, over a contact, as the only founder, or from its journal."""
+"""The ways to enter a group: with founders, through a contact, as the only founder, or from a journal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_name(listen: str, advertise: str | None) -> str:
         is_any = False
     if is_any:
         raise LocalProtocolError(
-            f"{name} is every interface of a machine, which nobody can dial: "
+            f"{name} means every interface of a machine, which no member can dial: "
             f"give the address by which others reach this member as advertise=HOST:{port} (--advertise)"
         )
     return name
@@ -58,7 +58,7 @@ def require_state_functions(snapshot: object, restore: object) -> None:
         if function is not None and not callable(function):
             raise LocalProtocolError(f"{option}={function!r}: give a function")
     if (snapshot is None) != (restore is None):
-        raise LocalProtocolError("give snapshot= and restore= together: what one member takes, another must put back")
+        raise LocalProtocolError("give snapshot= and restore= together: one member restores the snapshot of another")
 
 
 def read_join_options(
@@ -79,9 +79,9 @@ def read_join_options(
     for one in contacts:
         parse_contact(one)
     if me in contacts and not has_journal:
-        raise LocalProtocolError(f"contact {me}: that is this member itself; name another one")
+        raise LocalProtocolError(f"contact {me}: this is the member itself; give another member")
     if not contacts:
-        raise LocalProtocolError("contact=[]: name at least one member of the group")
+        raise LocalProtocolError("contact=[]: give at least one member of the group")
     return JoinOptions(contacts=tuple(one for one in contacts if one != me))
 
 
@@ -91,7 +91,7 @@ def _founders(me: str, peers: Sequence[str]) -> tuple[str, ...]:
         raise LocalProtocolError(f"peers={peers!r}: give a list of addresses")
     founders = tuple(sorted({me, *peers}, key=parse_address))
     if len(founders) < 2:
-        raise LocalProtocolError(f"peers={list(peers)!r}: name at least one member besides {me}, or give found=True")
+        raise LocalProtocolError(f"peers={list(peers)!r}: give at least one member besides {me}, or found=True")
     if len(founders) > MEMBERS_MAX:
         raise LocalProtocolError(f"{len(founders)} members: at most {MEMBERS_MAX}")
     return founders

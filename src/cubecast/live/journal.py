@@ -349,7 +349,7 @@ class Journal:
                 fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise JournalError(
-                    f"the journal {self.path} is in use by another process: stop that one, or name another file"
+                    f"the journal {self.path} is in use by another process: stop that process, or choose another file"
                 ) from error
 
     def _keep_torn(self, torn: bytes, contents: Contents) -> None:
@@ -459,7 +459,7 @@ class Journal:
         if self._policy == "never":
             return
         if not self._sync_lock.acquire(timeout=timeout_s):
-            raise JournalError(f"cannot sync the journal {self.path}: the disk did not answer within {timeout_s:g} s")
+            raise JournalError(f"cannot sync the journal {self.path}: the disk did not respond within {timeout_s:g} s")
         self._sync_lock.release()
         self.sync()
 
@@ -479,7 +479,7 @@ class Journal:
             reason = error.strerror or error if isinstance(error, OSError) else repr(error)
             failure = JournalError(
                 f"cannot {action} the journal {self.path}: {reason}: "
-                "check the disk and the folder, then start the member again"
+                "check the disk and the folder, then restart the member"
             )
             self._failure = self._failure or failure
             if isinstance(error, OSError):
@@ -493,9 +493,9 @@ def _resolve(path: Path) -> Path:
         file = path.resolve()
         is_other = file.exists() and not file.is_file() and not file.is_dir()
     except (OSError, RuntimeError) as error:
-        raise JournalError(f"cannot open the journal {path}: {error}: name another file") from error
+        raise JournalError(f"cannot open the journal {path}: {error}: choose another file") from error
     if is_other:
-        raise JournalError(f"cannot open the journal {path}: it is not a regular file: name another file")
+        raise JournalError(f"cannot open the journal {path}: it is not a regular file: choose another file")
     return file
 
 

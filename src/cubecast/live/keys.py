@@ -1,4 +1,4 @@
-"""Make the keys of a group: a certificate of the group that signs its members', and the list of those revoked.
+"""Create the keys of a group: the group's certificate, which signs the members' certificates, and the revocation list.
 
 | file          | holds                                                        | who has it          |
 |---------------|--------------------------------------------------------------|---------------------|
@@ -30,7 +30,7 @@ def init(folder: str | Path, *, name: str = "cubecast group", days: int = 3650) 
     """Make a group's certificate and key in a folder; returns the certificate's path."""
     folder = Path(folder)
     if (folder / KEY).exists():
-        raise LocalProtocolError(f"{folder / KEY} exists already; choose another folder or remove it")
+        raise LocalProtocolError(f"{folder / KEY} already exists; choose another folder or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -66,7 +66,9 @@ def issue(folder: str | Path, address: str, *, name: str | None = None, days: in
     folder = Path(folder)
     path = member_file(folder, address, name=name)
     if path.exists() and not replace:
-        raise LocalProtocolError(f"{path} exists already; give --replace to revoke that certificate and issue another")
+        raise LocalProtocolError(
+            f"{path} already exists; give --replace to revoke that certificate and issue a new one"
+        )
     group, group_key = _load(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, path.stem)])
@@ -137,7 +139,7 @@ def _load(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
     except (OSError, ValueError) as error:
         raise LocalProtocolError(
-            f"no keys of a group in {folder} ({error}); make them with `cubecast keys init`"
+            f"no group keys in {folder} ({error}); create them with `cubecast keys init`"
         ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return certificate, key

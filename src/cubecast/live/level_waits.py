@@ -1,4 +1,4 @@
-"""Callers that wait until a message has reached a level: at all members, at a quorum, or causally."""
+"""Callers that wait until a message has reached a stability level: at all members, at a quorum, or causally."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class Listener:
             if len(same) >= self._handshakes_per_address:
                 self._refuse(same[0], f"displaced by a newer connection from {ip}")
         if len(self._handshakes) >= self._handshakes_max:
-            self._refuse(self._first_to_displace(), "displaced by a newer connection, all places for handshakes taken")
+            self._refuse(self._first_to_displace(), "displaced by a newer connection, too many handshakes in progress")
 
     def _first_to_displace(self) -> Handshake:
         everyone = list(self._handshakes.values())
@@ -282,7 +282,7 @@ async def _bind(host: str, port: int) -> socket.socket:
             return listening
     cause = error.strerror if error is not None else "no such address"
     raise LocalProtocolError(
-        f"cannot listen at {host}:{port} ({cause}); choose an address of this machine and a port that is free"
+        f"cannot listen at {host}:{port} ({cause}); choose an address of this machine and a free port"
     ) from error
 
 

@@ -1,4 +1,4 @@
-"""What a member reports of itself to another one, so that the status page of each shows the whole group.
+"""The report that a member sends to another member, so that every status page shows the whole group.
 
 The request comes over the port at which members accept each other: its first bytes are those of an HTTP GET, which no
 frame can be (as a length they exceed every limit). So every member that others can reach can be asked, there is no

@@ -19,7 +19,7 @@ Of = Literal["all", "quorum"]
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """One message that this member multicast; made by `Group.multicast`."""
+    """One message that this member multicast; returned by `Group.multicast`."""
 
     _driver: Driver
     _outgoing: Outgoing
@@ -31,12 +31,12 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def payload(self) -> bytes:
-        """What was multicast."""
+        """The payload of the message."""
         return self._outgoing.payload
 
     @property
     def sequence(self) -> int:
-        """Its number among all messages of this member; 0 while it waits for the next view."""
+        """Its sequence number among all messages of this member; 0 while it waits for the next view."""
         return self._outgoing.sequence
 
     @property
@@ -52,14 +52,14 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     async def stable(
         self, timeout: float | None = None, *, level: Level = "received", of: Of = "all", hurry: bool = False
     ) -> None:
-        """Wait until every member of the view has the message; `hurry` requests a stability round at once.
+        """Wait until every member of the view has the message; `hurry` starts a stability round immediately.
 
-        `level`: *received*; *processed*, all applications have processed it (`Group.ack`, or they asked for the next
-        event); *durable*, it is on the disk of every member that has a journal. With `of="quorum"` a majority of the
-        view is enough, and its members are asked at once.
+        `level`: *received*; *processed*: all applications have processed it (`Group.ack`, or they asked for the next
+        event); *durable*: it is on the disk of every member that has a journal. With `of="quorum"` a majority of the
+        view is enough, and the other members are queried immediately.
 
         Raises TimeoutError, naming the members behind; LocalProtocolError if this member left before; ExcludedError if
-        the group continued without this member and the message is not multicast again.
+        this member was excluded and the message is not multicast again.
         """
         driver = self._driver
         try:
@@ -79,7 +79,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             raise TimeoutError(f"not stable after {timeout} s: {self._why_not_stable(level)}") from None
 
     async def causally_stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
-        """Wait until every message that this application will still be given follows this one.
+        """Wait until every message that is still to be delivered here causally follows this one.
 
         See `Group.causal_frontier`; the exceptions are those of `stable`.
         """
@@ -94,7 +94,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def is_causally_stable(self) -> bool:
-        """Does every message that this application will still be given follow it?"""
+        """Does every message that is still to be delivered here causally follow it?"""
         driver, outgoing = self._driver, self._outgoing
         return outgoing.was_sent and driver.levels.known.is_causally_stable(
             driver.member.me, outgoing.view, outgoing.sequence
@@ -116,7 +116,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             lack = {"processed": "not every application has processed it", "durable": "it is not on every disk"}
             return f"every member has message {self.sequence}, but {lack.get(level, 'the answer came too late')}"
         late = ", ".join(f"{who.name} ({count})" for who, count in member.laggards()) or "nobody known"
-        return f"message {self.sequence} is not at every member; members behind (messages): {late}"
+        return f"message {self.sequence} has not reached every member; members behind (messages): {late}"
 
 
 def _block_of(driver: Driver, level: Level) -> int:

@@ -22,24 +22,24 @@ _GAUGES = {
     "unstable_messages": "Messages that this member holds because some member may lack them.",
     "unstable_bytes": "Bytes of the messages that some member may lack.",
     "own_unstable_messages": "Messages of this member that are not stable; multicast waits when the window is full.",
-    "waiting_messages": "Messages that wait here for others that happened before them.",
+    "waiting_messages": "Messages held back until their causal predecessors are delivered.",
     "backlog_bytes": "Bytes delivered that the application has not taken; the setting backlog_bytes limits them.",
     "inbox_entries": "Events that the application has not taken.",
-    "round_seconds": "How long a stability round takes, on average.",
+    "round_seconds": "Mean duration of a stability round.",
     "journal_bytes": "Size of the journal; 0 without one.",
 }
 _COUNTERS = {
     "multicasts": ("published", "Messages that the application of this member multicast."),
     "deliveries": ("delivered", "Messages delivered to the application of this member."),
-    "rounds": ("rounds", "Stability rounds that ended."),
+    "rounds": ("rounds", "Completed stability rounds."),
     "views": ("views", "Views that this member installed."),
-    "exclusions": ("exclusions", "How often the group continued without this member."),
+    "exclusions": ("exclusions", "Number of times that this member was excluded."),
     "refused_connections": ("refused_connections", "Connections that were refused, by this member or by a peer."),
 }
 _LINKS = {
     "link_received_bytes": ("bytes_in", "Bytes received from a peer."),
     "link_sent_bytes": ("bytes_out", "Bytes sent to a peer."),
-    "link_reconnections": ("reconnections", "How often the connection to a peer was made anew."),
+    "link_reconnections": ("reconnections", "Number of reconnections to a peer."),
 }
 
 
@@ -89,8 +89,8 @@ class _Collector(Collector):
         """Absent without a journal, and before the first of each."""
         journal = seen["journal"] or {}
         times = {
-            "journal_last_sync_timestamp_seconds": ("synced_at_s", "When the disk last confirmed the journal."),
-            "journal_last_checkpoint_timestamp_seconds": ("checkpoint_at_s", "When a checkpoint was last in place."),
+            "journal_last_sync_timestamp_seconds": ("synced_at_s", "Time of the last successful sync of the journal."),
+            "journal_last_checkpoint_timestamp_seconds": ("checkpoint_at_s", "Time of the last completed checkpoint."),
         }
         return [
             _gauge(name, text, labels, journal[key])
@@ -120,7 +120,7 @@ class _Collector(Collector):
         times = self._group._entered().stable_times
         histogram = HistogramMetricFamily(
             "cubecast_stable_seconds",
-            "Time from a multicast of this member until every member has it; one message at a time is measured.",
+            "Time from a multicast of this member until every member has the message; one at a time is measured.",
             labels=list(labels),
         )
         total = 0

@@ -1,4 +1,4 @@
-"""A member in a terminal: every line that comes in is multicast, every delivery goes out as a line.
+"""A member in a terminal: every input line is multicast, every delivery is printed as a line.
 
 Standard output has "sender sequence payload" lines and nothing else; events of the group go to standard error. At the
 end of the input the member leaves. With a closed input or `/dev/null`, as under a supervisor, it stays.

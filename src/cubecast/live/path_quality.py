@@ -1,4 +1,4 @@
-"""What the system knows of the path of a TCP connection: its round-trip time, and how much was sent twice.
+"""The quality of a TCP path as reported by the operating system: round-trip time and retransmissions.
 
 Linux reports it in `struct tcp_info` (linux/tcp.h); other systems are not asked.
 """

@@ -1,4 +1,4 @@
-"""An application whose state is replicated: it joins a group once, applies the group's events, and hands on its state.
+"""A replicated application: it joins a group once, applies the group's events, and transfers its state.
 
 A subclass has the state: `snapshot` and `restore` of `cubecast.join`, `_take` for each event, and what it does when
 more is causally stable (`_stable`) or when the group continued without this member (`_lost`).

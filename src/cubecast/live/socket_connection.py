@@ -162,7 +162,9 @@ class SocketConnection(asyncio.Protocol):
     def _explain_end(self) -> str:
         # The dialler's half of TLS 1.3 ends before the server reads its certificate, and asyncio sends no alert.
         if self.dialled and self.certificate is not None and not self.has_received:
-            return "the peer closed the connection after TLS: its log says whether it refused this member's certificate"
+            return (
+                "the peer closed the connection after TLS: see its log, it may have refused this member's certificate"
+            )
         return "the peer closed the connection"
 
     def _end(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The group for programs without asyncio: the same interface, its event loop in a thread of its own.
+"""The group for programs without asyncio: the same interface, with the event loop in a separate thread.
 
 with cubecast.join_sync("orders", listen=..., peers=[...], plaintext=True) as group:
     message = group.multicast(b"hello")
@@ -6,9 +6,9 @@ with cubecast.join_sync("orders", listen=..., peers=[...], plaintext=True) as gr
     for delivery in group:
         print(delivery.sender.name, delivery.payload)
 
-Deliveries cross from the loop's thread in batches. `snapshot` and `restore` are called in the loop's thread while the
-thread that consumes waits for the next event, so they see the state after all events before; callbacks are called there
-at any time.
+Deliveries are passed from the loop's thread in batches. `snapshot` and `restore` are called in the loop's thread while
+the consuming thread waits for the next event, so they see the state after all earlier events. Callbacks are called in
+the loop's thread at any time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 
 
 class SyncMessage:
-    """One message that this member multicast; made by `SyncGroup.multicast`."""
+    """One message that this member multicast; returned by `SyncGroup.multicast`."""
 
     def __init__(self, group: SyncGroup, message: Message) -> None:
         """Sent, or waiting for the next view."""
@@ -44,12 +44,12 @@ class SyncMessage:
 
     @property
     def payload(self) -> bytes:
-        """What was multicast."""
+        """The payload of the message."""
         return self._message.payload
 
     @property
     def sequence(self) -> int:
-        """Its number among all messages of this member; 0 while it waits for the next view."""
+        """Its sequence number among all messages of this member; 0 while it waits for the next view."""
         return self._message.sequence
 
     @property
@@ -65,22 +65,22 @@ class SyncMessage:
     def stable(
         self, timeout: float | None = None, *, level: Level = "received", of: Of = "all", hurry: bool = False
     ) -> None:
-        """Wait until every member of the view has the message, or more than that; see `Message.stable`."""
+        """Wait until every member of the view has the message, or a higher level; see `Message.stable`."""
         if not (self._message.is_stable and (level, of) == ("received", "all")):
             self._group._run(self._message.stable(timeout, level=level, of=of, hurry=hurry))
 
     @property
     def is_causally_stable(self) -> bool:
-        """Does every message that this application will still be given follow it?"""
+        """Does every message that is still to be delivered here causally follow it?"""
         return self._message.is_causally_stable
 
     def causally_stable(self, timeout: float | None = None, *, hurry: bool = False) -> None:
-        """Wait until every message that this application will still be given follows this one."""
+        """Wait until every message that is still to be delivered here causally follows this one."""
         self._group._run(self._message.causally_stable(timeout, hurry=hurry))
 
 
 class SyncGroup:
-    """A member of a group, for threads. Make one with `cubecast.join_sync`, and use it in a `with` block."""
+    """A member of a group, for threads. Create it with `cubecast.join_sync`, and use it in a `with` block."""
 
     def __init__(self, group: Group) -> None:
         """Nothing is opened before `with`."""
@@ -123,7 +123,7 @@ class SyncGroup:
         self._call(self._group.force)
 
     def refresh_credentials(self) -> None:
-        """Read the files of the credentials again now; see `Group.refresh_credentials`."""
+        """Reload the files of the credentials now; see `Group.refresh_credentials`."""
         self._call(self._group.refresh_credentials)
 
     def _stop(self) -> None:
@@ -138,7 +138,7 @@ class SyncGroup:
         return SyncMessage(self, self._run(self._group.multicast(payload)))
 
     def receive(self, timeout: float | None = None) -> Delivery:
-        """Take exactly one delivery. Raises TimeoutError; LocalProtocolError when this member has left."""
+        """Return exactly one delivery. Raises TimeoutError; LocalProtocolError when this member has left."""
         delivery = self._next((Delivery,), timeout)
         if delivery is None:
             raise LocalProtocolError(f"this member has left group {self._group.name!r}, and everything is received")
@@ -150,13 +150,13 @@ class SyncGroup:
         return self.deliveries()
 
     def deliveries(self, timeout: float | None = None) -> Iterator[Delivery]:
-        """The same; ends also when none came for `timeout` seconds."""
+        """The same; also ends when none arrived for `timeout` seconds."""
         for event in self._iterate((Delivery,), timeout):
             assert isinstance(event, Delivery)
             yield event
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
-        """Deliveries, and a `ViewChange` for every view; ends also when none came for `timeout` seconds."""
+        """Deliveries, and a `ViewChange` for every view; also ends when none arrived for `timeout` seconds."""
         return self._iterate((), timeout)
 
     def _iterate(self, wanted: tuple[type[Any], ...], timeout: float | None) -> Iterator[Event]:
@@ -180,9 +180,9 @@ class SyncGroup:
                     return event
 
     def ack(self) -> None:
-        """The application has dealt with all that it has taken; see `Group.ack`.
+        """The application has processed everything it has taken; see `Group.ack`.
 
-        Events cross between threads in batches: it counts when the last one of its batch was taken.
+        Events are passed between threads in batches: it counts when the last event of its batch was taken.
         """
         with self._taking:
             if not self._taken:
@@ -280,7 +280,7 @@ class SyncGroup:
         return self._call(lambda: self._group.causal_frontier)
 
     def is_causally_stable(self, delivery: Delivery) -> bool:
-        """Does every message that this application will still be given follow it?"""
+        """Does every message that is still to be delivered here causally follow it?"""
         return self._call(lambda: self._group.is_causally_stable(delivery))
 
     def laggards(self) -> list[Laggard]:
@@ -338,7 +338,7 @@ def join_sync(
 ) -> SyncGroup:
     """Join a group from a program without asyncio: `with cubecast.join_sync(...) as group`.
 
-    The options are those of `cubecast.join`, and mean the same; see help(cubecast.join).
+    The options are those of `cubecast.join`; see help(cubecast.join).
 
         with cubecast.join_sync("orders", listen="10.0.0.1:7001", contact="10.0.0.2:7001", plaintext=True) as group:
             group.multicast(b"hello").stable(timeout=5)

@@ -1,4 +1,4 @@
-"""Standard input and output of a member in a terminal, each in a thread of its own.
+"""Standard input and output of a member in a terminal, each in a separate thread.
 
 The event loop must not wait for either: a full pipe, or a reader that stopped, would silence the member and get it
 excluded. Both work on the file descriptors themselves: a daemon thread that holds the lock of a buffered file would

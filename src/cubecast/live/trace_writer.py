@@ -217,7 +217,7 @@ def read_member_trace(path: str | Path) -> MemberTraceFile:
     except OSError as error:
         raise LocalProtocolError(f"cannot read the member's trace {path}: {error.strerror}") from error
     if not begins_well(data):
-        raise LocalProtocolError(f"{path} is not the trace of a member: it does not begin with {MAGIC.decode()}")
+        raise LocalProtocolError(f"{path} is not the trace of a member: it does not start with {MAGIC.decode()}")
     names = Names()
     parts = rows_of(path, blocks(data), names)
     return MemberTraceFile(events=np.concatenate([blank_events(0), *parts]), names=list(names.members))

@@ -1,4 +1,4 @@
-"""The views that a member saw installed: when, and who joined, left, was excluded or restarted."""
+"""The views that a member installed: their times, and which members joined, left, were excluded or restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile what a live member calls, once, so that members started later begin at once.
+"""Compile the functions of a live member once, so that later members start immediately.
 
 Two members in this process communicate without sockets: the calls are those of a real member.
 """

@@ -1,4 +1,4 @@
-"""The whole group as one member sees it: its own report and those of the others, asked for at one moment.
+"""The whole group as seen by one member: its own report and those of the others, requested at the same time.
 
 First a connection to every member is opened, then all are asked at once, so that the reports are of nearly the same
 moment: `spread_ms` bounds by how much they differ. A member that does not answer in time is shown with the reason. One

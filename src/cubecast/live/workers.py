@@ -1,10 +1,10 @@
-"""A group of the worker processes of one machine, which all start with the same configuration.
+"""A group of worker processes on one machine, which all start with the same configuration.
 
-`uvicorn --workers 4` starts four of them, and none knows which of the others run. Files in the system's folder for
-temporary files say it: a process holds a lock on the file of its address as long as it is in the group, and the system
-releases the lock when the process ends, however it ends.
+`uvicorn --workers 4` starts four of them, and none knows which of the others are running. They coordinate by files in
+the temporary directory: a process locks the file of its address while it is in the group, and the system releases the
+lock when the process ends for any reason.
 
-A worker enters while it holds the lock of the whole range, so one after the other:
+A worker enters while it holds the lock of the whole range, so workers enter one at a time:
 
 1. It claims the first address that no process holds.
 2. It joins through the addresses that others hold; if there are none, it founds the group.
@@ -32,10 +32,10 @@ POLL_S = 0.02
 
 
 async def join_workers(name: str, first: str, *, count: int, settings: Settings | None = None, **options: Any) -> Group:
-    """Enter the group of at most `count` workers of this machine, at the ports from `first` ("127.0.0.1:7100") on.
+    """Join the group of at most `count` workers of this machine, on the ports starting at `first` ("127.0.0.1:7100").
 
-    Unless `settings` say otherwise, those that are left continue, however few they are (`quorum="any"`). The other
-    options are those of `cubecast.join`. The group that is returned is entered; leave it with `leave`.
+    By default the remaining workers continue, regardless of their number (`quorum="any"` in `settings`). The other
+    options are those of `cubecast.join`. The returned group is entered; leave it with `leave`.
     """
     addresses = _addresses(first, count)
     settings = settings or Settings(quorum="any")
@@ -69,7 +69,7 @@ def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"cubecast-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise LocalProtocolError(f"{folder} belongs to another user: set TMPDIR to a folder of your own")
+        raise LocalProtocolError(f"{folder} belongs to another user: set TMPDIR to your own folder")
     return folder
 
 
@@ -84,7 +84,7 @@ async def _wait_for_turn(file: Path, timeout_s: float) -> int:
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
         raise LocalProtocolError(
-            f"another worker has been entering the group for join_timeout_s={timeout_s:g} ({file} is locked)"
+            f"another worker has been joining the group for join_timeout_s={timeout_s:g} ({file} is locked)"
         ) from None
     return lock
 
@@ -102,7 +102,7 @@ def _claim(folder: Path, addresses: list[str]) -> tuple[str, list[str], int]:
             os.close(found)
     if own is None:
         raise LocalProtocolError(
-            f"all {len(addresses)} addresses from {addresses[0]} on are taken: raise count= to the number of workers"
+            f"all {len(addresses)} addresses from {addresses[0]} are taken: raise count= to the number of workers"
         )
     return own, others, lock
 

@@ -7,16 +7,16 @@
         async with space.lock("billing") as token:
             ...
 
-| object    | operations                             | of two concurrent operations                              |
+| object    | operations                             | result of two concurrent operations                       |
 |-----------|----------------------------------------|-----------------------------------------------------------|
 | `dict`    | `set`, `delete`, read like a mapping   | the later one wins (`wins="last"`), or the value stays    |
 |           |                                        | and the deletion does not see it (`wins="add"`)           |
 | `counter` | `add`, `value`                         | both count                                                |
-| `lock`    | `acquire`, `release`, `async with`     | one comes first, the same one everywhere                  |
+| `lock`    | `acquire`, `release`, `async with`     | one is first, the same one at all members                 |
 | `leader`  | `name`, `is_me`, `token`               |                                                           |
 
-Reads are local and immediate; an own operation shows when its message comes back. A newcomer gets all objects with the
-group's state.
+Reads are local and immediate. An operation takes effect, also at the calling member, when its message is delivered. A
+newcomer receives all objects with the group's state.
 """
 
 from cubecast.objects.counter import Counter

@@ -1,4 +1,4 @@
-"""A counter: all additions count, in whatever order they arrive."""
+"""A counter: all additions count, in any order."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cubecast.objects.shared import Operation, SharedObject
 
 
 class Counter(SharedObject):
-    """A whole number that members add to."""
+    """An integer that members add to."""
 
     kind = "counter"
     value = 0
     """What was added so far."""
 
     async def add(self, amount: int = 1) -> Message:
-        """Add a whole number, which may be negative; `value` changes when the message comes back."""
+        """Add an integer, which may be negative; `value` changes when the message is delivered."""
         if isinstance(amount, bool) or not isinstance(amount, int):
             raise LocalProtocolError(f"add({amount!r}) to the counter {self.name!r}: give a whole number")
         return await self._send(amount)

@@ -1,4 +1,4 @@
-"""A dictionary: a copy at every member, the same everywhere once all have the same messages.
+"""A dictionary with a replica at every member; all replicas agree once all members have the same messages.
 
 *The last writer wins*: of two writes to a key the one with the larger (view, clock, writer) stays; a deletion is a
 write too, and must be kept (as a tombstone) until every operation that still arrives knows of it: until it is causally
@@ -32,7 +32,7 @@ whose earlier deletions may be forgotten."""
 
 
 class ReplicatedDict(SharedObject):
-    """Keys are text; values are anything that msgpack encodes. Read it like a mapping. The last writer wins."""
+    """A dictionary of strings to values that msgpack can encode. Read it like a mapping. The last writer wins."""
 
     kind = "dict"
 
@@ -79,7 +79,7 @@ class ReplicatedDict(SharedObject):
     # Writing.
 
     async def set(self, key: str, value: Any) -> Message:
-        """Write a value; this copy changes too when the message comes back."""
+        """Write a value; it takes effect here, too, when its message is delivered."""
         return await self._send(["set", self._key(key), value])
 
     async def delete(self, key: str) -> Message:
@@ -92,7 +92,7 @@ class ReplicatedDict(SharedObject):
 
     def _key(self, key: str) -> str:
         if not isinstance(key, str):
-            raise LocalProtocolError(f"{key!r} as a key of the dictionary {self.name!r}: keys are text")
+            raise LocalProtocolError(f"{key!r} as a key of the dictionary {self.name!r}: keys are strings")
         return key
 
     def apply(self, operation: Operation) -> None:
@@ -140,7 +140,7 @@ class ReplicatedDict(SharedObject):
 
 
 class AddWinsDict(ReplicatedDict):
-    """A dictionary in which a write survives a deletion that did not know of it."""
+    """A dictionary in which a write survives a concurrent deletion."""
 
     kind = "add-wins dict"
 

@@ -1,4 +1,4 @@
-"""A leader: one member of the primary partition, known to all without a message.
+"""A leader: one member of the primary partition, known to all members without a message.
 
 The leader of a view is its first rank. With `quorum="majority"` there is one view at a time that can decide, so a
 leader that is cut off has a lower token than the next one; a service that both use must compare tokens, as with a lock.
@@ -13,7 +13,7 @@ from cubecast.protocols.membership.views import MemberId, View
 
 
 class Leader(SharedObject):
-    """Who leads, in the view that the application has reached."""
+    """The leader in the view that the application has reached."""
 
     kind = "leader"
     _view: View | None = None
@@ -25,7 +25,7 @@ class Leader(SharedObject):
 
     @property
     def is_me(self) -> bool:
-        """Does this member lead? Not while too few members are reachable: others may have another leader by then."""
+        """Is this member the leader? False while too few members are reachable: the others may have another leader."""
         return self.member == self._space.group.me and not self._space.group.is_blocked
 
     @property

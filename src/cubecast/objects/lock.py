@@ -1,11 +1,11 @@
-"""A lock: at most one member holds it, and all agree who comes next.
+"""A lock: at most one member holds it, and all members agree on the order of requests.
 
 Requests and releases are applied in total order (`objects.total_order`), so every member has the same queue; its head
-holds the lock. A member that is gone from the view is gone from the queue. Only members of the primary partition get
-anywhere: elsewhere nothing becomes stable.
+holds the lock. A member that is not in the view is removed from the queue. Only members of the primary
+partition make progress: elsewhere no message becomes stable.
 
-A holder that was cut off does not know that the lock was passed on. So every grant has a *fencing token*, which grows
-with each grant: a service that the lock protects must refuse a token below the highest one it has seen.
+A holder that is cut off does not know that the lock was granted to another member. So every grant has a *fencing
+token*, which grows with each grant: the protected service must reject a token below the highest one it has seen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Token(NamedTuple):
-    """A grant of a lock. Tokens of one lock are ordered as the grants were."""
+    """A grant of a lock. Tokens of one lock are ordered by grant."""
 
     view: int
     grant: int
@@ -61,14 +61,14 @@ class Lock(SharedObject):
 
     @property
     def holder(self) -> MemberId | None:
-        """Who holds it, as far as is known here."""
+        """The holder, as far as this member knows."""
         return self._queue[0].member if self._queue else None
 
     async def acquire(self, timeout: float | None = None) -> Token:
         """Wait for the lock.
 
-        Raises TimeoutError; ExcludedError if the group continued without this member; LocalProtocolError if this member
-        left. A task that holds the lock must not acquire it again: it would wait for itself.
+        Raises TimeoutError; ExcludedError if this member was excluded; LocalProtocolError if this member left. A task
+        that holds the lock must not acquire it again: it would deadlock.
         """
         self._numbers += 1
         number = self._numbers
@@ -89,7 +89,7 @@ class Lock(SharedObject):
         return token
 
     async def release(self) -> None:
-        """Pass it on. A call that is cancelled passes it on all the same."""
+        """Release the lock. A cancelled call releases it too."""
         held, self._held = self._held, None
         if held is None:
             raise LocalProtocolError(f"release of the lock {self.name!r}, which is not held here")

@@ -1,14 +1,14 @@
-"""All shared objects of one member: it joins the group, applies what is delivered, and gives newcomers the state.
+"""All shared objects of one member: it joins the group, applies deliveries, and transfers the state to newcomers.
 
 A message names the object and carries a Lamport clock (`objects.total_order`). Objects exist at all members as soon as
-one member has used them: an operation on an object that this member's program has not asked for is applied all the
-same.
+one member has used them: an operation on an object that the program of this member has not requested is applied
+too.
 
 | event            | what happens                                                                                  |
 |------------------|-----------------------------------------------------------------------------------------------|
-| a delivery       | applied at once, or, for an ordered object, when its turn comes                               |
+| a delivery       | applied immediately, or, for an ordered object, when its turn comes                           |
 | a view           | waiting operations of earlier views are applied; then every object learns of the view         |
-| causal stability | ordered operations whose turn it is are applied; objects forget what nothing contradicts      |
+| causal stability | ordered operations whose turn it is are applied; objects free their tombstones                |
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Space(Replica):
 
     log = log
     not_joined = "this space has not joined a group yet: `async with space.join(...)`"
-    joined_before = "this space has joined a group before: make another one"
-    is_the_state = "the space has the state, put it into its objects"
+    joined_before = "this space has already joined a group: create another one"
+    is_the_state = "the space holds the state: store it in its objects"
 
     def __init__(self) -> None:
         """No objects."""
@@ -59,24 +59,24 @@ class Space(Replica):
     # Objects.
 
     def dict(self, name: str, wins: Wins = "last") -> ReplicatedDict:
-        """The dictionary of that name. All members must choose the same `wins`."""
+        """The dictionary with this name. All members must use the same `wins`."""
         if wins not in DICTIONARIES:
             raise LocalProtocolError(f"wins={wins!r} for the dictionary {name!r}: one of {', '.join(DICTIONARIES)}")
         for other, kind in DICTIONARIES.items():
             if other != wins and (kind.kind, name) in self._objects:
-                raise LocalProtocolError(f"the dictionary {name!r} has wins={other!r} already")
+                raise LocalProtocolError(f"the dictionary {name!r} already has wins={other!r}")
         return self._object(DICTIONARIES[wins], name)
 
     def counter(self, name: str) -> Counter:
-        """The counter of that name."""
+        """The counter with this name."""
         return self._object(Counter, name)
 
     def lock(self, name: str) -> Lock:
-        """The lock of that name."""
+        """The lock with this name."""
         return self._object(Lock, name)
 
     def leader(self, name: str = "") -> Leader:
-        """Who leads the group."""
+        """The leader of the group."""
         return self._object(Leader, name)
 
     def _object(self, kind: type[_Object], name: str) -> _Object:
@@ -120,7 +120,7 @@ class Space(Replica):
             kind, name, clock, value = msgspec.msgpack.decode(event.payload)
             known = KINDS[kind]
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-            raise RemoteProtocolError(f"{event.sender.name} sent what is no operation of a shared object") from None
+            raise RemoteProtocolError(f"{event.sender.name} sent an invalid operation of a shared object") from None
         self._clock = max(self._clock, clock)
         if known.is_ordered:
             key = Key(event.view, clock, event.sender, event.sequence)

@@ -1,16 +1,16 @@
-"""Total order: every member gets the same messages in the same order.
+"""Total order: every member delivers the same messages in the same order.
 
-Each message carries a Lamport clock: larger than that of every message its sender's application had dealt with when it
-multicast it. Messages are ordered by (view, clock, sender). A message can be given to the application when no message
-with a smaller key can still arrive:
+Each message carries a Lamport clock: larger than that of every message that its sender's application had processed
+before the multicast. Messages are ordered by (view, clock, sender). A message can be delivered to the application when
+no message with a smaller key can still arrive:
 
 - when it is causally stable: what still arrives in its view follows it, and has a larger clock. Those with smaller keys
-  must be causally stable too: others may continue without a message that not all have;
+  must be causally stable too: others may continue without a message that not all members have;
 - when the next view begins: nothing of the old view arrives after that.
 
-So all members give the same sequence; that of a member that is excluded is the beginning of it. A message that an
-application multicast while it was out of the group, with an old clock, is no exception: it is sent, and counted, in the
-view in which its sender joins.
+So all members deliver the same sequence, and an excluded member a prefix of it. A message that an application multicast
+while it was not in the group, with an old clock, is no exception: it is sent, and counted, in the view in which its
+sender joins.
 """
 
 from __future__ import annotations

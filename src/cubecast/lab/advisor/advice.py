@@ -1,4 +1,4 @@
-"""The answer of the advisor: which candidate is best, how sure that is, and what it costs."""
+"""The answer of the advisor: the best candidate, the confidence, and the cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be answered: each protocol with the parameters, placement and Δ that are worth trying.
+"""The candidates: each protocol with the parameters, placement and Δ to try.
 
 A protocol declares which values of its parameters are worth trying (`parameter(search=…)`); nothing is listed here by
 the name of a protocol. Every combination is a configuration; a configuration with a pause Δ between rounds is a

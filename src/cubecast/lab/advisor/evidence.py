@@ -67,7 +67,7 @@ def plan_text(advice: Advice, workload: Workload) -> str:
     }
     seeds = max(row.seeds for row in advice.ranking)
     lines = [
-        "# The finalists of an advice: `cubecast study run plan.toml --out .` beside it finds its runs done already.",
+        "# The finalists of an advice. `cubecast study run plan.toml --out .` in this folder reuses the finished runs.",
         "",
         'id = "advice"',
         'paper = "own"',
@@ -173,10 +173,11 @@ the best of the finalists within the limits.</p>
 <h2>Pareto front</h2>
 <div class="wide">{chart}</div>
 <div class="wide">{_table(advice.front)}</div>
-{f"<h2>Not possible here</h2><ul>{impossible}</ul>" if impossible else ""}
+{f"<h2>Not possible</h2><ul>{impossible}</ul>" if impossible else ""}
 <h2>Evidence</h2>
-<p>{advice.simulations} simulations of {advice.candidates} configurations. Each finalist again:</p><ul>{commands}</ul>
-<p>The final as a study: <code>cubecast study run {PLAN} --out .</code></p>"""
+<p>{advice.simulations} simulations of {advice.candidates} configurations. To replay the finalists:</p>
+<ul>{commands}</ul>
+<p>The finalists as a study: <code>cubecast study run {PLAN} --out .</code></p>"""
     return html_page("Advice", inside)
 
 
@@ -213,12 +214,12 @@ def spoken(advice: Advice) -> str:
     """The answer in a few sentences."""
     first = advice.ranking[0].candidate.label
     if advice.verdict == "nothing fits":
-        return f"Nothing fits: no candidate keeps the limits. The nearest is {first}."
+        return f"No candidate satisfies the limits. The nearest is {first}."
     change = "" if advice.current is None else f" {_spoken_change(advice)}"
     chance = f"{advice.selection.best:.0%}"
     if advice.verdict == "clear":
         return f"{first}. It is the best of the finalists with a probability of {chance}.{change}"
-    rivals = "; ".join(row.candidate.label for row in advice.rivals) or "the limits, which it may just miss"
+    rivals = "; ".join(row.candidate.label for row in advice.rivals) or "the limits, which it may narrowly miss"
     return (
         f"Too close to call: {first} ({chance}), or {rivals}. With a probability of {advice.selection.near:.0%} the "
         f"first is within 5 % of the best.{change}"
@@ -231,7 +232,7 @@ def _spoken_change(advice: Advice) -> str:
     assert now is not None
     assert best is not None
     if now.candidate == best.candidate:
-        return "The group runs it already: nothing to change."
+        return "The group already runs this configuration: nothing to change."
     fits = "" if now.fits else ", which is beyond the limits"
     return (
         f"The group now runs {now.candidate.label}{fits}: time to stable {now.time_ms.value:,.1f} → "

@@ -1,4 +1,4 @@
-"""The question that the status of a running member poses (`/status.json`, live/status.py).
+"""A question to the advisor, derived from the status of a running member (`/status.json`, live/status.py).
 
 | asked | from the status |
 |---|---|
@@ -41,10 +41,11 @@ def read_status(address: str) -> Status:
     except (URLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise LocalProtocolError(
-            f"--from {address}: no status there ({reason}); name the address that a member serves with --status"
+            f"--from {address}: no status at this address ({reason}); "
+            "give the address that a member serves with --status"
         ) from None
     if not isinstance(found, dict) or not {"members", "course", "stability"} <= set(found):
-        raise LocalProtocolError(f"--from {address}: this is not the status of a member of this version")
+        raise LocalProtocolError(f"--from {address}: not the status of a member of this version")
     return found
 
 

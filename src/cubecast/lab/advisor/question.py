@@ -1,4 +1,4 @@
-"""What the user asks of the advisor, validated in one place."""
+"""The user's question to the advisor, validated in one place."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class GroupQuestion:
         for name in ("budget_bytes_per_s", "within_ms"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise LocalProtocolError(f"{name} = {value}: give more than 0, or leave it out")
+                raise LocalProtocolError(f"{name} = {value}: give a value above 0, or omit it")
         if not 0 <= self.seed <= SEED_MAX - SEEDS_MAX:
             raise LocalProtocolError(f"seed = {self.seed}: choose from 0 to {SEED_MAX - SEEDS_MAX}")
         object.__setattr__(self, "network", network_spec(self.network))
@@ -87,7 +87,7 @@ def network_spec(text: str) -> str:
     """The spec of a network; the name of a file stands for the network in it."""
     is_file = ":" not in text and ("/" in text or "." in text)
     if is_file and not Path(text).is_file():
-        raise LocalProtocolError(f"network {text!r}: there is no such file, and `cubecast networks` lists no such kind")
+        raise LocalProtocolError(f"network {text!r}: no such file, and no such kind in `cubecast networks`")
     return f"file:{text}" if is_file else text
 
 

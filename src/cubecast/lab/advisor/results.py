@@ -1,4 +1,4 @@
-"""What the simulations of a question have said so far, and the order of the candidates that follows from it."""
+"""The results of the simulations of a question so far, and the resulting order of the candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure the order of the candidates is: the probability of each to be the best, and the Pareto front.
+"""The confidence in the order of the candidates: the probability that each is the best, and the Pareto front.
 
 The finalists have the same seeds. Given the measurements, their true means are distributed about the measured ones like
 a multivariate Student t, with the covariance over the seeds (the posterior of normal data without prior knowledge). It

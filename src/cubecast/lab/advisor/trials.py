@@ -1,4 +1,4 @@
-"""Simulate trials: in this process, or on Spark. Every result is kept in a store, and done once.
+"""Simulate trials: in this process, or on Spark. Every result is kept in a store and computed once.
 
 The store is that of a study (`lab.store`): a plan with the same candidates finds its runs done already.
 """
@@ -92,7 +92,7 @@ class Trials:
         lost = sum((run.id, run.code) not in self._known for run in runs)
         if lost:
             raise LocalProtocolError(
-                f"{lost} of {len(runs)} results did not arrive in {self._store.runs}: do all workers write into it?"
+                f"{lost} of {len(runs)} results did not arrive in {self._store.runs}: do all workers write to it?"
             )
 
     def _keep(self, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The simulation of one candidate: how long it is watched, and what is read off it.
+"""The simulation of one candidate: its duration and the measured values.
 
 Data flows for at least `PERIODS` rounds with their pauses, and for at least `MULTICASTS` messages of all senders, so
 that a short pause costs a short simulation. All candidates meet the same networks and random streams, seed by seed.

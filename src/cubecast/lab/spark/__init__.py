@@ -1,1 +1,1 @@
-"""The only door to Spark: nothing outside this folder imports it."""
+"""The only package that imports Spark."""

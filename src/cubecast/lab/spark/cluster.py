@@ -1,4 +1,4 @@
-"""What a session can tell and do that is no data frame, for Spark in this process and for Spark Connect alike."""
+"""Operations of a session other than data frames, for Spark in this process and for Spark Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why something failed on Spark, in one line.
+"""The reason of a failure on Spark, in one line.
 
 Nothing is guessed from the text of Spark's messages. What decides is, in this order:
 
@@ -37,9 +37,10 @@ _NO_MEMORY = "java.lang.OutOfMemoryError"
 _PIPE_ENDED = "java.io.EOFException"
 _FRAMES = 8
 _STARTS_WORKERS = "org.apache.spark.api.python.PythonWorkerFactory"
-NO_WORKERS = "workers do not start, most likely for lack of memory; use fewer cores (--master local[1])"
+NO_WORKERS = "workers do not start, probably because of too little memory; use fewer cores (--master local[1])"
 WORKER_DIED = (
-    "a worker died again and again, most likely for lack of memory; use fewer cores (--master local[1]) or less members"
+    "a worker died repeatedly, probably because of too little memory; "
+    "use fewer cores (--master local[1]) or fewer members"
 )
 
 
@@ -91,7 +92,7 @@ def explain(error: Exception, *, java_exit: int | None, folders: tuple[Path, ...
     if _CANCELLED in {cause.condition for cause in causes}:
         return "it was cancelled"
     if any(is_full(folder) for folder in folders):
-        return "the disk is full; free some space and run the study again"
+        return "the disk is full; free disk space and run the study again"
     if _PIPE_ENDED in kinds:
         return WORKER_DIED
     if any(name.startswith(_STARTS_WORKERS) for cause in causes for name in cause.thrown_in):

@@ -56,7 +56,7 @@ def follow(
     if window_s < SHORTEST_WINDOW_S:
         raise LocalProtocolError(f"window of {window_s:g} s: choose at least {SHORTEST_WINDOW_S:g}")
     if not folder.is_dir():
-        raise LocalProtocolError(f"{folder} is no folder: name the one that the members' traces are written to")
+        raise LocalProtocolError(f"{folder} is not a folder: give the folder to which the members write their traces")
     kept = checkpoint / STATE_FILE
     done, state = _read_state(kept)
     windows = Windows(window_s, state=state)

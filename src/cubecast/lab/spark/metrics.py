@@ -1,4 +1,4 @@
-"""The metrics of MODELS §9 counted again from traces, in SQL, for any number of traces at once.
+"""The metrics of MODELS §9 recomputed from traces, in SQL, for any number of traces.
 
 | metric | from the rows |
 |---|---|

@@ -1,4 +1,4 @@
-"""Code of the user's own on Spark: its files travel with the tasks, and workers load them before the first run.
+"""User code on Spark: its files are sent with the tasks, and workers load them before the first run.
 
 A worker that finds the file where the driver has it, with the same content, loads it there: it then finds the code that
 the driver compiled. Otherwise it writes a copy into a folder of the cache that is named by the content.
@@ -52,7 +52,7 @@ def load_shipped(files: list[ShippedFile]) -> None:
     for one in files:
         digest = one.digest()
         if _loaded.get(one.name, digest) != digest:
-            raise LocalProtocolError(f"{one.name} has changed since this worker loaded it: start Spark again")
+            raise LocalProtocolError(f"{one.name} has changed since this worker loaded it: restart Spark")
         if one.name not in _loaded:
             folder = Path(one.folder) if _is_there(one) else _unpack(one, digest)
             load_code_file(folder / one.name)

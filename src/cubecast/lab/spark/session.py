@@ -1,4 +1,4 @@
-"""A Spark session: started quietly, with the settings that a study or a pass over traces wants."""
+"""A Spark session: started quietly, with the settings for a study or for checking traces."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def one_line(what: str, *, kept: AnyPath | None = None) -> Iterator[None]:
         if ended is None and not isinstance(error, PySparkException | Py4JError):
             raise
         why = explain(error, java_exit=ended, folders=(kept,) if isinstance(kept, Path) else ())
-        remains = "" if kept is None else f"; what was done is kept in {kept}"
+        remains = "" if kept is None else f"; finished runs are kept in {kept}"
         raise LocalProtocolError(f"{what} stopped: {why}{remains}") from error
 
 

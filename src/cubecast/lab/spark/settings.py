@@ -1,4 +1,4 @@
-"""The settings of a Spark session: the user's own first, ours where the user has none.
+"""The settings of a Spark session: those of the user take precedence over our defaults.
 
 The user's are `spark-defaults.conf` (of `SPARK_CONF_DIR`, or of Spark's installation) and, above it, `--conf`. Options
 for Java are the exception: ours and the user's are put together.

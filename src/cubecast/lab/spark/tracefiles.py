@@ -1,4 +1,4 @@
-"""Trace files as Spark tables: one row an event, with the file and the row in it."""
+"""Trace files as Spark tables: one row per event, with its file and row number."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_traces(place: str | AnyPath) -> list[TraceFile]:
     folder = path_of(place)
     paths: list[AnyPath] = sorted(folder.glob("*.parquet"), key=str) if folder.is_dir() else [folder]
     if not paths:
-        raise LocalProtocolError(f"{folder}: no traces there; name a folder of .parquet files")
+        raise LocalProtocolError(f"{folder}: no traces in this folder; give a folder of .parquet files")
     return [_head(path) for path in paths]
 
 
@@ -54,7 +54,7 @@ def _head(path: AnyPath) -> TraceFile:
         scenario, metrics = dict(found["scenario"]), dict(found["metrics"])
         int(scenario["members"])
     except FileNotFoundError as error:
-        raise LocalProtocolError(f"{path}: there is no such trace") from error
+        raise LocalProtocolError(f"{path}: no such trace") from error
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         return TraceFile(path=path, error=f"it is not a trace of cubecast that can be read: {reason}")

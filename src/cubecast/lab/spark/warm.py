@@ -1,4 +1,4 @@
-"""Make the archive of Spark's classes: a small study in a process of its own, whose Java writes what it has loaded."""
+"""Create the archive of Spark's classes: a small study in a separate process, whose Java writes the loaded classes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_archive() -> Path | None:
         made = _archive_in(folder)
         if not made.is_file():
             said = (ended.stderr.strip() or "Java wrote none").splitlines()[-1]
-            raise LocalProtocolError(f"cannot make an archive of Spark's classes in {path.parent}: {said}")
+            raise LocalProtocolError(f"cannot create an archive of Spark's classes in {path.parent}: {said}")
         made.replace(path)
     for outdated in older_archives(path):
         outdated.unlink(missing_ok=True)
