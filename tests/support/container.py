@@ -81,7 +81,7 @@ class Image:
         _, _, uid, gid, _, home, _ = next(entry for entry in entries if self.user in (entry[0], entry[2]))
         inside = f"cd {shlex.quote(self.folder)} && exec {shlex.join(command)}"
         variables = [f"{name}={value}" for name, value in {**self.environment, "HOME": home}.items()]
-        enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter"]
+        enter = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", _ENTER, "enter"]
         chroot = [f"--userspec={uid}:{gid}", "--groups=", str(self.root)]
         return subprocess.Popen(
             [*enter, str(self.root), sys.base_prefix, *chroot, "/usr/bin/env", "-i", *variables, "sh", "-c", inside],
