@@ -6,6 +6,9 @@ Each is shown on one layer, and where two processes matter, on two layers of one
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,10 +18,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.exceptions import ChannelFull
 
+from cubecast.bus import Bus
+from cubecast.contrib.channel_queue import ChannelQueue
 from cubecast.contrib.channels import CubecastChannelLayer
-from cubecast.errors import LocalProtocolError
+from cubecast.errors import JournalError, LocalProtocolError
 from cubecast.live.group import Group, join
-from cubecast.live.local import free_addresses
+from cubecast.live.local import free_addresses, free_ports
 from tests.live.members import WAIT_S, quick, until
 
 pytestmark = pytest.mark.live
@@ -373,3 +378,118 @@ def test_a_layer_that_never_joined_ends_its_thread() -> None:
         assert not set(threading.enumerate()) - before
 
     asyncio.run(run())
+
+
+# Attacks.
+
+
+@on_one_layer()
+async def test_a_queue_that_another_thread_forgets_meanwhile_loses_no_message(layer: CubecastChannelLayer) -> None:
+    channel = await layer.new_channel()
+
+    class Slow(ChannelQueue):
+        """While it is filled, a reader of another thread ends, and forgets the idle queue."""
+
+        def put(self, message: bytes, *, capacity: int, expires_at: float) -> bool:
+            other = threading.Thread(target=forget)
+            other.start()
+            other.join(0.1)
+            return super().put(message, capacity=capacity, expires_at=expires_at)
+
+    def forget() -> None:
+        with layer._lock:
+            layer._forget_idle(channel)
+
+    layer._queues[channel] = Slow()
+    await layer.send(channel, {"type": "m"})
+    assert await receive(layer, channel) == {"type": "m"}
+
+
+@on_one_layer(expiry=0.05)
+async def test_a_channel_that_nobody_reads_leaves_its_groups_when_a_message_expires(
+    layer: CubecastChannelLayer,
+) -> None:
+    dead, alive = await layer.new_channel(), await layer.new_channel()
+    for channel in (dead, alive):
+        await layer.group_add("g", channel)
+    await layer.group_send("g", {"type": "m"})
+    assert await receive(layer, alive) == {"type": "m"}
+    await asyncio.sleep(0.1)
+    await layer.group_send("g", {"type": "n"})
+    assert await receive(layer, alive) == {"type": "n"}
+    assert list(layer._groups["g"]) == [alive]
+
+
+def test_a_layer_that_was_closed_announces_its_normal_channels_again_when_it_is_used() -> None:
+    async def run() -> None:
+        async with layers_of(2) as (one, two):
+            reading = asyncio.create_task(receive(two, "work"))
+            await asyncio.sleep(0.1)
+            await one.send("work", {"type": "m"})
+            assert await reading == {"type": "m"}
+            await two.close()
+            reading = asyncio.create_task(receive(two, "work"))  # joins again
+            await asyncio.sleep(0.1)
+            await one.send("work", {"type": "n"})
+            assert await reading == {"type": "n"}
+
+    asyncio.run(run())
+
+
+def test_a_layer_whose_member_failed_for_good_joins_again_though_its_readers_only_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cubecast.contrib.channels.RETRY_S", 0.05)
+
+    async def run() -> None:
+        async with layers_of(2) as (one, two):
+            channel = await two.new_channel()
+            await two.group_add("g", channel)
+            reading = [asyncio.create_task(receive(two, name)) for name in (channel, "work")]
+            await asyncio.sleep(0.1)
+            before = await two._bus()
+            assert two._thread is not None
+            two._thread.run(fail(before))
+            while await two._bus() is before:
+                await asyncio.sleep(0.01)
+            await until(lambda: len(one._entering.result().group.view.members) == 2)  # type: ignore[union-attr]
+            await one.group_send("g", {"type": "m"})
+            assert await reading[0] == {"type": "m"}
+            await until(lambda: one._entering.result().presence("channel:work"))  # type: ignore[union-attr]
+            await one.send("work", {"type": "n"})
+            assert await reading[1] == {"type": "n"}
+
+    async def fail(bus: Bus) -> None:
+        bus.group._entered().fail(JournalError("the disk is gone"))
+
+    asyncio.run(run())
+    assert "joins again error=the disk is gone" in caplog.text
+
+
+FORKED = """
+import asyncio, os, sys
+from asgiref.sync import async_to_sync
+from cubecast.contrib.channels import CubecastChannelLayer
+layer = CubecastChannelLayer(workers=sys.argv[1], count=2, plaintext=True)
+async_to_sync(layer.send)("a", {"type": "x"})
+child = os.fork()
+if not child:
+    async def talk():
+        channel = await layer.new_channel()
+        await layer.group_add("g", channel)
+        await layer.group_send("g", {"type": "m"})
+        print(await layer.receive(channel), len((await layer._bus()).group.view.members), flush=True)
+        await layer.close()
+    asyncio.run(asyncio.wait_for(talk(), 20))
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), async_to_sync(layer.receive)("a"))
+async_to_sync(layer.close)()
+"""
+
+
+def test_a_process_that_is_forked_off_joins_on_its_own() -> None:
+    (first,) = free_ports(1)
+    environment = {**os.environ, "CUBECAST_JIT": "off"}
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, f"127.0.0.1:{first}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "{'type': 'm'} 2\n0 {'type': 'x'}\n", done.stderr

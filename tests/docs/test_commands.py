@@ -92,6 +92,7 @@ ELSEWHERE = {
 
 NOT_RUN = {
     r"make .*": "a target of the Makefile; `make test` runs this test",
+    r"docker .*": "there is no Docker; tests/project/test_container.py carries out the Dockerfile and the health check",
     r"pip install .*": "tests/project/test_install.py installs the wheel with its extras",
     r"cubecast study (run|status|check|follow) .*": "minutes of Spark; tests/lab runs small studies of each kind",
     r"SPARK_HOME=.*|\$SPARK_HOME/.*|export HADOOP.*": "a cluster of its own",

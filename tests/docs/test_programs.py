@@ -1,18 +1,26 @@
-"""Every Python block of the pages is run, or is an excerpt of a file that is, or is listed with the reason why not."""
+"""Every Python block and query of the pages is run, is an excerpt of a file that is, or is listed with the reason."""
 
 from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from pathlib import Path
+from textwrap import indent
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
+from cubecast.lab.spark.analysis import VALUES_DDL
 from cubecast.live.keys import init, issue
-from cubecast.live.local import free_ports
+from cubecast.live.local import free_addresses, free_ports
 from cubecast.sim.simulate import simulate
 from tests.docs.pages import PAGES, ROOT, blocks, place_of
 from tests.support.own_protocols import restored_catalogue
@@ -56,11 +64,11 @@ ELSEWHERE = {
     ("pycrdt.md", 0): "tests/project/test_readme.py::test_the_program_of_the_documents_runs",
     ("advise.md", 0): "tests/lab/test_advisor.py::test_the_command_prints_ranking_front_cost_and_evidence",
     ("trace.md", 3): "tests/docs/test_programs.py::test_traces_of_members_are_written_and_merged",
+    ("guarantees.md", 0): "tests/docs/test_programs.py::test_the_fragment_of_atomic_delivery_runs",
+    ("results.md", 0): "tests/docs/test_programs.py::test_the_tables_of_a_study_are_read_with_pandas",
 }
 
 NOT_RUN = {
-    ("guarantees.md", 0): "a fragment with the reader's functions; tests/live/test_atomic.py runs the class",
-    ("results.md", 0): "reads the tables of a study, which takes minutes of Spark",
     ("results.md", 1): "a study on Spark; tests/spark/test_python_api.py runs a small one",
 }
 
@@ -181,7 +189,88 @@ def test_every_toml_block_is_toml(page: Path) -> None:
         assert tomllib.loads(text)
 
 
-def test_the_queries_are_those_of_duckdb_which_no_test_has() -> None:
-    """They are not run: DuckDB is no dependency. Their columns are those of the schemas that other tests hold fixed."""
+def small_tables(folder: Path) -> None:
+    """Tables of a study as `cubecast study run` leaves them: two points, two seeds."""
+    values = {"point": [0, 0, 1, 1], "seed": [1, 2, 1, 2], "metric": ["rtt_last_ms"] * 4, "value": [1.0, 3.0, 5.0, 7.0]}
+    points = {"point": [0, 1], "protocol": ["coord", "s_coord"], "members": [8, 8]}
+    assert [*values, "study"] == [column.split()[0] for column in VALUES_DDL.split(", ")]
+    for name, columns in (("values", values), ("points", points)):
+        place = folder / "results" / "tables" / name / "study=cube-scaling"
+        place.mkdir(parents=True)
+        pq.write_table(pa.table(columns), place / "part.parquet")
+
+
+def test_the_tables_of_a_study_are_read_with_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small_tables(tmp_path)
+    program = re.sub(r"^(rtt\.groupby)", r"means = \1", PYTHON["results.md", 0], flags=re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(program, "results.md", "exec"), names)
+    assert dict(names["means"]) == {("coord", 8): 2.0, ("s_coord", 8): 6.0}
+
+
+@pytest.mark.live
+def test_the_fragment_of_atomic_delivery_runs(tmp_path: Path) -> None:
+    addresses = free_addresses(2)
+    init(tmp_path)
+    for address in addresses:
+        issue(tmp_path, address, name=address)
+    program = f"""
+import asyncio
+from cubecast import Credentials
+from cubecast.live.atomic import AtomicDelivery
+
+async def main(address):
+    take, put_back, peers = (lambda: b""), (lambda state: None), {addresses}
+    credentials = Credentials.load(address + ".pem", ca="group.pem")
+{indent(PYTHON["guarantees.md", 0], "    ").replace('"10.0.0.2:7001"', "address").replace("...", "break")}
+    return len(event.view.members)
+
+async def both():
+    print(await asyncio.gather(*map(main, {addresses})))
+
+asyncio.run(both())
+"""
+    running = started(program, tmp_path)
+    try:
+        output, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert output == "[2, 2]\n", errors
+
+
+SQL = {
+    ("trace.md", 0): lambda rows: len(rows) > 0 and all(0 < first <= last for _, first, last in rows),
+    ("trace.md", 1): lambda rows: len(rows) == 10 and all(hops > 0 and longest > 0 for _, hops, longest in rows),
+    ("results.md", 0): lambda rows: sorted(rows) == [("coord", 8, 2.0), ("s_coord", 8, 6.0)],
+}
+"""The queries, and what is true of their answers."""
+
+
+def test_every_query_is_in_the_table() -> None:
+    found = [(place_of(page), number) for page in PAGES for number, _ in enumerate(blocks(page, "sql"))]
+    assert sorted(found) == sorted(SQL)
     used = {found for page in PAGES for found in re.findall(r"^```(\w+)$", page.read_text("utf-8"), re.MULTILINE)}
-    assert used <= {"sh", "python", "toml", "sql"}
+    assert used == {"sh", "python", "toml", "sql"}
+
+
+@pytest.mark.parametrize("block", SQL, ids=str)
+def test_a_query_has_the_answer_it_should(
+    block: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite runs them, with the files as tables: DuckDB, which reads Parquet itself, is no dependency."""
+    monkeypatch.chdir(tmp_path)
+    simulate("coord", members=8, network="random:degree=3", seed=1, trace="run.parquet")
+    small_tables(tmp_path)
+    query = next(blocks(page, "sql")[block[1]] for page in PAGES if place_of(page) == block[0])
+    query = re.sub(r"read_parquet\(('.*?'), hive_partitioning = true\)", r"\1", query)
+    with closing(sqlite3.connect(":memory:")) as database:
+        for pattern in re.findall(r"'([^']+\.parquet)'", query):
+            (file,) = tmp_path.glob(pattern)
+            table = dataset(str(file.relative_to(tmp_path)), partitioning="hive").to_table()
+            marks = ", ".join("?" * table.num_columns)
+            database.execute(f"CREATE TABLE '{pattern}' ({', '.join(table.column_names)})")
+            rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+            database.executemany(f"INSERT INTO '{pattern}' VALUES ({marks})", rows)
+        answer = database.execute(query).fetchall()
+    assert SQL[block](answer), answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import pty
 import signal
@@ -12,18 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from cubecast.live.keys import init, issue
 from cubecast.live.local import free_addresses
+from tests.live.cast import ROOT
 from tests.live.members import WAIT_S
 
 pytestmark = pytest.mark.live
 
 NODE = [sys.executable, "-c", "from cubecast.cli import main; main()", "node", "chat", "--plaintext"]
+LIGHT = {**os.environ, "CUBECAST_JIT": "off"}
 
 
 def start(folder: Path, name: str, *options: str, **streams: object) -> subprocess.Popen[bytes]:
     errors = (folder / f"{name}.err").open("wb")
-    light = {**os.environ, "CUBECAST_JIT": "off"}
-    return subprocess.Popen([*NODE, *options], stderr=errors, env=light, **streams)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen([*NODE, *options], stderr=errors, env=LIGHT, **streams)  # type: ignore[call-overload,no-any-return]
 
 
 def wait_for(folder: Path, name: str, words: str) -> None:
@@ -42,6 +45,36 @@ def test_a_node_with_no_input_stays_until_a_signal_ends_it(tmp_path: Path) -> No
             node.wait(1)
         node.send_signal(signal.SIGTERM)
         assert node.wait(WAIT_S) == 0
+    finally:
+        node.kill()
+
+
+def test_the_command_of_the_systemd_unit_stays_reads_its_credentials_again_and_leaves(tmp_path: Path) -> None:
+    (address,) = free_addresses(1)
+    keys = tmp_path / "keys"
+    init(keys)
+    member = issue(keys, address, name="one")
+    options = f"--listen {address} --found --credentials {member} --ca {keys / 'group.pem'}"
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(ROOT / "deploy" / "cubecast@.service")
+    command = unit["Service"]["ExecStart"].replace("$GROUP", "orders").replace("$OPTIONS", options).split()
+    assert command[:2] == ["/opt/cubecast/bin/cubecast", "node"]
+    command = [word.replace("/var/lib/cubecast/%i", str(tmp_path / "orders")) for word in command[2:]]
+    assert unit["Service"]["StandardInput"] == "null"
+    with (tmp_path / "one.err").open("wb") as errors:
+        node = subprocess.Popen(
+            [*NODE[:4], *command], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, env=LIGHT
+        )
+    try:
+        wait_for(tmp_path, "one", "ready")
+        assert "-HUP" in unit["Service"]["ExecReload"]
+        node.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            node.wait(0.3)
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(WAIT_S) == 0
+        assert (tmp_path / "orders.journal").exists()
     finally:
         node.kill()
 

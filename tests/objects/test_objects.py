@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cubecast.errors import ExcludedError, LocalProtocolError
@@ -290,5 +291,48 @@ def test_a_space_is_used_once_and_keeps_the_state_itself() -> None:
             with pytest.raises(LocalProtocolError, match="has already joined a group"):
                 async with space.join("o", listen=free_addresses(1)[0], found=True):
                     pass
+
+    asyncio.run(run())
+
+
+FOREIGN = [
+    b"no operation",
+    ["counter", "c", "a clock", 1],
+    ["counter", "c", 1, "a text"],
+    ["counter", ["a list"], 1, 1],
+    [["a list"], "c", 1, 1],
+    ["dict", "d", 1, ["set", ["a list"], 1]],
+    ["dict", "d", 1, 7],
+    ["lock", "l", 1, 7],
+    ["lock", "l", 1, ["acquire", {}]],
+]
+
+
+def test_messages_that_are_no_operations_are_skipped_everywhere_and_the_objects_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        async with spaces_of(2) as (first, second):
+            for foreign in FOREIGN:
+                payload = foreign if isinstance(foreign, bytes) else msgspec.msgpack.encode(foreign)
+                await first.group.multicast(payload)
+            await first.counter("c").add(2)
+            async with asyncio.timeout(WAIT_S), second.lock("l"):
+                await until(lambda: second.counter("c").value == first.counter("c").value == 2)
+
+    asyncio.run(run())
+    assert caplog.text.count("what is no operation") >= 2 * (len(FOREIGN) - 1)
+
+
+def test_a_counter_beyond_64_bits_reaches_newcomers() -> None:
+    async def run() -> None:
+        async with spaces_of(2) as (first, second):
+            for _ in range(4):
+                await first.counter("c").add((1 << 63) - 1)
+            await until(lambda: second.counter("c").value == 4 * ((1 << 63) - 1))
+            newcomer = Space()
+            address, contact = free_addresses(1)[0], first.group.address
+            async with newcomer.join("objects", listen=address, contact=contact, plaintext=True, settings=quick()):
+                assert newcomer.counter("c").value == second.counter("c").value
 
     asyncio.run(run())

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from cubecast.extras import EXTRA_OF
+from tests.support.locked import write_constraints
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -66,11 +66,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The locked versions, without their hashes."""
-    pins = re.findall(r"^[\w.-]+==.*?(?= \\$)", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    assert pins
-    file = tmp_path_factory.mktemp("lock") / "constraints.txt"
-    file.write_text("\n".join(pins), "utf-8")
-    return file
+    return write_constraints(tmp_path_factory.mktemp("lock") / "constraints.txt")
 
 
 def clean_environment() -> dict[str, str]:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from cubecast.bus.codecs import BYTES, Codec
 from cubecast.bus.envelope import (
@@ -29,6 +30,7 @@ from cubecast.bus.envelope import (
     Envelope,
     decode,
     encode,
+    parts_of,
     require_name,
     require_topic,
 )
@@ -46,11 +48,27 @@ ANNOUNCE_S = 0.02
 CAPACITY = 1000
 """Events that a subscriber's queue holds, unless it says otherwise."""
 
+REASON_CHARACTERS_MAX = 500
+"""How much of an error goes back to the member that requested."""
+
 Serve = Callable[[BusEvent], Awaitable[Any]]
 
 
 class RequestError(RemoteProtocolError):
     """The member that served a request failed or left."""
+
+
+class _Request(NamedTuple):
+    """A request that waits for its reply."""
+
+    sender: MemberId
+    to: MemberId | None
+    reply: asyncio.Future[bytes]
+
+    def fail(self, error: CubecastError) -> None:
+        """Raise an error in place of the reply."""
+        if not self.reply.done():
+            self.reply.set_exception(error)
 
 
 class Bus:
@@ -73,8 +91,9 @@ class Bus:
         self._must_announce_all = False
         self._on_presence: list[Callable[[], object]] = []
         self._serving: dict[str, Serve] = {}
-        self._requests: dict[int, tuple[MemberId | None, asyncio.Future[bytes]]] = {}
-        self._numbers = 0
+        self._requests: dict[int, _Request] = {}
+        self._numbers = secrets.randbits(48)  # apart from those of an earlier process of this member
+        self._is_ended = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Entering and leaving.
@@ -107,12 +126,16 @@ class Bus:
         task.add_done_callback(self._tasks.discard)
 
     def _end(self, failure: CubecastError | None) -> None:
+        self._is_ended = True
         for subscription in {one for some in self._subscribers.values() for one in some}:
             subscription.end(failure)
-        for _, future in self._requests.values():
-            if not future.done():
-                future.set_exception(failure or LocalProtocolError("this member left before the reply"))
+        for request in self._requests.values():
+            request.fail(failure or LocalProtocolError("this member left before the reply"))
         self._requests.clear()
+
+    def _require_running(self) -> None:
+        if self._is_ended:
+            raise LocalProtocolError("this bus has ended: its member left the group, or failed")
 
     # Publishing.
 
@@ -158,6 +181,7 @@ class Bus:
         It receives what is delivered to this member from now on. `when_full` selects what happens when the queue is
         full; help(cubecast.bus.subscription) describes the choices.
         """
+        self._require_running()
         if not topics:
             raise LocalProtocolError("subscribe(): give at least one topic")
         chosen = frozenset(map(require_topic, topics))
@@ -203,18 +227,26 @@ class Bus:
             topics: Iterable[str] = self._own if is_all and self._announces_presence else self._changed
             counts = {topic: self._own.get(topic, 0) for topic in topics}
             self._changed.clear()
-            if counts or is_all:
-                with suppress(CubecastError):
-                    kind = ALL_PRESENCE if is_all else PRESENCE
-                    await self._multicast(Envelope(kind, counts=counts, name=self.name))
+            kind = ALL_PRESENCE if is_all else PRESENCE
+            for part in parts_of(counts, self.group.settings.payload_bytes_max):
+                if part or kind == ALL_PRESENCE:
+                    try:
+                        await self._multicast(Envelope(kind, counts=part, name=self.name))
+                    except CubecastError as error:
+                        log.warning("presence not announced member=%s error=%s", self.group.address, error)
+                kind = PRESENCE
 
     def _install(self, view: View) -> None:
         """Forget members that are gone, and announce everything to those that are new."""
         is_new = any(who not in self._presence for who in view.members)
         self._presence = {who: self._presence.get(who, {}) for who in view.members}
-        for to, future in self._requests.values():
-            if to is not None and to not in self._presence and not future.done():
-                future.set_exception(RequestError(f"{to.name} left the group before it replied"))
+        for request in self._requests.values():
+            if any(
+                who.name == request.sender.name and who.incarnation > request.sender.incarnation for who in view.members
+            ):
+                request.fail(RequestError("this member was excluded from the group before the reply"))
+            elif request.to is not None and request.to not in self._presence:
+                request.fail(RequestError(f"{request.to.name} left the group before it replied"))
         self._names = {who: name for who, name in self._names.items() if who in view.members}
         if is_new and (self._announces_presence or self.name):
             self._must_announce_all = True
@@ -241,12 +273,13 @@ class Bus:
 
         Raises TimeoutError; RequestError if the serving function failed, or the member left the group.
         """
+        self._require_running()
         member = self.member(to) if to is not None else None
         self._numbers += 1
         number = self._numbers
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         envelope = Envelope(REQUEST, require_topic(topic), self.codec.to_bytes(value), member, number)
-        self._requests[number] = (member, reply)
+        self._requests[number] = _Request(self.group.me, member, reply)
         try:
             async with asyncio.timeout(timeout):
                 await self._multicast(envelope)
@@ -256,22 +289,30 @@ class Bus:
 
     async def _answer(self, event: BusEvent, number: int) -> None:
         try:
-            body, kind = self.codec.to_bytes(await self._serving[event.topic](event)), REPLY
-        except Exception as error:
+            body = self.codec.to_bytes(await self._serving[event.topic](event))
+            await self._multicast(Envelope(REPLY, event.topic, body, event.sender, number))
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # the bus ends; otherwise the function was cancelled from within
             log.exception("request failed topic=%s sender=%s", event.topic, event.sender.name)
-            body, kind = f"{type(error).__name__}: {error}".encode("utf-8", "replace"), FAILURE
+            await self._refuse(event.topic, event.sender, number, f"{type(error).__name__}: {error}")
+
+    async def _refuse(self, topic: str, sender: MemberId, number: int, reason: str) -> None:
+        """Reply with an error."""
+        body = reason[:REASON_CHARACTERS_MAX].encode("utf-8", "replace")
         with suppress(CubecastError):
-            await self._multicast(Envelope(kind, event.topic, body, event.sender, number))
+            await self._multicast(Envelope(FAILURE, topic, body, sender, number))
 
     def _replied(self, envelope: Envelope, sender: MemberId) -> None:
-        _, future = self._requests.get(envelope.number, (None, None))
-        if future is None or future.done():
+        request = self._requests.get(envelope.number)
+        if request is None or request.reply.done():
             return
         if envelope.kind == REPLY:
-            future.set_result(envelope.body)
+            request.reply.set_result(envelope.body)
         else:
             text = envelope.body.decode("utf-8", "replace")
-            future.set_exception(RequestError(f"{sender.name} failed to serve {envelope.topic!r}: {text}"))
+            request.fail(RequestError(f"{sender.name} failed to serve {envelope.topic!r}: {text}"))
 
     # Delivering.
 
@@ -310,7 +351,12 @@ class Bus:
         subscribers = () if is_request else self._subscribers.get(topic, ())
         if not subscribers and not (is_request and topic in self._serving):
             return
-        event = BusEvent(topic, self.codec.from_bytes(envelope.body), delivery.sender, delivery.sequence)
+        try:
+            event = BusEvent(topic, self.codec.from_bytes(envelope.body), delivery.sender, delivery.sequence)
+        except RemoteProtocolError as error:
+            if is_request:
+                self._start(self._refuse(topic, delivery.sender, envelope.number, str(error)))
+            raise
         if is_request:
             self._start(self._answer(event, envelope.number))
             return

@@ -20,6 +20,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
@@ -27,6 +29,10 @@ from cubecast.errors import LocalProtocolError, RemoteProtocolError
 PUBLISH, REQUEST, REPLY, FAILURE, PRESENCE, ALL_PRESENCE = range(6)
 TOPIC_CHARACTERS_MAX = 1024
 NAME_CHARACTERS_MAX = 255
+BYTES_BESIDE_COUNTS = 4 * NAME_CHARACTERS_MAX + 64
+"""Of an envelope of presence; a character takes at most four bytes."""
+BYTES_PER_COUNT = 5 + 9
+"""The lengths of a topic and the number, in MessagePack."""
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -51,6 +57,20 @@ def decode(payload: bytes) -> Envelope:
         return _decode(payload)
     except msgspec.DecodeError as error:
         raise RemoteProtocolError(f"a message of {len(payload)} bytes is not a bus message: {error}") from error
+
+
+def parts_of(counts: dict[str, int], bytes_max: int) -> Iterator[dict[str, int]]:
+    """The counts in parts that fit into a message each; one part at least, which may be empty."""
+    part: dict[str, int] = {}
+    room = bytes_max - BYTES_BESIDE_COUNTS
+    for topic, count in counts.items():
+        size = len(topic.encode()) + BYTES_PER_COUNT
+        if part and size > room:
+            yield part
+            part, room = {}, bytes_max - BYTES_BESIDE_COUNTS
+        part[topic] = count
+        room -= size
+    yield part
 
 
 def require_topic(topic: object) -> str:

@@ -127,7 +127,9 @@ class Subscription:
             try:
                 await consumer
             except asyncio.CancelledError:
-                if consumer.done() and not consumer.cancelled():
+                if consumer in self._consumers:
+                    self._consumers.remove(consumer)
+                else:
                     self._wake()  # it was woken for an event that another one must take now
                 raise
         event = self._queue.popleft()

@@ -17,6 +17,10 @@ class ChannelQueue:
 
     def __init__(self) -> None:
         """Empty."""
+        self.users = 0
+        """Calls that are about to read from it; counted by its owner."""
+        self.expired = 0
+        """Messages that were dropped because nobody read them in time."""
         self._lock = threading.Lock()
         self._messages: deque[tuple[float, bytes]] = deque()
         self._readers: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
@@ -67,12 +71,13 @@ class ChannelQueue:
         """Is there neither a message nor a reader?"""
         with self._lock:
             self._drop_expired()
-            return not self._messages and not self._readers
+            return not self.users and not self._messages and not self._readers
 
     def _drop_expired(self) -> None:
         now = time.monotonic()
         while self._messages and self._messages[0][0] <= now:
             self._messages.popleft()
+            self.expired += 1
 
     def _wake(self) -> None:
         while self._readers:

@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import os
 import secrets
 import threading
 import time
@@ -37,10 +38,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count as counter
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from cubecast.bus import MSGPACK, Bus, BusEvent, join_workers
 from cubecast.contrib.channel_queue import ChannelQueue
-from cubecast.errors import CubecastError
+from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.extras import named
 from cubecast.live.group import Group
 from cubecast.live.loop import LoopThread
@@ -56,6 +58,8 @@ GROUPS, FLUSH, PROCESS, NORMAL = "groups", "flush", "process:", "channel:"
 """Topics: messages for groups, a flush, calls for one process, and (with presence) receivers of a normal channel."""
 BACKLOG = 10_000
 LEAVE_S = 2.0
+RETRY_S = 1.0
+"""The pause before a process that the group lost for good joins again."""
 _Result = TypeVar("_Result")
 
 
@@ -88,6 +92,11 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         self.dropped = 0
         """Messages that found the queue of a channel of this process full."""
         self._join = join or (lambda: join_workers(group, workers, count=count, **options))
+        self._begin()
+        _LAYERS.add(self)
+
+    def _begin(self) -> None:
+        """The state of a layer that this process has not used yet."""
         self._process = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._queues: dict[str, ChannelQueue] = {}
@@ -127,10 +136,15 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         bus = await self._bus()
         if "!" not in channel and channel not in self._received:
             await self._in_thread(lambda: self._announce(bus, channel))
+        with self._lock:
+            queue = self._queues.setdefault(channel, ChannelQueue())
+            queue.users += 1  # so that no other thread forgets it
         try:
-            message: dict[str, Any] = MSGPACK.from_bytes(await self._queue(channel).get())
+            message: dict[str, Any] = MSGPACK.from_bytes(await queue.get())
         finally:
-            self._forget_idle(channel)
+            with self._lock:
+                queue.users -= 1
+                self._forget_idle(channel)
         return message
 
     async def new_channel(self, prefix: str = "specific.") -> str:
@@ -179,21 +193,28 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
 
     # This process's channels and groups.
 
-    def _queue(self, channel: str) -> ChannelQueue:
-        with self._lock:
-            return self._queues.setdefault(channel, ChannelQueue())
-
     def _put(self, channel: str, body: bytes) -> bool:
         expires_at = time.monotonic() + self.expiry
-        is_put = self._queue(channel).put(body, capacity=self.get_capacity(channel), expires_at=expires_at)
+        with self._lock:
+            queue = self._queues.setdefault(channel, ChannelQueue())
+            is_put = queue.put(body, capacity=self.get_capacity(channel), expires_at=expires_at)
+            if queue.expired:  # nobody reads it: as the in-memory layer does, let no group fill it again
+                queue.expired = 0
+                self._leave_groups(channel)
         self.dropped += not is_put
         return is_put
 
+    def _leave_groups(self, channel: str) -> None:
+        for group, channels in list(self._groups.items()):
+            channels.pop(channel, None)
+            if not channels:
+                del self._groups[group]
+
     def _forget_idle(self, channel: str) -> None:
-        with self._lock:
-            queue = self._queues.get(channel)
-            if queue is not None and queue.is_idle:
-                del self._queues[channel]
+        """Forget the queue of a channel that has neither messages nor readers. The lock is held."""
+        queue = self._queues.get(channel)
+        if queue is not None and queue.is_idle:
+            del self._queues[channel]
 
     async def _at_process(self, channel: str, call: str, group: str) -> None:
         """Add to a group, or discard, at the process that the channel belongs to; normal ones belong to this one."""
@@ -220,6 +241,8 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
             channels = self._groups.get(group, {})
             for channel in [name for name, added in channels.items() if added < oldest]:
                 del channels[channel]
+            if not channels:
+                self._groups.pop(group, None)
             return list(channels)
 
     def _clear(self) -> None:
@@ -241,18 +264,23 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
     async def _announce(self, bus: Bus, channel: str) -> None:
         if channel not in self._received:
             self._received.add(channel)
-            self._spawn(self._read(bus, NORMAL + channel))
+            self._spawn(_ignoring_errors(self._read(bus, NORMAL + channel)))
 
     def _hand_on(self, bus: Bus) -> None:
         """Messages that waited here because nobody received go to a member that does now."""
-        for channel in [name for name in list(self._queues) if "!" not in name and name not in self._received]:
+        with self._lock:
+            waiting = [(name, queue) for name, queue in self._queues.items() if "!" not in name]
+        for channel, queue in waiting:
+            if channel in self._received:
+                continue
             while (member := self._receiver(bus, channel)) is not None:
-                waiting = self._queue(channel).take()
-                if waiting is None:
+                taken = queue.take()
+                if taken is None:
                     break
-                call = bus.send(member, NORMAL + channel, ("send", channel, waiting[1]))
+                call = bus.send(member, NORMAL + channel, ("send", channel, taken[1]))
                 self._spawn(_ignoring_errors(call))
-            self._forget_idle(channel)
+            with self._lock:
+                self._forget_idle(channel)
 
     # The bus, in its thread.
 
@@ -264,8 +292,11 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
             return entering.result()
         return await asyncio.shield(asyncio.wrap_future(entering))
 
-    def _enter_once(self) -> Future[Bus]:
+    def _enter_once(self, instead_of: Bus | None = None) -> Future[Bus]:
+        """Join, unless another call does, or did. `instead_of`: a bus that has ended."""
         with self._lock:
+            if instead_of is not None and _is_bus(self._entering, instead_of):
+                self._entering = None
             if self._thread is None:
                 self._thread = LoopThread()
                 self._thread.start()
@@ -278,19 +309,35 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         bus = Bus(await self._join(), codec=MSGPACK, presence=True)
         await bus.__aenter__()
         bus.on_presence(lambda: self._hand_on(bus))
-        self._spawn(self._read(bus, GROUPS, FLUSH, PROCESS + self._process))
+        self._spawn(self._read_until_it_fails(bus))
+        for channel in self._received:  # through an earlier bus
+            self._spawn(_ignoring_errors(self._read(bus, NORMAL + channel)))
         await asyncio.sleep(0)
         return bus
 
-    async def _read(self, bus: Bus, *topics: str) -> None:
+    async def _read_until_it_fails(self, bus: Bus) -> None:
+        """Join again when the group lost this process for good: its readers wait, and call nothing."""
         try:
-            async for event in bus.subscribe(*topics, capacity=BACKLOG, when_full="wait"):
-                try:
-                    self._handle(event, bus)
-                except Exception:
-                    log.exception("message skipped topic=%s sender=%s", event.topic, event.sender.name)
+            await self._read(bus, GROUPS, FLUSH, PROCESS + self._process)
+            return
         except CubecastError as error:
-            log.error("channel layer ended error=%s", error)
+            log.error("channel layer ended, and joins again error=%s", error)
+            with suppress(CubecastError):
+                await bus.__aexit__(type(error), error, None)  # it may hold the port and the place among the workers
+        while self._thread is not None:
+            await asyncio.sleep(RETRY_S)
+            try:
+                await asyncio.wrap_future(self._enter_once(instead_of=bus))
+                return
+            except Exception as error:
+                log.error("channel layer cannot join error=%s", error)
+
+    async def _read(self, bus: Bus, *topics: str) -> None:
+        async for event in bus.subscribe(*topics, capacity=BACKLOG, when_full="wait"):
+            try:
+                self._handle(event, bus)
+            except Exception:
+                log.exception("message skipped topic=%s sender=%s", event.topic, event.sender.name)
 
     def _handle(self, event: BusEvent, bus: Bus) -> None:
         call, name, body = event.value
@@ -319,8 +366,10 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         async def run() -> _Result:
             return await call()
 
-        assert self._thread is not None
-        return await asyncio.wrap_future(self._thread.begin(run()))
+        thread = self._thread
+        if thread is None:
+            raise LocalProtocolError("this channel layer was closed meanwhile")
+        return await asyncio.wrap_future(thread.begin(run()))
 
     def _leave_at_exit(self) -> None:
         """Let the others see a leave, not a crash."""
@@ -333,6 +382,22 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
 def _has_failed(entering: Future[Bus]) -> bool:
     """Could the group not be joined? The next call tries again."""
     return entering.done() and (entering.cancelled() or entering.exception() is not None)
+
+
+def _is_bus(entering: Future[Bus] | None, bus: Bus) -> bool:
+    """Is this the bus that was joined?"""
+    return entering is not None and entering.done() and not _has_failed(entering) and entering.result() is bus
+
+
+def _begin_again() -> None:
+    """A process that was forked off has no thread of the bus, and must not be taken for its parent."""
+    for layer in _LAYERS:
+        layer._begin()
+
+
+_LAYERS: WeakSet[CubecastChannelLayer] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
 
 
 async def _ignoring_errors(work: Awaitable[object]) -> None:

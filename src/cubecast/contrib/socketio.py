@@ -80,20 +80,21 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
     async def _publish(self, data: dict[str, Any]) -> None:
         bus = await self.open()
         try:
-            octets = self.json.dumps(data).encode()
+            text = self.json.dumps(data)  # some packages return bytes
+            octets = text.encode() if isinstance(text, str) else bytes(text)
         except (TypeError, ValueError) as error:
             raise LocalProtocolError(f"the data of {data.get('event')!r} cannot be encoded: {error}") from error
         await bus.publish(self.channel, octets)
 
     async def _listen(self) -> AsyncIterator[bytes]:
-        bus = await self.open()
-        assert self._subscription is not None
         try:
+            bus = await self.open()
+            assert self._subscription is not None
             async for event in self._subscription:
                 if event.sender != bus.group.me:  # own messages were handled before they were published
                     yield event.value
-        except CubecastError:
+        except (CubecastError, OSError):
             self._connecting = None
             await asyncio.sleep(RETRY_S)
-            raise  # python-socketio logs it, and calls again
+            raise  # python-socketio logs it, and calls again at once
         await asyncio.Event().wait()  # closed: python-socketio expects no end

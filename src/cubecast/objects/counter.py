@@ -27,9 +27,9 @@ class Counter(SharedObject):
         self.value += operation.value
 
     def state(self) -> Any:
-        """The value."""
-        return self.value
+        """The value; as text if it is too large for a number of MessagePack."""
+        return self.value if abs(self.value) < 1 << 63 else str(self.value)
 
     def load(self, state: Any) -> None:
         """Continue with another value."""
-        self.value = state
+        self.value = int(state)

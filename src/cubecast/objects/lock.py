@@ -118,6 +118,8 @@ class Lock(SharedObject):
     def apply(self, operation: Operation) -> None:
         """A request or a release."""
         what, number = operation.value
+        if type(number) is not int:
+            raise TypeError("a request has a number")
         request = _Request(operation.sender, number)
         if what == "acquire":
             self._queue.append(request)

@@ -37,6 +37,8 @@ _CLASSES: tuple[type[SharedObject], ...] = (Counter, *DICTIONARIES.values(), Lea
 KINDS = {one.kind: one for one in _CLASSES}
 
 _Object = TypeVar("_Object", bound=SharedObject)
+_decode = msgspec.msgpack.Decoder(tuple[str, str, int, Any]).decode
+"""Kind and name of the object, the clock, and what the operation carries."""
 
 
 class Space(Replica):
@@ -117,17 +119,23 @@ class Space(Replica):
                 one.begin_view(event.view)
             return
         try:
-            kind, name, clock, value = msgspec.msgpack.decode(event.payload)
+            kind, name, clock, value = _decode(event.payload)
             known = KINDS[kind]
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-            raise RemoteProtocolError(f"{event.sender.name} sent an invalid operation of a shared object") from None
+        except (msgspec.DecodeError, KeyError):
+            raise _no_operation(event.sender) from None
         self._clock = max(self._clock, clock)
         if known.is_ordered:
             key = Key(event.view, clock, event.sender, event.sequence)
             self._order.add(key, (kind, name, value))
         else:
-            operation = Operation(event.sender, event.view, event.sequence, clock, value)
-            self._object(known, name).apply(operation)
+            self._apply(kind, name, Operation(event.sender, event.view, event.sequence, clock, value))
+
+    def _apply(self, kind: str, name: str, operation: Operation) -> None:
+        """Apply an operation; one with a value that the object does not know is an error of its sender."""
+        try:
+            self._object(KINDS[kind], name).apply(operation)
+        except (TypeError, ValueError):
+            raise _no_operation(operation.sender) from None
 
     def _stable(self) -> None:
         ready = self._order.stable(lambda key: self.is_causally_stable(key.sender, key.view, key.sequence))
@@ -137,8 +145,10 @@ class Space(Replica):
 
     def _apply_ordered(self, ready: list[tuple[Key, tuple[str, str, Any]]]) -> None:
         for key, (kind, name, value) in ready:
-            operation = Operation(key.sender, key.view, key.sequence, key.clock, value)
-            self._object(KINDS[kind], name).apply(operation)
+            try:
+                self._apply(kind, name, Operation(key.sender, key.view, key.sequence, key.clock, value))
+            except RemoteProtocolError as error:
+                self.log.error("message skipped reason=%s", error)
 
     def _lost(self) -> None:
         for lock in self._locks():
@@ -172,3 +182,7 @@ class Space(Replica):
             (Key(view, clock, MemberId(name, incarnation), sequence), tuple(item))
             for view, clock, name, incarnation, sequence, item in waiting
         )
+
+
+def _no_operation(sender: MemberId) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{sender.name} sent an invalid operation of a shared object")
