@@ -69,10 +69,12 @@ def run_history(
     settings: Settings | None = None,
     plan: HistoryPlan | None = None,
     stability: str | None = None,
+    theme: Theme | None = None,
 ) -> Outcome:
-    """Draw a history, run it, judge it; `stability` replaces the protocol that is drawn."""
+    """Draw a history, run it, judge it; `stability` and `theme` replace what is drawn."""
     draw = random.Random(seed)
-    theme = draw.choice(THEMES) if faults and seed % 2 else ANYTHING
+    if theme is None:
+        theme = draw.choice(THEMES) if faults and seed % 2 else ANYTHING
     plan = plan or _draw_plan(draw, theme)
     settings = settings or _draw_settings(draw, plan, theme)
     if stability is not None:

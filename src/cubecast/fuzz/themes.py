@@ -12,6 +12,7 @@ random.
 | TRANSFER  | pieces of the state                                | holders that go or restart between two pieces       |
 | LINKS     | a decision that is late, data, acknowledgements    | data of a view before it is installed, restarts,    |
 |           |                                                    | connections that cross                              |
+| LATE_VIEWS | a decision that is late                           | a restart after data of the next view; on request   |
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cubecast.fuzz import changes
+from cubecast.protocols.catalogue import chosen
 
 MESSAGES = {
     "HELLO": 2,
@@ -184,4 +186,32 @@ LINKS = Theme(
         later=0.85,
     ),
 )
+LATE_VIEWS = Theme(
+    name="late views",
+    where=(WRITTEN,),
+    messages={"Decide": 1},
+    nth=(1, 2, 3, 4),
+    nth_max=8,
+    target=("kill",),
+    connection=("hold",),
+    others=("multicast",),
+    source=0.0,
+    later=1.0,
+    chains=((1,),),
+    changes={changes.join: 1, changes.talk: 6},
+    counts=(4, 6),
+    founders=(3, 4),
+    durable=1.0,
+    snapshots=1.0,
+    settings={
+        "quorum": "majority",
+        "data": chosen("causal").name,
+        "heartbeat_s": 0.02,
+        "suspect_after_s": 1.0,
+        "patience_s": 0.5,
+        "takeover_s": 0.6,
+    },
+)
+"""A member restarts that has received data of a view which it has not installed. Nobody is suspected meanwhile: another
+view would recover what its links have lost. On request only, because few histories get there."""
 THEMES = (ANYTHING, ANYTHING, AGREEMENT, AGREEMENT, TRANSFER, LINKS)
