@@ -223,6 +223,8 @@ class Cast:
             time.sleep(0.2)
 
     def _is_settled(self, found: dict[int, dict[str, Any]]) -> bool:
+        if not found:
+            return False  # nobody is left
         first = next(iter(found.values()))
         present = sorted(tuple(one["me"]) for one in found.values())
         return sorted(map(tuple, first["members"])) == present and all(
