@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from cubecast.member.durable import read_back
 from cubecast.member.effects import Delivery, Effects, StateArrived
 from cubecast.member.lifecycle import GATE_SLICE
 from cubecast.protocols.membership import records as r
+from cubecast.protocols.membership.messages import Proposal
 from cubecast.protocols.membership.views import MemberId, founding_view, next_view
 from cubecast.wire.records import decode_records, encode_record
 from tests.member.network import NAMES, SETTINGS, Network, Process
@@ -159,6 +161,40 @@ def test_a_member_that_leaves_hands_over_what_still_waited() -> None:
     network.call(D, lambda member: member.leave(network.now_ns))
     network.run_until(lambda: member.phase == "out")
     assert network.app(D).payloads == numbered("meanwhile", 3 * GATE_SLICE)
+
+
+class Order:
+    """A trace that keeps the order of deliveries and other events."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def note(self, now_ns: int, me: MemberId, event: str, **data: Any) -> None:  # noqa: ARG002
+        self.events.append(event)
+
+    def deliveries(self, now_ns: int, me: MemberId, senders: list[MemberId], sequences: list[int]) -> None:  # noqa: ARG002
+        self.events += ["deliver"] * len(senders)
+
+
+def test_a_member_that_is_excluded_hands_over_what_still_waited_before_it_says_so() -> None:
+    network = Network()
+    settings = replace(SETTINGS, piece_bytes=1, window_messages=5 * GATE_SLICE)
+    names = network.form(3, settings=settings, snapshots=True)
+    network.multicast(B, bytes(2000))
+    network.settle(*names)
+    network.start(D, contacts=[B], settings=settings, snapshots=True)
+    network.run_until(lambda: len(network.app(D).heard("progress")) > 20)
+    network.multicast(A, *numbered("meanwhile", 3 * GATE_SLICE))
+    network.run_until(lambda: bool(network.app(D).payloads))
+    member = network.member(D)
+    assert not member.is_ready
+    order = member._trace = Order()
+    view = member._members.view
+    cut = tuple(member.log.delivered())
+    others = [who for who in view.members if who != member.me]
+    member._leave_view(Proposal(next_view(view, others, (), cut), cut))
+    assert order.events.count("deliver") > GATE_SLICE
+    assert order.events.index("excluded") > len(order.events) - 1 - order.events[::-1].index("deliver")
 
 
 def test_pieces_of_a_state_that_was_begun_again_are_not_mixed() -> None:

@@ -556,6 +556,10 @@ class Lifecycle(InLevels):
 
     def _leave_view(self, proposal: Proposal) -> None:
         """The decided view is without this member."""
+        if self._is_passing_gate:  # what is left of it comes before the exclusion
+            assert self._gate is not None
+            gate, self._gate = self._gate, None
+            self._replay(gate)
         view = self._members.view
         rank = self._members.ranks[self.me]
         above = view.sent[rank] + proposal.cut[rank]
@@ -569,10 +573,6 @@ class Lifecycle(InLevels):
         self.state = LINGER
         self.stack = None
         self.timers.begin_epoch()
-        if self._is_passing_gate:
-            assert self._gate is not None
-            gate, self._gate = self._gate, None
-            self._replay(gate)
         self._gate = self._fetch = None
         self._linger_until_ns = self._now_ns + self._members.settings.takeover_ns
         assert self._members.last_decision is not None
