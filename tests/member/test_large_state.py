@@ -145,7 +145,8 @@ def test_what_waited_for_the_state_is_handed_over_in_slices() -> None:
     assert max(slices) <= GATE_SLICE
 
 
-def test_a_member_that_leaves_hands_over_what_still_waited() -> None:
+def with_a_newcomer_that_hands_over() -> Network:
+    """Member D has the state, and has given its application some of the messages that waited for it, but not all."""
     network = Network()
     settings = replace(SETTINGS, piece_bytes=1, window_messages=5 * GATE_SLICE)
     names = network.form(3, settings=settings, snapshots=True)
@@ -156,6 +157,11 @@ def test_a_member_that_leaves_hands_over_what_still_waited() -> None:
     network.multicast(A, *numbered("meanwhile", 3 * GATE_SLICE))
     network.run_until(lambda: bool(network.app(D).payloads))
     assert not network.member(D).is_ready
+    return network
+
+
+def test_a_member_that_leaves_hands_over_what_still_waited() -> None:
+    network = with_a_newcomer_that_hands_over()
     member = network.member(D)
     member._pass_gate = lambda: None  # type: ignore[method-assign]
     network.call(D, lambda member: member.leave(network.now_ns))
@@ -177,17 +183,8 @@ class Order:
 
 
 def test_a_member_that_is_excluded_hands_over_what_still_waited_before_it_says_so() -> None:
-    network = Network()
-    settings = replace(SETTINGS, piece_bytes=1, window_messages=5 * GATE_SLICE)
-    names = network.form(3, settings=settings, snapshots=True)
-    network.multicast(B, bytes(2000))
-    network.settle(*names)
-    network.start(D, contacts=[B], settings=settings, snapshots=True)
-    network.run_until(lambda: len(network.app(D).heard("progress")) > 20)
-    network.multicast(A, *numbered("meanwhile", 3 * GATE_SLICE))
-    network.run_until(lambda: bool(network.app(D).payloads))
+    network = with_a_newcomer_that_hands_over()
     member = network.member(D)
-    assert not member.is_ready
     order = member._trace = Order()
     view = member._members.view
     cut = tuple(member.log.delivered())
