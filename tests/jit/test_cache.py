@@ -138,6 +138,22 @@ def test_without_a_place_to_cache_every_process_compiles(tmp_path: Path) -> None
     assert run_python(source, **environment).strip() == "2"
 
 
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_code_runs_when_the_disk_is_too_full_to_cache_it(tmp_path: Path) -> None:
+    source = """
+        import errno
+        from numba.core.caching import IndexDataCacheFile
+        def save(*_):
+            print("full")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        IndexDataCacheFile.save = save
+        from cubecast.protocol.overlays import tree_parent
+        print(tree_parent(5, 2))
+    """
+    environment = {"CUBECAST_CACHE_DIR": str(tmp_path), "CUBECAST_JIT": "linked"}
+    assert run_python(source, **environment).split() == ["full", "2"]
+
+
 BE_MEMBERS = """
     from cubecast.jit.decorators import watch_compiler
     from cubecast.live.warm import live_protocols, warm

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,10 @@ class _Format(CompileResultCacheImpl):
 
 class _ContentCache(FunctionCache):
     _impl_class = _Format
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError):  # a full disk: the code runs, and the next process compiles it again
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 def keep_in(directory: Path, dispatcher: Any) -> None:
