@@ -44,7 +44,7 @@ def jgroups(members: int, *, payload: int, seconds: float) -> dict[str, float]:
     ports = free_ports(members)
     hosts = ",".join(f"127.0.0.1[{port}]" for port in ports)
     classes = f"{JGROUPS}:{PEERS / 'classes'}"
-    options = ["-Xmx512m", "-Djava.net.preferIPv4Stack=true", f"-Djgroups.hosts={hosts}"]
+    options = ["-Xmx512m", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", f"-Djgroups.hosts={hosts}"]
     load = [str(SENDERS), str(payload), str(WARM_S), str(seconds)]
     stack = str(ROOT / "bench" / "live" / "peers" / "jgroups.xml")
     commands = []

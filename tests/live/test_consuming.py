@@ -8,7 +8,9 @@ from itertools import pairwise
 import pytest
 
 from cubecast.errors import LocalProtocolError
+from cubecast.live import inbox
 from cubecast.member.effects import Delivery, ViewChange
+from cubecast.protocols.membership.views import MemberId
 from tests.live.members import WAIT_S, groups_of, one, quick, take, until
 
 pytestmark = pytest.mark.live
@@ -171,7 +173,9 @@ def test_a_consumer_that_is_slow_gets_everything_within_its_backlog() -> None:
 
 
 @pytest.mark.parametrize("keep", ["none", "all"])
-def test_a_task_that_takes_much_without_a_pause_lets_others_run(keep: str) -> None:
+def test_a_task_that_takes_much_without_a_pause_lets_others_run(keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox, "RUN_S", 0)
+
     async def run() -> None:
         async with one(found=True, settings=quick(keep=keep, window_messages=20_000)) as group:
             for _ in range(10_000):
@@ -192,5 +196,41 @@ def test_a_task_that_takes_much_without_a_pause_lets_others_run(keep: str) -> No
                     break
             counting.cancel()
             assert turns >= 10
+
+    asyncio.run(run())
+
+
+def test_a_consumer_keeps_up_with_many_deliveries_per_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turns of a busy loop are long: a consumer that takes a fixed number in each falls behind for ever."""
+    monkeypatch.setattr(inbox, "monotonic", lambda: 0.0)
+    taken = 0
+
+    async def nothing(_: object) -> None:
+        """No state is requested."""
+
+    async def run() -> None:
+        entries = inbox.Inbox(
+            report_taken=lambda _: None,
+            serve=nothing,
+            on_empty=lambda: None,
+            on_history_taken=lambda: None,
+            backlog_bytes=16 << 20,
+            is_tracked=False,
+        )
+
+        async def consume() -> None:
+            nonlocal taken
+            async for _ in inbox.Entries(entries, (Delivery,)):
+                taken += 1
+
+        consuming = asyncio.create_task(consume())
+        sender = MemberId("127.0.0.1:7000", 1)
+        for turn in range(100):
+            entries.extend([Delivery(sender, 1, 1000 * turn + number, bytes(180)) for number in range(1000)])
+            await asyncio.sleep(0)
+        assert len(entries.queue) <= 1000
+        assert taken >= 99_000
+        entries.end()
+        await consuming
 
     asyncio.run(run())

@@ -269,6 +269,63 @@ def test_a_slow_application_holds_back_the_senders_and_loses_nothing() -> None:
     )
 
 
+def test_an_application_that_takes_nothing_holds_back_its_own_messages_too() -> None:
+    """Else a member that multicasts more than it reads has the group to itself: the windows of the others are full."""
+    network = Network()
+    names = network.form(3, settings=replace(SETTINGS, backlog_bytes=2000))
+    network.app(C).is_slow = True
+    sent = numbered("a message of some length, so that the backlog fills", 300)
+    for payload in sent:
+        network.multicast(C, payload)
+        network.run(1)
+    network.run(500)
+    assert 20 < len(network.app(A).payloads) < 60
+    network.take_all(C)
+    network.settle(*names)
+    assert network.app(A).payloads == network.app(C).payloads == sent
+
+
+def test_a_member_that_leaves_sends_what_its_application_multicast_although_it_takes_nothing() -> None:
+    network = Network()
+    network.form(3, settings=replace(SETTINGS, backlog_bytes=2000))
+    network.app(C).is_slow = True
+    sent = numbered("a message of some length, so that the backlog fills", 100)
+    network.multicast(C, *sent)
+    network.run(100)
+    network.leave(C)
+    network.run_until(lambda: network.in_one_view([A, B]))
+    network.settle(A, B)
+    assert network.app(A).payloads == sent
+
+
+def test_a_member_whose_application_takes_nothing_is_named_there_and_by_the_others() -> None:
+    network = Network()
+    names = network.form(3, settings=replace(SETTINGS, backlog_bytes=2000, window_messages=50, behind_messages=10))
+    for turn in range(300):
+        network.multicast(A, f"message {turn} of some length, so that the backlog fills".encode())
+        network.run(10)
+    for name in names:
+        assert network.app(name).heard("slow") == network.app(name).heard("backlog") == []
+    network.app(C).is_slow = True
+    for _ in range(300):
+        while network.member(A).has_room:
+            network.multicast(A, b"a message of some length, so that the backlog fills")
+        network.run(10)
+    assert network.app(A).heard("slow") == network.app(B).heard("slow") == [network.member(C).me]
+    assert network.app(C).heard("backlog") == [None]
+    assert network.app(A).heard("backlog") == network.app(C).heard("slow") == []
+    assert network.in_one_view(names)
+
+
+def test_a_member_that_falls_silent_is_named_before_it_is_excluded() -> None:
+    network = Network()
+    network.form(3)
+    gone = network.member(C).me
+    network.kill(C)
+    network.run_until(lambda: network.in_one_view([A, B]))
+    assert gone in network.app(A).heard("suspected") + network.app(B).heard("suspected")
+
+
 def test_data_of_a_view_that_is_not_installed_yet_is_held_and_delivered() -> None:
     """B learns of the new view late: what A sends in it arrives before the decision."""
     network = Network()

@@ -122,6 +122,33 @@ def test_a_full_buffer_calls_for_a_round_at_once() -> None:
         assert bench.began == [ROUND_7]
 
 
+def test_a_buffer_that_a_round_did_not_empty_waits_before_it_calls_for_the_next() -> None:
+    """What it waits for is a slow member: rounds that follow each other at once would cost all members time."""
+    bench = Bench()
+    rounds = Rounds(bench, round_s=0.01)
+    bench.publish(4096)
+    for tag, released in ((1, 0), (2, 500), (3, 0)):
+        rounds.note(done=False)
+        bench.wait(0.01)
+        bench.own_settled += released
+        bench.publish(released)
+        bench.unstable_messages -= released
+        rounds.note(done=True)
+        rounds.rest(0, tag, NS // 10)
+        bench.wait(3 * rounds.round_s)
+        assert len(bench.began) == tag - 1
+        bench.wait(rounds.round_s)
+        assert bench.began[-1] == (0, tag)
+    rounds.note(done=False)
+    bench.own_settled += 4000
+    bench.publish(4000)
+    bench.unstable_messages -= 4000
+    rounds.note(done=True)
+    rounds.rest(0, 9, NS // 10)
+    bench.wait(0)
+    assert bench.began[-1] == (0, 9), "it released much: the next one begins at once"
+
+
 def test_the_application_may_ask_for_rounds_until_its_message_is_stable() -> None:
     bench = Bench()
     rounds = Rounds(bench)

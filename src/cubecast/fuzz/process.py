@@ -468,7 +468,7 @@ class Process:
         elif notice.what == "failed":
             self.world.note(self, "failed", str(notice.value))
             self.world.agenda.at(self.world.agenda.now_ns, self.post, self.end)
-        elif notice.what in ("blocked", "suspected", "refused", "waiting"):
+        elif notice.what in ("blocked", "suspected", "slow", "backlog", "refused"):
             self.world.note(self, notice.what, notice.value)
 
     def _hear_levels(self, known: KnownLevels) -> None:

@@ -440,8 +440,7 @@ class Group(GroupStatus):
             return
         if notice.what == "levels":
             return
-        if notice.what != "waiting":
-            self._call_back(notice.what, notice.value)
+        self._call_back(notice.what, notice.value)
         self._wake()
 
     def _ended(self, failure: CubecastError | None) -> None:

@@ -12,7 +12,11 @@ stops loses nothing, and another one continues where it ended. The application h
 for the next one, or calls `acknowledge`. A request for the state stays at the head of the queue
 until it is served, so a consumer that is cancelled in the middle of an asynchronous `snapshot` leaves it to the next.
 
-A history counts as taken when its last message is: `on_history_taken`. Consumers yield to other tasks at intervals.
+A history counts as taken when its last message is: `on_history_taken`.
+
+A consumer yields to other tasks when it has run for `RUN_S`. A fixed number of messages would not do: the turns of a
+loop that is busy with multicasts and sockets are long, and a consumer that takes less in a turn than arrives in it
+falls behind, until the whole group waits for it.
 
 The path of a delivery is short on purpose, it runs for every message: pop, compare the class, add the size.
 """
@@ -23,6 +27,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from cubecast.errors import CubecastError
@@ -33,6 +38,8 @@ Event = Delivery | ViewChange
 """What the application gets."""
 LUMP_BYTES = 1 << 16
 """Taken bytes are reported to the member in units of this size, and the rest when the queue is empty."""
+RUN_S = 0.005
+"""A consumer that never has to wait lets other tasks run after this time."""
 HISTORY_LUMP = 256
 """Transferred messages that are decoded in one turn of the event loop."""
 
@@ -92,6 +99,7 @@ class Inbox:
         self._on_history_taken = on_history_taken
         self.yields = False
         """Have other tasks waited so long that the consumer must yield before it takes more?"""
+        self._run_until_s = 0.0
         self._reader: asyncio.Task[Any] | None = None
         """The task that takes the history."""
         self._sleepers: list[asyncio.Future[None]] = []
@@ -139,6 +147,11 @@ class Inbox:
         if self.taken_bytes > self.lump_bytes:
             self._report()
 
+    def end_lump(self) -> None:
+        """A lump is taken, or everything: report what the application has dealt with, and yield if it is time."""
+        self._report()
+        self.yields = not self.queue or monotonic() >= self._run_until_s
+
     async def take(self, wanted: tuple[type[Any], ...]) -> Any:
         """The next entry of these classes; None at the end. Other entries before it are skipped."""
         self._next()
@@ -151,7 +164,7 @@ class Inbox:
                     if self.queue and type(self.queue[0]) is EndOfTransferredMessages:
                         self._end_history()
             if self.taken_bytes + self.held_bytes > self.lump_bytes or not self.queue:
-                self.yields = True
+                self.end_lump()
             if isinstance(entry, wanted):
                 return entry
         return None
@@ -192,6 +205,7 @@ class Inbox:
             self.yields = False
             if self.queue:
                 await asyncio.sleep(0)
+                self._run_until_s = monotonic() + RUN_S
         while True:
             if self._is_serving:
                 await self._sleep()
@@ -201,6 +215,7 @@ class Inbox:
                         raise type(self.failure)(*self.failure.args) from self.failure
                     return False
                 await self._pause()
+                self._run_until_s = monotonic() + RUN_S
             elif isinstance(first := self.queue[0], Delivery | ViewChange):
                 return True
             elif isinstance(first, TransferredMessages):
@@ -295,9 +310,9 @@ class Entries(Generic[_Taken]):
                 inbox.taken_bytes = size = inbox.taken_bytes + inbox.held_bytes
                 inbox.held_bytes = len(entry.record)
                 if size > inbox.lump_bytes or not queue:
-                    inbox._report()
-                    inbox.yields = True
-                    self._fast = ()
+                    inbox.end_lump()
+                    if inbox.yields:
+                        self._fast = ()
                 return entry  # type: ignore[return-value]
             queue.appendleft(entry)
         taken = await self._inbox.take(self._wanted)

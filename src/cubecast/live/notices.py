@@ -42,6 +42,7 @@ class NoticeLog:
             "refused": self._refused,
             "link": self._link,
             "slow": self._slow,
+            "backlog": self._backlog,
             "suspected": self._suspected,
         }
 
@@ -109,9 +110,16 @@ class NoticeLog:
         peer, state, reason = link
         self._limited.info(f"{peer} {state}", "link %s peer=%s%s", state, peer, f" reason={reason}" if reason else "")
 
-    def _slow(self, slow: tuple[MemberId, int], _: Member) -> None:
-        who, messages = slow
-        self._limited.warning(f"slow {who.name}", "member slow member=%s behind_messages=%d", who.name, messages)
+    def _slow(self, who: MemberId, member: Member) -> None:
+        messages = dict(member.laggards()).get(who, 0)
+        log.warning("member slow member=%s behind_messages=%d", who.name, messages)
+
+    def _backlog(self, _: None, member: Member) -> None:
+        log.warning(
+            "application slow member=%s backlog_bytes=%d reason=it does not take its deliveries; senders wait for it",
+            self._me,
+            member.stats()["backlog_bytes"],
+        )
 
     def _suspected(self, who: MemberId, _: Member) -> None:
-        self._limited.info(f"suspected {who.name}", "member suspected member=%s", who.name)
+        log.info("member suspected member=%s", who.name)

@@ -116,9 +116,9 @@ class Notice(NamedTuple):
     | failed    | a CubecastError: this member cannot continue                                 |
     | refused   | (address or name, reason): a handshake failed                                |
     | link      | (name, "up" | "down", reason)                                                |
-    | slow      | (MemberId, messages): it holds back stability                                |
-    | suspected | MemberId                                                                     |
-    | waiting   | text: what this member waits for before it is in the group                   |
+    | suspected | MemberId: nothing is heard from it                                           |
+    | slow      | MemberId: it holds back stability                                            |
+    | backlog   | None: this member's application does not take what was delivered             |
     """
 
     what: str

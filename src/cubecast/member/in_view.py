@@ -35,7 +35,9 @@ from cubecast.member.reranking import Measured, ranked
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
 from cubecast.member.state_transfer import Fetch, Snapshots
+from cubecast.member.stragglers import Stragglers
 from cubecast.member.timers import Timers
+from cubecast.member.troubles import Troubles
 from cubecast.member.untaken import Untaken
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.agreement import Agreement
@@ -134,7 +136,9 @@ class InView:
         self._restores_due = 0
         self._avoided: set[str] = set()
         self._avoid_until_ns = 0
-        self._behind_since_ns: dict[MemberId, int] = {}
+        suspect_ns = settings.membership().suspect_ns
+        self._stragglers = Stragglers(suspect_ns, settings.behind_messages)
+        self._troubles, self._backlog_trouble = Troubles(), Troubles(suspect_ns)
         self._pulled: dict[tuple[tuple[int, int], int], int] = {}
         self._heard_ns: dict[str, int] = {}
         self._members = self._new_agreement()
@@ -207,26 +211,28 @@ class InView:
         return [who for who in others if who in silent or self.links.is_replaced(who)]
 
     def behind(self) -> list[MemberId]:
-        """Which members hold back the stability of too many messages, if those are excluded.
+        """Which members hold back the stability of too many messages, if those are excluded."""
+        return [who for who, _ in self.stragglers()] if self.settings.slow == "exclude" else []
 
-        The known progress of a member is a little old, so after a burst every member seems to be behind: only a member
-        that stays behind for the suspicion time counts.
-        """
-        if self.settings.slow != "exclude":
+    def stragglers(self) -> list[tuple[MemberId, int]]:
+        """The members that hold back the stability of too many messages, and how many each lacks."""
+        if self.stack is None or self.view is None:
             return []
-        limit = self.settings.behind_messages
-        since_ns = {
-            who: self._behind_since_ns.get(who, self._now_ns) for who, behind in self.laggards() if behind > limit
-        }
-        self._behind_since_ns = since_ns
-        return [who for who, then in since_ns.items() if self._now_ns - then >= self._members.settings.suspect_ns]
+        progress = self._progress()
+        found = self._stragglers.found(self._now_ns, progress[self.stack.rank], progress)
+        return [(self.view.members[rank], lacking) for rank, lacking in found]
+
+    def _progress(self) -> list[int]:
+        """How many messages of this view each rank has delivered, as far as is known here."""
+        assert self.stack is not None
+        everywhere = sum(self.log.stable)  # the known progress of others is a little old, but every member has these
+        return [max(count, everywhere) for count in self.stack.progress()]
 
     def laggards(self) -> list[tuple[MemberId, int]]:
         """The members behind the most advanced one, and by how many messages; the slowest first."""
         if self.stack is None or self.view is None:
             return []
-        everywhere = sum(self.log.stable)  # the known progress of others is a little old, but every member has these
-        progress = [max(count, everywhere) for count in self.stack.progress()]
+        progress = self._progress()
         most = max(progress)
         found = [(who, most - count) for who, count in zip(self.view.members, progress, strict=True) if count < most]
         return sorted(found, key=lambda one: -one[1])
@@ -334,7 +340,16 @@ class InView:
             and not self.is_blocked
             and self._gate is None
             and not self.awaits_restore
+            and (self.leaving or not self._is_behind())
         )
+
+    def _is_behind(self) -> bool:
+        """Does the application still have to take what others sent? Its own messages must not overtake theirs for long.
+
+        Otherwise a member that multicasts more than it reads would hold back the windows of all others, not its own.
+        """
+        assert self.stack is not None
+        return self.stack.is_parked or self._backlog_bytes > self.settings.backlog_bytes
 
     def _send_own(self) -> None:
         """Publish what waits, as far as the view and its window allow."""

@@ -141,6 +141,7 @@ class Lifecycle(InLevels):
             if self.state == IN_VIEW:
                 self._ask_state()
             if self.state == IN_VIEW:
+                self._report_troubles()
                 self._watch_cancelled()
                 self._ask_unanswered()
                 self._probe_branches()
@@ -160,6 +161,15 @@ class Lifecycle(InLevels):
         if self.state == IN_VIEW and self._members.is_active and not self._members.is_frozen:
             return max(settings.tick_ns // 4, min(settings.tick_ns, settings.batch_ns))
         return settings.tick_ns
+
+    def _report_troubles(self) -> None:
+        """Tell the operator which members are suspected or slow, and whether the own application is."""
+        found = [Notice("suspected", who) for who in self.suspects()]
+        if self.settings.slow == "name":
+            found += [Notice("slow", who) for who, _ in self.stragglers()]
+        self.effects.notices += self._troubles.due(self._now_ns, found)
+        backlog = [Notice("backlog", None)] if self.stack is not None and self._is_behind() else []
+        self.effects.notices += self._backlog_trouble.due(self._now_ns, backlog)
 
     def _check_quorum(self) -> None:
         """Check whether enough members are reachable."""
@@ -439,6 +449,7 @@ class Lifecycle(InLevels):
             else Stack(self, view, view.members.index(self.me), self.settings, round_s)
         )
         self.log = self.stack.log
+        self._stragglers.begin_view()
         neighbours = [view.members[other] for other in self.stack.neighbours()]
         self.links.need({who.name for who in neighbours}, self._now_ns)
         for who in neighbours:

@@ -19,6 +19,8 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `message_log`    | the messages of one view                                                    |
 | `own_messages`   | own messages that are not stable                                            |
 | `untaken`        | deliveries that the application has not dealt with                          |
+| `stragglers`     | members that lack messages which others delivered a while ago               |
+| `troubles`       | when a trouble that persists is reported                                    |
 | `levels`         | what all members have received, dealt with and written; causal stability    |
 | `known_levels`   | the same in the numbers that an application sees                            |
 | `quorum_levels`  | what a quorum has, on request                                               |

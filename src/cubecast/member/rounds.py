@@ -5,6 +5,9 @@ buffer reaches the level of guo ch. 6 or the application requests a round, and n
 message that ends a quiet time gets the time of a few rounds before one begins: a round at once would find nothing
 stable, and would compete with the message. While everything is stable, but an application or a disk somewhere has not
 come as far (`member.levels`), rounds are ever longer apart, up to `_BEHIND_S_MAX`, until there is news.
+
+A buffer that stays full although a round has ended waits for a slow member, not for rounds: after a round that released
+little of it, the next one on its account begins several round times later.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ _HEAD_START_MAX_S = 0.01
 _AFTER_QUIET_ROUNDS = 2
 _RATE_NS = NS // 20
 _BEHIND_S_MAX = 2.0
+_LITTLE = 8
+"""A round released little if it was less than this part of the window: several rounds release less than half of it."""
+_PAUSE_ROUNDS = 4
 
 
 class Paced(Protocol):
@@ -67,6 +73,10 @@ class Rounds:
         self._wanted = 0
         self._is_asked = False
         self._began_ns = 0
+        self._released = 0
+        """Own messages that were stable when the last round ended."""
+        self._pause_until_ns = 0
+        """The buffer requests no round before."""
         self._rate_at = (stack.now_ns, 0)
         self.round_s = round_s
         self.rate_per_s = 0.0
@@ -128,6 +138,7 @@ class Rounds:
             self._next = None
             return
         self.count += 1
+        self._pause_if_little_was_released()
         self.round_s += _SMOOTH * ((now_ns - self._began_ns) / NS - self.round_s)
         since_ns, published = self._rate_at
         if now_ns - since_ns > _RATE_NS:
@@ -153,7 +164,19 @@ class Rounds:
         if self._next is not None and self._next[1] == tag:
             self._wake()
 
+    def _pause_if_little_was_released(self) -> None:
+        stable = self._stack.own_stable()
+        released, self._released = stable - self._released, stable
+        if self._is_buffer_full() and released * _LITTLE < self._stack.window:
+            pause_s = min(_PAUSE_ROUNDS * self.round_s, self._stack.round_every_s)
+            self._pause_until_ns = self._stack.now_ns + round(pause_s * NS)
+            self._stack.later(round(pause_s * NS), self.watch)
+
     def _buffer_calls(self) -> bool:
+        return self._stack.now_ns >= self._pause_until_ns and self._is_buffer_full()
+
+    def _is_buffer_full(self) -> bool:
+        """Does the sender's buffer reach the level at which it requests a round?"""
         stack = self._stack
         held, held_bytes = stack.own_unstable()
         if held == 0:

@@ -65,9 +65,10 @@ class Settings:
         takeover_s: *all* How long a change may stand still before the next rank takes it over.
         rerank_gain: At a view change the coordinator ranks the members by the measured round-trip times of their
             links, if that saves at least this share of the protocols' paths (0.2: a fifth). 0: ranks stay.
-        slow: *all* What happens to a member that holds back the stability of more than `behind_messages`: the
-            group waits for it; waits and names it in the log; or excludes it.
-        behind_messages: *all* See `slow`.
+        slow: *all* What happens to a member that holds back stability, because its application or its network does
+            not keep up: the group waits for it; waits and names it in the log; or excludes it.
+        behind_messages: *all* A member holds back stability when it lacks more messages than this of those that
+            others delivered `suspect_after_s` ago.
         rejoin: Join again, in a new incarnation, after an exclusion.
         resend: After an exclusion, multicast again what did not reach the group: only what certainly no member
             delivers (at least everything that was never sent), always (others may get it twice), or never.
@@ -104,7 +105,7 @@ class Settings:
     takeover_s: float = 1.5
     rerank_gain: float = 0.0
     slow: Slow = "name"
-    behind_messages: int = 100_000
+    behind_messages: int = 1000
     rejoin: bool = True
     resend: Resend = "certain"
     keep: Literal["none", "all"] | int = "none"

@@ -278,9 +278,9 @@ class Stack:
             elif what == mail.NEXT_ROUND:
                 self._rounds.rest(a, b, delay_ns)
             elif what in (mail.ROUND_BEGUN, mail.ROUND_DONE):
-                self._rounds.note(done=what == mail.ROUND_DONE)
                 if what == mail.ROUND_DONE:
                     self._free_stable()
+                self._rounds.note(done=what == mail.ROUND_DONE)
 
     def _on_control_timer(self, core: ControlCore, kind: int, timer: int, tag: int) -> None:
         if core is self._failure:
