@@ -13,6 +13,7 @@ random.
 | LINKS     | a decision that is late, data, acknowledgements    | data of a view before it is installed, restarts,    |
 |           |                                                    | connections that cross                              |
 | LATE_VIEWS | a decision that is late                           | a restart after data of the next view; on request   |
+| BRANCHES  | a view is decided, in one part of a divided group   | parts that continue, and joins; on request          |
 """
 
 from __future__ import annotations
@@ -214,4 +215,23 @@ LATE_VIEWS = Theme(
 )
 """A member restarts that has received data of a view which it has not installed. Nobody is suspected meanwhile: another
 view would recover what its links have lost. On request only, because few histories get there."""
+BRANCHES = Theme(
+    name="branches",
+    where=(WRITTEN,),
+    messages={"Accept": 2, "Decide": 4, "Join": 2},
+    nth=(1, 1, 2, 3),
+    nth_max=8,
+    target=("alone", "leave", "kill", "mute", ""),
+    connection=("", "reset"),
+    others=("divide", "divide", "", "kill one"),
+    chains=((1,), (2,), (1, 1), (2, 1)),
+    changes={changes.divide: 4, changes.join: 4, changes.come_back: 3, changes.cut: 2, changes.kill: 1, changes.heal: 2},
+    counts=(4, 6, 8),
+    founders=(3, 3, 4, 5),
+    spans_ms=((200, 500), (400, 900)),
+    durable=0.3,
+    settings={"quorum": "any", "suspect_after_s": 0.06, "heartbeat_s": 0.02, "patience_s": 0.01, "takeover_s": 0.015},
+)
+"""Every part of a divided group continues, and the parts meet again while members come and go. On request only, because
+most groups decide by majority."""
 THEMES = (ANYTHING, ANYTHING, AGREEMENT, AGREEMENT, TRANSFER, LINKS)
