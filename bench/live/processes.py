@@ -1,7 +1,7 @@
 """Start the members of one benchmark, each in a process of its own, and gather their reports.
 
 A member, of any of the systems, prints `ready`, reads the time at which to begin, prints one JSON line and waits until
-it may leave.
+it may leave. A group that does not form, or whose members stop reporting, is killed after `WAIT_S`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,11 +19,21 @@ from typing import Any
 from cubecast.live.local import LineProcess, credentials_in, free_addresses
 
 ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 90.0
+
+
+class NoReportError(Exception):
+    """A member of a benchmark ended, or was killed because nothing happened."""
 
 
 def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bool = False) -> list[dict[str, Any]]:
-    """Start one member a command, `pause_s` after the first the others; let them run, and give their reports."""
+    """Start one member per command, the first one `pause_s` before the others; return their reports.
+
+    Raises NoReportError when a member ends early or the group does not form.
+    """
     members: list[LineProcess] = []
+    watchdog = threading.Timer(WAIT_S, lambda: [member.process.kill() for member in members])
+    watchdog.start()
     try:
         for command in commands:
             members.append(LineProcess(command, folder=ROOT, errors=subprocess.DEVNULL if quiet else None))
@@ -37,6 +48,7 @@ def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bo
         for member in members:
             member.process.wait(60)
     finally:
+        watchdog.cancel()
         for member in members:
             member.close()
     return reports
@@ -63,5 +75,5 @@ def hear(member: LineProcess, beginning: str) -> str:
     """The next line of a member, which must begin so."""
     line = member.read_line()
     if not line.startswith(beginning):
-        raise SystemExit(f"a member of the benchmark failed: {line!r}")
+        raise NoReportError(f"a member of the benchmark printed {line!r} in place of {beginning!r}")
     return line

@@ -1,4 +1,4 @@
-"""Measure the live runtime on this machine's loopback: one process a member.
+"""Measure the live runtime on this machine's loopback, with one process per member.
 
 python -m bench.live.run                                   # rate at n = 8 and 16
 python -m bench.live.run --members 8 --payload 1000 --tls
@@ -18,7 +18,7 @@ from bench.live import measure
 
 
 def contenders(chosen: argparse.Namespace) -> dict[str, Callable[[int], dict[str, float]]]:
-    """Whom to measure, by name."""
+    """The measured systems by name."""
     load = {"payload": chosen.payload, "seconds": chosen.seconds}
     settings = {"data": chosen.data}
     found: dict[str, Callable[[int], dict[str, float]]] = {
@@ -38,7 +38,7 @@ def contenders(chosen: argparse.Namespace) -> dict[str, Callable[[int], dict[str
 
 
 def compare(chosen: argparse.Namespace) -> None:
-    """Measure all in turn, as often as asked, so that whatever else the machine does disturbs all of them alike."""
+    """Measure all systems in turn, several times: other work on the machine disturbs all of them alike."""
     for members in chosen.members:
         runs: dict[str, list[dict[str, Any]]] = {}
         for _ in range(chosen.repeat):
@@ -52,7 +52,7 @@ def compare(chosen: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Print one line a measurement."""
+    """Print one line per measurement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", type=int, nargs="*", default=[8, 16])
     parser.add_argument("--payload", type=int, default=100)
