@@ -117,11 +117,11 @@ class Propagator(TextMapPropagator):
     def __init__(self, **fields: str) -> None:
         self._fields = fields
 
-    def inject(self, carrier: Any, context: Any = None, setter: Any = default_setter) -> None:
+    def inject(self, carrier: Any, context: Any = None, setter: Any = default_setter) -> None:  # noqa: ARG002
         for key, value in self._fields.items():
             setter.set(carrier, key, value)
 
-    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Context:
+    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Context:  # noqa: ARG002
         return context or Context()
 
     @property
