@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_a_program_that_listens_at_an_address_of_the_workers_keeps_none_of_them_
         port = free_ports(1)[0]
         foreign = await asyncio.start_server(lambda *_: None, "127.0.0.1", port)
         first = f"127.0.0.1:{port}"
-        options = {"count": 3, "plaintext": True, "settings": quick(quorum="any")}
+        options: dict[str, Any] = {"count": 3, "plaintext": True, "settings": quick(quorum="any")}
         one, two = [await join_workers("g", first, **options) for _ in range(2)]
         assert [one.address, two.address] == [f"127.0.0.1:{port + 1}", f"127.0.0.1:{port + 2}"]
         await until(lambda: len(one.view.members) == 2)

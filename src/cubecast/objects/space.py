@@ -94,6 +94,7 @@ class Space(Replica):
 
     async def multicast(self, of: SharedObject, value: Any) -> Message:
         """Send an operation of an object to all members."""
+        self.require_own_loop()
         self._clock += 1
         try:
             octets = msgspec.msgpack.encode([of.kind, of.name, self._clock, value])
