@@ -20,6 +20,7 @@ import fcntl
 import logging
 import os
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,17 @@ async def join_workers(name: str, first: str, *, count: int, settings: Settings 
         return group
     finally:
         os.close(turn)
+
+
+def way_to_join(
+    join: Callable[[], Awaitable[Group]] | None, name: str, first: str, *, count: int, options: dict[str, Any]
+) -> Callable[[], Awaitable[Group]]:
+    """The function that a program gave, or `join_workers` with its options."""
+    if join is None:
+        return lambda: join_workers(name, first, count=count, **options)
+    if options:
+        raise LocalProtocolError(f"join= together with {', '.join(options)}=: set options in the function join")
+    return join
 
 
 def _addresses(first: str, count: int) -> list[str]:
