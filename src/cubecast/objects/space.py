@@ -84,6 +84,8 @@ class Space(Replica):
     def _object(self, kind: type[_Object], name: str) -> _Object:
         found = self._objects.get((kind.kind, name))
         if found is None:
+            if not isinstance(name, str):
+                raise LocalProtocolError(f"{kind.kind} {name!r}: the name must be a string")
             found = self._objects[kind.kind, name] = kind(self, name)
             if self._view is not None:
                 found.begin_view(self._view)
