@@ -31,6 +31,10 @@ async def cancelled_inside(_event: BusEvent) -> bytes:
     raise asyncio.CancelledError
 
 
+async def never(_event: BusEvent) -> None:
+    await asyncio.Event().wait()
+
+
 def not_asynchronous(_event: BusEvent) -> bytes:
     return b"x"
 
@@ -120,6 +124,7 @@ def test_a_reply_to_a_request_of_an_earlier_process_answers_no_other() -> None:
 
     async def run() -> None:
         async with buses_of(2) as (one, two):
+            two.serve("f", never)
             asking = asyncio.create_task(one.request("f", b"", to=two.group.me, timeout=0.3))
             for number in range(3):
                 late = Envelope(REPLY, "f", b"late", one.group.me, number)
@@ -132,9 +137,6 @@ def test_a_reply_to_a_request_of_an_earlier_process_answers_no_other() -> None:
 
 def test_a_request_of_a_member_that_is_excluded_fails_when_it_is_back() -> None:
     """The reply is for its earlier incarnation."""
-
-    async def never(_event: BusEvent) -> None:
-        await asyncio.Event().wait()
 
     async def run() -> None:
         async with buses_of(3) as (one, _, three):
@@ -163,3 +165,100 @@ def test_leaving_does_not_wait_for_a_subscriber_that_does_not_read() -> None:
                 await reader.get()
 
     asyncio.run(run())
+
+
+class SilentError(Exception):
+    """An error whose text raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raises(error: type[BaseException]) -> Callable[[Any], Any]:
+    def function(_value: Any) -> Any:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize("error", [SilentError, StopIteration, asyncio.CancelledError, RecursionError])
+def test_a_codec_that_raises_whatever_costs_its_own_message_only(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def decode(octets: bytes) -> bytes:
+        return octets if octets != b"bad" else raises(error)(octets)
+
+    async def run() -> None:
+        async with buses_of(2, codec=Codec("moody", bytes, decode)) as (one, two):
+            events = two.subscribe("t")
+            await one.publish("t", b"bad")
+            await one.publish("t", b"good")
+            assert (await events.get(WAIT_S)).value == b"good"
+            assert two.undecodable == 1
+        async with buses_of(1, codec=Codec("moody", raises(error), bytes)) as (bus,):
+            with pytest.raises(LocalProtocolError, match=f"cannot be encoded as moody: {error.__name__}"):
+                await bus.publish("t", b"x")
+
+    asyncio.run(run())
+    assert f"cannot be decoded as moody: {error.__name__}" in caplog.text
+
+
+def test_a_bus_is_entered_once() -> None:
+    """A second loop of deliveries would break their order."""
+
+    async def run() -> None:
+        async with buses_of(1) as (bus,):
+            with pytest.raises(LocalProtocolError, match="already entered"):
+                await bus.__aenter__()
+        with pytest.raises(LocalProtocolError, match="already entered"):
+            await bus.__aenter__()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("who", [5, b"name", None, ("name",)])
+def test_what_names_no_member_is_refused_in_one_line(who: Any) -> None:
+    async def run() -> None:
+        async with buses_of(1) as (bus,):
+            with pytest.raises(LocalProtocolError, match="give a name, an address or a MemberId"):
+                await bus.send(who, "t", b"x")
+
+    asyncio.run(run())
+
+
+def test_a_request_to_a_member_that_does_not_serve_the_topic_fails_at_once() -> None:
+    async def run() -> None:
+        async with buses_of(2) as (one, two):
+            with pytest.raises(RequestError, match="failed to serve 'f': this member does not serve it"):
+                await one.request("f", b"", to=two.group.me, timeout=None)
+            with pytest.raises(LocalProtocolError, match="give an `async` function"):
+                two.serve("f", 5)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def test_another_event_loop_can_use_no_part_of_a_bus() -> None:
+    async def run() -> None:
+        async with buses_of(2) as (one, _):
+            events = one.subscribe("t")
+            for work in (one.publish("t", b"x"), one.request("f", b"x"), events.get()):
+                with pytest.raises(LocalProtocolError, match="joined in another event loop"):
+                    await asyncio.to_thread(asyncio.run, work)
+            assert not len(events)
+
+    asyncio.run(run())
+
+
+def test_an_error_of_the_bus_itself_ends_its_subscribers_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with buses_of(1) as (bus,):
+            events = bus.subscribe("t")
+            monkeypatch.setattr(bus, "_deliver", raises(KeyError))
+            await bus.publish("t", b"x")
+            with pytest.raises(LocalProtocolError, match="an error of its own: KeyError"):
+                await events.get(WAIT_S)
+
+    asyncio.run(run())
+    assert "bus ended member=" in caplog.text

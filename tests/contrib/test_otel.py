@@ -7,20 +7,27 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
+from opentelemetry import propagate
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import TextMapPropagator, default_setter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
+from opentelemetry.trace import StatusCode
 
 from cubecast.bus import Bus
 from cubecast.contrib.otel import MARK, Traced
 from cubecast.live.local import free_addresses
-from tests.live.members import WAIT_S, one
+from tests.live.members import WAIT_S, groups_of, one, quick, vanish
 
 pytestmark = pytest.mark.live
 
@@ -92,3 +99,111 @@ def test_a_payload_that_was_not_traced_arrives_as_it_is(payload: bytes) -> None:
             assert (await group.group.receive(WAIT_S)).payload == payload
 
     asyncio.run(run())
+
+
+@asynccontextmanager
+async def recorded(**settings: Any) -> AsyncIterator[tuple[Traced, InMemorySpanExporter]]:
+    """A member alone whose spans are recorded."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with Traced(one(found=True, settings=quick(**settings)), tracer_provider=provider) as group:
+        yield group, exporter
+
+
+class Propagator(TextMapPropagator):
+    """Injects what a test says."""
+
+    def __init__(self, **fields: str) -> None:
+        self._fields = fields
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = default_setter) -> None:  # noqa: ARG002
+        for key, value in self._fields.items():
+            setter.set(carrier, key, value)
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = None) -> Context:  # noqa: ARG002
+        return context or Context()
+
+    @property
+    def fields(self) -> set[str]:
+        return set(self._fields)
+
+
+@pytest.mark.parametrize("fields", [{}, {"baggage": "x" * 70_000}], ids=["nothing", "too much"])
+def test_whatever_a_propagator_injects_the_payload_arrives_as_it_was_sent(
+    fields: dict[str, str],
+) -> None:
+    async def run() -> None:
+        async with recorded() as (group, _):
+            await group.multicast(b"order 7")
+            assert (await group.receive(WAIT_S)).payload == b"order 7"
+
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(Propagator(**fields))
+    try:
+        asyncio.run(run())
+    finally:
+        propagate.set_global_textmap(before)
+
+
+@pytest.mark.parametrize("size", [4096, 4096 - len(MARK)])
+def test_a_payload_that_leaves_no_room_for_a_context_is_sent_without_it(size: int) -> None:
+    async def run() -> None:
+        async with recorded(payload_bytes_max=4096) as (group, exporter):
+            message = await group.multicast(bytes(size))
+            await message.stable(WAIT_S)
+            assert (await group.receive(WAIT_S)).payload == bytes(size)
+        assert {span.name for span in exporter.get_finished_spans()} == {"multicast", "stable"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("payload", [MARK + b"\x00\x01\x80rest", MARK + b"\x00\x05\x81\xa1a\xa1b"])
+def test_a_payload_that_looks_like_a_context_arrives_as_it_was_sent(payload: bytes) -> None:
+    async def run() -> None:
+        for sampler in (ALWAYS_ON, ALWAYS_OFF):
+            provider = TracerProvider(sampler=sampler)
+            async with Traced(one(found=True), tracer_provider=provider) as group:
+                await group.multicast(payload)
+                assert (await group.receive(WAIT_S)).payload == payload
+
+    asyncio.run(run())
+
+
+def test_a_message_that_was_not_stable_when_its_member_left_ends_with_an_error() -> None:
+    async def run() -> None:
+        exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        async with groups_of(2, suspect_after_s=120.0) as (first, second):
+            await vanish(second)
+            group = Traced(first, tracer_provider=provider)
+            await group.multicast(b"nobody else gets it")
+            await group.receive(WAIT_S)
+            await group.leave(timeout=0.1)
+        (stable,) = [span for span in exporter.get_finished_spans() if span.name == "stable"]
+        assert stable.status.status_code is StatusCode.ERROR
+        assert {span.name for span in exporter.get_finished_spans()} == {"multicast", "deliver", "stable"}
+
+    asyncio.run(run())
+
+
+def test_all_spans_end_when_leaving_is_cancelled_or_the_loop_ends() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+
+    async def run() -> None:
+        async with groups_of(2, suspect_after_s=120.0) as (first, second):
+            await vanish(second)
+            group = Traced(first, tracer_provider=provider)
+            await group.multicast(b"nobody else gets it")
+            await group.receive(WAIT_S)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await group.__aexit__(None, None, None)
+
+    asyncio.run(run())
+    assert {span.name for span in exporter.get_finished_spans()} == {"multicast", "deliver", "stable"}
+    (stable,) = [span for span in exporter.get_finished_spans() if span.name == "stable"]
+    assert stable.status.status_code is StatusCode.ERROR

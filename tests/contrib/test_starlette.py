@@ -55,3 +55,85 @@ def test_a_message_that_cannot_be_encoded_is_refused(message: Any) -> None:
                 await broadcast.publish("room", message)
 
     asyncio.run(run())
+
+
+def alone(pause_s: float = 0.0) -> Callable[[], Awaitable[Group]]:
+    """Found a group of one after a pause."""
+    (address,) = free_addresses(1)
+
+    async def join_later() -> Group:
+        await asyncio.sleep(pause_s)
+        return await join("s", listen=address, found=True, plaintext=True, settings=quick()).__aenter__()
+
+    return join_later
+
+
+def test_a_worker_connects_once_at_a_time() -> None:
+    async def run() -> None:
+        broadcast = Broadcast(join=alone(0.05))
+        for _ in range(2):  # again after it has disconnected
+            first, second = await asyncio.gather(broadcast.connect(), broadcast.connect(), return_exceptions=True)
+            assert first is None
+            assert "already connected" in str(second)
+            await broadcast.publish("room", "x")
+            await broadcast.disconnect()
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_disconnects_while_it_connects_is_not_in_the_group() -> None:
+    async def run() -> None:
+        broadcast = Broadcast(join=alone(30.0))
+        connecting = asyncio.create_task(broadcast.connect())
+        await asyncio.sleep(0.01)
+        await broadcast.disconnect()
+        with pytest.raises(LocalProtocolError, match="disconnected before"):
+            await connecting
+        with pytest.raises(LocalProtocolError, match="not connected"):
+            await broadcast.publish("room", "x")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("steps", range(0, 60, 4))
+def test_connecting_can_be_cancelled_at_any_moment_and_tried_again(steps: int) -> None:
+    async def run() -> None:
+        broadcast = Broadcast(join=alone())
+        connecting = asyncio.create_task(broadcast.connect())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+        if connecting.cancelled():
+            await broadcast.connect()
+        await broadcast.publish("room", "x")
+        await broadcast.disconnect()
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_cannot_join_says_why_and_tries_again() -> None:
+    attempts: list[int] = []
+
+    async def fails_once() -> Group:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise LocalProtocolError("not yet")
+        return await works()
+
+    works = alone()
+
+    async def run() -> None:
+        broadcast = Broadcast(join=fails_once)
+        with pytest.raises(LocalProtocolError, match="not yet"):
+            await broadcast.connect()
+        async with broadcast:
+            await broadcast.publish("room", "x")
+
+    asyncio.run(run())
+
+
+def test_options_that_a_join_function_would_not_get_are_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="join= together with plaintext="):
+        Broadcast(join=alone(), plaintext=True)

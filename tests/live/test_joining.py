@@ -168,6 +168,26 @@ def test_founders_need_a_quorum_and_not_more() -> None:
 # State.
 
 
+@pytest.mark.parametrize(("quorum", "lines"), [("majority", 1), ("any", 0)])
+def test_each_member_of_a_group_of_two_logs_once_that_it_depends_on_the_first_rank(
+    quorum: str, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        first = await enter(found=True, settings=quick(quorum=quorum))
+        for _ in range(2):  # the second time it is a group of two again
+            second = await enter(contact=first.address, settings=quick(quorum=quorum))
+            await until(lambda: len(first.view.members) == 2)
+            said = [one.getMessage() for one in caplog.records if "group of two" in one.getMessage()]
+            for group in (first, second):
+                assert sum(f"member={group.address} " in line for line in said) == lines
+            assert all(f"first_rank={first.address}" in line for line in said)
+            await second.leave()
+        await first.leave()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+
+
 def test_a_newcomer_gets_the_state_at_its_place_among_the_messages() -> None:
     async def run() -> None:
         log: list[bytes] = []

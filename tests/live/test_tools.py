@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from cubecast.cli.app import run as run_command
+from cubecast.cli.live import _Screen
 from cubecast.errors import LocalProtocolError
 from cubecast.live.credentials import Credentials
-from cubecast.live.demo import fetch_status
+from cubecast.live.demo import Demo, DemoVerdict, fetch_status
 from cubecast.live.local import LineProcess, free_addresses
 from cubecast.live.status import StatusServer
 from tests.live.cast import ROOT
@@ -303,7 +305,8 @@ def test_the_demonstration_ends_with_a_verdict(options: list[str], tmp_path: Pat
     assert run_command(["check", str(trace)]) == 0
 
 
-def test_the_survivors_of_a_demonstration_stay_until_ctrl_c_and_their_page_shows_the_verdict() -> None:
+def start_demonstration() -> tuple[subprocess.Popen[str], str]:
+    """One that stays after its verdict; returns it with the address of its page."""
     command = [sys.executable, "-c", "from cubecast.cli import main; main()", "demo"]
     options = ["--members", "3", "--seconds", "3", "--rate", "20", "--stay"]
     running = subprocess.Popen(
@@ -313,14 +316,18 @@ def test_the_survivors_of_a_demonstration_stay_until_ctrl_c_and_their_page_shows
         env={**os.environ, "CUBECAST_JIT": "off"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )
+    assert running.stdout is not None
+    line = ""
+    while "status page of the whole group" not in line:
+        line = running.stdout.readline()
+        assert line, "it ended before its verdict"
+    assert "Ctrl-C stops them" in running.stdout.readline()
+    return running, line.split("http://")[1].strip().rstrip("/")
+
+
+def test_the_survivors_of_a_demonstration_stay_until_ctrl_c_and_their_page_shows_the_verdict() -> None:
+    running, page = start_demonstration()
     try:
-        assert running.stdout is not None
-        line = ""
-        while "status page of the whole group" not in line:
-            line = running.stdout.readline()
-            assert line, "it ended before its verdict"
-        page = line.split("http://")[1].strip().rstrip("/")
-        assert "Ctrl-C stops them" in running.stdout.readline()
         found = fetch_status(page)
         assert len(found["members"]) == 2
         assert found["stats"]["unstable_messages"] == 0
@@ -332,3 +339,35 @@ def test_the_survivors_of_a_demonstration_stay_until_ctrl_c_and_their_page_shows
     finally:
         running.kill()
         running.wait()
+
+
+def test_a_demonstration_that_stays_ends_when_all_survivors_are_dead() -> None:
+    running, _ = start_demonstration()
+    try:
+        for member in children_of(running.pid):
+            os.kill(member, signal.SIGKILL)
+        assert running.communicate(timeout=60)[0] == "all survivors have ended\n"
+        assert running.returncode == 0
+    finally:
+        running.kill()
+        running.wait()
+
+
+def children_of(process: int) -> list[int]:
+    """Of its first thread, as Linux knows them."""
+    return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+
+
+def test_ctrl_c_in_the_moment_in_which_a_demonstration_offers_it_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Terminal(io.StringIO):
+        def flush(self) -> None:
+            if "Ctrl-C" in self.getvalue():
+                raise KeyboardInterrupt
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    demo = Demo(members=2, rate_per_s=1.0, folder=tmp_path)
+    _Screen().stay(demo, DemoVerdict(is_good=True, line="good"))
+    assert terminal.getvalue().startswith("good\n")

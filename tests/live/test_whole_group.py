@@ -54,6 +54,10 @@ def test_a_receiver_lacks_what_any_other_member_has() -> None:
     assert count_lacking(members) == [[0, 0, 0], [6, 0, 7], [None, None, None]]
 
 
+def test_no_member_lacks_messages_of_its_own_though_another_one_answered_later() -> None:
+    assert count_lacking([asked("a", {"a": 10, "b": 5}), asked("b", {"a": 13, "b": 5})]) == [[0, 0], [0, 0]]
+
+
 def test_another_view_or_incarnation_is_unknown_and_not_counted() -> None:
     members = [asked("a", {"a": 10, "b": 3}), asked("b", {"b": 3}), asked("again", {"a": 10, "again": 900})]
     assert count_lacking(members) == [[0, 0, None], [None, 0, None], [0, None, None]]

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.local import free_ports
 from cubecast.live.workers import join_workers
-from tests.live.members import quick
+from tests.live.members import quick, until
 
 pytestmark = pytest.mark.live
 
@@ -21,7 +22,7 @@ WORKER = """
 import asyncio, sys
 from cubecast.live.workers import join_workers
 from cubecast.errors import CubecastError
-from tests.live.members import quick
+from tests.live.members import quick, until
 
 async def main():
     group = await join_workers("g", sys.argv[1], count=3, plaintext=True, settings=quick(quorum="any"))
@@ -111,3 +112,24 @@ def test_a_worker_that_cannot_enter_gives_its_address_back(tmp_path: Path, monke
 def test_a_wrong_number_of_workers_is_refused(count: int) -> None:
     with pytest.raises(LocalProtocolError, match="count="):
         asyncio.run(join_workers("g", "127.0.0.1:7100", count=count, plaintext=True))
+
+
+def test_a_program_that_listens_at_an_address_of_the_workers_keeps_none_of_them_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        port = free_ports(1)[0]
+        foreign = await asyncio.start_server(lambda *_: None, "127.0.0.1", port)
+        first = f"127.0.0.1:{port}"
+        options: dict[str, Any] = {"count": 3, "plaintext": True, "settings": quick(quorum="any")}
+        one, two = [await join_workers("g", first, **options) for _ in range(2)]
+        assert [one.address, two.address] == [f"127.0.0.1:{port + 1}", f"127.0.0.1:{port + 2}"]
+        await until(lambda: len(one.view.members) == 2)
+        with pytest.raises(LocalProtocolError, match=f"taken, 1 of them by other programs \\({first}\\): raise count="):
+            await join_workers("g", first, **options)
+        await asyncio.gather(one.leave(), two.leave())
+        foreign.close()
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asyncio.run(run())
+    assert "in use by other programs" in caplog.text

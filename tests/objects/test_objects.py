@@ -277,6 +277,15 @@ def test_the_first_rank_leads_and_the_token_grows() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("name", [5, None, b"x"])
+def test_an_object_whose_name_is_no_text_is_refused(name: Any) -> None:
+    """Its operations would be skipped everywhere."""
+    space = Space()
+    for function in (space.dict, space.counter, space.lock, space.leader):
+        with pytest.raises(LocalProtocolError, match="the name must be a string"):
+            function(name)
+
+
 def test_a_space_is_used_once_and_keeps_the_state_itself() -> None:
     async def run() -> None:
         space = Space()

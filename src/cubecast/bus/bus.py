@@ -37,6 +37,7 @@ from cubecast.bus.envelope import (
 from cubecast.bus.subscription import BusEvent, Subscription, WhenFull
 from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
 from cubecast.live.group import Group
+from cubecast.live.loop import require_running_in
 from cubecast.live.message import Message
 from cubecast.member.effects import Delivery
 from cubecast.protocols.membership.views import MemberId, View
@@ -93,13 +94,18 @@ class Bus:
         self._serving: dict[str, Serve] = {}
         self._requests: dict[int, _Request] = {}
         self._numbers = secrets.randbits(48)  # apart from those of an earlier process of this member
-        self._is_ended = False
+        self._is_entered = self._is_ended = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Entering and leaving.
 
     async def __aenter__(self) -> Self:
         """Enter the group and begin to deliver."""
+        if self._is_entered:
+            raise LocalProtocolError("this bus was already entered: create another one")
+        self._is_entered = True
+        self._loop = asyncio.get_running_loop()
         if not self.group.is_entered:
             await self.group.__aenter__()
         self._install(self.group.view)
@@ -133,6 +139,9 @@ class Bus:
             request.fail(failure or LocalProtocolError("this member left before the reply"))
         self._requests.clear()
 
+    def _require_own_loop(self) -> None:
+        require_running_in(self._loop)
+
     def _require_running(self) -> None:
         if self._is_ended:
             raise LocalProtocolError("this bus has ended: its member left the group, or failed")
@@ -149,6 +158,7 @@ class Bus:
         return await self._multicast(Envelope(PUBLISH, require_topic(topic), self.codec.to_bytes(value), member))
 
     async def _multicast(self, envelope: Envelope) -> Message:
+        self._require_own_loop()
         return await self.group.multicast(encode(envelope))
 
     # Names.
@@ -161,6 +171,8 @@ class Bus:
     def member(self, who: MemberId | str) -> MemberId:
         """The member of the group with this name or address. Raises LocalProtocolError if there is not exactly one."""
         if not isinstance(who, str):
+            if not isinstance(who, MemberId):
+                raise LocalProtocolError(f"member {who!r}: give a name, an address or a MemberId")
             if who not in self.group.view.members:
                 raise LocalProtocolError(
                     f"{who.name} (incarnation {who.incarnation}) is not in the group: see bus.group.view"
@@ -185,7 +197,13 @@ class Bus:
         if not topics:
             raise LocalProtocolError("subscribe(): give at least one topic")
         chosen = frozenset(map(require_topic, topics))
-        subscription = Subscription(chosen, capacity=capacity, when_full=when_full, close=self._unsubscribe)
+        subscription = Subscription(
+            chosen,
+            capacity=capacity,
+            when_full=when_full,
+            close=self._unsubscribe,
+            require_own_loop=self._require_own_loop,
+        )
         for topic in chosen:
             self._subscribers.setdefault(topic, []).append(subscription)
             self._count(topic, 1)
@@ -264,6 +282,8 @@ class Bus:
 
     def serve(self, topic: str, function: Serve) -> None:
         """Let an `async` function answer the requests of a topic at this member; its result is the reply."""
+        if not callable(function):
+            raise LocalProtocolError(f"serve({topic!r}, {function!r}): give an `async` function")
         self._serving[require_topic(topic)] = function
 
     async def request(
@@ -271,7 +291,7 @@ class Bus:
     ) -> Any:
         """Send a request to one member, given by `member`, or to all; return the first reply.
 
-        Raises TimeoutError; RequestError if the serving function failed, or the member left the group.
+        Raises TimeoutError; RequestError if the function failed, or the member left or does not serve the topic.
         """
         self._require_running()
         member = self.member(to) if to is not None else None
@@ -327,6 +347,9 @@ class Bus:
         except CubecastError as error:
             failure = error
             log.error("bus ended member=%s error=%s", self.group.address, error)
+        except Exception as error:
+            failure = LocalProtocolError(f"this bus has ended after an error of its own: {type(error).__name__}")
+            log.exception("bus ended member=%s", self.group.address)
         finally:
             self._end(failure)
 
@@ -349,7 +372,11 @@ class Bus:
         topic = envelope.topic
         is_request = envelope.kind == REQUEST
         subscribers = () if is_request else self._subscribers.get(topic, ())
-        if not subscribers and not (is_request and topic in self._serving):
+        if is_request and topic not in self._serving:
+            if envelope.to is not None:
+                self._start(self._refuse(topic, delivery.sender, envelope.number, "this member does not serve it"))
+            return
+        if not is_request and not subscribers:
             return
         try:
             event = BusEvent(topic, self.codec.from_bytes(envelope.body), delivery.sender, delivery.sequence)

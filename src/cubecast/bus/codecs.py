@@ -29,20 +29,32 @@ class Codec:
         """Encode a value of the caller; LocalProtocolError if it cannot be."""
         try:
             octets = self.encode(value)
-        except LocalProtocolError:
+        except (LocalProtocolError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # a codec in another language may raise what is no Exception
             raise LocalProtocolError(
-                f"a value of type {type(value).__name__} cannot be encoded as {self.name}: {error}"
+                f"a value of type {type(value).__name__} cannot be encoded as {self.name}: {_text_of(error)}"
             ) from error
-        return octets if type(octets) is bytes else octets_of(octets, f"the codec {self.name} returned")
+        return octets if type(octets) is bytes else octets_of(octets, f"what the codec {self.name} returned")
 
     def from_bytes(self, octets: bytes) -> Any:
         """Decode what a member sent; RemoteProtocolError if it cannot be."""
         try:
             return self.decode(octets)
-        except Exception as error:
-            raise RemoteProtocolError(f"{len(octets)} bytes cannot be decoded as {self.name}: {error}") from error
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            raise RemoteProtocolError(
+                f"{len(octets)} bytes cannot be decoded as {self.name}: {_text_of(error)}"
+            ) from error
+
+
+def _text_of(error: BaseException) -> str:
+    """What an error says; its class if it says nothing."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
 
 
 BYTES = Codec("bytes", octets_of, bytes)

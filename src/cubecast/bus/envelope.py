@@ -25,6 +25,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
+from cubecast.live.texts import require_text
 
 PUBLISH, REQUEST, REPLY, FAILURE, PRESENCE, ALL_PRESENCE = range(6)
 TOPIC_CHARACTERS_MAX = 1024
@@ -75,24 +76,12 @@ def parts_of(counts: dict[str, int], bytes_max: int) -> Iterator[dict[str, int]]
 
 def require_topic(topic: object) -> str:
     """Any text may be a topic, as long as it can be written and is not too long."""
-    return _require_text("topic", topic, TOPIC_CHARACTERS_MAX)
+    return require_text("topic", topic, TOPIC_CHARACTERS_MAX)
 
 
 def require_name(name: object) -> str:
     """A member may have any name that is not taken for an address."""
-    text = _require_text("name", name, NAME_CHARACTERS_MAX)
+    text = require_text("name", name, NAME_CHARACTERS_MAX)
     if ":" in text:
         raise LocalProtocolError(f"name {text!r}: only addresses have a colon")
-    return text
-
-
-def _require_text(what: str, text: object, characters_max: int) -> str:
-    if not isinstance(text, str) or not text:
-        raise LocalProtocolError(f"{what} {text!r}: give a non-empty string")
-    if len(text) > characters_max:
-        raise LocalProtocolError(f"{what} {text[:40]!r}…: {len(text)} characters, at most {characters_max}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise LocalProtocolError(f"{what} {text!r}: it contains a lone surrogate, which is not a character") from error
     return text

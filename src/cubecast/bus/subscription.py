@@ -41,7 +41,13 @@ class Subscription:
     """The events of some topics; returned by `Bus.subscribe`, and used as an async context manager."""
 
     def __init__(
-        self, topics: frozenset[str], *, capacity: int, when_full: WhenFull, close: Callable[[Subscription], None]
+        self,
+        topics: frozenset[str],
+        *,
+        capacity: int,
+        when_full: WhenFull,
+        close: Callable[[Subscription], None],
+        require_own_loop: Callable[[], None],
     ) -> None:
         """Open; events may arrive at once."""
         if when_full not in get_args(WhenFull):
@@ -54,6 +60,7 @@ class Subscription:
         self._capacity = capacity
         self._when_full = when_full
         self._close = close
+        self._require_own_loop = require_own_loop
         self._queue: deque[BusEvent] = deque()
         self._failure: CubecastError | None = None
         self._is_closed = False
@@ -122,6 +129,7 @@ class Subscription:
                 if self._failure is not None:
                     raise type(self._failure)(*self._failure.args)
                 return None
+            self._require_own_loop()
             consumer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._consumers.append(consumer)
             try:

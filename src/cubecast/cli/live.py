@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -350,11 +349,12 @@ class _Screen:
         print(f"status page of the whole group: http://{demo.page}/", flush=True)
 
     def stay(self, demo: Demo, verdict: DemoVerdict) -> None:
-        """The same, and let the survivors run until Ctrl-C."""
+        """The same, and let the survivors run until Ctrl-C or their end."""
         self.report(demo, verdict)
-        print("the survivors keep running: open the page; Ctrl-C stops them", flush=True)
         with suppress(KeyboardInterrupt):
-            threading.Event().wait()
+            print("the survivors keep running: open the page; Ctrl-C stops them", flush=True)
+            demo.wait_ended()
+            print("all survivors have ended", flush=True)
 
     def show(self, demo: Demo, states: dict[int, Any], said: str) -> None:
         """Show the status of every member."""

@@ -40,12 +40,13 @@ from itertools import count as counter
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from cubecast.bus import MSGPACK, Bus, BusEvent, join_workers
+from cubecast.bus import MSGPACK, Bus, BusEvent
 from cubecast.contrib.channel_queue import ChannelQueue
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.extras import named
 from cubecast.live.group import Group
 from cubecast.live.loop import LoopThread
+from cubecast.live.workers import way_to_join
 from cubecast.protocols.membership.views import MemberId
 
 with named("cubecast.contrib.channels"):
@@ -91,7 +92,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         self.group_expiry = group_expiry
         self.dropped = 0
         """Messages that found the queue of a channel of this process full."""
-        self._join = join or (lambda: join_workers(group, workers, count=count, **options))
+        self._join = way_to_join(join, group, workers, count=count, options=options)
         self._begin()
         _LAYERS.add(self)
 

@@ -11,11 +11,13 @@
 |-------------|---------------|--------------------------------|------------------------------|------------------|
 | `multicast` | the sender    | the call                       | its return                   | the current span |
 | `stable`    | the sender    | that return                    | every member has the message | `multicast`      |
-| `deliver`   | each receiver | the application takes it       | it asks for the next event   | `multicast`      |
+| `deliver`   | each receiver | the application takes it       | it asks for the next event,  | `multicast`      |
+|             |               |                                | or its member has left       |                  |
 
 The context travels before the payload, in the form that the propagators of the process choose (W3C by default). All
 members of a group should be traced: one that is not gets it as part of the payload; what such a member sends is
-delivered as it is. Without an SDK, or for what is not sampled, no context is sent and no span is made.
+delivered as it is. Without an SDK, or for what is not sampled, no context is sent and no span is made. A payload that
+leaves no room for the context in a message is sent without it, and has no `deliver` spans.
 """
 
 from __future__ import annotations
@@ -68,8 +70,14 @@ class Traced:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Leave the group, and end all spans."""
-        await self.group.__aexit__(kind, error, traceback)
-        self._dealt_with()
+        await self.leave(drain=kind is None)
+
+    async def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
+        """As `Group.leave`; ends all spans."""
+        try:
+            await self.group.leave(drain=drain, timeout=timeout)
+        finally:
+            self._dealt_with()
         await asyncio.gather(*self._waiting)
 
     # Sending.
@@ -79,11 +87,13 @@ class Traced:
         octets = octets_of(payload)
         attributes = self._attributes("send", octets)
         with self._tracer.start_as_current_span("multicast", kind=SpanKind.PRODUCER, attributes=attributes) as span:
-            if not span.is_recording():
-                return await self.group.multicast(octets)
             carrier: dict[str, str] = {}
-            propagate.inject(carrier)
-            message = await self.group.multicast(_with_context(carrier, octets))
+            if span.is_recording():
+                propagate.inject(carrier)
+            limit = self.group.settings.payload_bytes_max
+            message = await self.group.multicast(_with_context(carrier, octets, limit))
+            if not span.is_recording():
+                return message
             span.set_attribute("cubecast.sequence", message.sequence)
         self._watch(message, span)
         return message
@@ -111,6 +121,8 @@ class Traced:
 
     def _take(self, delivery: Delivery) -> Delivery:
         carrier, payload = _without_context(delivery.payload)
+        if carrier is None:
+            return delivery
         if carrier:
             self.span = self._tracer.start_span(
                 "deliver",
@@ -123,9 +135,8 @@ class Traced:
                     "cubecast.view": delivery.view,
                 },
             )
-            head = delivery.record[: len(delivery.record) - len(delivery.payload)]
-            delivery = Delivery(delivery.sender, delivery.view, delivery.sequence, head + payload, delivery.is_history)
-        return delivery
+        head = delivery.record[: len(delivery.record) - len(delivery.payload)]
+        return Delivery(delivery.sender, delivery.view, delivery.sequence, head + payload, delivery.is_history)
 
     def _dealt_with(self) -> None:
         self.span.end()
@@ -166,22 +177,38 @@ async def _end_when_stable(message: Message, span: Span) -> None:
     except CubecastError as error:
         span.record_exception(error)
         span.set_status(Status(StatusCode.ERROR, str(error)))
+    except asyncio.CancelledError:
+        span.set_status(Status(StatusCode.ERROR, "the program ended before the message was stable"))
+        raise
     finally:
         span.end()
 
 
-def _with_context(carrier: Mapping[str, str], payload: bytes) -> bytes:
-    encoded = msgspec.msgpack.encode(carrier)
-    return b"".join((MARK, len(encoded).to_bytes(_LENGTH_BYTES, "big"), encoded, payload))
+def _with_context(carrier: Mapping[str, str], payload: bytes, bytes_max: int) -> bytes:
+    """The context and the payload, or the payload alone if there is no context or no room for it.
+
+    An empty context precedes a payload that would be taken for one with a context.
+    """
+    for context in (carrier, {}):
+        if not context and _without_context(payload)[0] is None:
+            break
+        encoded = msgspec.msgpack.encode(context)
+        if len(encoded) < 1 << 8 * _LENGTH_BYTES:
+            whole = b"".join((MARK, len(encoded).to_bytes(_LENGTH_BYTES, "big"), encoded, payload))
+            if len(whole) <= bytes_max:
+                return whole
+    return payload
 
 
-def _without_context(octets: bytes) -> tuple[dict[str, str], bytes]:
-    """The context and the payload; no context if there is none, or none that can be read."""
+def _without_context(octets: bytes) -> tuple[dict[str, str] | None, bytes]:
+    """The context and the payload; None if there is no context, or none that can be read."""
     begin = len(MARK) + _LENGTH_BYTES
     if not octets.startswith(MARK) or len(octets) < begin:
-        return {}, octets
+        return None, octets
     end = begin + int.from_bytes(octets[len(MARK) : begin], "big")
+    if end > len(octets):
+        return None, octets
     try:
         return msgspec.msgpack.decode(octets[begin:end], type=dict[str, str]), octets[end:]
     except msgspec.DecodeError:
-        return {}, octets
+        return None, octets

@@ -53,6 +53,7 @@ from cubecast.extras import named
 from cubecast.live.group import Group
 from cubecast.live.message import Message
 from cubecast.live.replica import Replica
+from cubecast.live.texts import require_text
 from cubecast.member.effects import Delivery, ViewChange
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership.views import MemberId
@@ -65,6 +66,7 @@ __all__ = ["Document", "Documents"]
 log = logging.getLogger("cubecast.contrib.pycrdt")
 
 SQUASH_BYTES = 256 << 10
+NAME_CHARACTERS_MAX = 1024
 
 
 class Announcement(msgspec.Struct, tag="session", array_like=True, frozen=True):
@@ -123,6 +125,9 @@ class Documents(Replica):
 
     def document(self, name: str) -> Document:
         """The document of that name, which exists at all members once one has edited it."""
+        return self._document(require_text("document", name, NAME_CHARACTERS_MAX))
+
+    def _document(self, name: str) -> Document:
         if name not in self._documents:
             self._documents[name] = Document(self, name)
         return self._documents[name]
@@ -142,16 +147,23 @@ class Documents(Replica):
                 return None
             session, (update, roots) = self._session, made
             octets = msgspec.msgpack.encode(Edit(session, document.name, document.epoch, update, roots))
-            limit = self.group.settings.payload_bytes_max
-            if len(octets) > limit:
-                document.take_back(edits=1)
-                raise LocalProtocolError(
-                    f"an edit of {len(octets)} bytes is larger than payload_bytes_max={limit}: make smaller edits"
-                )
-            message = await self.group.multicast(octets)
+            try:
+                self._require_size(octets)
+                message = await self.group.multicast(octets)
+            except BaseException:
+                if session == self._session:
+                    document.take_back(edits=1)
+                raise
         if session != self._session:
             raise ExcludedError("excluded before the edit was sent")
         return message
+
+    def _require_size(self, octets: bytes) -> None:
+        limit = self.group.settings.payload_bytes_max
+        if len(octets) > limit:
+            raise LocalProtocolError(
+                f"an edit of {len(octets)} bytes is larger than payload_bytes_max={limit}: make smaller edits"
+            )
 
     async def squash(self, document: Document) -> None:
         """Request the next epoch, again if this member was excluded meanwhile, until it has begun here."""
@@ -176,11 +188,15 @@ class Documents(Replica):
         self._session = 0
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
+        while self._has_ended or not is_so():
             if self._has_ended:
                 raise LocalProtocolError("this member has left the group of the documents")
             self._waiting.append(news := asyncio.get_running_loop().create_future())
-            await news
+            try:
+                await news
+            finally:
+                if news in self._waiting:
+                    self._waiting.remove(news)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -227,7 +243,7 @@ class Documents(Replica):
         if isinstance(message, Announcement):
             self._sessions[event.sender] = message.session
         elif self._sessions.get(event.sender) == message.session:
-            document = self.document(message.document)
+            document = self._document(message.document)
             self._place(document, Placed(event.sender, event.view, event.sequence, message))
             self._squash_if_due(document)
         else:
@@ -267,6 +283,6 @@ class Documents(Replica):
         snapshot = _SNAPSHOT.decode(state)
         self._sessions = dict(snapshot.sessions)
         for name in {*snapshot.documents, *self._documents}:
-            self.document(name).load(snapshot.documents.get(name, DocumentState()))
+            self._document(name).load(snapshot.documents.get(name, DocumentState()))
         if self._is_joined:
             self._begin_session()

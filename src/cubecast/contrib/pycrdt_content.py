@@ -34,8 +34,12 @@ KINDS: dict[str, Any] = {"array": Array, "fragment": XmlFragment, "map": Map, "t
 """What a root may be, by the name that members tell each other."""
 
 
+DEPTH_MAX = 100
+"""How deep types and values may be nested: all members must come to the same result, and none to its stack limit."""
+
+
 class UnknownContentError(LocalProtocolError):
-    """A document holds something that cannot be described: a document within it, or a root of unknown type."""
+    """A document holds what cannot be described: another document, a root of unknown type, or too many levels."""
 
 
 class Value(msgspec.Struct, tag=True, frozen=True):
@@ -93,30 +97,37 @@ def describe(doc: Doc[Any], roots: Mapping[str, str]) -> dict[str, Node]:
     return {name: _describe(doc.get(name, type=KINDS[roots[name]])) for name in names}
 
 
-def _describe(value: Any) -> Node:
+def _describe(value: Any, depth: int = 0) -> Node:
+    _require_depth(depth)
+    below = depth + 1
     if isinstance(value, Text):
-        return TextNode(_runs(value))
+        return TextNode(_runs(value, below))
     if isinstance(value, XmlText):
-        return TextNode(_runs(value), _attributes(value), is_xml=True)
+        return TextNode(_runs(value, below), _attributes(value, below), is_xml=True)
     if isinstance(value, Array):
-        return ArrayNode([_describe(one) for one in value])
+        return ArrayNode([_describe(one, below) for one in value])
     if isinstance(value, Map):
-        return MapNode({key: _describe(value[key]) for key in sorted(value.keys())})
+        return MapNode({key: _describe(value[key], below) for key in sorted(value.keys())})
     if isinstance(value, XmlElement):
-        return XmlNode(value.tag, _attributes(value), [_describe(one) for one in value.children])
+        return XmlNode(value.tag, _attributes(value, below), [_describe(one, below) for one in value.children])
     if isinstance(value, XmlFragment):
-        return XmlNode(None, {}, [_describe(one) for one in value.children])
+        return XmlNode(None, {}, [_describe(one, below) for one in value.children])
     if isinstance(value, Doc):
         raise UnknownContentError("it contains another document")
-    return Value(_plain(value))
+    return Value(_plain(value, depth))
 
 
-def _runs(text: Text | XmlText) -> list[TextRun]:
+def _require_depth(depth: int) -> None:
+    if depth > DEPTH_MAX:
+        raise UnknownContentError(f"its content is nested more than {DEPTH_MAX} levels deep")
+
+
+def _runs(text: Text | XmlText, depth: int) -> list[TextRun]:
     """Neighbours with the same attributes are one run, however the text was typed."""
     runs: list[TextRun] = []
     for value, attributes in text.diff():
-        content = value if isinstance(value, str) else _describe(value)
-        run = TextRun(content, _sorted((attributes or {}).items()))
+        content = value if isinstance(value, str) else _describe(value, depth)
+        run = TextRun(content, _sorted((attributes or {}).items(), depth))
         before = runs[-1] if runs and runs[-1].attributes == run.attributes else None
         if before is not None and isinstance(content, str) and isinstance(before.content, str):
             runs[-1] = TextRun(before.content + content, run.attributes)
@@ -125,21 +136,22 @@ def _runs(text: Text | XmlText) -> list[TextRun]:
     return runs
 
 
-def _attributes(value: XmlText | XmlElement) -> dict[str, Any]:
-    return _sorted(list(value.attributes))  # type: ignore[call-overload]
+def _attributes(value: XmlText | XmlElement, depth: int) -> dict[str, Any]:
+    return _sorted(list(value.attributes), depth)  # type: ignore[call-overload]
 
 
-def _sorted(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: _plain(value) for key, value in sorted(items, key=lambda item: item[0])}
+def _sorted(items: Iterable[tuple[str, Any]], depth: int) -> dict[str, Any]:
+    return {key: _plain(value, depth) for key, value in sorted(items, key=lambda item: item[0])}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int) -> Any:
+    _require_depth(depth)
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, dict):
-        return _sorted(value.items())
+        return _sorted(value.items(), depth + 1)
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(one, depth + 1) for one in value]
     return value
 
 

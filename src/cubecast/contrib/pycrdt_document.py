@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cubecast.contrib.pycrdt_content import KINDS, UnknownContentError, build, describe
+from cubecast.contrib.pycrdt_update import ObservantDoc, has_gap
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.extras import named
 from cubecast.live.message import Message
@@ -45,6 +46,7 @@ log = logging.getLogger("cubecast.contrib.pycrdt")
 
 COMPACT_BYTES = 1 << 16
 """Delivered edits are merged into the base when they are larger than this, and than twice the base."""
+OnReplaced = Callable[["Doc[Any]"], object]
 NO_CHANGE = b"\x00\x00"
 """An update without operations."""
 
@@ -107,14 +109,17 @@ class Document:
         self.own: deque[bytes] = deque()
         self.requested_epoch = -1
         """The last epoch for which this member has requested a squash."""
-        self.doc: Doc[Any] = Doc()
-        self._on_replaced: list[Callable[[Doc[Any]], object]] = []
+        self.doc: Doc[Any] = ObservantDoc()
+        self._on_replaced: list[OnReplaced] = []
         self._watching: list[tuple[Doc[Any], Subscription]] = []
         """Observed documents, the present one last. pycrdt frees a document only when nobody observes it."""
         self._tail_bytes = 0
         """The size of `updates`."""
         self._made: list[bytes] | None = None
         """Updates of the change that is being made; None: nobody may change the document now."""
+        self._is_replacing = False
+        self._was_changed_meanwhile = False
+        """By a callback of `on_replaced`."""
         self._watch()
 
     # For programs.
@@ -134,7 +139,7 @@ class Document:
         """Is a squash under way, so that edits wait?"""
         return bool(self.state.requests)
 
-    def on_replaced(self, callback: Callable[[Doc[Any]], object]) -> None:
+    def on_replaced(self, callback: OnReplaced) -> None:
         """Call a function with the new `doc` when another takes its place: observe that one from then on."""
         self._on_replaced.append(callback)
 
@@ -145,6 +150,7 @@ class Document:
         A change that raises is taken back. A call that is cancelled before its change has begun makes none. Raises
         ExcludedError if the group continued without this member before the edit was sent.
         """
+        self._documents.require_own_loop()
         begun = asyncio.Event()
         editing = asyncio.create_task(self._documents.edit(self, change, begun))
         try:
@@ -156,6 +162,7 @@ class Document:
 
     async def squash(self) -> None:
         """Free the history now; returns when the next epoch has begun here."""
+        self._documents.require_own_loop()
         await self._documents.squash(self)
 
     # An own change.
@@ -169,16 +176,13 @@ class Document:
         made: list[bytes] = []
         self._made = made
         try:
-            with self.doc.transaction():
-                result = change(self.doc)
-                if inspect.isawaitable(result):
-                    if inspect.iscoroutine(result):
-                        result.close()
-                    raise LocalProtocolError("edit(change): change must be an ordinary function, not an async one")
+            self._call(change)
             roots = self._new_roots()
-        except BaseException:
+        except BaseException as error:
             self._made = None
             self.take_back()
+            if type(error).__module__ == "pyo3_runtime":  # a panic of pycrdt, which is no Exception
+                raise LocalProtocolError(f"pycrdt failed in a change of {self.name!r}: {error}") from error
             raise
         self._made = None
         update = merge_updates(*made) if len(made) > 1 else made[0] if made else NO_CHANGE
@@ -186,6 +190,25 @@ class Document:
             return None
         self.own.append(update)
         return update, roots
+
+    def _call(self, change: Callable[[Doc[Any]], object]) -> None:
+        doc = self.doc
+        assert isinstance(doc, ObservantDoc)
+        applied: list[bytes] = []
+        doc.applied = applied
+        try:
+            with doc.transaction():
+                result = change(doc)
+                if inspect.isawaitable(result):
+                    if inspect.iscoroutine(result):
+                        result.close()
+                    raise LocalProtocolError("edit(change): change must be an ordinary function, not an async one")
+        finally:
+            doc.applied = None
+        if any(has_gap(doc, update) for update in applied):
+            raise LocalProtocolError(
+                f"an update depends on operations that {self.name!r} does not have: apply the earlier updates first"
+            )
 
     def _new_roots(self) -> dict[str, str]:
         known = self.state.roots
@@ -199,10 +222,7 @@ class Document:
         """Make `doc` again from what was delivered and the own edits under way, without the last ones of these."""
         for _ in range(edits):
             self.own.pop()
-        doc = self._delivered()
-        for update in self.own:
-            doc.apply_update(update)
-        self._replace(doc)
+        self._replace(self._delivered_and_own())
 
     # What is delivered.
 
@@ -213,13 +233,7 @@ class Document:
             expected = self.own.popleft()
             assert edit.update == expected
         else:
-            self._made = []
-            try:
-                self.doc.apply_update(edit.update)
-            except ValueError as error:
-                raise RemoteProtocolError(f"an edit of {self.name!r} cannot be read: {error}") from None
-            finally:
-                self._made = None
+            self._apply_observed(edit.update)
         state = self.state
         for name, kind in edit.roots.items():
             if kind in KINDS:
@@ -231,6 +245,18 @@ class Document:
         self._tail_bytes += len(edit.update)
         if self._tail_bytes > max(COMPACT_BYTES, 2 * len(state.base)):
             self._begin_with(self._delivered().get_update())
+
+    def _apply_observed(self, update: bytes) -> None:
+        """Apply an update to `doc`, whose observers may raise."""
+        self._made = []
+        try:
+            self.doc.apply_update(update)
+        except ValueError as error:
+            raise RemoteProtocolError(f"an edit of {self.name!r} cannot be read: {error}") from None
+        except ExceptionGroup:
+            log.exception("callback failed event=observed document=%s", self.name)
+        finally:
+            self._made = None
 
     def _begin_with(self, base: bytes) -> None:
         self.state.base, self.state.updates, self._tail_bytes = base, [], 0
@@ -266,22 +292,46 @@ class Document:
     # The object that the program sees.
 
     def _delivered(self) -> Doc[Any]:
-        doc: Doc[Any] = Doc()
+        doc: Doc[Any] = ObservantDoc()
         for update in (self.state.base, *self.state.updates):
             if update:
                 doc.apply_update(update)
         return doc
 
+    def _delivered_and_own(self) -> Doc[Any]:
+        doc = self._delivered()
+        for update in self.own:
+            doc.apply_update(update)
+        return doc
+
     def _replace(self, doc: Doc[Any]) -> None:
+        """Show another document. A callback that changes it is not called again with the next one."""
+        callbacks = list(self._on_replaced)
+        while (guilty := self._show(doc, callbacks)) is not None:
+            callbacks.remove(guilty)
+            doc = self._delivered_and_own()
+
+    def _show(
+        self, doc: Doc[Any], callbacks: list[Callable[[Doc[Any]], object]]
+    ) -> Callable[[Doc[Any]], object] | None:
+        """Show a document; returns the callback that changed it, if one did."""
         for name, kind in self.state.roots.items():
             doc.get(name, type=KINDS[kind])
         self.doc = doc
         self._watch()
-        for callback in self._on_replaced:
-            try:
-                callback(doc)
-            except Exception:
-                log.exception("callback failed event=replaced document=%s", self.name)
+        self._is_replacing = True
+        self._was_changed_meanwhile = False
+        try:
+            for callback in callbacks:
+                try:
+                    callback(doc)
+                except Exception:
+                    log.exception("callback failed event=replaced document=%s", self.name)
+                if self._was_changed_meanwhile:
+                    return callback
+        finally:
+            self._is_replacing = False
+        return None
 
     def _watch(self) -> None:
         watched = self.doc
@@ -292,7 +342,10 @@ class Document:
             if self._made is not None:
                 self._made.append(event.update)
             elif event.update != NO_CHANGE:
-                self.take_back()
+                if self._is_replacing:
+                    self._was_changed_meanwhile = True
+                else:
+                    self.take_back()
                 raise LocalProtocolError(f"the document {self.name!r} was changed outside of edit(): rolled back")
 
         self._watching.append((watched, watched.observe(changed)))

@@ -14,10 +14,11 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from cubecast.bus import BYTES, Bus, Subscription, join_workers
+from cubecast.bus import BYTES, Bus, Subscription
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.extras import named
 from cubecast.live.group import Group
+from cubecast.live.workers import way_to_join
 
 with named("cubecast.contrib.socketio"):
     from socketio.async_pubsub_manager import AsyncPubSubManager
@@ -51,7 +52,7 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
         The other options are those of `cubecast.join`. `write_only`: a process without clients that only emits.
         """
         super().__init__(channel=channel, write_only=write_only, logger=logger, json=json)
-        self._join = join or (lambda: join_workers(group, workers, count=count, **options))
+        self._join = way_to_join(join, group, workers, count=count, options=options)
         self._connecting: asyncio.Task[Bus] | None = None
         self._subscription: Subscription | None = None
 

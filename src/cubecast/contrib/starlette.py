@@ -15,15 +15,17 @@ A subscriber that does not read loses its oldest messages (`when_full`), and no 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from cubecast.bus import MSGPACK, Bus, Codec, Subscription, join_workers
+from cubecast.bus import MSGPACK, Bus, Codec, Subscription
 from cubecast.bus.subscription import WhenFull
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group
+from cubecast.live.workers import way_to_join
 
 
 class BroadcastEvent(NamedTuple):
@@ -51,20 +53,39 @@ class Broadcast:
         The other options are those of `cubecast.join`. Messages are whatever the codec takes: with MessagePack text,
         bytes, numbers, lists and dictionaries.
         """
-        self._join = join or (lambda: join_workers(group, workers, count=count, **options))
+        self._join = way_to_join(join, group, workers, count=count, options=options)
         self._codec = codec
         self._bus: Bus | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        """Done when this worker is connected."""
 
     async def connect(self) -> None:
         """Join the group; returns when this worker is in it."""
-        if self._bus is not None:
+        if self._connecting is not None:
             raise LocalProtocolError("this broadcast is already connected")
+        connecting = self._connecting = asyncio.create_task(self._enter())
+        try:
+            await asyncio.wait({connecting})
+        except asyncio.CancelledError:
+            await self.disconnect()
+            raise
+        if connecting.cancelled():
+            raise LocalProtocolError("disconnected before this worker was in the group")
+        if connecting.exception() is not None:
+            self._connecting = None
+        connecting.result()
+
+    async def _enter(self) -> None:
         bus = Bus(await self._join(), codec=self._codec)
         await bus.__aenter__()
         self._bus = bus
 
     async def disconnect(self) -> None:
-        """Leave the group; subscribers end."""
+        """Leave the group, or stop joining it; subscribers end."""
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None and not connecting.done():
+            connecting.cancel()
+            await asyncio.wait({connecting})
         bus, self._bus = self._bus, None
         if bus is not None:
             await bus.__aexit__(None, None, None)

@@ -142,6 +142,11 @@ class Demo:
             is_good=not faults, line=f"{len(self.killed)} of {self.members} killed, {count:,} messages, {what}"
         )
 
+    def wait_ended(self) -> None:
+        """Wait until no member runs."""
+        for process in self.processes:
+            process.wait()
+
     def stop(self) -> None:
         """Stop the running members: SIGTERM first, then SIGKILL."""
         for process in self.processes:

@@ -25,6 +25,7 @@ from cubecast.live.application_state import ApplicationState, Buffer, Restore, S
 from cubecast.live.contacts import Contacts
 from cubecast.live.credentials import Credentials, require_protection
 from cubecast.live.driver import Driver, shielded
+from cubecast.live.group_of_two import GroupOfTwoLog
 from cubecast.live.group_status import GroupStatus
 from cubecast.live.inbox import Entries, Event, Inbox
 from cubecast.live.join_options import (
@@ -99,6 +100,7 @@ class Group(GroupStatus):
         self._callbacks: dict[str, list[Callable[[Any], object]]] = {}
         self._changed: list[asyncio.Future[None]] = []
         self._notices = NoticeLog(advertise)
+        self._group_of_two = GroupOfTwoLog(advertise, settings.quorum)
         self._stack = AsyncExitStack()
 
     # Entering and leaving.
@@ -430,6 +432,8 @@ class Group(GroupStatus):
         """A view, stability, an exclusion, a link."""
         assert self._driver is not None
         self._notices.write(notice, self._driver.member)
+        if notice.what == "view":
+            self._group_of_two.installed(notice.value)
         if notice.what == "stable":
             if "stable" in self._callbacks:
                 self._call_back("stable", self._driver.member.frontier)

@@ -95,7 +95,7 @@ class Listener:
     async def start(self, host: str, port: int) -> None:
         """Bind the address (port 0: any free one) and accept from now on."""
         assert self._listening is None, "the listener was started before"
-        listening = await _bind(host, port)
+        listening = await bind(host, port)
         self._name = listening.getsockname()[:2]
         self._listening = listening
         self._watch()
@@ -265,7 +265,7 @@ class Listener:
         self._sweep_timer = asyncio.get_running_loop().call_later(ACCEPT_LOG_INTERVAL_S, self._sweep)
 
 
-async def _bind(host: str, port: int) -> socket.socket:
+async def bind(host: str, port: int) -> socket.socket:
     """A listening socket at the first address of that name that can be bound."""
     error: OSError | None = None
     try:

@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from cubecast.errors import LocalProtocolError
+
 _Result = TypeVar("_Result")
 
 
@@ -24,6 +26,14 @@ def run(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a program on that loop."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)
+
+
+def require_running_in(loop: asyncio.AbstractEventLoop | None) -> None:
+    """A member belongs to the event loop in which it joined: another one would change its state at the same time."""
+    if loop is not None and asyncio.get_running_loop() is not loop:
+        raise LocalProtocolError(
+            "this member joined in another event loop: call asyncio.run_coroutine_threadsafe(…, loop) with that loop"
+        )
 
 
 class LoopThread:

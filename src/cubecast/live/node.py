@@ -18,6 +18,7 @@ from typing import Any
 
 from cubecast.live.credentials import Credentials
 from cubecast.live.group import Group, join
+from cubecast.live.group_of_two import depends_on_first_rank
 from cubecast.live.loop import run
 from cubecast.live.terminal import InputLines, OutputLines, has_input
 from cubecast.member.effects import Excluded
@@ -108,7 +109,7 @@ def say(words: str) -> None:
 def _say_view(view: View, settings: Settings) -> None:
     count = "1 member" if len(view.members) == 1 else f"{len(view.members)} members"
     say(f"view {view.number}: {count}: {' '.join(who.name for who in view.members)}")
-    if len(view.members) == 2 and settings.quorum == "majority":
+    if depends_on_first_rank(view, settings.quorum):
         say(f"note: a group of two is blocked while its first rank, {view.members[0].name}, is down")
 
 

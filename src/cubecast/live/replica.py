@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
 from cubecast.live.group import Group, join
 from cubecast.live.inbox import Event
+from cubecast.live.loop import require_running_in
 
 
 class Replica:
@@ -31,6 +32,7 @@ class Replica:
     def __init__(self) -> None:
         """In no group."""
         self._group: Group | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -40,6 +42,10 @@ class Replica:
             raise LocalProtocolError(self.not_joined)
         return self._group
 
+    def require_own_loop(self) -> None:
+        """LocalProtocolError in another event loop than that of the group."""
+        require_running_in(self._loop)
+
     @asynccontextmanager
     async def join(self, name: str, **options: Any) -> AsyncIterator[Group]:
         """Join a group as `cubecast.join` does, and stay up to date until the end of the block."""
@@ -48,20 +54,24 @@ class Replica:
         for taken in ("snapshot", "restore"):
             if taken in options:
                 raise LocalProtocolError(f"{taken}=: {self.is_the_state}")
+        self._loop = asyncio.get_running_loop()
         self._group = group = join(name, snapshot=self.snapshot, restore=self.restore, **options)
         group.on_causally_stable(lambda _frontier: self._stable())
         group.on_excluded(lambda _excluded: self._lost())
-        async with group:
-            applying = asyncio.create_task(self._apply_all())
-            self._entered()
-            try:
-                yield group
-            finally:
-                await group.leave()
-                with suppress(asyncio.CancelledError):
-                    await applying
-                for task in list(self._tasks):
-                    task.cancel()
+        try:
+            async with group:
+                applying = asyncio.create_task(self._apply_all())
+                self._entered()
+                try:
+                    yield group
+                finally:
+                    await group.leave()
+                    with suppress(asyncio.CancelledError):
+                        await applying
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            self._ended()
 
     async def _apply_all(self) -> None:
         try:
@@ -71,6 +81,10 @@ class Replica:
                 except RemoteProtocolError as error:
                     self.log.error("message skipped reason=%s", error)
                 self._took()
+        except Exception as error:
+            is_bug = not isinstance(error, CubecastError)
+            self.log.error("replica ended member=%s error=%s", self.group.address, error, exc_info=is_bug)
+            raise
         finally:
             self._ended()
 
@@ -113,4 +127,4 @@ class Replica:
         """An event was applied."""
 
     def _ended(self) -> None:
-        """No event follows."""
+        """No event follows, or this member never entered the group. It may be called again."""

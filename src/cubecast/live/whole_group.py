@@ -50,7 +50,8 @@ class AskedMember:
 def count_lacking(asked: Sequence[AskedMember]) -> list[list[int | None]]:
     """By receiver and sender: the messages of the sender that the receiver lacks and another member has.
 
-    None where the receiver did not answer, or does not have that sender in its view.
+    None where the receiver did not answer, or does not have that sender in its view. No member lacks messages of its
+    own: another one that seems to have more of them answered later.
     """
     known = [
         {MemberId(one.address, one.incarnation): one.messages for one in member.report.received}
@@ -60,8 +61,11 @@ def count_lacking(asked: Sequence[AskedMember]) -> list[list[int | None]]:
     ]
     most = {sender.member: max((one.get(sender.member, 0) for one in known), default=0) for sender in asked}
     return [
-        [most[sender.member] - one[sender.member] if sender.member in one else None for sender in asked]
-        for one in known
+        [
+            None if sender.member not in one else 0 if sender is receiver else most[sender.member] - one[sender.member]
+            for sender in asked
+        ]
+        for receiver, one in zip(asked, known, strict=True)
     ]
 
 

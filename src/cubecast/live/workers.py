@@ -6,7 +6,7 @@ lock when the process ends for any reason.
 
 A worker enters while it holds the lock of the whole range, so workers enter one at a time:
 
-1. It claims the first address that no process holds.
+1. It claims the first address that no process holds, and at which no other program listens.
 2. It joins through the addresses that others hold; if there are none, it founds the group.
 
 So two workers never found a group each, and a worker that replaces a dead one gets its address.
@@ -15,16 +15,22 @@ So two workers never found a group each, and a worker that replaces a dead one g
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
+import logging
 import os
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group, join
+from cubecast.live.listener import bind
 from cubecast.live.warm import load
 from cubecast.member.settings import Settings, parse_address
+
+log = logging.getLogger("cubecast.live")
 
 WORKERS_MAX = 256
 POLL_S = 0.02
@@ -43,7 +49,7 @@ async def join_workers(name: str, first: str, *, count: int, settings: Settings 
     await asyncio.to_thread(load, settings.data_for(2).name, settings.stability_entry.name)  # not while others wait
     turn = await _wait_for_turn(folder / f"{_file_name(addresses[0])}.turn", settings.join_timeout_s)
     try:
-        own, others, lock = _claim(folder, addresses)
+        own, others, lock = await _claim(folder, addresses)
         how: dict[str, Any] = {"contact": others} if others else {"found": True}
         try:
             group = join(name, listen=own, settings=settings, **how, **options)
@@ -55,6 +61,17 @@ async def join_workers(name: str, first: str, *, count: int, settings: Settings 
         return group
     finally:
         os.close(turn)
+
+
+def way_to_join(
+    join: Callable[[], Awaitable[Group]] | None, name: str, first: str, *, count: int, options: dict[str, Any]
+) -> Callable[[], Awaitable[Group]]:
+    """The function that a program gave, or `join_workers` with its options."""
+    if join is None:
+        return lambda: join_workers(name, first, count=count, **options)
+    if options:
+        raise LocalProtocolError(f"join= together with {', '.join(options)}=: set options in the function join")
+    return join
 
 
 def _addresses(first: str, count: int) -> list[str]:
@@ -89,22 +106,44 @@ async def _wait_for_turn(file: Path, timeout_s: float) -> int:
     return lock
 
 
-def _claim(folder: Path, addresses: list[str]) -> tuple[str, list[str], int]:
-    """The first address that no process holds, those that others hold, and the lock on the former."""
-    own, lock, others = None, -1, []
+async def _claim(folder: Path, addresses: list[str]) -> tuple[str, list[str], int]:
+    """The first free address, those that other workers hold, and the lock on the former."""
+    own, lock = None, -1
+    others: list[str] = []
+    foreign: list[str] = []
     for address in addresses:
         found = _try_lock(folder / f"{_file_name(address)}.lock")
         if found is None:
             others.append(address)
-        elif own is None:
+            continue
+        is_free = False
+        try:
+            is_free = own is None and await _is_free(address)
+        finally:
+            if not is_free:
+                os.close(found)
+        if is_free:
             own, lock = address, found
-        else:
-            os.close(found)
+        elif own is None:
+            foreign.append(address)
+    if foreign:
+        log.warning("worker addresses in use by other programs addresses=%s", ",".join(foreign))
     if own is None:
+        by_others = f", {len(foreign)} of them by other programs ({', '.join(foreign[:3])})" if foreign else ""
         raise LocalProtocolError(
-            f"all {len(addresses)} addresses from {addresses[0]} are taken: raise count= to the number of workers"
+            f"all {len(addresses)} addresses from {addresses[0]} are taken{by_others}: "
+            "raise count= to the number of workers"
         )
     return own, others, lock
+
+
+async def _is_free(address: str) -> bool:
+    """Does no program listen there? Any other reason why it cannot be bound is reported when the worker joins."""
+    try:
+        (await bind(*parse_address(address))).close()
+    except LocalProtocolError as error:
+        return not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE)
+    return True
 
 
 def _try_lock(file: Path) -> int | None:

@@ -84,6 +84,8 @@ class Space(Replica):
     def _object(self, kind: type[_Object], name: str) -> _Object:
         found = self._objects.get((kind.kind, name))
         if found is None:
+            if not isinstance(name, str):
+                raise LocalProtocolError(f"{kind.kind} {name!r}: the name must be a string")
             found = self._objects[kind.kind, name] = kind(self, name)
             if self._view is not None:
                 found.begin_view(self._view)
@@ -94,6 +96,7 @@ class Space(Replica):
 
     async def multicast(self, of: SharedObject, value: Any) -> Message:
         """Send an operation of an object to all members."""
+        self.require_own_loop()
         self._clock += 1
         try:
             octets = msgspec.msgpack.encode([of.kind, of.name, self._clock, value])
