@@ -52,9 +52,7 @@ def from_options(options: Options) -> Network:
     fill = options.choice("fill", FILLS)
     if fill == "even" and nodes > NODES_MAX:
         raise LocalProtocolError(f"fill=even in network {options.name}: at most {NODES_MAX} nodes; drop fill")
-    edges = tree_edges(
-        _parents(nodes, fill), options.delay(DELAY), options.bandwidth_bps(BANDWIDTH_BPS), options.seed
-    )
+    edges = tree_edges(_parents(nodes, fill), options.delay(DELAY), options.bandwidth_bps(BANDWIDTH_BPS), options.seed)
     return from_edges(
         edges,
         name=options.name,
