@@ -93,7 +93,7 @@ class SGossipParameters:
     )
     step_rule: Literal["automatic", "table", "group-table"] = parameter(
         "automatic",
-        "Without step_s: as the busiest link needs, or guo Table 5.1 (its row for a local group, or for the whole group).",
+        "Without step_s: as the busiest link needs, or guo Table 5.1 (its row for a local group or for the group).",
     )
     step_scale: float = parameter(1.0, "How many times the interval of step_rule a step takes.", at_least=1e-9)
     shuffled: bool = parameter(False, "Local groups ignore where members are.")
