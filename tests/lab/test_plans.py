@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from cubecast.errors import PlanError
-from cubecast.lab.calibrate import check_settings
-from cubecast.lab.calibration import settings_at, start
-from cubecast.lab.joint_space import joint_space
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.runs import points_of, run_id, runs_of
 from cubecast.lab.select import matches
@@ -189,66 +186,6 @@ def test_a_reading_that_every_test_selects_one_value_of_is_refused(write: Write)
 def test_a_claim_without_data_is_refused(write: Write) -> None:
     with pytest.raises(PlanError, match=r":37: no run has what this test selects"):
         load_plan(write(GOOD.replace('members = ">8"', 'members = ">=8"')))
-
-
-OPEN = """\
-[calibrate]
-start = 4
-repeats = 2
-sweep.members = [8]
-[calibrate.between]
-loss = [0.01, 0.1]
-[calibrate.among]
-routing = ["hops", "delay"]
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line", "told"),
-    [
-        ("loss = [0.01, 0.1]", "loss = [0.1, 0.01]", 48, "two finite numbers, 0 < low < high"),
-        ("loss = [0.01, 0.1]", "loss = [0.01, inf]", 48, "two finite numbers, 0 < low < high"),
-        ("loss = [0.01, 0.1]", "loss = [0.0, 0.1]", 48, "two finite numbers, 0 < low < high"),
-        ("loss = [0.01, 0.1]", "loss = []", 48, "two finite numbers, 0 < low < high"),
-        ('routing = ["hops", "delay"]', "routing = []", 50, "a list of at least one value"),
-        ('routing = ["hops", "delay"]', "loss = [0.02]", 43, "loss is given twice: keep one"),
-        ("sweep.members = [8]", "sweep.members = [8]\nfixed.loss = 0.0", 43, "loss is given twice: keep one"),
-        ("sweep.members = [8]", "sweep.members = []", 46, "a list of at least one value"),
-        ("start = 4", "start = 5", 44, "start = 5: choose a power of two"),
-        ("repeats = 2", "repeats = 1", 45, "repeats = 1: choose at least 2"),
-        (OPEN[OPEN.index("[calibrate.b") :], "", 43, "calibrate has no open parameters"),
-    ],
-)
-def test_a_space_of_open_parameters_that_is_empty_unbounded_or_inconsistent_is_refused(
-    write: Write, old: str, new: str, line: int, told: str
-) -> None:
-    assert old in OPEN
-    path = write(GOOD + OPEN.replace(old, new, 1))
-    with pytest.raises(PlanError) as caught:
-        load_plan(path)
-    assert str(caught.value).startswith(f"{path}:{line}: ")
-    assert told in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line", "told"),
-    [
-        ("loss = [0.01, 0.1]", "loss = [0.5, 2.0]", 48, "a probability from 0 up to but not including 1"),
-        ('routing = ["hops", "delay"]', 'routing = ["hops", "moon"]', 50, "routing = 'moon': choose hops or delay"),
-        ('routing = ["hops", "delay"]', 'colour = ["red", "blue"]', 50, "unknown setting 'colour'"),
-    ],
-)
-def test_a_setting_that_cannot_be_run_is_refused_before_a_calibration_runs(
-    write: Write, old: str, new: str, line: int, told: str
-) -> None:
-    path = write(GOOD + OPEN.replace(old, new, 1))
-    plan = load_plan(path)
-    space = joint_space([plan])
-    with pytest.raises(PlanError) as caught:
-        check_settings(plan, settings_at(space, start(space)))
-    assert str(caught.value).startswith(f"{path}:{line}: ")
-    assert told in str(caught.value)
 
 
 def test_two_claims_of_one_name_are_refused(write: Write) -> None:
