@@ -11,12 +11,14 @@ from cubecast.lab.load_plan import load_plans
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "statements.md"
+COUNTS = "## Scalable Stability Detection Using Logical Hypercube (cube)"
 CLAIM = re.compile(r"`([a-z][\w-]*/[a-z][\w-]*)`")
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """The cells of the rows of all tables, without heads."""
-    rows = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    """The cells of the rows of all tables of statements, without heads; the counts of verdicts stand before them."""
+    tables = text.rpartition(COUNTS)[2]
+    rows = [line.strip("| \n").split(" | ") for line in tables.splitlines() if line.startswith("| ")]
     return [row for row in rows if row[0] != "place"]
 
 

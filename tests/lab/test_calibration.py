@@ -224,6 +224,7 @@ def test_the_settings_are_the_readings_of_a_plan_of_their_own(plan_path: Path) -
         ("repeats = 2\nsweep", "repeats = 1\nsweep", 16, "choose at least 2"),
         ("between.degree = [2.0, 6.0]", "between.members = [2.0, 6.0]", 14, "members is given twice"),
         ("start = 2\n", "", 14, "lacks 'start'"),
+        ("start = 2\n", 'start = 2\nfixed.routing = "hops"\n', 14, "routing is given twice"),
     ],
 )
 def test_a_space_that_cannot_be_is_refused_with_its_line(
@@ -244,11 +245,22 @@ def test_a_space_with_nothing_open_is_refused(plan_path: Path) -> None:
         load_plan(plan_path)
 
 
-def test_an_impossible_setting_is_refused_before_anything_runs(plan_path: Path) -> None:
-    plan_path.write_text(PLAN.replace('["hops", "delay"]', '["hops", "luck"]'))
+@pytest.mark.parametrize(
+    ("old", "new", "line", "told"),
+    [
+        ('among.routing = ["hops", "delay"]', 'among.routing = ["hops", "luck"]', 19, "routing = 'luck': choose"),
+        ('among.routing = ["hops", "delay"]', 'among.colour = ["red", "blue"]', 19, "unknown setting 'colour'"),
+        ("between.degree = [2.0, 6.0]", "between.degree = [2.0, 6.0]\nbetween.loss = [0.5, 2.0]", 19, "loss = "),
+    ],
+)
+def test_an_impossible_setting_is_refused_with_its_line_before_anything_runs(
+    plan_path: Path, old: str, new: str, line: int, told: str
+) -> None:
+    assert old in PLAN
+    plan_path.write_text(PLAN.replace(old, new, 1))
     plan = load_plan(plan_path)
-    with pytest.raises(PlanError, match=r"x\.toml:14: .*luck"):
-        check_settings(plan, [{"degree": 3.0, "routing": "luck"}])
+    with pytest.raises(PlanError, match=rf"x\.toml:{line}: .*{told}"):
+        check_settings(plan, settings_at(joint_space([plan]), start(joint_space([plan]))))
 
 
 def test_a_paper_without_a_space_is_refused(plan_path: Path) -> None:

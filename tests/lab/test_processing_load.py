@@ -33,7 +33,16 @@ def test_root_inner_members_and_leaves_are_told_apart() -> None:
         "processed_leaf_min": 3,
         "processed_leaf_max": 4,
         "processed_max": 5,
+        "processed_step_max": 5 / 8,
     }
+
+
+def test_cube_full_dist_exchanges_one_message_with_each_neighbour_per_iteration() -> None:
+    found = experiment_named("processing_load").run(
+        {**ROUND, "protocol": "cube_full_dist", "members": 64, "network": "flat"}
+    )
+    assert found["processed_step_max"] == pytest.approx(2 * 6, rel=0.2)
+    assert found["processed_max"] > 6 * 6
 
 
 def test_only_one_round_without_data_can_be_counted() -> None:

@@ -130,6 +130,39 @@ def test_dense_wan_tree_is_the_tree_of_the_study() -> None:
     assert tree.hosts.tolist() == list(range(14))
 
 
+def test_a_wan_tree_filled_from_the_left_has_one_large_subtree() -> None:
+    assert _below_the_root("wan-tree", 200) == [119, 40, 40]
+
+
+@pytest.mark.parametrize("members", [5, 14, 40, 41, 50, 121, 200, 364, 500])
+def test_a_wan_tree_filled_evenly_has_subtrees_of_one_size(members: int) -> None:
+    tree = build_network("wan-tree:fill=even", members=members, seed=0)
+    sizes = _below_the_root("wan-tree:fill=even", members)
+    assert sum(sizes) == members - 1
+    assert max(sizes) - min(sizes) <= 1
+    children = np.bincount(tree.link_from[tree.link_from < tree.link_to], minlength=members)
+    assert children.max() <= 3
+    assert _depth(tree, members - 1) == _depth(build_network("wan-tree", members=members, seed=0), members - 1)
+
+
+def _depth(tree: Network, node: int) -> int:
+    parent = {int(child): int(node) for node, child in zip(tree.link_from, tree.link_to, strict=True) if node < child}
+    depth = 0
+    while node > 0:
+        node, depth = parent[node], depth + 1
+    return depth
+
+
+def _below_the_root(spec: str, members: int) -> list[int]:
+    """Nodes in the subtree of each child of the root."""
+    tree = build_network(spec, members=members, seed=0)
+    top = {1: 1, 2: 2, 3: 3}
+    for node, child in zip(tree.link_from.tolist(), tree.link_to.tolist(), strict=True):
+        if 0 < node < child:
+            top[child] = top[node]
+    return [sum(1 for one in top.values() if one == first) for first in (1, 2, 3)]
+
+
 def test_wan_node_costs_are_the_formulas_of_the_study() -> None:
     costs = build_network("wan-tree", members=4, seed=0).costs
     assert costs is not None
@@ -153,6 +186,15 @@ def test_sparse_wan_tree_puts_members_on_random_nodes() -> None:
 def test_rank_0_is_at_the_root_of_a_sparse_wan_tree(seed: int) -> None:
     """ "The coordinator in CoordP is located at the root of the network tree" (guo §5.4)."""
     assert build_network("wan-tree:nodes=1000", members=50, seed=seed).hosts[0] == 0
+
+
+def test_ranks_of_a_sparse_wan_tree_may_be_in_random_order() -> None:
+    tree = build_network("wan-tree:nodes=1000,order=random", members=50, seed=9)
+    assert tree.hosts[0] == 0
+    assert len(set(tree.hosts.tolist())) == 50
+    assert np.any(np.diff(tree.hosts) < 0)
+    ordered = build_network("wan-tree:nodes=1000", members=50, seed=9)
+    assert sorted(tree.hosts.tolist()) == ordered.hosts.tolist()
 
 
 def test_bandwidth_of_a_sparse_wan_tree() -> None:
@@ -203,6 +245,7 @@ def test_delay_spellings(text: str, low_ns: int, spread_ns: int, shape: str, mea
         ("flat:delay=exp:", "delay=exp:"),
         ("wan-tree:nodes=9", "nodes=9 .* at least 10"),
         ("wan-tree:nodes=99999999999", "at most 32768"),
+        ("wan-tree:fill=right", "fill=right in network wan-tree:fill=right: give left or even"),
         ("random:p=0.1\n", "unknown network"),
         ("wan-tree:nodes=1e3", "nodes=1e3 .* whole number"),
     ],

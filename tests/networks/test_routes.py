@@ -15,7 +15,16 @@ from cubecast.networks.routes import NO_PORT, find_routes, path_links
 from cubecast.networks.spec import build_network
 
 SPECS = [
-    *("random:p=0.1", "random:degree=2", "star", "chain", "wan-tree", "wan-tree:nodes=90", "random:p=1"),
+    *(
+        "random:p=0.1",
+        "random:degree=2",
+        "star",
+        "chain",
+        "wan-tree",
+        "wan-tree:nodes=90",
+        "wan-tree:fill=even",
+        "random:p=1",
+    ),
     *("waxman:degree=4", "locality:degree=4", "transit-stub", "regions", "topohub:name=sndlib/germany50"),
 ]
 

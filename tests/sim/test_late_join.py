@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cubecast.errors import LocalProtocolError
 from cubecast.sim import kernel
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
 from cubecast.trace.checkers import check_all
 from cubecast.trace.files import Trace
-from cubecast.trace.schema import DELIVER, RECOVER, STABLE
+from cubecast.trace.schema import CRASH, DELIVER, RECOVER, STABLE
 from tests.sim.runs import network_of, run_to_end
 
 MEMBERS, SENDERS, MESSAGES = 8, 3, 20
@@ -33,6 +32,8 @@ FAULTS: dict[str, dict[str, Any]] = {
     "slow news": {"joins": ("6@30ms", "7@60ms"), "loss": 0.05, "detect_spread_ms": 15.0},
     "the first handler crashes": {"joins": "7@40ms", "crashes": "0@41ms", "loss": 0.05},
     "the newcomer crashes": {"joins": "7@60ms", "crashes": "7@62ms", "loss": 0.2},
+    "the newcomer crashes and returns": {"joins": "7@60ms", "crashes": "7@62ms-67ms", "loss": 0.2},
+    "it crashes before it asks": {"joins": "7@60ms", "crashes": "7@60.5ms-64ms", "detect_spread_ms": 3.0},
 }
 each_fault = pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 
@@ -82,6 +83,16 @@ def test_the_history_crosses_the_network() -> None:
     assert counts.tolist()[0] > 91_000_000, "1 ms until all know of it, and a round trip"
 
 
-def test_a_newcomer_that_crashes_and_returns_is_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="cannot come back after a crash"):
-        scenario("gossip", joins="7@60ms", crashes="7@62ms-67ms")
+@pytest.mark.parametrize("seed", range(12))
+def test_a_newcomer_that_crashes_and_returns_does_not_count_before_it_caught_up(seed: int) -> None:
+    events = traced(scenario("gossip", seed=seed, joins="7@60ms", crashes="7@62ms-67ms", loss=0.2)).events
+    mine = events[events["member"] == 7]
+    (counts,) = np.flatnonzero(mine["event"] == RECOVER)
+    (crashed, *_) = np.flatnonzero(mine["event"] == CRASH)
+    assert crashed < counts
+    stable = events[(events["event"] == STABLE) & (events["member"] != 7)]
+    before = stable[stable["time_ns"] < mine["time_ns"][counts]]
+    held = mine[:counts][mine["event"][:counts] == DELIVER]
+    for sender in range(SENDERS):
+        most = before["sequence"][before["sender"] == sender].max(initial=0)
+        assert held["sequence"][held["sender"] == sender].max(initial=0) >= most

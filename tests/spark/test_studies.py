@@ -25,6 +25,7 @@ from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome, run_studies
 from cubecast.lab.tables import write_tables
 from cubecast.lab.task_file import pending_row
+from cubecast.lab.toml_lines import key_lines, line_of
 from tests.spark.conftest import Study
 
 pytestmark = [pytest.mark.spark]
@@ -227,6 +228,7 @@ def test_a_precision_adds_seeds_up_to_its_cap_and_a_repeated_study_the_same(tmp_
     assert first.done_now == sum(counts.values()) > 2 * 3
     open_at_cap = [line for line in said if "not within precision = 0.05 after 12 seeds; results kept" in line]
     assert bool(open_at_cap) == (12 in counts.values())
+    assert all(line.startswith(f"{path}:{line_of(key_lines(PRECISE), 'quick', 'precision')}: ") for line in open_at_cap)
     again, _ = run("out")
     assert again.done_now == 0
     assert again.summary == first.summary

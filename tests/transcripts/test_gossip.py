@@ -187,6 +187,8 @@ def test_the_step_intervals_of_the_table(members: int, senders: int, step_s: flo
         assert entry.resolve(entry.make_parameters({"step_rule": "table"}), context).step_s == wanted
         given = entry.make_parameters({"step_rule": "table", "step_s": 9.0})
         assert entry.resolve(given, context).step_s == 9.0
+    entry = protocol_named("s_gossip")
+    assert entry.resolve(entry.make_parameters({"step_rule": "group-table"}), context).step_s == step_s
 
 
 @pytest.mark.parametrize(("members", "senders"), [(150, 50), (200, 20)])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cubecast.errors import CubecastError, PlanError
+from cubecast.errors import CubecastError, LocalProtocolError, PlanError
 from cubecast.lab.calibration import (
     CALIBRATED,
     PARENTS,
@@ -130,8 +130,15 @@ def check_settings(plan: Plan, settings: list[Reading]) -> None:
         try:
             check_run(plan.experiment, run.settings, seen)
         except CubecastError as error:
-            line = line_of(key_lines(plan.path.read_text("utf-8")), "calibrate")
-            raise PlanError(f"{plan.path}:{line}: {error}") from None
+            name = error.setting if isinstance(error, LocalProtocolError) else None
+            raise PlanError(f"{plan.path}:{_line_of(plan, name)}: {error}") from None
+
+
+def _line_of(plan: Plan, name: str | None) -> int:
+    """Where the table says something of a setting; where the table begins if it does not."""
+    lines = key_lines(plan.path.read_text("utf-8"))
+    paths = [("calibrate", part, name) for part in ("between", "among", "sweep", "fixed") if name is not None]
+    return line_of(lines, *next((path for path in paths if path in lines), ("calibrate",)))
 
 
 def _unique(settings: list[Reading]) -> list[Reading]:

@@ -28,8 +28,9 @@ from cubecast.lab.plan import (
 )
 from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
+from cubecast.lab.questions import Question
 from cubecast.lab.remote import AnyPath
-from cubecast.lab.runs import RUNS_MAX, run_count, runs_of
+from cubecast.lab.runs import RUNS_MAX, points_of, run_count, runs_of
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.catalogue import protocols as registered
 
@@ -216,11 +217,16 @@ class _Reader:
         between, among = table.get("between", {}), table.get("among", {})
         for name, ends in between.items():
             if not _is_range(ends):
-                raise self.fail(f"{name} = {ends!r}: write [low, high], 0 < low < high", "calibrate", "between", name)
+                raise self.fail(
+                    f"{name} = {ends!r}: write [low, high], two finite numbers, 0 < low < high",
+                    "calibrate",
+                    "between",
+                    name,
+                )
         for name, values in (among | table["sweep"]).items():
             self.check_values(name, values, "calibrate", "among" if name in among else "sweep", name)
         for name in (*between, *among):
-            if name in table["sweep"] or (name in between and name in among):
+            if name in table["sweep"] or name in table.get("fixed", {}) or (name in between and name in among):
                 raise self.fail(f"{name} is given twice: keep one", "calibrate")
         if not between and not among:
             raise self.fail("calibrate has no open parameters: add between or among", "calibrate")
@@ -360,6 +366,19 @@ class _Reader:
                 raise self.fail(f"unknown metric {name!r}: choose from {', '.join(metrics)}", *path)
         for size in SIZES:
             self.check_size(plan, size)
+        self.check_data(plan)
+
+    def check_data(self, plan: Plan) -> None:
+        """A test that no size has runs for could never be judged."""
+        sizes = [points_of(plan, size) for size in SIZES]
+        for place, claim in enumerate(plan.claims):
+            for at in range(len(claim.tests)):
+                question = Question(study=plan.id, number=0, claim=claim, place=at, reading=0, where={}, exact=False)
+                if not any(question.is_asked(points) for points in sizes):
+                    raise self.fail(
+                        "no run has what this test selects, the skips omit it: change the selections or a skip",
+                        *("claim", place, "test", at),
+                    )
 
     def metrics(self, plan: Plan) -> Iterator[tuple[str, tuple[str | int, ...]]]:
         yield from ((name, ("metrics",)) for name in plan.extra_metrics)

@@ -34,6 +34,7 @@ TITLES = {
     "micro_steps": "micro-steps",
     "processed_root": "messages processed by the coordinator",
     "processed_max": "messages processed by one member, maximum",
+    "processed_step_max": "messages processed by one member per iteration, maximum",
     "tts_first_ms": "time to stable, mean (ms)",
     "tts_max_ms": "time to stable, longest (ms)",
     "causal_first_ms": "time to causally stable, mean (ms)",

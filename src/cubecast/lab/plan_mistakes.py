@@ -110,6 +110,8 @@ def _readings(claim: Claim, values: dict[str, list[Any]], path: Place) -> Mistak
             yield f"readings names {name!r} twice: keep one", path
         elif len({str(value) for value in values[name]}) < 2:
             yield f"readings names {name!r}, which has one value only: sweep several, or leave it out", path
+        elif len({str(value) for value in values[name] if _is_looked_at(claim, name, value)}) < 2:
+            yield f"readings names {name!r}, of which the tests select one value only: leave it out of one", path
         for test in claim.tests:
             if any(name in getattr(test, role) for role in _SIDES):
                 yield f"readings names {name!r}, whose values a test compares with each other: leave it out", path
@@ -117,6 +119,11 @@ def _readings(claim: Claim, values: dict[str, list[Any]], path: Place) -> Mistak
                 yield f"readings names {name!r}, along which a test measures {test.kind}: leave it out", path
             if name in test.along:
                 yield f"readings names {name!r}, which a test has in along: leave it out of one", path
+
+
+def _is_looked_at(claim: Claim, name: str, value: Any) -> bool:
+    """Does any test of a claim look at points with this value?"""
+    return any(name not in test.where or accepts(test.where[name], value) for test in claim.tests)
 
 
 def _test(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:

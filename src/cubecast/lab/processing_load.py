@@ -2,7 +2,8 @@
 
 Counted in the trace of a simulated round. A multicast is one message sent, and reaches its sender too, as in the paper.
 The members are the root (rank 0, the coordinator), the inner members of the logical tree, and its leaves; protocols
-without a tree are divided in the same way.
+without a tree are divided in the same way. `processed_step_max` is what the busiest member processes per iteration: its
+messages over the iterations of a round by formula; protocols without a formula do not have it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.errors import LocalProtocolError
+from cubecast.models.complexity import PROTOCOLS, GroupSize, round_cost
 from cubecast.networks.network import Network
 from cubecast.protocol.overlays import paper_tree_degree
 from cubecast.sim.resolve_defaults import resolve_defaults
@@ -20,7 +22,7 @@ from cubecast.trace.schema import CONTROL, EVERYONE, SEND
 
 METRICS = (
     *("processed_root", "processed_inner_min", "processed_inner_max", "processed_leaf_min", "processed_leaf_max"),
-    "processed_max",
+    *("processed_max", "processed_step_max"),
 )
 
 
@@ -35,8 +37,9 @@ def check(scenario: Scenario) -> None:
 def measure(scenario: Scenario, network: Network) -> dict[str, float]:
     """Run one round and count."""
     counts = processed(scenario, network)
-    degree = vars(resolve_defaults(scenario, network).parameters).get("tree_degree") or network.tree_children
-    inner_last = (scenario.members - 2) // (degree or paper_tree_degree(scenario.members))
+    known = vars(resolve_defaults(scenario, network).parameters).get("tree_degree") or network.tree_children
+    degree = known or paper_tree_degree(scenario.members)
+    inner_last = (scenario.members - 2) // degree
     inner, leaves = counts[1 : inner_last + 1], counts[inner_last + 1 :]
     found = {
         "processed_root": counts[0],
@@ -44,6 +47,9 @@ def measure(scenario: Scenario, network: Network) -> dict[str, float]:
         "processed_leaf_max": leaves.max(),
         "processed_max": counts.max(),
     }
+    if scenario.protocol in PROTOCOLS:
+        group = GroupSize(members=scenario.members, senders=scenario.sender_count, degree=degree)
+        found["processed_step_max"] = counts.max() / round_cost(scenario.protocol, group).steps
     if len(inner):
         found |= {"processed_inner_min": inner.min(), "processed_inner_max": inner.max()}
     return {name: float(value) for name, value in found.items()}

@@ -26,6 +26,7 @@ from cubecast.lab.remote import AnyPath, dataset_of, path_of
 from cubecast.lab.runs import Run, points_of, runs_of
 from cubecast.lab.schema import SUMMARY
 from cubecast.lab.store import Store
+from cubecast.lab.toml_lines import key_lines, line_of
 
 HEAVY_RUNS = 50_000
 """With more runs than that the tables are worth Spark's full machinery."""
@@ -155,9 +156,10 @@ class _RunningStudy:
         for plan in plans:
             if waiting[plan.id]:
                 own = plan.sizes[self.outcome.size]
+                place = _place_of_precision(plan, self.outcome.size)
                 self.say(
-                    f"study {plan.id}: {len(waiting[plan.id])} points are not within precision = {own.precision} "
-                    f"after {own.repeats_max} seeds; results kept"
+                    f"{place}: study {plan.id}: {len(waiting[plan.id])} points are not within precision = "
+                    f"{own.precision} after {own.repeats_max} seeds; results kept"
                 )
 
     def _look(
@@ -185,6 +187,13 @@ class _RunningStudy:
             precision = plan.sizes[size].precision or 0.0
             waiting[plan.id] = open_points(found, plan.metrics, precision=precision, look=look)
         return True
+
+
+def _place_of_precision(plan: Plan, size: str) -> str:
+    """The file and line that ask for the precision; the file alone where the plan was not read from one."""
+    if not plan.path.exists():
+        return str(plan.path)
+    return f"{plan.path}:{line_of(key_lines(plan.path.read_text('utf-8')), size, 'precision')}"
 
 
 def _looks(plan: Plan, size: str) -> list[int]:

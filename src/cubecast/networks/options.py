@@ -46,6 +46,13 @@ class Options:
             raise self._unreadable(key, "a whole number")
         return int(text)
 
+    def choice(self, key: str, choices: tuple[str, ...]) -> str:
+        """One of some words, the first of which is the default."""
+        word = self.values.get(key, choices[0])
+        if word not in choices:
+            raise self._unreadable(key, " or ".join(choices))
+        return word
+
     def probability(self, key: str, default: float) -> float:
         value = self.number(key, default)
         if not 0 <= value <= 1:

@@ -94,8 +94,8 @@ _KINDS: dict[str, NetworkKind] = {
     ),
     "wan-tree": NetworkKind(
         wan_tree.from_options,
-        ("nodes", "delay", "bandwidth"),
-        "wan-tree[:nodes=1000][,delay=5ms][,bandwidth=30e3]",
+        ("nodes", "fill", "order", "delay", "bandwidth"),
+        "wan-tree[:nodes=1000][,fill=even][,order=random][,delay=5ms][,bandwidth=30e3]",
         "slow tree with three children a node and node costs; with nodes= rank 0 is the root, other members are random",
     ),
     "regular": NetworkKind(

@@ -372,8 +372,9 @@ def note_down(world, metrics, member, now_ns):
 
 @linked
 def note_up(world, metrics, group, member, now_ns):
-    """A member is back, with the state it had."""
-    record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
+    """A member is back, with the state it had; a newcomer that did not count yet still does not."""
+    if metrics.members[member].joining == 0:
+        record_fact(world, tracing.RECOVER, now_ns, member, -1, -1, -1, 0)
     metrics.members[member].up = 1
     metrics.totals[0].up += 1
     world.scalars[0].held += metrics.members[member].held

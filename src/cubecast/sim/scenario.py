@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from cubecast.errors import LocalProtocolError, blame
 from cubecast.protocol.definition import Protocol
-from cubecast.protocol.transport_abilities import hands_over_history, shares_sequences
+from cubecast.protocol.transport_abilities import shares_sequences
 from cubecast.protocols.catalogue import AUTO, file_of, protocol_named, protocols
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members, parse_fault
 from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, Role, roles_of, split_settings
@@ -425,22 +424,6 @@ def _check_joins(scenario: Scenario) -> None:
                     f"member {rank} goes at {fault.at_ns} ns and joins at {joined_ns[rank]} ns: it can only go later",
                     setting="joins",
                 )
-    _check_returning_newcomers(scenario, joined_ns)
-
-
-def _check_returning_newcomers(scenario: Scenario, joined_ns: Mapping[int, int]) -> None:
-    """A newcomer that crashes while it catches up would count as a member when it returns, without the history."""
-    has_transport = scenario.messages > 0 and not scenario.carries_data
-    if not has_transport or not hands_over_history(scenario.entry("transport_parameters")):
-        return
-    for crash in scenario.crashes:
-        returning = [rank for rank in crash.members if crash.until_ns >= 0 and rank in joined_ns]
-        if returning:
-            raise LocalProtocolError(
-                f"crash {crash}: member {returning[0]} joins by {scenario.transport}, and such a newcomer cannot come "
-                "back after a crash; leave out the end",
-                setting="crashes",
-            )
 
 
 def _check_links(scenario: Scenario) -> None:

@@ -136,6 +136,6 @@ def resolve_step_s(parameters: StepParameters, context: Context, gossiping: int,
     """The step interval that was given, or so many times that of the table or the automatic one."""
     if parameters.step_s is not None:
         return parameters.step_s
-    if parameters.step_rule == "table":
+    if parameters.step_rule in ("table", "group-table"):
         return parameters.step_scale * table_step_s(gossiping, context.senders)
     return parameters.step_scale * step_ns(context, gossiping, subset) / 1e9

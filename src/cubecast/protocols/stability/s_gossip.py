@@ -91,9 +91,9 @@ class SGossipParameters:
         otherwise="as step_rule says",
         search_factors=(0.5, 2.0),
     )
-    step_rule: Literal["automatic", "table"] = parameter(
+    step_rule: Literal["automatic", "table", "group-table"] = parameter(
         "automatic",
-        "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (its row for a local group).",
+        "Without step_s: as the busiest link needs, or guo Table 5.1 (its row for a local group or for the group).",
     )
     step_scale: float = parameter(1.0, "How many times the interval of step_rule a step takes.", at_least=1e-9)
     shuffled: bool = parameter(False, "Local groups ignore where members are.")
@@ -370,9 +370,13 @@ def _draft_array(state, mail, kind, number, numbers):
 
 
 def _resolve(parameters: SGossipParameters, context: Context) -> SGossipParameters:
-    """Local groups that follow the network are apart: a link carries the gossip of one of them."""
+    """Local groups that follow the network are apart: a link carries the gossip of one of them.
+
+    The rows of Table 5.1 are by group size, and the study does not say which one S_Gossip uses (§5.6.1).
+    """
     subset = others_at_most(parameters.subset, context.members)
-    gossiping = context.members if parameters.shuffled else min(context.members, parameters.group_size)
+    together = parameters.shuffled or parameters.step_rule == "group-table"
+    gossiping = context.members if together else min(context.members, parameters.group_size)
     step_s = resolve_step_s(parameters, context, gossiping, subset)
     return replace(parameters, subset=subset, step_s=step_s)
 

@@ -15,8 +15,8 @@ handlers among them, before all members knew of the newcomer. What a handler hol
 | attempts | rows  | REQUESTs that were not answered in time; the next goes to the next handler    |
 | asked    | rows  | REQUESTs sent: a timer for an earlier one is stale                            |
 
-A newcomer that crashes stays away: scenarios in which it returns are refused (`sim.scenario`), because it would count
-as a member again without the history.
+A newcomer that crashes while it catches up and returns goes on to catch up: it counts no sooner than one that did not
+crash, when a handler has answered that it holds everything.
 
 Requests, announcements and repairs of what is lost: `repair`, as in `nak`. A newcomer sends no NAK until it counts, and
 no member but a handler answers for messages that it has discarded.

@@ -18,7 +18,9 @@ Where messages may be lost, the sequencer answers every SUBMIT with ACCEPTED and
 submits again what was not accepted for so long. A message that comes early, or again, is not taken. Other fields:
 `repair`.
 
-Departure: a sequencer is not replaced when it crashes, where PA elects another.
+The paper does not say what becomes of a sequence whose sequencer crashes, nor which messages a successor would have to
+number again. So a run in which members that share sequences crash, leave, join or are suspected is refused
+(`sim.scenario`).
 """
 
 from typing import NamedTuple
