@@ -1,12 +1,13 @@
-"""The wide-area tree of the guo study (guo §5.1, Fig. 5.1 C): slow links, and nodes that take their time.
+"""The wide-area tree of the guo study (guo §5.1, Fig. 5.1 C): slow links, and nodes that take time per message.
 
-A balanced tree, nodes numbered breadth first, three children an inner node: the parent of node v is (v − 1) div 3. The
-text says "interior nodes all have degree four", which fits every inner node but the root; only a root with three gives
-the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s per direction with 5 ms of delay.
+A balanced tree with nodes numbered breadth first and three children per inner node: the parent of node v is
+(v − 1) div 3. The text says "interior nodes all have degree four", which holds for every inner node except the root;
+only a root with three children gives the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s per
+direction with a delay of 5 ms.
 
 *Dense* groups have a member at every node. *Sparse* groups (`nodes=1000`) have rank 0 at the root ("the coordinator is
-located at the root of the network tree", guo §5.4) and n−1 members at random other nodes; the rest only route. Ranks
-follow the node numbers, so they are breadth first in both.
+located at the root of the network tree", guo §5.4) and n−1 members at other nodes, chosen at random; the remaining
+nodes only route. Ranks follow the node numbers, so they are breadth first in both cases.
 """
 
 from __future__ import annotations

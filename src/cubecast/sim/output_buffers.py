@@ -1,6 +1,6 @@
 """Rounds that begin when a buffer fills up, and senders that stop when theirs is full (guo ch. 6).
 
-What X should be is `protocols.stability.trigger`; here it is given.
+`models.trigger_level` computes X; here it is given.
 
 Every sender has an output buffer of g messages, which keeps each of its messages until it is stable. With the trigger
 "buffer" the next round waits until a member that may begin one holds X messages of some sender that are not stable: its
