@@ -127,7 +127,7 @@ def accept(order, group, row, mail, slot):
     _raise_have(order, row, sender)
     missing = _first_missing(order, group, row, mail.numbers[slot], sender, 0)
     if missing >= 0:
-        _let_wait(order, row, mail, slot, missing)
+        _add_waiting(order, row, mail, slot, missing)
         return WAITS
     _hand_over(group, row, mail, sender, sequence)
     _deliver_woken(order, group, row, mail, _wake(order, group, row, sender, sequence, -1))
@@ -161,7 +161,7 @@ def _hand_over(group, row, mail, sender, sequence):
 
 
 @linked
-def _let_wait(order, row, mail, slot, missing):
+def _add_waiting(order, row, mail, slot, missing):
     """Line 6: add the message to the chain of the delivery it waits for."""
     place = order.pool[FIRST_FREE]
     if place >= 0:

@@ -174,7 +174,7 @@ def receive(state, row, now_ns, mail, slot):
         place = find_link(state, row, source)
         if place >= 0:
             _receive_over(state, row, mail, slot, place)
-    _let_go(state, row, mail)
+    _let_members_leave(state, row, mail)
 
 
 @linked
@@ -210,7 +210,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     if place >= 0 and state.links[row, place].safe == 0 and state.links[row, place].heard == 0:
         drop_link(state, row, tag)
     open_wanted(state, row, mail)
-    _let_go(state, row, mail)
+    _let_members_leave(state, row, mail)
 
 
 @linked
@@ -226,7 +226,7 @@ def on_leave(state, row, now_ns, mail, rank):
     if rank == state.group.rank[row]:
         state.leaving[row] = 1
     open_wanted(state, row, mail)
-    _let_go(state, row, mail)
+    _let_members_leave(state, row, mail)
 
 
 @linked
@@ -243,7 +243,7 @@ def _deliver(state, row, mail, sender, sequence, source):
 
 
 @linked
-def _let_go(state, row, mail):
+def _let_members_leave(state, row, mail):
     """Send CAN_GO to the leaving neighbours that may go; leave once all neighbours have sent it."""
     if state.joined[row] == 0:
         return

@@ -236,7 +236,7 @@ def receive(state, row, now_ns, mail, slot):
         return
     if is_question:
         answer(state.links, state.group, row, mail, slot, state.round[row], state.repeat_ns > 0)
-    _go_on(state, row, now_ns, mail)
+    _advance(state, row, now_ns, mail)
 
 
 @linked
@@ -275,7 +275,7 @@ def _restart(state, row, now_ns, mail):
         state.ended[row] = 0
         ask_missing(state.links, state.group, row, mail, state.round[row])
         _watch_inputs(state, row, now_ns, mail)
-        _go_on(state, row, now_ns, mail)
+        _advance(state, row, now_ns, mail)
 
 
 @linked
@@ -300,11 +300,11 @@ def _begin_wave(state, row, now_ns, mail, number):
     state.lingered_ns[row] = min(max(waited_ns, 0), state.linger_ns[row]) + state.late_ns[row]
     begin_round(mail, number + state.skipped[row])
     _watch_inputs(state, row, now_ns, mail)
-    _go_on(state, row, now_ns, mail)
+    _advance(state, row, now_ns, mail)
 
 
 @linked
-def _go_on(state, row, now_ns, mail):
+def _advance(state, row, now_ns, mail):
     """Send what is ready; if the wave has reached the top it is over, and its minimum is S."""
     if state.lingers != 0:
         _share_linger(state, row)
@@ -465,7 +465,7 @@ def _ask_overdue(state, row, now_ns, mail):
     if first_ns < _NEVER:
         set_timer(mail, OVERDUE, number, first_ns - now_ns)
     if is_excused:
-        _go_on(state, row, now_ns, mail)
+        _advance(state, row, now_ns, mail)
 
 
 @linked

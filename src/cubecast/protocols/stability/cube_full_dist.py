@@ -128,7 +128,7 @@ def start(state, row, now_ns, mail):
     if state.round[row] == 0:
         _enter_round(state, row, mail, 1)
         _send_state(state, row, mail)
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
@@ -149,7 +149,7 @@ def receive(state, row, now_ns, mail, slot):
     _merge(state, row, mail, slot)
     if joins:
         _send_state(state, row, mail)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
@@ -159,7 +159,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
         if state.round[row] == tag and state.done[row] == tag:
             _enter_round(state, row, mail, tag + 1)
             _send_state(state, row, mail)
-            _go_on(state, row, mail)
+            _advance(state, row, mail)
     elif state.done[row] < tag:
         # Also when a later round has begun: rounds that follow faster than repeats must not leave anyone behind.
         _send_state(state, row, mail)
@@ -171,7 +171,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 def on_leave(state, row, now_ns, mail, rank):
     """Stop waiting for the bit and the message of a member that left."""
     if state.done[row] < state.round[row]:
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
@@ -197,7 +197,7 @@ def _merge(state, row, mail, slot):
 
 
 @linked
-def _go_on(state, row, mail):
+def _advance(state, row, mail):
     """Run the iterations for which all neighbours have sent, and finish the round if G covers the membership."""
     while not rank_sets.covers(state.heard[row], state.group.members[row]):
         if not _iteration_complete(state, row):

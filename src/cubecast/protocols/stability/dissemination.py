@@ -126,7 +126,7 @@ def receive(state, row, now_ns, mail, slot):
         return
     if mail.heads[slot].kind == ASK:
         answer(state.links, state.group, row, mail, slot, state.round[row], state.repeat_ns > 0)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
@@ -163,7 +163,7 @@ def _restart(state, row, mail):
     ask_missing(state.links, state.group, row, mail, state.round[row])
     if had_ended and state.repeat_ns > 0:
         set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
@@ -185,11 +185,11 @@ def _enter_round(state, row, mail, number):
     begin_round(mail, number + state.skipped[row])
     if state.repeat_ns > 0:
         set_timer(mail, REPEAT, number, state.repeat_ns)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
-def _go_on(state, row, mail):
+def _advance(state, row, mail):
     """Take the steps whose minima have arrived; once all places are covered, the minimum is S.
 
     This may end a round before the newest: otherwise a member that always hears of the next round first would end none.

@@ -307,7 +307,7 @@ def _catch_up(state, row, mail, number):
 
 
 @linked
-def _catches_up(state, row, mail, slot):
+def _enter_or_answer(state, row, mail, slot):
     """Enter the round of a START or ASK; send the round in progress to a sender that is behind, such as a new root."""
     number = mail.heads[slot].round_number
     if number < state.round[row]:
@@ -320,7 +320,7 @@ def _catches_up(state, row, mail, slot):
 @linked
 def _on_start(state, row, mail, slot):
     number = mail.heads[slot].round_number
-    if not _catches_up(state, row, mail, slot):
+    if not _enter_or_answer(state, row, mail, slot):
         return
     if state.reported[row] < number:
         _report_if_collected(state, row, mail)
@@ -344,7 +344,7 @@ def _on_ack(state, row, mail, slot):
 def _on_ask(state, row, mail, slot):
     """Answer a parent's request for the ACK in its view; without an ACK in that view yet, send it later."""
     number = mail.heads[slot].round_number
-    if not _catches_up(state, row, mail, slot):
+    if not _enter_or_answer(state, row, mail, slot):
         return
     if state.done[row] == number:
         send(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]), mail.heads[slot].source)

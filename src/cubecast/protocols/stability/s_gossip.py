@@ -174,7 +174,7 @@ def start(state, row, now_ns, mail):
     """Begin the first round, and gossip first at a random offset inside the step."""
     _enter_round(state, row, mail, state.done[row] + 1)
     set_timer(mail, STEP, 0, np.int64(uniform(state.stream[row]) * state.step_ns))
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
@@ -196,7 +196,7 @@ def receive(state, row, now_ns, mail, slot):
         else:
             words = state.groups.shape[1]
             merge_news(state.group, state.gathered[row], state.groups[row], mail.numbers[slot], mail.bits[slot, :words])
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
@@ -208,14 +208,14 @@ def on_timer(state, row, now_ns, mail, timer, tag):
         set_timer(mail, STEP, 0, state.step_ns)
     elif state.done[row] == tag and state.round[row] == tag:
         _enter_round(state, row, mail, tag + 1)
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
     """Stop waiting for a member that left; the present controllers continue."""
     if state.done[row] < state.round[row]:
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
@@ -228,7 +228,7 @@ def _enter_round(state, row, mail, number):
 
 
 @linked
-def _go_on(state, row, mail):
+def _advance(state, row, mail):
     """Add a complete local result to the second phase, and end the round when all local results are there."""
     mine = state.local_group[state.group.rank[row]]
     if not rank_sets.contains(state.groups[row], mine):

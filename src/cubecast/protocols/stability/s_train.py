@@ -160,7 +160,7 @@ def receive(state, row, now_ns, mail, slot):
     elif number >= state.round[row]:
         _catch_up(state, row, mail, number)
         if kind != START:
-            _take_in(state, row, mail, slot, kind)
+            _merge_ack(state, row, mail, slot, kind)
         _send_on_if_ready(state, row, mail)
 
 
@@ -303,7 +303,7 @@ def _catch_up(state, row, mail, number):
 
 
 @linked
-def _take_in(state, row, mail, slot, kind):
+def _merge_ack(state, row, mail, slot, kind):
     """Merge an ACK of this round: its numbers always count; it counts as the relative's ACK only in the same view."""
     fold(state.group, state.minimum[row], mail.numbers[slot])
     if _view_of(mail, slot) != state.view_seen[row]:
