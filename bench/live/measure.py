@@ -1,4 +1,4 @@
-"""What is measured of a live group: rate, latency, memory; of ours and, for the rate, of its peers."""
+"""Measure the rate, latency and memory of a live group, and the rate of its peers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def throughput(
     journal: bool = False,
     settings: dict[str, Any] | None = None,
 ) -> dict[str, float]:
-    """Delivered multicasts a second, the slowest member's; processor time a delivery, which other work hardly sways."""
+    """Delivered multicasts per second of the slowest member; processor time per delivery, which load affects little."""
     task = {"what": "throughput", **_load(payload, seconds), "settings": settings or {}}
     reports = run_members(members, task, tls=tls, journal=journal)
     return {
@@ -40,7 +40,7 @@ def throughput(
 
 
 def jgroups(members: int, *, payload: int, seconds: float) -> dict[str, float]:
-    """The same of JGroups: its TCP stack with NAKACK and STABLE, first-in-first-out order by sender."""
+    """The rate of JGroups: its TCP stack with NAKACK and STABLE, in FIFO order per sender."""
     ports = free_ports(members)
     hosts = ",".join(f"127.0.0.1[{port}]" for port in ports)
     classes = f"{JGROUPS}:{PEERS / 'classes'}"
@@ -51,12 +51,12 @@ def jgroups(members: int, *, payload: int, seconds: float) -> dict[str, float]:
     for rank, port in enumerate(ports):
         java = ["java", *options, f"-Djgroups.port={port}", "-cp", classes]
         commands.append([*java, "JGroupsMember", stack, str(rank), str(members), *load])
-    # The first must be the coordinator before the others ask for one, or there are several groups that merge later.
+    # The first must be coordinator before the others look for one; otherwise several groups form and merge later.
     return _rate(run_commands(commands, pause_s=2.0, quiet=True))
 
 
 def nats(members: int, *, payload: int, seconds: float) -> dict[str, float]:
-    """The same of NATS core with nats-py; the server's processor time counts too."""
+    """The rate of NATS core with nats-py; the server's processor time counts too."""
     (port,) = free_ports(1)
     path = os.environ["PATH"] + os.pathsep + "/usr/sbin"
     with tempfile.TemporaryFile() as log:
@@ -126,6 +126,6 @@ def _rate(reports: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _processor_seconds(process: int) -> float:
-    """Processor time that a process has used."""
+    """The processor time of a process."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""Start the members of one benchmark, each in a process of its own, and gather their reports.
+"""Start the members of one benchmark, each in its own process, and gather their reports.
 
-A member, of any of the systems, prints `ready`, reads the time at which to begin, prints one JSON line and waits until
-it may leave.
+A member of any of the systems prints `ready`, reads the time at which to begin, prints one JSON line and waits for the
+command to leave.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bool = False) -> list[dict[str, Any]]:
-    """Start one member a command, `pause_s` after the first the others; let them run, and give their reports."""
+    """Start one member per command, the others `pause_s` after the first; let them run, and return their reports."""
     members: list[LineProcess] = []
     try:
         for command in commands:
@@ -45,7 +45,7 @@ def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bo
 def run_members(
     members: int, task: dict[str, Any], *, tls: bool = False, journal: bool = False
 ) -> list[dict[str, Any]]:
-    """The reports of our members, in the order of their ranks."""
+    """Run cubecast members; return their reports in the order of their ranks."""
     addresses = free_addresses(members)
     with tempfile.TemporaryDirectory() as folder:
         commands = []
@@ -60,7 +60,7 @@ def run_members(
 
 
 def hear(member: LineProcess, beginning: str) -> str:
-    """The next line of a member, which must begin so."""
+    """The next line of a member, which must have this beginning."""
     line = member.read_line()
     if not line.startswith(beginning):
         raise SystemExit(f"a member of the benchmark failed: {line!r}")

@@ -1,9 +1,9 @@
-"""Measure the live runtime on this machine's loopback: one process a member.
+"""Measure the live runtime on this machine's loopback: one process per member.
 
 python -m bench.live.run                                   # rate at n = 8 and 16
 python -m bench.live.run --members 8 --payload 1000 --tls
 python -m bench.live.run --members 8 --latency            # --sender 7: from one that is not in the middle
-python -m bench.live.run --peers --repeat 3                # beside JGroups and NATS, turn by turn
+python -m bench.live.run --peers --repeat 3                # with JGroups and NATS, alternating
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.live import measure
 
 
 def contenders(chosen: argparse.Namespace) -> dict[str, Callable[[int], dict[str, float]]]:
-    """Whom to measure, by name."""
+    """The systems to measure, by name."""
     load = {"payload": chosen.payload, "seconds": chosen.seconds}
     settings = {"data": chosen.data}
     found: dict[str, Callable[[int], dict[str, float]]] = {
@@ -38,7 +38,7 @@ def contenders(chosen: argparse.Namespace) -> dict[str, Callable[[int], dict[str
 
 
 def compare(chosen: argparse.Namespace) -> None:
-    """Measure all in turn, as often as asked, so that whatever else the machine does disturbs all of them alike."""
+    """Measure all systems alternately, `--repeat` times, so that other load disturbs all of them alike."""
     for members in chosen.members:
         runs: dict[str, list[dict[str, Any]]] = {}
         for _ in range(chosen.repeat):
@@ -52,7 +52,7 @@ def compare(chosen: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Print one line a measurement."""
+    """Print one line per measurement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", type=int, nargs="*", default=[8, 16])
     parser.add_argument("--payload", type=int, default=100)
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--journal", action="store_true", help='measure with a journal (sync="interval") too')
     parser.add_argument("--peers", action="store_true", help="measure JGroups and NATS too")
     parser.add_argument("--data", default="auto", help="the data protocol (default: auto)")
-    parser.add_argument("--latency", action="store_true", help="measure latency in place of the rate")
+    parser.add_argument("--latency", action="store_true", help="measure latency instead of the rate")
     parser.add_argument("--sender", type=int, default=0, help="of the messages whose latency is measured")
     parser.add_argument("--pause", type=float, default=0.02, help="seconds between two such messages")
     parser.add_argument("--messages", type=int, default=200, help="how many such messages")
