@@ -86,7 +86,7 @@ def crashes(
 
 
 def joins(protocol: str, **settings: Any) -> Callable[[], Iterator[Scenario]]:
-    """Under data traffic with losses: what nobody waits for is soon called stable too early."""
+    """Under data traffic with losses: if no member waits for a message, it is soon called stable too early."""
     lossy = {"repeat_ms": 4.0, "loss": 0.3, "messages": 10, "rate": 1000.0, "until_ms": 600.0, "senders": 3}
 
     def runs() -> Iterator[Scenario]:
