@@ -37,12 +37,6 @@ def choose_trigger(scenario: Scenario, network: Network) -> Trigger:
     return found
 
 
-def with_trigger(scenario: Scenario, network: Network) -> Scenario:
-    """The same scenario with rounds that begin at X."""
-    level = choose_trigger(scenario, network).level_messages
-    return replace(scenario, trigger="buffer", trigger_messages=level)
-
-
 def round_seconds(result: Result) -> float:
     """f, as the module defines it."""
     periods = [later.begun_ms - earlier.begun_ms for earlier, later in pairwise(result.per_round)]

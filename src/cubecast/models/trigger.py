@@ -130,11 +130,3 @@ def peak_course(case: TriggerCase, level: float, rounds: int) -> list[float]:
         peaks.append(held + case.sent_in_round)
         held = max(level, (1 - case.stable_fraction) * held + case.sent_in_round)
     return peaks
-
-
-def worked_case(stable_fraction: float) -> list[Trigger]:
-    """Figs 6.1 (α = 1) and 6.2 (α = 0.2): 320 kB of 500 B messages, so g = 640; f = 2 s; r = 10, 20, … 100/s."""
-    return [
-        trigger(TriggerCase(buffer_messages=640, rate_per_s=rate, round_s=2.0, stable_fraction=stable_fraction))
-        for rate in range(10, 101, 10)
-    ]
