@@ -198,7 +198,7 @@ REPAIRS = (
         crashes("full_dist", 3),
     ),
     Repair("train: another route", without(train, "_lies_between", lambda *_: False), crashes("train", 3)),
-    # Before the first train, and where nobody else is left, no other repair sets one going.
+    # Before the first train, and if no other member is left, no other repair starts one.
     Repair("train: a new trainmaster", without(train, "_take_over"), crashes("train", 0, moments_ms=(0.0, 4.5))),
     Repair(
         "s_coord: a crashed parent", without(s_coord, "live_parent", drawn_parent), crashes("s_coord", 1, relayed=False)
