@@ -30,7 +30,7 @@ class OverlayShape:
 
 
 def hypercube_shape(members: int) -> OverlayShape:
-    """The shape of the hypercube over so many members, at least three."""
+    """The shape of the hypercube over this many members, at least three."""
     overlay = hypercube(members)
     degrees = np.diff(overlay.offsets)
     links = csr_array((np.ones(len(overlay.neighbours), np.int32), overlay.neighbours, overlay.offsets))

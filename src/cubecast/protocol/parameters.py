@@ -5,7 +5,8 @@
         subset: int = parameter(1, "Members that a member sends to in one step.", at_least=1)
 
 The command line, plans, `help()`, the validation and the advisor's search are derived from this; nothing else lists the
-parameters of a protocol. A field takes int, float, bool, a choice (`Literal`), or None if `Protocol.resolve` chooses it.
+parameters of a protocol. A field takes int, float, bool, a choice (`Literal`), or None if `Protocol.resolve` chooses
+it.
 
 `search` are the values worth trying in addition to the default. If `resolve` chooses a number that depends on the
 network, `search_factors` are multiples of that number.

@@ -36,7 +36,7 @@ def part_shift_for(links: int) -> int:
 
 
 def new_due(links: int) -> NDArray[np.int64]:
-    """The tournament of so many links, all of them idle."""
+    """A tournament of this many links, all of them idle."""
     places = leaves_for(links) + -(-links // _PLAYERS) * _PLAYERS
     due = aligned(places, np.dtype(np.int64))
     due[:] = IDLE

@@ -10,7 +10,7 @@ member of the network; several incarnations may run on one host, one after anoth
 | processes | P        | one record per incarnation                                                              |
 | occupant  | H        | the newest incarnation on each host, −1 = none yet                                      |
 | side      | H        | of a partition                                                                          |
-| views     | K        | handle of the `ViewTables` of each place, see `protocol.bound.hold`                     |
+| views     | K        | handle of the `ViewTables` of each place, see `jit.tables.hold`                         |
 | late      | H        | packets that arrived before an earlier one of their source: the first of a list         |
 | next_out  | H × H    | number of the next packet from one host to another; 1 × 1 where links keep order anyway |
 | next_in   | H × H    | number of the packet that a host awaits from another                                    |
