@@ -2,13 +2,13 @@
 
     python bench/advise.py --scenarios 200 --out advise-scores.jsonl       resumable; prints the score at the end
     python bench/advise.py --first 1000000 --scenarios 20 --out tuning.jsonl
-                                                                           other scenarios, to improve the advisor with
+                                                                           other scenarios, for tuning the advisor
 
 A scenario is drawn from its number: 16 to `--members-max` members, a network, loss, load, what to minimise and a limit.
-The exhaustive search simulates every configuration with every Δ of the grid and `--seeds` seeds. The best of it and the
-advisor's choice are then measured again with `--fresh` seeds that neither has seen: the least of 600 noisy means looks
-better than it is. A choice counts as good where its mean is at most 5 % above that of the best and it keeps the limits
-within 5 %; where nothing keeps the limits, where the advisor says so.
+The exhaustive search simulates every configuration with every Δ of the grid and `--seeds` seeds. Its best configuration
+and the advisor's choice are then measured again with `--fresh` new seeds, because the least of 600 noisy means looks
+better than it is. A choice counts as good if its mean is at most 5 % above that of the best and it keeps the limits
+within 5 %; if nothing keeps the limits, it counts as good if the advisor says so.
 
 Costs are the CPU seconds of the simulations (and, in `runs_share`, their number).
 """
@@ -68,7 +68,7 @@ def draw_question(number: int, members_max: int) -> GroupQuestion:
 
 
 def simulate(results: Results, workload: Workload, trials: Iterable[Trial]) -> None:
-    """Add what these trials say, without a store."""
+    """Simulate these trials and add their results, without a store."""
     for trial in trials:
         run = Run(study="", experiment=EXPERIMENT, common=workload.settings(trial.candidate), seed=trial.seed, point={})
         row = run_row(pending_row(run))
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--members-max", type=int, default=128, help="size of the largest group; the smallest has 16")
     parser.add_argument("--seeds", type=int, default=8, help="of the exhaustive search")
     parser.add_argument("--fresh", type=int, default=40, help="seeds with which the choice and the best are compared")
-    parser.add_argument("--out", type=Path, default=Path("advise-scores.jsonl"), help="results; what is there is kept")
+    parser.add_argument("--out", type=Path, default=Path("advise-scores.jsonl"), help="existing results are kept")
     options = parser.parse_args()
     lines = options.out.read_text("utf-8").splitlines() if options.out.exists() else []
     found = {one["number"]: one for one in map(json.loads, lines)}

@@ -1,12 +1,13 @@
-"""The bus between web workers beside Redis: messages per second and latency, one process per worker.
+"""Compare the bus between web workers with Redis: messages per second and latency, one process per worker.
 
-python -m bench.bus                     # Channels layers and Socket.IO managers, 4 workers, in turns
+python -m bench.bus                     # Channels layers and Socket.IO managers, 4 workers, alternating
 python -m bench.bus --repeat 3 --seconds 5
 
-Every worker sends to all, and each message is received by every worker, its sender included. *Rate*: all workers send
-as fast as they can with at most `--window` of their own messages under way; deliveries per second, of all workers,
-and the processor time of one delivery, of all processes, Redis included: it depends less on what else the machine does.
-*Latency*: one worker sends 100 messages a second, and the others measure the time from the call to the reception.
+Every worker sends to all, and every worker receives each message, including its sender. *Rate*: all workers send as
+fast as they can with at most `--window` of their own messages in transit; the result is the deliveries per second of
+all workers, and the processor time per delivery of all processes, including Redis, which depends less on other load of
+the machine. *Latency*: one worker sends 100 messages per second, and the others measure the time from the call to the
+reception.
 `redis-server` (Debian: redis-server) is started on a free port, without persistence.
 """
 
@@ -41,11 +42,11 @@ START_S = 180.0
 Receive = Callable[[dict[str, Any]], None]
 
 
-# A worker.
+# Worker.
 
 
 class Traffic:
-    """What one worker sends and receives."""
+    """Sends and counts the messages of one worker."""
 
     def __init__(self, worker: int, send: Callable[[dict[str, Any]], Awaitable[None]], window: int) -> None:
         """Nothing sent."""
@@ -58,7 +59,7 @@ class Traffic:
         self._room = asyncio.Event()
 
     def receive(self, message: dict[str, Any]) -> None:
-        """A message arrived."""
+        """Count a message that arrived."""
         self.received += 1
         if message["from"] == self.worker:
             self._under_way -= 1
@@ -67,7 +68,7 @@ class Traffic:
             self.latencies_ns.append(time.monotonic_ns() - message["at"])
 
     async def send_all_the_time(self, text: str) -> None:
-        """As fast as the window allows."""
+        """Send as fast as the window allows."""
         while True:
             while self._under_way >= self._window:
                 self._room.clear()
@@ -75,7 +76,7 @@ class Traffic:
             await self._send_one(text)
 
     async def send_at_times(self, text: str) -> None:
-        """One message at a time."""
+        """Send one message at a time."""
         while True:
             await self._send_one(text)
             await asyncio.sleep(LATENCY_PAUSE_S)
@@ -117,7 +118,7 @@ def _channel_layer(chosen: argparse.Namespace) -> Any:
 
 
 async def socketio_worker(chosen: argparse.Namespace) -> Traffic:
-    """A worker with a Socket.IO server; what would go to its clients is received by the traffic."""
+    """A worker with a Socket.IO server; messages for its clients are counted by the traffic."""
     import socketio
 
     holder: list[Traffic] = []
@@ -141,7 +142,7 @@ def _socketio_manager(chosen: argparse.Namespace, receive: Receive) -> Any:
         options = {"url": f"redis://127.0.0.1:{chosen.redis}/0"}
 
     class Counted(base):  # type: ignore[misc]
-        """Counts what it would send to its clients."""
+        """Counts the messages that it would send to its clients."""
 
         async def _handle_emit(self, message: dict[str, Any]) -> None:
             receive(message["data"][0])
@@ -150,7 +151,7 @@ def _socketio_manager(chosen: argparse.Namespace, receive: Receive) -> Any:
 
 
 async def work(chosen: argparse.Namespace) -> None:
-    """Serve one measurement: join, say ready, send on the word, report."""
+    """Serve one measurement: join, report ready, send on command, report."""
     chosen.tasks = []
     traffic = await {"channels": channels_worker, "socketio": socketio_worker}[chosen.kind](chosen)
     await _wait_for_all(traffic, chosen.workers)
@@ -176,7 +177,7 @@ async def work(chosen: argparse.Namespace) -> None:
 
 
 async def _wait_for_all(traffic: Traffic, workers: int) -> None:
-    """Send now and then until messages of all workers arrive here, and ours at all of them."""
+    """Send from time to time until messages of all workers arrive here, and ours at all of them."""
     seen: set[int] = set()
     receive = traffic.receive
 
@@ -205,14 +206,14 @@ class Redis(NamedTuple):
     process: int
 
     def cpu_s(self) -> float:
-        """Processor time that it used so far."""
+        """Processor time used so far."""
         words = Path(f"/proc/{self.process}/stat").read_text("utf-8").rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def redis_server() -> Iterator[Redis]:
-    """A Redis server of our own."""
+    """A temporary Redis server."""
     program = shutil.which("redis-server")
     if program is None:
         sys.exit("redis-server is missing; on Debian or Ubuntu: sudo apt-get install redis-server")
@@ -257,7 +258,7 @@ def measure(kind: str, who: str, redis: Redis, chosen: argparse.Namespace, *, la
 
 
 def compare(chosen: argparse.Namespace) -> None:
-    """All in turns, as often as asked."""
+    """Measure all contenders, alternating, `--repeat` times."""
     with redis_server() as redis:
         runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for _ in range(chosen.repeat):
@@ -278,7 +279,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--payload", type=int, default=100, help="characters of text in a message")
-    parser.add_argument("--window", type=int, default=100, help="own messages that a worker has under way")
+    parser.add_argument("--window", type=int, default=100, help="own messages of a worker in transit")
     for name in ("kind", "who", "bus"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     for name in ("worker", "redis"):

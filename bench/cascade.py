@@ -1,4 +1,4 @@
-"""Cascade against the round-based stability protocols at equal control messages: when is a message stable everywhere?
+"""Compare Cascade with the round-based stability protocols at equal control messages: when do all know stability?
 
     python bench/cascade.py                                        n = 64 and 256, no loss, 1 % and 5 % on every link
     python bench/cascade.py --members 1000 --loss 0 --seeds 1      one size, one loss
@@ -6,13 +6,13 @@
     python bench/cascade.py --crash 5@300ms --crash 0@600ms        members crash, and are excluded 30 ms later
 
 Random graph of degree 5, 16 senders at 100 messages/s each, data over the default transport. Every protocol runs with
-several Δ. For each Δ of cascade the table shows what it costs (control messages per second and member; control messages
-and bytes per data message, as the group sends them), the time until the last member knows a message stable (p50, p99,
-mean over the messages), the largest number of messages that a member keeps because they are not stable (`buffer`), and
-the mean time that the best round-based protocol needs with as many messages: along its own Δ the period is linear in
-1/messages, and so is the time. A protocol that sends more even with the largest Δ is left out; one that sends less with
-Δ = 0 counts with that. No protocol can be faster than the data: `held` is the mean time until the last member has
-received a message, up to 256 members.
+several Δ. For each Δ of cascade the table shows its cost (control messages per second and member; control messages and
+bytes of the group per data message), the time until the last member knows that a message is stable (p50, p99, mean over
+the messages), the largest number of unstable messages that a member keeps (`buffer`), and the mean time of the best
+round-based protocol with as many messages: over its Δ the period is linear in 1/messages, and so is the time. A
+protocol that sends more even with the largest Δ is left out; one that sends less with Δ = 0 counts with Δ = 0. No
+protocol can be faster than the data: `held` is the mean time until the last member has received a message, up to 256
+members.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CASCADES: tuple[dict[str, Any], ...] = (
 
 
 class Where(NamedTuple):
-    """What all runs of a table have in common."""
+    """The settings that all runs of a table share."""
 
     network: str
     members: int
@@ -59,7 +59,7 @@ class Where(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A protocol with one Δ: what it sends, times to stable at the last member in ms, and the fullest buffer."""
+    """A protocol with one Δ: messages, bytes, times to stable at the last member in ms, and the fullest buffer."""
 
     rate: float
     mean_ms: float
@@ -109,7 +109,7 @@ def _hold_ms(where: Where, seed: int) -> float:
 
 
 def measure(protocol: str, settings: dict[str, Any], where: Where) -> Point | None:
-    """The mean over some seeds; None: a run did not end."""
+    """The mean over some seeds; None if a run did not end."""
     points = []
     for seed in range(1, where.seeds + 1):
         scenario = scenario_of(protocol, settings, where, seed)
@@ -133,7 +133,7 @@ def curve(protocol: str, settings: dict[str, Any], where: Where) -> list[Point]:
 
 
 def time_at(points: list[Point], rate: float) -> float | None:
-    """The mean time of a protocol that may send so many messages; None: it cannot send so few."""
+    """The mean time of a protocol that sends `rate` messages; None if it cannot send so few."""
     if not points or rate < points[-1].rate:
         return None
     periods = [1 / point.rate for point in points]

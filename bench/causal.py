@@ -1,8 +1,8 @@
 """Measure causal broadcast: the paper's largest group on one core, and the checker of causal order.
 
 `python bench/causal.py` sends for 10 ms among 600 members on three topologies with Overlay and with Timestamp, and lets
-the checker judge ten million deliveries. What is compiled first is not
-counted. Seconds are of the processor, so that a busy machine does not matter.
+the checker judge ten million deliveries. Compilation is not counted. Seconds are processor seconds, which depend little
+on other load of the machine.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from cubecast.trace.checkers import causal_order
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import DATA, DELIVER, blank_events
 
-MILLISECONDS = 10  # of sending; each of the ten senders multicasts ten messages a millisecond (causal §5.1)
+MILLISECONDS = 10  # of sending; each of the ten senders multicasts ten messages per millisecond (causal §5.1)
 TOPOLOGIES = 3
 TARGET_S = 20.0
 CHECKER_TARGET_S = 60.0
 
 
 def run_s(protocol: str, members: int, seed: int, payload: int) -> tuple[float, str]:
-    """Seconds for one topology, and what was seen."""
+    """Seconds for one topology, and a summary of the run."""
     began = time.process_time()
     result = simulate(
         protocol,

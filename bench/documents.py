@@ -1,11 +1,11 @@
-"""Memory of a pycrdt document that processes edit together, with its history squashed and kept.
+"""Memory of a pycrdt document that several processes edit, with its history squashed or kept.
 
-python -m bench.documents                                     # 10⁵ edits of 3 processes, both ways at the same time
+python -m bench.documents                                     # 10⁵ edits of 3 processes, both variants at the same time
 python -m bench.documents --plot docs/images/documents.svg
 
 Each process inserts words and deletes others at random places, so that the text stays at about `--characters`. After
-every hundredth part of the edits the first process reports by how much its resident memory has grown, and the size of
-the state that a newcomer would fetch.
+every hundredth part of the edits the first process reports the growth of its resident memory, and the size of the state
+that a newcomer would fetch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEGABYTE = 1 << 20
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process, after the allocator gave back what it does not use."""
+    """The resident memory of this process, after the allocator returned unused memory."""
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

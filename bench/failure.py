@@ -1,4 +1,4 @@
-"""Measure the failure detectors as the group grows: detection time, false suspicions, bytes a member sends a second.
+"""Measure the failure detectors as the group grows: detection time, false suspicions, bytes per member and second.
 
 `python bench/failure.py` prints a table for 10 … 1000 members: heartbeat, polling and gossip with a step of one second,
 and gossip held to a constant bandwidth (guo §3.1.2: then the detection time grows like n·log n). One member in ten
@@ -21,7 +21,7 @@ GOSSIP_BYTES_PER_S = 250.0  # van Renesse et al. 1998
 
 
 def measure(detector: str, members: int, step_ms: float, *, loss: float, p_mistake: float, seed: int) -> Result:
-    """Everybody runs; after some steps every tenth member crashes; the run lasts until all have noticed."""
+    """All members run; after some steps every tenth member crashes; the run lasts until all have noticed."""
     steps = QUIET_STEPS + 8
     if detector == "gossip":
         arrival = (1 - loss) * 0.9  # a tenth of the gossip goes to members that are down
@@ -47,7 +47,7 @@ def measure(detector: str, members: int, step_ms: float, *, loss: float, p_mista
 
 
 def rows(sizes: list[int], *, loss: float, p_mistake: float, seed: int) -> None:
-    """One line a measurement."""
+    """Print one line per measurement."""
     titles = ("n", "step s", "first s", "last s", "wrong", "B/member/s", "wall s")
     print(f"{'detector':>18} " + " ".join(f"{title:>10}" for title in titles))
     for members in sizes:

@@ -1,11 +1,11 @@
 """The gossip study of guo §5.3.1: 200 members, 50 senders, the WAN tree at 30 kb/s.
 
-`python bench/gossip_study.py` makes its 12,000 runs: dense and sparse, three loss models, subset sizes 1 … 5, steps of
-1 … 20 s, twenty seeds. `--sample K` makes one run in K and says how long all would take. It prints the mean
-TPR for each step interval and subset size, the fastest step intervals, the standard deviations and what was not
-stable within ten minutes; `--csv` keeps every run.
+`python bench/gossip_study.py` executes its 12,000 runs: dense and sparse, three loss models, subset sizes 1 … 5, steps
+of 1 … 20 s, twenty seeds. `--sample K` executes one run in K and estimates how long all would take. It prints the mean
+TPR for each step interval and subset size, the fastest step intervals, the standard deviations and the runs that were
+not stable within ten minutes; `--csv` writes every run.
 
-Loss models: I no loss; II queues of 64 messages a link, and two random gossip messages lost at their senders in every
+Loss models: I no loss; II queues of 64 messages per link, and two random gossip messages lost at their senders in every
 step; III, the intermediate one, only those two.
 """
 
@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What came out; NaN for a bad sample."""
+    """The result of a run; NaN for a bad sample."""
 
     tpr_s: float
     steps: float

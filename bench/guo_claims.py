@@ -1,9 +1,9 @@
-"""Every claim of guo about the WAN tree (chapter 5), tried with the stated parameters.
+"""Test every claim of guo about the WAN tree (chapter 5) with the stated parameters.
 
 `python bench/guo_claims.py` runs the protocols on dense and sparse trees at 30 kb/s, 50 … 500 members, 1 and 50
-senders, and prints one line a claim: what the paper says, our figure, confirmed or not; with `--tables` what was
-measured, too. Gossip has the step intervals of Table 5.1, queues of 64 messages and two lost messages a step
-(simulation II); the others lose nothing. `--seeds` repeats what depends on chance (20 in the paper).
+senders, and prints one line per claim: the claim, our value, and whether it is confirmed; with `--tables` also the
+measurements. Gossip has the step intervals of Table 5.1, queues of 64 messages and two lost messages per step
+(simulation II); the others lose nothing. `--seeds` is the number of repetitions of random runs (20 in the paper).
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def _run(protocol: str, members: int, senders: int, network: str, seed: int, **s
 
 
 class Bench:
-    """The measurements, each made once."""
+    """The measurements; each is made once."""
 
     def __init__(self, sizes: list[int], seeds: int) -> None:
-        """`seeds` samples of what depends on chance."""
+        """Take `seeds` samples of random runs."""
         self.sizes, self.seeds = sizes, seeds
         self.verdicts: list[str] = []
 
     def runs(
         self, protocol: str, members: int, senders: int = 50, network: str = DENSE, **settings: Any
     ) -> list[Result]:
-        """One run where nothing is left to chance, `seeds` elsewhere."""
+        """One run if nothing is random, otherwise `seeds` runs."""
         if protocol in ("gossip", "s_gossip") and "queue_limit" not in settings:
             settings |= {"queue_limit": 64, "losses_per_step": 2}
         if protocol == "gossip":
@@ -95,7 +95,7 @@ def _table(bench: Bench, metric: str, senders: int, network: str) -> None:
 
 
 def tables(bench: Bench) -> None:
-    """What was measured."""
+    """Print the measurements."""
     for network in (DENSE, SPARSE):
         for senders in (50, 1):
             _table(bench, "rtt_first_ms", senders, network)
@@ -118,7 +118,7 @@ def _descending(bench: Bench, metric: str, senders: int, order: tuple[str, ...])
 
 
 def orders(bench: Bench) -> None:
-    """Who is slowest, sends most, queues most."""
+    """Test the orders of the protocols by TPR, hops and queues."""
     for text, metric, order in (
         ("TPR: Train > Gossip > FullDist > CoordP", "rtt_first_ms", BASIC),
         ("hops: FullDist > Gossip > Train > CoordP", "hops", ("full_dist", "gossip", "train", "coord")),
@@ -239,7 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, nargs="+", default=[50, 100, 200, 300, 400, 500])
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--tables", action="store_true", help="print what was measured, too")
+    parser.add_argument("--tables", action="store_true", help="print the measurements too")
     options = parser.parse_args()
     bench = Bench(options.members, options.seeds)
     began = time.perf_counter()

@@ -1,10 +1,10 @@
-"""What linking buys: time to compile, size of the code and speed, with our pipeline and with Numba's own.
+"""The benefit of linking: compile time, size of the code and speed, with our pipeline and with Numba's own.
 
     python bench/jit.py [--repeat 3] [--protocols cube_full_dist timestamp]
 
-Each variant (`CUBECAST_JIT=linked` and `plain`) begins with an empty cache, in turns, in processes of its own. The
-table has the best of the repeats: processor seconds until the first simulation of each protocol ended (compiling
-included), megabytes of compiled code, and packet-hops per second of a warm simulation.
+Each variant (`CUBECAST_JIT=linked` and `plain`) begins with an empty cache, in a separate process; the variants
+alternate. The table has the best of the repeats: processor seconds until the first simulation of each protocol ended
+(including compilation), megabytes of compiled code, and packet-hops per second of a warm simulation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ print(json.dumps({"cold_s": cold_s, "hops_per_s": max(warm)}))
 
 
 def measure(variant: str, protocols: list[str]) -> dict[str, float]:
-    """One process with an empty cache."""
+    """Run one process with an empty cache."""
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"CUBECAST_JIT": variant, "CUBECAST_CACHE_DIR": folder}
         command = [sys.executable, "-c", PROGRAM, *protocols]
@@ -44,7 +44,7 @@ def measure(variant: str, protocols: list[str]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure in turns and print the table."""
+    """Measure the variants alternately and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--protocols", nargs="+", default=["cube_full_dist", "s_coord", "timestamp"])

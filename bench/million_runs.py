@@ -1,9 +1,9 @@
-"""A report on a million runs: how long it takes, and how much memory the driver and Java need.
+"""A report on a million runs: its duration, and the memory of the driver and of Java.
 
     python bench/million_runs.py [--runs 1000000] [--cores 2] [--metrics 33]
 
-The results are generated: the simulator would need days for them, and the pipeline behind it does not care. Everything
-after the runs is measured as `cubecast study report` does it: which runs are done, values, summary, findings, verdicts,
+The results are generated: the simulator would need days for them, and the pipeline after it does not depend on them.
+Everything after the runs is measured as in `cubecast study report`: finished runs, values, summary, findings, verdicts,
 tables and charts (without pictures).
 """
 
@@ -75,7 +75,7 @@ between = [0.5, 1.5]
 
 
 def write_results(store: Store, plan: Plan, metrics: int) -> int:
-    """Results of all runs of the plan, in files of some thousand; gives how many."""
+    """Write results of all runs of the plan, in files of some thousand; return their number."""
     store.make()
     runs = runs_of(plan, "quick")
     random = np.random.default_rng(1)
@@ -109,7 +109,7 @@ def _results(runs: list[Run], names: list[str], random: np.random.Generator) -> 
 
 
 def java_peak_mib() -> float:
-    """The most memory that the Java of this process had so far; 0 where there is none."""
+    """The peak memory of the Java of this process so far; 0 without Java."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             text = status.read_text()
@@ -122,7 +122,7 @@ def java_peak_mib() -> float:
 
 
 def report(folder: str, runs: int, cores: int) -> None:
-    """In a process of its own, so that its memory is what the report needs: write it and print what it took."""
+    """Write the report and print its cost; runs in a separate process, whose memory is that of the report."""
     began = time.perf_counter()
     seen = [0.0]
 

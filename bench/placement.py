@@ -1,10 +1,10 @@
-"""Every protocol with traffic of its own, with and without placement: `python bench/placement.py`.
+"""Every protocol that declares its traffic, with and without placement: `python bench/placement.py`.
 
 Prints, for each protocol and network, the time until the last member knows the result of a round (stability), or the
 mean delay of a message (causal), for each placement, as a mean over the seeds.
 
-Networks: a random graph of degree 5, and eight regions that stand for a WAN: points drawn in a rectangle of 10,000 by
-6,000 km, light in fibre between their gateways (200 km per ms), a random graph of degree 5 inside each.
+Networks: a random graph of degree 5, and eight regions that model a WAN: points drawn in a rectangle of 10,000 by
+6,000 km, light in fibre between their gateways (200 km per ms), and a random graph of degree 5 inside each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KM_PER_MS = 200.0
 
 
 def region_edges(members: int, seed: int) -> Iterator[tuple[int, int, float]]:
-    """Edges (from, to, ms) over nodes in an order that says nothing about their region."""
+    """Edges (from, to, ms) over nodes in an order independent of their regions."""
     draw = random.Random(seed)
     nodes = draw.sample(range(members), members)
     parts = [nodes[which::REGIONS] for which in range(REGIONS)]

@@ -1,9 +1,9 @@
-"""What a whole round costs at the sizes of the paper: network, routes and run, and the memory of the process.
+"""The cost of a whole round at the sizes of the paper: network, routes and run, and the memory of the process.
 
     python bench/rounds.py                 CubeFullDist at n = 1900, FullDist at n = 400 and 1000, m = 50, p = 0.02
-    python bench/rounds.py --growth        nanoseconds a packet-hop of the storm from n = 100 to 1900
+    python bench/rounds.py --growth        nanoseconds per packet-hop of the storm from n = 100 to 1900
 
-Every job runs in a process of its own on a warm cache (`cubecast warm`); the best of several repetitions counts.
+Every job runs in its own process on a warm cache (`cubecast warm`); the best of several repetitions counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 JOBS = (("cube_full_dist", 1900), ("full_dist", 400), ("full_dist", 1000), ("coord", 1900), ("s_coord", 1900))
 GROWTH_MEMBERS = (100, 200, 500, 1000, 1900)
 
-# Runs in a process of its own, so that its peak memory is the job's.
+# Runs in its own process, so that its peak memory is the job's.
 ONE_JOB = """
 import json, resource, sys, time
 from cubecast.sim.simulate import simulate
@@ -60,7 +60,7 @@ def print_growth(repeat: int) -> None:
     from bench.storm import storm
 
     first = 0.0
-    print(f"{'n':>5} {'ns a hop':>9} {'against n = 100':>16}")
+    print(f"{'n':>5} {'ns/hop':>9} {'against n = 100':>16}")
     for members in GROWTH_MEMBERS:
         cost_ns = 1e9 / storm(members, peers=(), repeat=repeat)[0].hops_per_s
         first = first or cost_ns

@@ -1,11 +1,10 @@
-"""What Spark costs: many short runs on local[2], against the time the runs themselves take and a plain process pool.
+"""The overhead of Spark: many short runs on local[2], compared with the runs' own time and a plain process pool.
 
     python bench/spark_overhead.py [--runs 2000] [--milliseconds 50] [--cores 2]
 
-The ideal is the sum of the runs' own seconds divided by the cores. Both contenders do the same runs with the same
-function. Spark's time is that of a whole study, as `cubecast study run` does it: start, runs, results committed to
-disk, statistics, stop. What is made once for all studies (compiled kernels, Java's archive of classes) is made
-beforehand.
+The ideal is the sum of the runs' own seconds divided by the cores. Both contenders execute the same runs with the same
+function. Spark's time is that of a whole study, as in `cubecast study run`: start, runs, results committed to disk,
+statistics, stop. Compiled kernels and Java's archive of classes, which are made once for all studies, exist already.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ y = "rtt_last_ms"
 
 
 def plan_of(runs: int, rounds: int) -> Plan:
-    """A study of so many runs, whose length is set by their rounds."""
+    """A study of `runs` runs, whose length depends on their rounds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "overhead.toml"
         path.write_text(PLAN.format(runs=runs, rounds=rounds))
@@ -59,12 +58,12 @@ def plan_of(runs: int, rounds: int) -> Plan:
 
 
 def row(run: Run) -> dict[str, object]:
-    """A run as a worker gets it."""
+    """The row of a run for a worker."""
     return {"run_id": run.id, "code": "", "experiment": run.experiment, "settings": canonical(run.settings)}
 
 
 def rounds_for(seconds: float) -> int:
-    """So many rounds take about so long on this machine."""
+    """The number of rounds that take about this long on this machine."""
     [tried] = runs_of(plan_of(1, ROUNDS_TRIED), "quick")
     run_row(row(tried))
     # Processor time, because a busy machine would make the runs too short.
@@ -73,7 +72,7 @@ def rounds_for(seconds: float) -> int:
 
 
 def on_spark(plan: Plan, cores: int) -> tuple[float, float, float]:
-    """Wall seconds of the whole study, those before the first run began, and the runs' own seconds."""
+    """Wall seconds of the whole study and before the first run began, and the runs' own seconds."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         began, began_unix_s = time.perf_counter(), time.time()
@@ -98,7 +97,7 @@ def on_spark(plan: Plan, cores: int) -> tuple[float, float, float]:
 
 
 def on_pool(plan: Plan, cores: int) -> tuple[float, float, float]:
-    """The same with a process pool."""
+    """The same measurements with a process pool."""
     runs = [row(run) for run in runs_of(plan, "quick")]
     began = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(cores) as pool:

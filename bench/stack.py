@@ -1,7 +1,7 @@
 """Measure the whole stack: data at a rate, losses, repair, stability rounds, buffers freed.
 
 `python bench/stack.py` prints one line for each reliable multicast family under a basic (Coord) and a structured
-(S_Coord) stability protocol: time to stable, what the buffers hold, duplicates, and the bytes that carry no payload.
+(S_Coord) stability protocol: time to stable, contents of the buffers, duplicates, and bytes without payload.
 """
 
 from __future__ import annotations

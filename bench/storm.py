@@ -1,11 +1,11 @@
-"""Packet-hops a second of the hypercube-neighbour storm, ours beside other simulators on the same network file.
+"""Packet-hops per second of the hypercube-neighbour storm, compared with other simulators on the same network file.
 
     python bench/storm.py                     our simulator, with and without metrics
     python bench/storm.py --peers             ns-2, ns-3 and SimPy too, in the same run
     python bench/storm.py --members 200 1000  choose the sizes
 
-Set-up is everything before the first packet (network file, routes, arrays; for the peers what they do before they run).
-The best of several repetitions counts, taken in turns so that a disturbance of the machine hits all alike.
+Set-up is everything before the first packet (network file, routes, arrays; for the peers everything before they run).
+The best of several repetitions counts; repetitions alternate, so that a disturbance of the machine affects all alike.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run_ours(network_file: Path, members: int, bursts: int, *, measure: bool) ->
 
 
 def storm(members: int, *, peers: tuple[str, ...], repeat: int) -> list[PeerResult]:
-    """Everybody on one storm of `members`."""
+    """Run all simulators on one storm of `members`."""
     bursts = BURSTS.get(members, 5)
     with tempfile.TemporaryDirectory() as folder:
         network_file, pairs_file = Path(folder, "storm.net"), Path(folder, "storm.pairs")
@@ -85,7 +85,7 @@ def storm(members: int, *, peers: tuple[str, ...], repeat: int) -> list[PeerResu
 
 
 def ratios(results: list[PeerResult]) -> str:
-    """How many times faster than each peer, in the run and in the whole job; and what the metrics cost."""
+    """The speed relative to each peer, in the run and in the whole job; and the cost of the metrics."""
     ours, bare = results[0], results[1]
     lines = [f"metrics cost {100 * (1 - ours.hops_per_s / bare.hops_per_s):.0f} % of the bare speed"]
     for peer in results[2:]:

@@ -48,7 +48,7 @@ def start(state, row, now_ns, mail):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """One burst, and the next one a millisecond later."""
+    """Send one burst, and schedule the next one a millisecond later."""
     slot = draft(mail, 0, 1, PACKET_BYTES)
     for link in range(state.offsets[row], state.offsets[row + 1]):
         send(mail, slot, np.int64(state.neighbours[link]))
@@ -65,7 +65,7 @@ def receive(state, row, now_ns, mail, slot):
 
 
 def add_storm(bursts: int) -> None:
-    """Make the storm of that many bursts known as the protocol `storm`."""
+    """Add a storm of this many bursts as the protocol `storm`."""
 
     def build(group: GroupState, context: Context, parameters: NoParameters) -> StormState:
         overlay = hypercube(context.members)

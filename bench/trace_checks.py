@@ -1,10 +1,11 @@
-"""How fast traces are checked on Spark, on one core and on two.
+"""The speed of checking traces on Spark, on one core and on two.
 
     python bench/trace_checks.py [--traces 8] [--members 128] [--cores 1,2]
 
 One simulated run is written once and linked under several names, so that every trace is judged. The first pass warms up
-Java and the workers; the second is measured. Beside the wall time stands the processor time of everything that Spark
-started, which says what a core does on a machine that others use too. One process alone checks one trace after another.
+Java and the workers; the second is measured. In addition to the wall time the table has the processor time of
+everything that Spark started, which is meaningful on a shared machine too. One process alone checks one trace after
+another.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def write_traces(folder: Path, count: int, members: int) -> int:
-    """Write the traces; gives the events of all of them."""
+    """Write the traces; return the number of events of all of them."""
     first = folder / "0.parquet"
     simulate("cube_full_dist", members=members, network="random:degree=5", messages=20, rounds=10, trace=first)
     for number in range(1, count):
@@ -35,7 +36,7 @@ def write_traces(folder: Path, count: int, members: int) -> int:
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and all that it started, finished or not."""
+    """Processor time of this process and all processes that it started, finished or not."""
     parents, used = {}, {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -56,7 +57,7 @@ def _is_ours(pid: int, parents: dict[int, int]) -> bool:
 
 
 def on_spark(folder: Path, cores: int) -> tuple[float, float]:
-    """Wall and processor seconds of one pass, after another that warmed up."""
+    """Wall and processor seconds of one pass, after a warm-up pass."""
     traces = find_traces(folder)
     with session(f"local[{cores}]", heavy=True) as spark:
         assert check_traces(spark, traces) == []
@@ -66,7 +67,7 @@ def on_spark(folder: Path, cores: int) -> tuple[float, float]:
 
 
 def in_one_process(folder: Path) -> tuple[float, float]:
-    """The same without Spark."""
+    """Wall and processor seconds without Spark."""
     paths = sorted(folder.glob("*.parquet"))
     assert check_all(read_trace(paths[0])).ok
     began, used = time.perf_counter(), time.process_time()

@@ -1,7 +1,7 @@
-"""A hook of MkDocs: files of the project that a page links to are part of the site, as text.
+"""A hook of MkDocs: project files that a page links to become part of the site, as text.
 
-A link such as `../examples/ring.py` leads out of docs/ where the page is read in a clone. On the site the same file is
-below `source/`, so that no link needs the network.
+In a clone, a link such as `../examples/ring.py` leads out of docs/. On the site the same file is below `source/`, so
+that no link needs the network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OUTSIDE = re.compile(r"\]\((\.\./[^)#\s]+)\)")
 
 
 def linked_files(docs: Path) -> dict[str, Path]:
-    """By place on the site: every file outside of docs/ that a page links to."""
+    """Every file outside docs/ that a page links to, by its path on the site."""
     found: dict[str, Path] = {}
     for page in sorted(docs.rglob("*.md")):
         for link in OUTSIDE.findall(page.read_text("utf-8")):
@@ -45,7 +45,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Let links out of docs/ lead to these files."""
+    """Rewrite links out of docs/ to these files."""
     source = Path(config.docs_dir) / page.file.src_uri
 
     def moved(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""Inject every fault into groups of real processes, and print what came of it: `python -m scripts.fault_table`.
+"""Inject every fault into groups of real processes, and print the outcome: `python -m scripts.fault_table`.
 
-Each row is one group at load, one fault or attack, and the judgement of all checkers on the merged trace after it:
-causal order, nothing twice, nothing lost among those who stay, no premature stability, agreement on views. `left`
+Each row is one group at load, one fault or attack, and the verdict of all checkers on the merged trace after it: causal
+order, no duplicates, no loss among the members that stay, no premature stability, agreement on views. `left`
 counts the members at the end, `excluded` how often members learned that they were excluded (and rejoined).
 """
 
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def formed(folder: Path, members: int, *, network: BadNetwork | None = None, **options: Any) -> Cast:
-    """A group of so many, two seconds old."""
+    """A group of this many members, two seconds old."""
     cast = Cast(folder, members, network=network, **options)
     cast.form(*range(members), wait_s=90.0)
     time.sleep(2)
@@ -85,7 +85,7 @@ def restart(folder: Path, pause_s: float, *, keep_journal: bool) -> Row:
 
 
 def restart_all(folder: Path) -> Row:
-    """kill -9 of everybody; all continue from their journals."""
+    """kill -9 of all members; all continue from their journals."""
     with closing(formed(folder, 5, durable=True, **QUICK)) as cast:
         cast.kill(*range(5), keep_journal=True)
         for place in range(5):
@@ -151,7 +151,7 @@ def bad_links(
 
 
 def one_link(folder: Path, seconds: float) -> Row:
-    """Two members cannot reach each other, while everybody else vouches for both."""
+    """Two members cannot reach each other, while all others reach both."""
     settings = {**PATIENT, "suspect_after_s": 5.0}
     with closing(BadNetwork(6)) as network, closing(formed(folder, 6, network=network, **settings)) as cast:
         for link in network.between({0}, {1}):
@@ -191,7 +191,7 @@ def replay(folder: Path) -> Row:
 
 
 def certificate(folder: Path, fault: str) -> Row:
-    """A certificate that does not count, shown to every member."""
+    """An invalid certificate, shown to every member."""
     with closing(formed(folder, 4, tls=True, **QUICK)) as cast:
         context = _client_context(folder, cast.addresses[1], fault)
 
@@ -230,7 +230,7 @@ def _client_context(folder: Path, address: str, fault: str) -> ssl.SSLContext:
 
 
 def faults() -> dict[str, Callable[[Path], Row]]:
-    """Everything that is tried, by name."""
+    """All faults and attacks, by name."""
     table: dict[str, Callable[[Path], Row]] = {
         f"kill -9, {len(victims)} of {members}, {data}": partial(kill, members=members, victims=victims, data=data)
         for members, victims in ((8, (0, 3)), (16, (0, 6, 9)))
@@ -284,7 +284,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Print one row per fault; the exit code says whether all went well."""
+    """Print one row per fault; the exit code says whether all passed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="faults whose name contains this")
     chosen = parser.parse_args()

@@ -16,7 +16,7 @@ DAMAGES = 256
 
 
 def main() -> None:
-    """Draw frames, damage whole frames or only their bodies, decode, count."""
+    """Draw frames, damage entire frames or only their bodies, decode them, and count the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -33,7 +33,7 @@ from tests.live.cast import Cast
 
 SETTLE_S = 120.0
 EXCLUSION_S = 6.0
-"""A member that was within reach again may take so long to be excluded and to rejoin."""
+"""How long a member that is reachable again may take to be excluded and to rejoin."""
 HEALTHY: dict[str, Any] = {"cut": False, "loss": 0.0, "delay_s": 0.0, "jitter_s": 0.0}
 BAD: dict[str, Any] = {"loss": 0.1, "delay_s": 0.05, "jitter_s": 0.03}
 DATA = ("timestamp", "tree", "causal_plumtree", "overlay", "causal_rasm", "star")
@@ -54,20 +54,20 @@ class Faults:
     """Draws the next fault, and knows which places it has disturbed."""
 
     def __init__(self, cast: Cast, network: BadNetwork | None, chance: random.Random) -> None:
-        """Everybody is well."""
+        """No member is disturbed yet."""
         self.cast = cast
         self.network = network
         self.chance = chance
         self.places = range(len(cast.addresses))
         self.injected: Counter[str] = Counter()
         self.crashes: list[tuple[str, int]] = []
-        """Incarnations that are gone for good, and when."""
+        """Incarnations that stopped for good, and when."""
         self._disturbed: dict[int, float] = {}
-        """Until when a place may not be within reach of the others."""
+        """Until when a place may be unreachable for the others."""
         self._ends: list[tuple[float, Callable[[], None]]] = []
 
     def inject(self) -> str:
-        """The next fault, of those that are possible now."""
+        """Inject the next fault, drawn from those that are possible now."""
         for kind in self.chance.sample(FAULTS, len(FAULTS)):
             done: str = getattr(self, f"_{kind}")()
             if done:
@@ -84,7 +84,7 @@ class Faults:
             end()
 
     def restart_all(self) -> str:
-        """kill -9 of everybody at once; then everybody continues from its journal."""
+        """kill -9 of all processes at once; then all continue from their journals."""
         self.end_what_is_over(all_of_it=True)
         living = self._living()
         self.cast.kill(*living, keep_journal=True)
@@ -94,7 +94,7 @@ class Faults:
         return "kill all, and start them again"
 
     def reap(self) -> None:
-        """Processes that ended by themselves: they left, or could not join in time."""
+        """Remove processes that ended on their own: they left, or could not join in time."""
         for place in list(self.cast.processes):
             if not self.cast.is_alive(place) and self.cast.reap(place):
                 self.injected["gave_up"] += 1
@@ -110,7 +110,7 @@ class Faults:
         return [place for place in self._living() if place not in self._disturbed]
 
     def _may_disturb(self, places: set[int]) -> bool:
-        """Would more than half of those who live still be well?"""
+        """Would more than half of the living members still be undisturbed?"""
         well = [place for place in self._well() if place not in places]
         return 2 * len(well) > len(self._living()) + 1
 
@@ -151,7 +151,7 @@ class Faults:
         return f"kill {sorted(victims)}" if victims else ""
 
     def _kill_and_lose(self) -> str:
-        """Only while all others are well: a journal that is lost is one vote less for what was decided."""
+        """Only while all others are undisturbed: a lost journal is one vote less for earlier decisions."""
         victims = self._victims(1)
         if not victims or len(self._well()) < len(self._living()):
             return ""
@@ -176,7 +176,7 @@ class Faults:
     # Faults of the network.
 
     def _reset(self) -> str:
-        """Both ends of the connections between two members get a reset; what is under way is lost."""
+        """Reset both ends of the connections between two members; data in transit is lost."""
         living = self._living()
         if shutil.which("ss") is None or len(living) < 2:
             return ""
@@ -197,7 +197,7 @@ class Faults:
         return f"partition {sorted(minority)} from the others for {seconds:.1f} s"
 
     def _cut(self) -> str:
-        """One link, one way: nobody need be excluded for it."""
+        """Cut one link in one direction, which need not exclude any member."""
         return self._one_link("cut", cut=True)
 
     def _bad_link(self) -> str:
@@ -224,7 +224,7 @@ class Faults:
 
 @dataclass
 class Totals:
-    """What all epochs came to."""
+    """The totals over all epochs."""
 
     epochs: int = 0
     deliveries: int = 0
@@ -252,7 +252,7 @@ def one_epoch(folder: Path, chosen: argparse.Namespace, number: int, until: floa
             print(f"epoch {number}: {chosen.members} members formed a group, data={data}", flush=True)
             run_faults(faults, chosen, until)
             reports, report = finish(cast, faults, folder)
-            tell_epoch(number, faults, reports, report, totals)
+            report_epoch(number, faults, reports, report, totals)
     except Exception as error:
         totals.problems.append(f"epoch {number}: {str(error)[:2000] or type(error).__name__}")
         raise
@@ -265,7 +265,7 @@ def one_epoch(folder: Path, chosen: argparse.Namespace, number: int, until: floa
 
 
 def run_faults(faults: Faults, chosen: argparse.Namespace, until: float) -> None:
-    """One fault after another."""
+    """Inject one fault after another."""
     restart_all_at = time.monotonic() + 60 * chosen.restart_all_minutes
     while time.monotonic() < until:
         time.sleep(min(faults.chance.expovariate(1 / chosen.every_s), 5 * chosen.every_s))
@@ -296,8 +296,10 @@ def finish(cast: Cast, faults: Faults, folder: Path) -> tuple[dict[int, dict[str
         return reports, check_all(trace)
 
 
-def tell_epoch(number: int, faults: Faults, reports: dict[int, dict[str, Any]], report: Report, totals: Totals) -> None:
-    """Print what happened, and add it up."""
+def report_epoch(
+    number: int, faults: Faults, reports: dict[int, dict[str, Any]], report: Report, totals: Totals
+) -> None:
+    """Print the result of an epoch, and add it to the totals."""
     digests = {one["digest"] for one in reports.values()}
     delivered = sum(one["delivered"] for one in reports.values())
     totals.epochs += 1
@@ -317,8 +319,8 @@ def tell_epoch(number: int, faults: Faults, reports: dict[int, dict[str, Any]], 
     )
 
 
-def tell_verdict(totals: Totals) -> bool:
-    """Print the verdict; True when all went well."""
+def print_verdict(totals: Totals) -> bool:
+    """Print the verdict; return True if there was no problem."""
     for problem in totals.problems[:20]:
         print("  ", problem)
     faults = sum(totals.injected.values())
@@ -335,13 +337,13 @@ def main() -> None:
     """Run epochs until the time is over."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--epoch-minutes", type=float, default=5.0, help="length of one group's life")
+    parser.add_argument("--epoch-minutes", type=float, default=5.0, help="lifetime of one group")
     parser.add_argument("--members", type=int, default=16)
     parser.add_argument("--every-s", type=float, default=3.0, help="mean time between two faults")
     parser.add_argument("--restart-all-minutes", type=float, default=2.0)
     parser.add_argument("--pause-s", type=float, default=0.02, help="mean pause between a member's bursts")
     parser.add_argument("--burst", type=int, default=10, help="writes in a burst")
-    parser.add_argument("--data", default="", help="one data protocol instead of each in turn")
+    parser.add_argument("--data", default="", help="one data protocol instead of all in turn")
     parser.add_argument("--light", action="store_true", help="members without the compiler")
     parser.add_argument("--no-namespaces", dest="namespaces", action="store_false", help="on loopback, no partitions")
     parser.add_argument("--seed", type=int, default=1)
@@ -366,7 +368,7 @@ def main() -> None:
             if chosen.keep is None and not totals.problems:
                 shutil.rmtree(folder)
             number += 1
-        sys.exit(not tell_verdict(totals))
+        sys.exit(not print_verdict(totals))
 
 
 if __name__ == "__main__":

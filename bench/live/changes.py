@@ -1,4 +1,4 @@
-"""What changes of a live group cost: the pause of a view change, a join under full load, a TCP reset under full load.
+"""The cost of changes of a live group: the pause of a view change, a join under full load, a TCP reset under full load.
 
 python -m bench.live.changes --members 16
 """
@@ -47,14 +47,14 @@ class Members:
         return LineProcess(command, folder=ROOT, errors=subprocess.DEVNULL)
 
     def begin(self) -> float:
-        """Let them send; gives the time of the start."""
+        """Let the members send; return the time of the start."""
         start = time.time() + 0.5
         for member in self._spoken:
             member.write_line(f"{start}")
         return start
 
     def join_and_leave(self, *, stays_s: float) -> None:
-        """One more process joins, and leaves after a while."""
+        """Let one more process join, and leave after a while."""
         task = {"listen": self.addresses[-1], "contact": self.addresses[0], "sends": False, "seconds": 0.0}
         newcomer = self._start(task)
         try:
@@ -81,7 +81,7 @@ class Members:
 
 
 def pauses(members: int, changes: int) -> dict[str, float]:
-    """Milliseconds in which one member delivered nothing, over joins and leaves in a quiet group."""
+    """Milliseconds during which one member delivered nothing, over joins and leaves in a quiet group."""
     group = Members(members, sends=False, seconds=1.0)
     try:
         for _ in range(changes):
@@ -98,7 +98,7 @@ def pauses(members: int, changes: int) -> dict[str, float]:
 
 
 def under_load(members: int, *, is_reset: bool) -> dict[str, float]:
-    """How much of a second's throughput a join, or a reset of one member, costs; when the rate is back."""
+    """The throughput, in seconds of the usual rate, that a join or reset costs, and when the rate has recovered."""
     group = Members(members, sends=True, seconds=SECONDS, reset_rank=members - 1 if is_reset else -1)
     try:
         start = group.begin()
@@ -122,7 +122,7 @@ def under_load(members: int, *, is_reset: bool) -> dict[str, float]:
 
 
 def _cost(bins: list[list[int]], at: float) -> tuple[float, float]:
-    """Seconds of the usual throughput that are missing after a time, and when 80 % of it was reached for good.
+    """Seconds of the usual throughput that are missing after a time, and when 80 % of it was reached permanently.
 
     The rate is averaged over windows: with more processes than cores a member delivers in bursts.
     """

@@ -1,4 +1,4 @@
-"""Large groups on one machine: how long they take to form, what a member weighs, and that messages become stable.
+"""Large groups on one machine: time to form, memory per member, and whether messages become stable.
 
 python -m bench.live.crowd --members 2 --processes 2              # an idle pair: memory of a member, compiled
 python -m bench.live.crowd --members 64 --processes 64 --light
@@ -26,7 +26,7 @@ from cubecast.member.settings import Settings
 
 
 async def part(task: dict[str, Any]) -> None:
-    """Some of the members, in this process."""
+    """Run some of the members in this process."""
     began = task["began"]
     settings = Settings(suspect_after_s=60, heartbeat_s=2.0, join_timeout_s=300)
     groups = [
@@ -52,7 +52,7 @@ async def part(task: dict[str, Any]) -> None:
 
 
 async def speak(group: Group, messages: int) -> list[float]:
-    """Seconds until each of some messages is stable."""
+    """Multicast some messages; return the seconds until each is stable."""
     found = []
     for _ in range(messages):
         sent = time.time()
@@ -62,7 +62,7 @@ async def speak(group: Group, messages: int) -> list[float]:
 
 
 def resident_mib() -> float:
-    """Memory of this process."""
+    """The resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
 
 

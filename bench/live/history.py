@@ -25,7 +25,7 @@ class Bench:
     """The processes of one measurement."""
 
     def __init__(self, chosen: argparse.Namespace, folder: Path) -> None:
-        """Nothing is started."""
+        """Start nothing yet."""
         self.chosen = chosen
         self.addresses = free_addresses(chosen.members + 1)
         self.members: list[LineProcess] = []
@@ -48,7 +48,7 @@ class Bench:
         return self.members[-1]
 
     def mark(self, what: str, members: list[LineProcess]) -> list[dict[str, Any]]:
-        """Ask for what happened since the last time, and print it."""
+        """Request what happened since the last mark, and print it."""
         for member in members:
             member.write_line("mark")
         found = [json.loads(hear(member, "{")) for member in members]
@@ -99,11 +99,11 @@ def main() -> None:
     """Print one line per phase and member."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", type=int, default=2, help="in the group before the newcomer")
-    parser.add_argument("--messages", type=int, default=0, help='keep="all", with a history of so many messages')
-    parser.add_argument("--state", type=int, default=0, help="snapshot() of so many MiB instead")
+    parser.add_argument("--messages", type=int, default=0, help='keep="all", with a history of this many messages')
+    parser.add_argument("--state", type=int, default=0, help="a snapshot() of this many MiB instead")
     parser.add_argument("--load", type=float, default=5000, help="messages per second meanwhile")
     parser.add_argument("--sync", choices=["always", "interval", "never"], help="with journals")
-    parser.add_argument("--journal-mib", type=int, default=64, help="a journal so long is replaced by a checkpoint")
+    parser.add_argument("--journal-mib", type=int, default=64, help="length at which a checkpoint replaces the journal")
     parser.add_argument("--suspect-after", type=float, default=3.0)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
-"""One member of the benchmark of large states: it obeys lines and says how long it held its event loop.
+"""One member of the benchmark of large states: it executes commands and reports how long it blocked its event loop.
 
 | line          | answer                                                                                          |
 |---------------|-------------------------------------------------------------------------------------------------|
-| `fill COUNT`  | `filled`, when so many messages were multicast and are stable                                   |
-| `load RATE`   | none; it multicasts so many messages per second until the next `load`, 0 for none               |
+| `fill COUNT`  | `filled`, when this many messages were multicast and are stable                                 |
+| `load RATE`   | none; it multicasts this many messages per second until the next `load`, 0 for none             |
 | `mark`        | one JSON line: what happened since the last `mark`                                              |
 | `leave`       | none; the process ends                                                                          |
 """
@@ -25,10 +25,10 @@ from cubecast.member.settings import Settings
 
 
 class Stalls:
-    """The longest single callback of the event loop, by the clock and by processor time, and what it was."""
+    """The longest single callback of the event loop, by wall time and by processor time, and its name."""
 
     def __init__(self) -> None:
-        """Watch asyncio's own loop; uvloop has no place to look in."""
+        """Watch asyncio's own loop; uvloop offers no hook."""
         self.wall_s = self.cpu_s = 0.0
         self.what = ""
         self.over = 0
@@ -44,14 +44,14 @@ class Stalls:
         asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
 
     def note(self, wall_s: float, cpu_s: float, what: Any) -> None:
-        """One callback has ended."""
+        """Note a callback that has ended."""
         self.wall_s = max(self.wall_s, wall_s)
         self.over += cpu_s > 0.02
         if cpu_s > self.cpu_s:
             self.cpu_s, self.what = cpu_s, repr(what)[:200]
 
     def take(self) -> dict[str, Any]:
-        """What was noted since the last time."""
+        """Return and reset what was noted since the last call."""
         found = {
             "stall_ms": round(1e3 * self.wall_s, 1),
             "stall_cpu_ms": round(1e3 * self.cpu_s, 1),
@@ -65,7 +65,7 @@ class Stalls:
 
 
 class Process:
-    """One member and what it counts."""
+    """One member and its counters."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         """Not in the group yet."""

@@ -134,6 +134,6 @@ def _rate(reports: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _processor_seconds(process: int) -> float:
-    """Processor time that a process has used."""
+    """The processor time of a process."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""Start the members of one benchmark, each in a process of its own, and gather their reports.
+"""Start the members of one benchmark, each in its own process, and gather their reports.
 
 A member, of any of the systems, prints `ready`, reads the time at which to begin, prints one JSON line and waits until
 it may leave. A group that does not form, or whose members stop reporting, is killed after `WAIT_S`.
@@ -32,7 +32,12 @@ def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bo
     Raises NoReportError when a member ends early or the group does not form.
     """
     members: list[LineProcess] = []
-    watchdog = threading.Timer(WAIT_S, lambda: [member.process.kill() for member in members])
+
+    def kill_all() -> None:
+        for member in members:
+            member.process.kill()
+
+    watchdog = threading.Timer(WAIT_S, kill_all)
     watchdog.start()
     try:
         for command in commands:
@@ -57,7 +62,7 @@ def run_commands(commands: Sequence[list[str]], *, pause_s: float = 0, quiet: bo
 def run_members(
     members: int, task: dict[str, Any], *, tls: bool = False, journal: bool = False
 ) -> list[dict[str, Any]]:
-    """The reports of our members, in the order of their ranks."""
+    """Run cubecast members; return their reports in the order of their ranks."""
     addresses = free_addresses(members)
     with tempfile.TemporaryDirectory() as folder:
         commands = []
@@ -72,7 +77,7 @@ def run_members(
 
 
 def hear(member: LineProcess, beginning: str) -> str:
-    """The next line of a member, which must begin so."""
+    """The next line of a member, which must have this beginning."""
     line = member.read_line()
     if not line.startswith(beginning):
         raise NoReportError(f"a member of the benchmark printed {line!r} in place of {beginning!r}")

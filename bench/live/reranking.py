@@ -1,9 +1,9 @@
-"""Ranks from measured round-trip times, between real processes: eight members in two regions, dealt as badly as can be.
+"""Ranks from measured round-trip times: eight processes in two regions, with the worst possible initial ranks.
 
     python -m bench.live.reranking [--delay-ms 30] [--messages 20]
 
 Members are in network namespaces with a delay between the two regions (needs root and Linux). At first every link of
-the hypercube crosses from one region to the other. A ninth member leaves; with `rerank_gain` the next view has other
+the hypercube crosses from one region to the other. A ninth member leaves; with `rerank_gain` the next view assigns new
 ranks. Each line: links that cross, and milliseconds from a multicast to its stability at the sender, before and after.
 """
 
@@ -35,7 +35,7 @@ def stable_ms(cast: Cast, messages: int) -> float:
 
 
 def measure(rerank_gain: float, delay_s: float, messages: int) -> dict[str, float]:
-    """One group, with ranks that stay or follow."""
+    """Run one group, with stable ranks or with ranks from round-trip times."""
     settings: dict[str, Any] = {"data": "timestamp", "stability": "cube_full_dist", "rerank_gain": rerank_gain}
     with tempfile.TemporaryDirectory() as folder, closing(BadNetwork(9)) as network:
         two_regions(network, delay_s)
@@ -58,7 +58,7 @@ def measure(rerank_gain: float, delay_s: float, messages: int) -> dict[str, floa
 
 
 def main() -> None:
-    """Print one line for ranks that stay, and one for ranks that follow."""
+    """Print one line for stable ranks, and one for ranks from round-trip times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--delay-ms", type=float, default=30.0)
     parser.add_argument("--messages", type=int, default=20)

@@ -3,7 +3,7 @@
 python -m bench.live.run                                   # rate at n = 8 and 16
 python -m bench.live.run --members 8 --payload 1000 --tls
 python -m bench.live.run --members 8 --latency            # --sender 7: from one that is not in the middle
-python -m bench.live.run --peers --repeat 3                # beside JGroups and NATS, turn by turn
+python -m bench.live.run --peers --repeat 3                # with JGroups and NATS, alternating
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--journal", action="store_true", help='measure with a journal (sync="interval") too')
     parser.add_argument("--peers", action="store_true", help="measure JGroups and NATS too")
     parser.add_argument("--data", default="auto", help="the data protocol (default: auto)")
-    parser.add_argument("--latency", action="store_true", help="measure latency in place of the rate")
+    parser.add_argument("--latency", action="store_true", help="measure latency instead of the rate")
     parser.add_argument("--sender", type=int, default=0, help="of the messages whose latency is measured")
     parser.add_argument("--pause", type=float, default=0.02, help="seconds between two such messages")
     parser.add_argument("--messages", type=int, default=200, help="how many such messages")

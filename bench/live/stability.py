@@ -1,4 +1,4 @@
-"""Compare stability protocols in a live group under a steady load, turn by turn on this machine's loopback.
+"""Compare stability protocols in a live group under a steady load, alternating on this machine's loopback.
 
 python -m bench.live.stability                                     # n = 8, 16, 64
 python -m bench.live.stability --members 8 --protocols cascade s_coord --rate 100 --repeat 3

@@ -1,4 +1,4 @@
-"""One member of a benchmark of changes: it counts its deliveries in small bins of time and notes every pause.
+"""One member of a benchmark of changes: it counts its deliveries in small time bins and notes every pause.
 
 Reports one JSON line on standard output: the time of the first bin, the counts, and the pauses of view changes.
 """
@@ -63,7 +63,7 @@ async def reset(group: Group, at: float) -> None:
 
 
 async def main() -> None:
-    """Run the task that came as the first argument."""
+    """Run the task given as the first argument."""
     task = json.loads(sys.argv[1])
     way: dict[str, Any] = {"contact": task["contact"]} if "contact" in task else {"peers": task["peers"]}
     settings = Settings(suspect_after_s=30, **task.get("settings", {}))

@@ -1,4 +1,4 @@
-"""One member of a live benchmark in a process of its own; reports one JSON line on standard output."""
+"""One member of a live benchmark in its own process; it reports one JSON line on standard output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cubecast.member.settings import Settings
 
 
 async def throughput(group: Group, task: dict[str, Any]) -> dict[str, float]:
-    """Senders multicast as fast as they may; everybody counts deliveries in the middle of the run."""
+    """Senders multicast as fast as allowed; all members count deliveries in the middle of the run."""
     payload = bytes(task["payload"])
     begin = task["start"] + task["warm_s"]
     end = begin + task["seconds"]
@@ -64,7 +64,7 @@ async def throughput(group: Group, task: dict[str, Any]) -> dict[str, float]:
 
 
 async def latency(group: Group, task: dict[str, Any]) -> dict[str, Any]:
-    """One member multicasts now and then its clock; everybody notes how old each message is at delivery."""
+    """One member multicasts its clock from time to time; all members note the age of each message at delivery."""
     ages: list[tuple[int, float]] = []
     stable: list[float] = []
 
@@ -89,7 +89,7 @@ async def latency(group: Group, task: dict[str, Any]) -> dict[str, Any]:
 
 
 async def steady(group: Group, task: dict[str, Any]) -> dict[str, Any]:
-    """Senders multicast at a fixed rate and note how long each message takes to be stable; everybody counts bytes."""
+    """Senders multicast at a fixed rate and note when each message becomes stable; all members count bytes."""
     stable: list[float] = []
 
     async def read() -> None:
@@ -122,7 +122,7 @@ def _bytes_out(group: Group) -> int:
 
 
 async def main() -> None:
-    """Run the task that came as the first argument."""
+    """Run the task given as the first argument."""
     task = json.loads(sys.argv[1])
     credentials = Credentials.load(task["certificate"], ca=task["ca"]) if task.get("ca") else None
     settings = Settings(suspect_after_s=30, **task.get("settings", {}))

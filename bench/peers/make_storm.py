@@ -1,7 +1,7 @@
 """Write the network file and the pair file of the hypercube-neighbour storm.
 
-The network is a flat random graph G(n, p) whose cables run at 100 Mb/s with delays from U(0, 1 ms) in whole
-nanoseconds, so that simulators with integer clocks and simulators with floating clocks read the same network. The pairs
+The network is a flat random graph G(n, p) whose edges have 100 Mb/s and delays from U(0, 1 ms) in whole nanoseconds, so
+that simulators with integer clocks and simulators with floating-point clocks read the same network. The pairs
 are the neighbours in the incomplete hypercube (cube §3.3), by rank, then by neighbour.
 
     python bench/peers/make_storm.py --members 200 --network storm-200.net --pairs storm-200.pairs

@@ -1,11 +1,11 @@
-"""Run the hypercube-neighbour storm on other simulators, one after another, and put their speeds side by side.
+"""Run the hypercube-neighbour storm on other simulators, one after another, and compare their speeds.
 
     python bench/peers/run.py --network FILE --pairs FILE --bursts B [--peers ns2,ns3,simpy] [--repeat 3] [--json]
 
-The network file has a line per cable, `from to delay_ms bandwidth_bps`; the pair file a line per packet of a burst,
+The network file has a line per edge, `from to delay_ms bandwidth_bps`; the pair file a line per packet of a burst,
 `from to`. Every peer reads both, routes by least total delay, sends a 232 B packet for each pair in each burst (one
-burst a millisecond) and prints one JSON line. Repetitions go round the peers in turn, so that a disturbance of the
-machine hits all alike; the best set-up and the best run of each peer count. The peers must agree on the number of
+burst per millisecond) and prints one JSON line. Repetitions alternate between the peers, so that a disturbance of the
+machine affects all alike; the best set-up and the best run of each peer count. The peers must agree on the number of
 packet-hops, otherwise they did not do the same work.
 """
 
@@ -138,14 +138,14 @@ def missing_peers(peers: Sequence[str]) -> dict[str, str]:
 def run_peers(
     network_file: Path, pairs_file: Path, bursts: int, peers: Sequence[str] = tuple(PEERS), repeat: int = 3
 ) -> list[PeerResult]:
-    """Run every installed peer `repeat` times on one storm and return the best of each, in the order asked for."""
+    """Run every installed peer `repeat` times on one storm and return the best of each, in the given order."""
     if bursts < 1 or repeat < 1:
         raise LocalProtocolError(f"bursts {bursts}, repeat {repeat}: both must be at least 1")
     network, pairs = read_storm(network_file, pairs_file)
     missing = missing_peers(peers)
     commands = {name: PEERS[name].command() for name in peers if name not in missing}
     best: dict[str, PeerResult] = {}
-    # Written anew, every cable has its delay and bandwidth and every node its number, whatever the file leaves out.
+    # Written again, every edge has its delay and bandwidth and every node its number, whatever the file omits.
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, "network"), Path(folder, "pairs")]
         save_edge_list(network, files[0])
@@ -160,7 +160,7 @@ def run_peers(
 
 
 def run_once(name: str, command: list[str]) -> PeerResult:
-    """One run of one peer, from the JSON line that it prints last."""
+    """Run one peer once; its last line is the JSON result."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
     except subprocess.TimeoutExpired:
@@ -181,7 +181,7 @@ def better(old: PeerResult | None, new: PeerResult) -> PeerResult:
 
 
 def check_agreement(results: Sequence[PeerResult]) -> None:
-    """Everybody crossed the same number of links."""
+    """Require that all peers crossed the same number of links."""
     if len({result.hops for result in results}) > 1:
         counts = ", ".join(f"{result.name} {result.hops}" for result in results)
         raise PeerError(f"hop counts differ ({counts}): look for routes of equal total delay, or take another seed")
@@ -192,7 +192,7 @@ def last_line(text: str) -> str:
 
 
 def read_storm(network_file: Path, pairs_file: Path) -> tuple[Network, list[tuple[int, int]]]:
-    """Both files, checked here, so that no peer stumbles over them in its own way."""
+    """Read and validate both files, so that no peer fails on them."""
     network = build_network(f"file:{network_file}", members=2, seed=0)
     try:
         lines = pairs_file.read_text(encoding="utf-8").splitlines()
@@ -218,7 +218,7 @@ def read_pair(where: str, words: list[str], nodes: int) -> tuple[int, int]:
 
 
 def as_table(results: Sequence[PeerResult], missing: dict[str, str]) -> str:
-    """One line a peer, then the peers that are missing and how to install them."""
+    """One line per peer, then the missing peers and how to install them."""
     head = f"{'peer':<16} {'version':>8} {'set-up s':>9} {'run s':>9} {'hops':>10} {'last ms':>11} {'M hops/s':>9}"
     lines = [
         f"{r.name:<16} {r.version:>8} {r.setup_s:>9.3f} {r.run_s:>9.4f} {r.hops:>10} {r.last_arrival_ms:>11.6f} "
@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=Path, required=True, help="lines `from to`, one packet each in every burst")
     parser.add_argument("--bursts", type=int, default=20)
     parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
-    parser.add_argument("--repeat", type=int, default=3, help="the best of so many runs (default: %(default)s)")
+    parser.add_argument("--repeat", type=int, default=3, help="runs per peer; the best counts (default: %(default)s)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     peers = options.peers.split(",")

@@ -1,10 +1,10 @@
-"""Hypercube-neighbour storm on SimPy: one event and one callback a hop, no processes.
+"""Hypercube-neighbour storm on SimPy: one event and one callback per hop, no processes.
 
     python bench/peers/storm_simpy.py NETWORK PAIRS BURSTS
 
-A packet is a SimPy event that schedules itself anew at each hop: its callback runs on arrival at a node, picks the link
-from the next-hop table and schedules the arrival at the other end, `max(now, free) + size / bandwidth + delay` (FIFO,
-unlimited queue). The clock counts whole nanoseconds. Routes come from SciPy's Dijkstra.
+A packet is a SimPy event that schedules itself again at each hop: its callback runs on arrival at a node, takes the
+link from the next-hop table and schedules the arrival at the other end, `max(now, free) + size / bandwidth + delay`
+(FIFO, unlimited queue). The clock counts whole nanoseconds. Routes come from SciPy's Dijkstra.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BURST_INTERVAL_NS = 1_000_000
 
 
 class Link:
-    """One direction of a cable."""
+    """One direction of an edge."""
 
     __slots__ = ("delay_ns", "free_ns", "to", "transmission_ns")
 
@@ -39,7 +39,7 @@ class Link:
 
 
 class Packet(Event):
-    """A packet under way: an event that occurs whenever the packet arrives at a node."""
+    """A packet in transit: an event that occurs whenever the packet arrives at a node."""
 
     def __init__(self, env: simpy.Environment, source: int, destination: int) -> None:
         super().__init__(env)
@@ -65,7 +65,7 @@ def links_by_route(network: Path) -> list[list[Link | None]]:
     delays = [float(link.delay_ns) for link in links.values()]
     froms, tos = np.array(list(links)).T
     _, before = dijkstra(csr_array((delays, (froms, tos)), shape=(n, n)), return_predecessors=True)
-    # Both directions of a cable are equal: the predecessor of `node` on the way from `to` is the next hop towards `to`.
+    # Both directions of an edge are equal: the predecessor of `node` on the way from `to` is the next hop to `to`.
     following = before.T.tolist()
     return [[links.get((node, following[node][to])) for to in range(n)] for node in range(n)]
 
@@ -73,7 +73,7 @@ def links_by_route(network: Path) -> list[list[Link | None]]:
 def schedule_storm(
     env: simpy.Environment, routes: list[list[Link | None]], pairs: list[tuple[int, int]], bursts: int
 ) -> list[int]:
-    """Put the bursts into the environment; the list returned is filled with (hops, last arrival in ns) by the run."""
+    """Schedule the bursts; return a list into which the run writes (hops, last arrival in ns)."""
     hops_and_last = [0, 0]
     schedule = env.schedule
 

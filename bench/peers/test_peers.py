@@ -18,7 +18,7 @@ from bench.peers.make_storm import make_storm
 from bench.peers.run import HERE, PEERS, PeerError, PeerResult, check_agreement, missing_peers, run_peers
 from cubecast.errors import LocalProtocolError
 
-# The cable 0-2 is the way of fewest hops from 0 to 2, the way over 1 that of least delay.
+# The edge 0-2 is the path of fewest hops from 0 to 2, the path over 1 that of least delay.
 TRIANGLE = "0 1 {delay_ms} 100e6  # comment\n1 2 0.2 100e6\n\n0 2 0.5 100e6\n"
 
 

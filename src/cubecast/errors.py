@@ -1,7 +1,6 @@
-"""The errors cubecast raises: yours, the peer's, or the study's.
+"""The errors cubecast raises: for a mistake of the caller, of a peer, or in a study.
 
-The message of each is one line that names the value at fault and the fix. A bug of cubecast itself is an
-AssertionError.
+Each message is one line that names the wrong value and the fix. A bug in cubecast itself is an AssertionError.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from contextlib import contextmanager
 
 
 class CubecastError(Exception):
-    """Everything cubecast raises on purpose; catch this one to catch them all."""
+    """The base class of all errors that cubecast raises on purpose."""
 
 
 class LocalProtocolError(CubecastError):
-    """The caller's mistake: fix the call, the option or the file. `setting` names the setting at fault, or is None."""
+    """The caller's mistake: fix the call, the option or the file. `setting` names the wrong setting, or is None."""
 
     def __init__(self, message: str = "", *, setting: str | None = None) -> None:
         """Keep the name of the setting beside the message."""
@@ -24,11 +23,11 @@ class LocalProtocolError(CubecastError):
 
 
 class NoTreeError(LocalProtocolError):
-    """The parents of a tree form a circle: no path leads from the source to some members."""
+    """The parents of a tree form a cycle: no path leads from the source to some members."""
 
 
 class JournalError(LocalProtocolError):
-    """The journal of a member cannot be used: it is damaged, in use, of another member, or its disk fails."""
+    """The journal of a member cannot be used: it is damaged or in use, belongs to another member, or its disk fails."""
 
 
 class RemoteProtocolError(CubecastError):
@@ -36,7 +35,7 @@ class RemoteProtocolError(CubecastError):
 
 
 class DuplicateConnectionError(RemoteProtocolError):
-    """Two members connected to each other at the same time: this connection is the one that closes."""
+    """Two members connected to each other at the same time: this connection is closed, the other one stays."""
 
 
 class ExcludedError(RemoteProtocolError):
@@ -48,16 +47,16 @@ class PlanError(CubecastError):
 
 
 class SimulationError(CubecastError):
-    """A run could not end: the message names its seed and the command that replays it."""
+    """A run failed: the message names its seed and the command that replays it."""
 
 
 class OutOfTimeError(SimulationError):
-    """The simulated time is over before the run has ended."""
+    """The simulated time ran out before the run ended."""
 
 
 @contextmanager
 def blame(setting: str) -> Iterator[None]:
-    """Name the setting that the block reads in an error of the block that names none."""
+    """Set `setting` in a LocalProtocolError that the block raises, unless the error names a setting itself."""
     try:
         yield
     except LocalProtocolError as error:

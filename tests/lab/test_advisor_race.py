@@ -55,7 +55,7 @@ def run(
 
 
 def best_time(count: int, budget: float) -> float:
-    """Of all configurations with any pause whatever."""
+    """The best value over all configurations and pauses."""
     return min(rounds(Candidate(one, max(0.0, 1e6 / budget - 10 - one.number)))[0] for one in configurations(count))
 
 

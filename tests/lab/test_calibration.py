@@ -213,7 +213,7 @@ def test_the_settings_are_the_readings_of_a_plan_of_their_own(plan_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "told"),
+    ("old", "new", "line", "message"),
     [
         ("between.degree = [2.0, 6.0]", "between.degree = [6.0, 2.0]", 18, "write [low, high]"),
         ("between.degree = [2.0, 6.0]", "between.degree = [0.0, 6.0]", 18, "write [low, high]"),
@@ -228,14 +228,14 @@ def test_the_settings_are_the_readings_of_a_plan_of_their_own(plan_path: Path) -
     ],
 )
 def test_a_space_that_cannot_be_is_refused_with_its_line(
-    plan_path: Path, old: str, new: str, line: int, told: str
+    plan_path: Path, old: str, new: str, line: int, message: str
 ) -> None:
     assert old in PLAN
     plan_path.write_text(PLAN.replace(old, new, 1))
     with pytest.raises(PlanError) as caught:
         load_plan(plan_path)
     assert str(caught.value).startswith(f"{plan_path}:{line}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_space_with_nothing_open_is_refused(plan_path: Path) -> None:
@@ -301,16 +301,16 @@ def test_a_variant_that_no_claim_looks_at_is_not_run(plan_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("between.degree = [2.0, 6.0]", "between.degree = [2.0, 8.0]", r"degree = \(2.0, 8.0\), but \(2.0, 6.0\)"),
         ("between.degree = [2.0, 6.0]", "among.degree = [2.0, 6.0]", r"degree = \[2.0, 6.0\], but \(2.0, 6.0\)"),
         ("start = 2", "start = 4", r"start = 4, but 2 in x\.toml"),
     ],
 )
-def test_plans_of_a_paper_that_disagree_are_refused(plan_path: Path, old: str, new: str, told: str) -> None:
+def test_plans_of_a_paper_that_disagree_are_refused(plan_path: Path, old: str, new: str, message: str) -> None:
     _second(plan_path, (old, new))
-    with pytest.raises(PlanError, match=r"y\.toml:14: calibrate: " + told):
+    with pytest.raises(PlanError, match=r"y\.toml:14: calibrate: " + message):
         joint_space(plans_of("cube", load_plans(plan_path.parent)))
 
 
@@ -332,6 +332,6 @@ def test_sizes_of_the_command_line_take_the_place_of_planned_ones(plan_path: Pat
     (plan,) = resized(plans_of("cube", load_plans(plan_path.parent)), {"start": 4, "rounds": None, "repeats": 3})
     space = space_of(plan)
     assert (space.start, space.rounds, space.repeats) == (4, 2, 3)
-    for wrong, told in (({"start": 3}, "a power of two"), ({"repeats": 1}, "choose at least 2")):
-        with pytest.raises(PlanError, match=told):
+    for wrong, message in (({"start": 3}, "a power of two"), ({"repeats": 1}, "choose at least 2")):
+        with pytest.raises(PlanError, match=message):
             resized([plan], wrong)

@@ -326,9 +326,9 @@ def test_the_evidence_shown_is_the_point_that_decides() -> None:
 
     [found] = judge(_plan(RATIO), _values(model))
     assert found.verdict == CONTRADICTED
-    [told] = ours(found.findings, ("members",))
-    assert "against it: 0.9" in told
-    assert "members 128; holds at 1 of 3 points" in told
+    [sentence] = ours(found.findings, ("members",))
+    assert "against it: 0.9" in sentence
+    assert "members 128; holds at 1 of 3 points" in sentence
     [kept] = judge(_plan(RATIO), _values(lambda p, n, s: 1.0 if p == "b" else n / 10 + 1e-3 * s))
     assert "closest to the bound: 6.4" in ours(kept.findings, ())[0]
 

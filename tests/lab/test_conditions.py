@@ -44,7 +44,7 @@ def _where(holds: Any) -> list[JudgedReading]:
 
 
 @pytest.mark.parametrize(
-    ("holds", "told"),
+    ("holds", "sentence"),
     [
         (lambda one: True, "everywhere"),
         (lambda one: False, ""),
@@ -56,8 +56,8 @@ def _where(holds: Any) -> list[JudgedReading]:
         (lambda one: one["degree"] == 5 and one["routing"] == "delay", "degree is 5 and routing is delay"),
     ],
 )
-def test_one_sentence_says_where(holds: Any, told: str) -> None:
-    assert where_holds(_where(holds)) == told
+def test_one_sentence_says_where(holds: Any, sentence: str) -> None:
+    assert where_holds(_where(holds)) == sentence
 
 
 def test_a_reading_without_data_is_not_spoken_of() -> None:

@@ -34,17 +34,17 @@ def test_a_java_home_without_java_is_one_line(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("prints", "told"),
+    ("prints", "message"),
     [
         ("java.base@11.0.2\njdk.incubator.vector@11\n", "is Java 11, Spark needs 17 or 21"),
         ("java.base@17.0.9\n", "lacks the module jdk.incubator.vector"),
         ("hello\n", "is not a Java that Spark can use"),
     ],
 )
-def test_a_wrong_java_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prints: str, told: str) -> None:
+def test_a_wrong_java_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prints: str, message: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     _fake_java(tmp_path, prints)
-    with pytest.raises(LocalProtocolError, match=told) as caught:
+    with pytest.raises(LocalProtocolError, match=message) as caught:
         require_java()
     assert "\n" not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""What of a study is done, and what is not: told from the files alone, without Spark."""
+"""The finished and the pending runs of a study, found from the files alone, without Spark."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ RUNS_ASKED = [
 
 
 def _result(run: Run, **other: Any) -> dict[str, Any]:
-    told = {"run_id": run.id, "code": run.code, "experiment": run.experiment, "settings": canonical(run.settings)}
-    return run_row(told) | other
+    row = {"run_id": run.id, "code": run.code, "experiment": run.experiment, "settings": canonical(run.settings)}
+    return run_row(row) | other
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """One run done, one done by other code, one failed, one not done; and a result that nobody asked for."""
+    """One run finished, one finished by other code, one failed, one pending; and a result of no plan."""
     made = Store(tmp_path)
     made.make()
     done, old, broken, _ = RUNS_ASKED
@@ -60,8 +60,8 @@ def test_what_failed_is_tried_again_when_asked(store: Store) -> None:
 
 
 def test_a_failure_counts_until_the_run_succeeds(store: Store) -> None:
-    [told] = failures(store, RUNS_ASKED)
-    assert (told["study"], told["seed"], told["error"]) == ("x", 2, "why")
+    [row] = failures(store, RUNS_ASKED)
+    assert (row["study"], row["seed"], row["error"]) == ("x", 2, "why")
     again = pa.Table.from_pylist([_result(RUNS_ASKED[2], status=OK)], schema=RUNS)
     pq.write_table(again, store.runs / "b.parquet")
     assert failures(store, RUNS_ASKED) == []

@@ -90,7 +90,7 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "told"),
+    ("old", "new", "line", "message"),
     [
         ('title = "a study"', 'titel = "a study"', 3, "unknown key 'titel'"),
         ('paper = "own"', 'paper = "lamport"', 2, "paper = 'lamport'"),
@@ -161,13 +161,13 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
         ('kind = "ratio"', 'kind = "growth"\nx = "loss"', 39, "has the value 0.0: growth over n needs numbers above 0"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_its_line(write: Write, old: str, new: str, line: int, told: str) -> None:
+def test_what_cannot_be_run_is_refused_with_its_line(write: Write, old: str, new: str, line: int, message: str) -> None:
     assert old in GOOD
     path = write(GOOD.replace(old, new, 1))
     with pytest.raises(PlanError) as caught:
         load_plan(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -54,7 +54,7 @@ def _judgement(*readings: tuple[int, str, float], outcome: str | None = None, co
 
 
 @pytest.mark.parametrize(
-    ("judgement", "told"),
+    ("judgement", "sentence"),
     [
         (_judgement((3, HOLDS, 45.0), (5, HOLDS, 47.0)), "Ours: RTT, last member (ms) 45 to 47."),
         (
@@ -66,13 +66,13 @@ def _judgement(*readings: tuple[int, str, float], outcome: str | None = None, co
         (_judgement((3, CONTRADICTED, 99.0)), "Ours: RTT, last member (ms) 99."),
     ],
 )
-def test_the_sentence_agrees_with_the_verdict(judgement: Judgement, told: str) -> None:
-    assert in_words(judgement).startswith(told)
+def test_the_sentence_agrees_with_the_verdict(judgement: Judgement, sentence: str) -> None:
+    assert in_words(judgement).startswith(sentence)
 
 
 def test_the_value_of_the_paper_stands_beside_the_nearest_of_ours() -> None:
-    told = in_words(_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0)))
-    assert told.endswith("The paper: 46; ours nearest to it: 45 [44, 46] at protocol coord, members 64, degree 3.")
+    sentence = in_words(_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0)))
+    assert sentence.endswith("The paper: 46; ours nearest to it: 45 [44, 46] at protocol coord, members 64, degree 3.")
 
 
 def test_a_paper_begins_with_a_sentence_of_counts() -> None:

@@ -1,4 +1,4 @@
-"""Settings of Spark: the user's own win; what failed on Spark is told from facts, not from its text."""
+"""Settings of Spark: the user's take precedence; the reason of a failure comes from facts, not from Spark's text."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def as_graph(network: Network) -> nx.Graph[int]:
 
 
 def plain_next_hops(network: Network, destination: int) -> dict[int, int]:
-    """Breadth first from the destination, neighbours of v in the order v + 1, v + 2, …: who discovered whom."""
+    """Breadth first from the destination, neighbours of v in the order v + 1, v + 2, …: which node found which."""
     graph = as_graph(network)
     next_hop = {destination: destination}
     waiting = deque([destination])

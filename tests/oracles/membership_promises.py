@@ -13,7 +13,7 @@ promise, the rows that break it, as the checker of the same name must name them.
 | a restart repeats, in order, what came after the checkpoint | restart_replay |
 | what is returned is delivered by no member that continued | returned_is_returned |
 | what is called stable is at every member of the view | premature_stability |
-| nobody delivers a message before one that happened before it | causal_order |
+| no member delivers a message before one that happened before it | causal_order |
 | messages of one sender come one by one | in_order_delivery |
 """
 
@@ -434,7 +434,7 @@ class Judge:
     # At the end of a run that has settled
 
     def lost(self) -> set[tuple[int, Message]]:
-        """Who stays in a last view and lacks what somebody who stays in it delivered or sent."""
+        """The members that stay in a last view and lack what another member that stays in it delivered or sent."""
         ends = self.ends()
         found = set()
         for member, view in ends.items():

@@ -103,7 +103,7 @@ def gossip_micro_step(heard: np.ndarray, subset: int, arrival: float, rng: np.ra
 
 
 def play_gossip(n: int, subset: int, arrival: float, micro_steps: int, rng: np.random.Generator) -> np.ndarray:
-    """Who has heard from whom after some micro-steps of the whole Gossip protocol."""
+    """Which member has heard from which after some micro-steps of the whole Gossip protocol."""
     heard = np.eye(n, dtype=bool)
     for _ in range(micro_steps):
         gossip_micro_step(heard, subset, arrival, rng)
@@ -111,7 +111,7 @@ def play_gossip(n: int, subset: int, arrival: float, micro_steps: int, rng: np.r
 
 
 def play_live_arrays(n: int, subset: int, arrival: float, steps: int, rng: np.random.Generator) -> list[int]:
-    """Guo Fig 3.1 with scattered ticks and nobody crashed: the largest live-array entry seen in each step."""
+    """Guo Fig 3.1 with scattered ticks and without crashes: the largest live-array entry seen in each step."""
     order = rng.permutation(n)
     live = np.zeros((n, n), dtype=np.int64)
     worst = []
@@ -255,7 +255,7 @@ def play_s_train(n: int, degree: int) -> Round:
 
 
 def play_cube_full_dist(n: int, edges: list[tuple[int, int]]) -> Round:
-    """Cube Fig 5 in lockstep: everybody hears all neighbours of an iteration, then sends the next."""
+    """Cube Fig 5 in lockstep: all members receive from all neighbours in an iteration, then send the next."""
     neighbours: list[list[int]] = [[] for _ in range(n)]
     for one, other in edges:
         neighbours[one].append(other)

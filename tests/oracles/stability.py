@@ -32,7 +32,7 @@ def larger(one: Numbers, other: Numbers) -> Numbers:
 
 
 class Reference:
-    """What the four have in common: R and S of everybody, and who is done with which round."""
+    """The common part of the four: R and S of all members, and which rounds each has finished."""
 
     def __init__(self, received: dict[int, Numbers]) -> None:
         self.received = dict(received)
@@ -160,7 +160,7 @@ class SCoord(Reference):
 
 
 class RelayedSCoord(SCoord):
-    """The same with START and INFO relayed from parent to child; nobody speaks to anybody else."""
+    """The same with START and INFO relayed from parent to child; all messages are between parents and children."""
 
     def to_all(self, rank: int, message: Wire) -> Sent:
         return [(child, message) for child in sorted(self.children[rank])]
@@ -267,7 +267,7 @@ def cube_edges(members: int) -> tuple[Edges, Edges]:
 
 
 class Aggregation(Reference):
-    """A wave, or round, over an overlay of inputs and outputs; nobody fails and nothing is lost."""
+    """A wave, or round, over an overlay of inputs and outputs, without failures and losses."""
 
     def __init__(self, received: dict[int, Numbers], edges: tuple[Edges, Edges]) -> None:
         super().__init__(received)

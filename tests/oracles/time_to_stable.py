@@ -24,7 +24,7 @@ class Times:
 
 
 def read_times(trace: Trace) -> Times:
-    """Follow every message; nobody may have crashed."""
+    """Follow every message; requires that no member crashed."""
     sent: dict[tuple[int, int], int] = {}
     everywhere: dict[tuple[int, int], int] = {}
     stable: dict[tuple[int, int], int] = {}

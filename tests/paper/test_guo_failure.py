@@ -67,7 +67,7 @@ def test_losses_are_allowed_for(detector: str) -> None:
 
 
 def test_mistakes_of_gossip_are_rarer_than_p_mistake() -> None:
-    """K_fail is selected so that the probability that anybody errs is below P_mistake (guo §3.1.2)."""
+    """K_fail is selected so that the probability of a mistake of any member is below P_mistake (guo §3.1.2)."""
     p_mistake, steps, seeds = 0.05, 100, 8
     wrong = sum(
         run("gossip", detector_p_mistake=p_mistake, least_ms=steps * STEP_MS, seed=seed).false_suspicions

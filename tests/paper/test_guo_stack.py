@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.lab.choose_trigger import choose_trigger, with_trigger
+from cubecast.lab.choose_trigger import choose_trigger
 from cubecast.networks.spec import build_network
 from cubecast.protocols.catalogue import protocols
 from cubecast.sim.result import Result
@@ -109,7 +109,7 @@ def test_with_x_no_buffer_overflows_and_without_it_they_do(protocol: str, case: 
     """X is chosen so that stable messages are released before buffers overflow (guo ch. 6)."""
     scenario = stack(protocol=protocol, **case | {"messages": 250})
     network = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
-    with_x = with_trigger(scenario, network)
+    with_x = replace(scenario, trigger="buffer", trigger_messages=choose_trigger(scenario, network).level_messages)
     assert 0 < with_x.trigger_messages < scenario.buffer_messages
     result = run_scenario(with_x, network)
     assert (result.overflows, result.input_overflows, result.blocked_ms) == (0, 0, 0.0)

@@ -169,7 +169,7 @@ def test_rasm_converges_a_few_rounds_after_plumtree() -> None:
 def test_sampled_losses_deliver_what_the_formula_says() -> None:
     """Beyond the paper: with real losses and crashes a message reaches the share of members that Eq 1 predicts.
 
-    R(T) is the probability to reach everybody, far less than the share of members that one message reaches: that is
+    R(T) is the probability to reach all members, far less than the share of members that one message reaches: that is
     the mean, over the members, of the product along each one's path.
     """
     for seed in (1, 3, 4):

@@ -1,6 +1,6 @@
 """Error detection under the adversary: the same protocols with max instead of min (guo ch. 7).
 
-R is the highest number a member has seen. No member may believe in a message that nobody has seen, and once a round
+R is the highest number a member has seen. No member may report a message that no member has seen, and once a round
 that began after the adversary rests is over, every member knows the highest number that anyone alive has seen.
 """
 

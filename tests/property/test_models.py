@@ -35,7 +35,7 @@ def test_increments_of_every_state_sum_to_one_and_the_last_state_absorbs(chain: 
     np.testing.assert_allclose(increments[:, 1:].sum(axis=0), 1.0, rtol=1e-12)
     assert increments[0, chain.live] == 1.0
     for j in range(1, chain.subset + 1):
-        assert np.all(increments[j, max(0, chain.live - j + 1) :] == 0)  # nobody is infected beyond the living
+        assert np.all(increments[j, max(0, chain.live - j + 1) :] == 0)  # only live members can be infected
 
 
 @given(chains(), st.integers(0, 200))

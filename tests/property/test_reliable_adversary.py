@@ -2,7 +2,7 @@
 
 The oracle keeps, for every member, the set of messages that reached it, and nothing else. At every step R must be the
 longest unbroken run of that set, deliveries must come once and in order, and nothing may be called stable that some
-member lacks. When the adversary stops, everything must reach everybody.
+member lacks. When the adversary stops, everything must reach all members.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPEAT_NS = 1000
 
 
 class Oracle:
-    """What reached whom."""
+    """The messages that reached each member."""
 
     def __init__(self, members: int, senders: int) -> None:
         self.held = [[set() for _ in range(senders)] for _ in range(members)]  # type: list[list[set[int]]]

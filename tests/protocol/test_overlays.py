@@ -12,7 +12,6 @@ from cubecast.protocol.overlays import (
     hypercube_dimension,
     ring,
     tree_children,
-    tree_height,
     tree_parent,
 )
 
@@ -125,17 +124,8 @@ def test_tree_fills_breadth_first() -> None:
     assert first == past
 
 
-@pytest.mark.parametrize(
-    ("n", "degree", "height"), [(1, 2, 0), (2, 2, 1), (7, 2, 2), (8, 2, 3), (5, 1, 4), (1000, 10, 3)]
-)
-def test_tree_height(n: int, degree: int, height: int) -> None:
-    assert tree_height(n, degree) == height
-
-
 def test_bad_overlays_are_refused() -> None:
     with pytest.raises(LocalProtocolError, match="0 members"):
         hypercube(0)
     with pytest.raises(LocalProtocolError, match="0 members"):
         ring(0)
-    with pytest.raises(LocalProtocolError, match="tree degree 0"):
-        tree_height(5, 0)

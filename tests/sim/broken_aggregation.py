@@ -104,7 +104,7 @@ def without_last_input(protocol: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_restarting(protocol: str) -> Iterator[None]:
-    """Members go on as if nobody had been excluded."""
+    """Members continue as if no member had been excluded."""
     _, state = MODULES[protocol]
     with handler(handlers._ON_LEAVE, state, lambda state, row, now_ns, mail, rank: None):
         yield
@@ -112,7 +112,7 @@ def not_restarting(protocol: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_asking_after_exclusions(protocol: str) -> Iterator[None]:
-    """In a new view nobody asks for what came too early."""
+    """In a new view no member asks for what arrived too early."""
     module, _ = MODULES[protocol]
     with broken(module, "ask_missing", lambda links, group, row, mail, number: None):
         yield

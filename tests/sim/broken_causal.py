@@ -88,7 +88,7 @@ def first_noticed(breaking: Breaking, draw: Callable[[int], Scenario]) -> list[s
 
 @contextlib.contextmanager
 def not_waiting() -> Iterator[None]:
-    """What all have delivered counts as causally stable at once: plain stability, whatever is still under way."""
+    """What all have delivered counts as causally stable at once: plain stability, even with messages in transit."""
 
     def next_reached(fold: Any, group: Any, row: int) -> int:
         if fold.waiting[row] > 0:

@@ -86,7 +86,7 @@ def crashes(
 
 
 def joins(protocol: str, **settings: Any) -> Callable[[], Iterator[Scenario]]:
-    """Under data traffic with losses: what nobody waits for is soon called stable too early."""
+    """Under data traffic with losses: if no member waits for a message, it is soon called stable too early."""
     lossy = {"repeat_ms": 4.0, "loss": 0.3, "messages": 10, "rate": 1000.0, "until_ms": 600.0, "senders": 3}
 
     def runs() -> Iterator[Scenario]:
@@ -198,7 +198,7 @@ REPAIRS = (
         crashes("full_dist", 3),
     ),
     Repair("train: another route", without(train, "_lies_between", lambda *_: False), crashes("train", 3)),
-    # Before the first train, and where nobody else is left, no other repair sets one going.
+    # Before the first train, and if no other member is left, no other repair starts one.
     Repair("train: a new trainmaster", without(train, "_take_over"), crashes("train", 0, moments_ms=(0.0, 4.5))),
     Repair(
         "s_coord: a crashed parent", without(s_coord, "live_parent", drawn_parent), crashes("s_coord", 1, relayed=False)

@@ -56,7 +56,7 @@ def order_of_piggybacked() -> list[int]:
     world, metrics, mail = simulation.world, simulation.metrics, simulation.mail
     for number, to in ((1, 4), (2, 5), (3, piggyback.EVERYONE), (4, 4)):
         slot = draft(mail, 0, number, 36)
-        assert piggyback.waits_for_data(world, metrics, mail, slot, 0, to, 0)
+        assert piggyback.hold_for_data(world, metrics, mail, slot, 0, to, 0)
     data = draft(mail, PAYLOAD, 0, 132)
     piggyback.take_piggyback(world, metrics, mail, data, 0)
     assert mail.heads[data].size_bytes == 132 + 4 * 4

@@ -160,7 +160,7 @@ def hasty_delivery() -> Iterator[tuple[str, list[str]]]:
 
 
 def shrinking() -> Iterator[tuple[str, list[str]]]:
-    """A member believes whatever INFO it hears last, and says so."""
+    """A member accepts the INFO that it received last, and reports it."""
 
     def believe(group: Any, row: int, numbers: Any) -> None:
         group.stable[row] = numbers[: group.stable.shape[1]] - (group.stable[row] > 0) * 5

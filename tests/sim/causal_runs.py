@@ -79,7 +79,7 @@ def changing_scenario(seed: int) -> tuple[Scenario, Network]:
     span_us = messages * 1_000_000 // rate + 3_000
     joined_us = {rank: draw.randint(0, span_us) for rank in range(first, members)}
     leavers = draw.sample(range(members), draw.randint(0, members - 1))
-    # Somebody must be there from beginning to end, and the service tells of a join before it tells of a leave.
+    # Some member must stay from beginning to end, and the service reports a join before it reports a leave.
     stays = draw.randrange(first)
     leaves_us = {
         rank: joined_us.get(rank, 0) + draw.randint(0, span_us) + (2_000 * round(spread_ms) + 1 if rank >= first else 0)

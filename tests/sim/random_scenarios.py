@@ -175,7 +175,7 @@ def _faults(draw: random.Random, protocol: str, members: int, span_ms: float) ->
 def _membership(
     draw: random.Random, protocol: str, members: int, span_ms: float, lost: list[int]
 ) -> dict[str, tuple[Fault, ...]]:
-    """The last ranks come later; somebody says good-bye. To CubeFullDist a member that is not there is a gap, too."""
+    """The last ranks join later; a member leaves. For CubeFullDist an absent member is a gap too."""
     room = _losses_max(protocol, members) - len(lost)
     found: dict[str, tuple[Fault, ...]] = {}
     first = max(lost, default=0) + 1  # a member that leaves was there from the start

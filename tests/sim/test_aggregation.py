@@ -20,8 +20,8 @@ PROTOCOLS = ("dissemination", "cascade")
 
 @pytest.fixture(scope="module")
 def noticed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    told: dict[str, list[str]] = output_of("tests.sim.broken_aggregation", tmp_path_factory)
-    return told
+    broken: dict[str, list[str]] = output_of("tests.sim.broken_aggregation", tmp_path_factory)
+    return broken
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -37,7 +37,7 @@ def test_without_it_rounds_do_not_end(noticed: dict[str, list[str]], protocol: s
 
 
 def test_without_asking_in_a_new_view_rounds_do_not_end(noticed: dict[str, list[str]]) -> None:
-    """Cascade asks whatever is overdue; dissemination, where nothing is lost, asks in new views alone."""
+    """Cascade asks for all overdue inputs; dissemination, if nothing is lost, asks only in new views."""
     assert noticed["not asking after exclusions dissemination"] == ["every round ends"]
 
 

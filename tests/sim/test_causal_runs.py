@@ -57,7 +57,7 @@ def test_a_link_that_is_used_before_its_pong_is_caught() -> None:
 
 
 def test_every_newcomer_takes_part_and_every_leaver_goes() -> None:
-    """Half of the group is exchanged while everybody sends; those who stay deliver what newcomers send."""
+    """Half of the group is replaced while all members send; those that stay deliver what newcomers send."""
     joins = tuple(Fault(members=(rank,), at_ns=(rank - 7) * MS) for rank in range(8, 16))
     leaves = tuple(Fault(members=(rank,), at_ns=(rank + 3) * MS) for rank in range(1, 8))
     scenario = Scenario(
@@ -130,7 +130,7 @@ def test_a_new_link_used_too_early_is_caught() -> None:
 
 
 def test_a_star_whose_centre_dies_in_mid_multicast_is_mended_and_one_that_forgets_what_was_lost_is_caught() -> None:
-    """Two centres die one after the other while everybody sends through them; some had a message and some had not."""
+    """Two centres crash one after the other while all members send through them; only some have each message."""
     crashes = tuple(Fault(members=(rank,), at_ns=(2 + 3 * rank) * MS // 4) for rank in (0, 1))
     faults = {**BUSY, "members": 8, "crashes": crashes, "detect_ms": 1.0, "detect_spread_ms": 1.0}
     assert accusations("star", **faults) == set()

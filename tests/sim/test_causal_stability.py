@@ -91,7 +91,7 @@ def test_the_crash_of_a_receiver_does_not_matter() -> None:
 
 
 def test_after_the_exclusion_of_a_sender_nothing_more_is_causally_stable() -> None:
-    """Somebody may still deliver a message of it that nobody can count; a view change would end that."""
+    """Some member may still deliver a message of it that no member can count; a view change would end that."""
     scenario = shared_scenario(protocol="s_coord", **FLOW, crashes="2@20ms", detect_ms=10.0)
     _, trace = run_and_trace(scenario, network_of(scenario))
     assert not check_all(trace).violations

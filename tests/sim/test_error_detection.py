@@ -42,9 +42,9 @@ def test_members_learn_of_messages_that_were_sent_and_of_all_of_them(protocol: s
             if member == sender:
                 sent[sender] = sequence
         elif row["event"] == STABLE:
-            assert sequence <= sent[sender], "nobody hears of a message that does not exist"
+            assert sequence <= sent[sender], "no member hears of a message that does not exist"
             known[member, sender] = sequence
-    assert (known == MESSAGES).all(), "everybody hears of every message"
+    assert (known == MESSAGES).all(), "all members hear of every message"
     assert trace.metrics["missed"] == (known - held).sum()
 
 

@@ -1,4 +1,4 @@
-"""The event loop: time runs forward, nothing leaks, a run can pause anywhere and tells why it cannot go on."""
+"""The event loop: time runs forward, nothing leaks, a run can pause anywhere and reports why it cannot continue."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_measuring_does_not_change_what_happens() -> None:
 
 @pytest.mark.parametrize("protocol", ["full_dist", "cube_full_dist"])
 def test_a_short_queue_drops_the_same_without_metrics(protocol: str) -> None:
-    """Who waits on a link is followed for the limit, also when nobody samples the queue."""
+    """Waiting packets of a link are counted for its limit, even if the queue is not sampled."""
     settings: dict[str, Any] = {"members": 16, "network": "star:bandwidth=2e6", "queue_limit": 5}
     scenario = Scenario(protocol=protocol, seed=3, repeat_ms=20, rounds=3, delta_ms=0.5, **settings)
     _, with_metrics = run_to_end(scenario)

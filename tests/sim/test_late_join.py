@@ -1,4 +1,4 @@
-"""Newcomers that get what everybody has by messages while data flows (guo §3.2), over many seeds, all checkers on."""
+"""Newcomers get earlier messages while data flows (guo §3.2), over many seeds, with all checkers."""
 
 from __future__ import annotations
 

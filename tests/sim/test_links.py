@@ -175,7 +175,7 @@ def test_queue_and_load_by_hand() -> None:
 
 
 def test_queue_average_by_hand() -> None:
-    """START to 1 and 2 over one edge: the second waits when it is sent, nobody when they arrive."""
+    """START to 1 and 2 over one edge: the second waits when it is sent, none when they arrive."""
     row = wired((0, 1, 0, MICRO), (1, 2, 0, MICRO))
     trace = traced(protocol="coord", network=row, members=3, senders=1)
     # Samples (send, receive) a hop: START 0→1: 0, 0 (the second began at 32 µs, when the first arrived);

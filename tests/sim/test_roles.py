@@ -1,4 +1,4 @@
-"""Settings are written flat: whose parameter each is, and what is said when it is nobody's."""
+"""Settings are written flat: the protocol of each parameter, and the error if no protocol has it."""
 
 from __future__ import annotations
 

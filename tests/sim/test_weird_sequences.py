@@ -1,4 +1,4 @@
-"""Rounds end after many kinds of faults: the coordinator crashes, nearly everybody crashes, a partition heals."""
+"""Rounds end after many kinds of faults: the coordinator crashes, nearly all members crash, a partition heals."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_rounds_resume_when_a_partition_heals(protocol: str, side: tuple[int, ..
     split = Fault(members=side, at_ns=0, until_ns=healed * MS)
     trace = run(protocol, partitions=(split,))
     done = trace.events[trace.events["event"] == DONE]
-    assert int(done["time_ns"].min()) > healed * MS, "nobody can be done while it lasts"
+    assert int(done["time_ns"].min()) > healed * MS, "no member can finish a round during the partition"
     assert {int(rank) for rank in done["member"][done["round"] >= 3]} == set(range(16))
     all_is_well(trace, 3)
 

@@ -98,7 +98,7 @@ class Talk:
         delta_ns: int = DELTA_NS,
         **parameters: Any,
     ) -> None:
-        """Everybody is up and holds its row of `received`; nobody has started."""
+        """All members are up and hold their rows of `received`; none has started."""
         self.members, senders = len(received), len(received[0])
         self.group = new_group(members=self.members, senders=senders, ranks=np.arange(self.members), goal=goal)
         self.group.received[:] = received
@@ -150,7 +150,7 @@ class Talk:
         self._call(message.to, RECEIVE, SLOT, 0)
 
     def wake(self, rank: int, name: str) -> Timer:
-        """The oldest timer of that name of a member is due; whatever else is late by then rings later."""
+        """Fire the oldest timer of that name of a member; other timers that are late by then fire later."""
         timer = next(timer for timer in self.timers if (timer.rank, timer.name) == (rank, name))
         self.timers.remove(timer)
         self.now_ns = max(self.now_ns, timer.due_ns)

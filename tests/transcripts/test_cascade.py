@@ -254,8 +254,8 @@ def test_children_that_come_early_are_told_to_linger() -> None:
     talk.deliver(source=1)
     talk.now_ns = 50
     talk.deliver(source=2)
-    told = {one.to: one.remark for one in talk.under_way}
-    assert told == {1: (50 + 50) - (10 + 10), 2: 0}
+    lingers = {one.to: one.remark for one in talk.under_way}
+    assert lingers == {1: (50 + 50) - (10 + 10), 2: 0}
     talk.now_ns = 60
     talk.deliver_all()
     delays = {timer.rank: timer.delay_ns for timer in talk.timers if timer.name == "NEXT_ROUND"}

@@ -263,7 +263,7 @@ def test_a_member_that_is_ahead_says_so_and_the_newcomer_takes_up_its_round() ->
     talk.crash(0)
     for rank in (1, 2, 3):
         talk.leave(rank, 0)
-    talk.deliver_all()  # 1 tells the result of round 1 again
+    talk.deliver_all()  # 1 repeats the result of round 1
     talk.wake(1, "NEXT_ROUND")
     talk.deliver_all()
     assert talk.done[1:] == [2, 2, 2]

@@ -288,7 +288,7 @@ def test_a_failed_member_is_suspected_everywhere_as_soon_as_the_news_comes() -> 
     talk.receive(type(news)(**vars(news) | {"to": 2, "kind": AMONG_GROUPS, "numbers": (0, 0)}))
     assert len(talk.suspected) == 3, "it is known already"
     talk.receive(type(news)(**vars(news) | {"to": 1, "kind": LOCAL, "numbers": (0, 0, 0, 0)}))
-    assert len(talk.suspected) == 3, "nobody counts itself out"
+    assert len(talk.suspected) == 3, "no member suspects itself"
 
 
 def test_a_local_group_that_is_silent_is_suspected_as_a_whole_and_by_each_for_itself() -> None:

@@ -1,4 +1,4 @@
-"""Gossip, one receive at a time (guo Figs 4.4–4.6). Whom a member tells is random, so the test hands over messages."""
+"""Gossip, one receive at a time (guo Figs 4.4–4.6). Targets are random, so the test delivers the messages."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_a_step_tells_distinct_others() -> None:
     talk = begun(subset=2)
     for _ in range(20):
         talk.wake(1, "STEP")
-        told = [message.to for message in talk.under_way]
-        assert len(set(told)) == 2
-        assert 1 not in told
+        targets = [message.to for message in talk.under_way]
+        assert len(set(targets)) == 2
+        assert 1 not in targets
         assert {str(message) for message in talk.under_way} == {"GOSSIP 1 {1} [4 4]"}
         talk.under_way.clear()
 
@@ -203,16 +203,16 @@ def test_a_group_that_is_not_in_the_table_is_refused(members: int, senders: int)
 def test_gossip_with_a_time_to_live_goes_to_all_within_so_many_hops() -> None:
     """The TTL field can limit the scope of a gossip (guo §4.2.4)."""
     received = [[rank] for rank in range(7)]
-    for ttl, told in ((1, {0, 2}), (2, {0, 2, 3, 6}), (3, {0, 2, 3, 4, 5, 6}), (9, {0, 2, 3, 4, 5, 6})):
+    for ttl, targets in ((1, {0, 2}), (2, {0, 2, 3, 6}), (3, {0, 2, 3, 4, 5, 6}), (9, {0, 2, 3, 4, 5, 6})):
         talk = Talk("gossip", received, ttl=ttl, overlay=ring(7))
         talk.start()
         talk.wake(1, "STEP")
-        assert {message.to for message in talk.under_way} == told
-        assert len(talk.under_way) == len(told)
+        assert {message.to for message in talk.under_way} == targets
+        assert len(talk.under_way) == len(targets)
         talk.leave(1, 2)
         talk.under_way.clear()
         talk.wake(1, "STEP")
-        assert {message.to for message in talk.under_way} == told - {2}
+        assert {message.to for message in talk.under_way} == targets - {2}
 
 
 def test_news_travels_as_many_hops_per_step_as_the_time_to_live() -> None:

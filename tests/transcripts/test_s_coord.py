@@ -489,7 +489,7 @@ def test_a_relayed_round_takes_three_messages_per_edge_of_the_tree() -> None:
 
 
 def test_a_relay_that_crashed_kept_nothing_from_its_children() -> None:
-    """START, and in the next round INFO, are lost with 1; the root tells 3 and 4 itself."""
+    """START, and in the next round INFO, are lost with 1; the root sends them to 3 and 4 itself."""
     talk = talk_of(relayed=True)
     talk.start()
     talk.crash(1)

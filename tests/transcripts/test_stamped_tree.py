@@ -245,7 +245,7 @@ def require_the_next_message(talk: TreeTalk) -> None:
 
 @both
 def test_members_that_wait_for_each_other_recover_by_announcements(protocol: str) -> None:
-    """1 and 3 have each other as provider, and nobody else pushes to them: announcements inform them of messages."""
+    """1 and 3 have each other as provider, and no other member pushes to them: announcements inform them."""
     talk = grown(protocol)
     peers = talk.state.tree.peers
     for rank, provider in ((1, 3), (3, 1)):

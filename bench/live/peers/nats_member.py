@@ -1,7 +1,7 @@
-"""One NATS client in a process of its own, measured as bench/live/worker.py measures a member of ours.
+"""One NATS client in its own process, measured as bench/live/worker.py measures a cubecast member.
 
-Everybody subscribes to one subject; senders publish to it and wait for the server now and then. Nothing is promised:
-no causal order between senders, no stability, and a subscriber that is too slow loses messages.
+All clients subscribe to one subject; senders publish to it and wait for the server from time to time. NATS core makes
+no promises: no causal order between senders, no stability, and a subscriber that is too slow loses messages.
 """
 
 from __future__ import annotations

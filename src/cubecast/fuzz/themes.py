@@ -13,7 +13,7 @@ random.
 | LINKS     | a decision that is late, data, acknowledgements    | data of a view before it is installed, restarts,    |
 |           |                                                    | connections that cross                              |
 | LATE_VIEWS | a decision that is late                           | a restart after data of the next view; on request   |
-| BRANCHES  | a view is decided, in one part of a divided group   | parts that continue, and joins; on request          |
+| BRANCHES  | a view is decided in a part of a divided group     | parts that continue, and joins; on request          |
 """
 
 from __future__ import annotations
@@ -225,7 +225,14 @@ BRANCHES = Theme(
     connection=("", "reset"),
     others=("divide", "divide", "", "kill one"),
     chains=((1,), (2,), (1, 1), (2, 1)),
-    changes={changes.divide: 4, changes.join: 4, changes.come_back: 3, changes.cut: 2, changes.kill: 1, changes.heal: 2},
+    changes={
+        changes.divide: 4,
+        changes.join: 4,
+        changes.come_back: 3,
+        changes.cut: 2,
+        changes.kill: 1,
+        changes.heal: 2,
+    },
     counts=(4, 6, 8),
     founders=(3, 3, 4, 5),
     spans_ms=((200, 500), (400, 900)),

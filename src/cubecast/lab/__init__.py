@@ -19,7 +19,7 @@ __all__ = ["Advice", "advise"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when it is first asked for: most modules of this package need much less."""
+    """Load a public name on first use: most modules of this package need far less."""
     if name not in __all__:
         raise AttributeError(f"module 'cubecast.lab' has no attribute {name!r}")
     with named(f"cubecast.lab.{name}"):

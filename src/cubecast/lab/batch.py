@@ -1,7 +1,7 @@
 """Execute the runs of a batch of rows: the work of a Spark worker.
 
-Nothing here knows of Spark, so the same function serves a worker, a process pool and a test. A run that fails is a row
-with its error; the others go on.
+This module does not depend on Spark, so the same function serves a worker, a process pool and a test. A run that fails
+becomes a row with its error; the others continue.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Row = dict[str, Any]
 
 
 def run_rows(rows: Iterable[Row]) -> pa.RecordBatch:
-    """Do the runs of these rows; return a batch of `RUNS` rows."""
+    """Execute the runs of these rows; return a batch of `RUNS` rows."""
     return pa.RecordBatch.from_pylist([run_row(row) for row in rows], schema=RUNS)
 
 
 def keep_compiled() -> None:
-    """Exempt the modules that are loaded by now from garbage collection.
+    """Exempt the modules loaded so far from garbage collection.
 
-    Spark's workers collect garbage after every task. Numba and the kernels are 200,000 objects that are there to stay.
+    Spark's workers collect garbage after every task. Numba and the kernels are 200,000 objects that are never freed.
     """
     gc.collect()
     gc.freeze()
 
 
 def run_row(row: Row) -> Row:
-    """Do one run; an error becomes part of its row."""
+    """Execute one run; an error becomes part of its row."""
     settings = json.loads(row["settings"])
     began, cpu_began = time.perf_counter(), time.process_time()
     metrics: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """The speed of the simulator on this machine: whole jobs, and their run phase.
 
-A job is what a user waits for: the network, its routes, the run. The speed counts the run phase alone: one packet that
-crosses one link is one packet-hop. Each job runs several times and the fastest counts, since other programs on the
-machine can only slow it down.
+A job is everything a user waits for: the network, its routes, the run. The speed counts only the run phase: one packet
+that crosses one link is one packet-hop. Each job runs several times and the fastest run counts, since other programs on
+the machine can only slow it down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What is run, in words."""
+        """A description of the job."""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         rest = "" if self.measure else ", not measured"
         return f"{protocol_named(self.protocol).title}, {self.members} members on {self.network}, {rounds}{rest}"
@@ -54,7 +54,7 @@ class Timing:
         return {"name": self.job.name, **values.pop("job"), **values}
 
 
-# Many rounds make a heavy load: about as many packets in flight at any time as a burst of all hypercube neighbours.
+# Many rounds make a heavy load: about as many packets in flight as in a burst to all hypercube neighbours.
 STORM = ("cube_full_dist", "random:p=0.04")
 JOBS = (
     Job(protocol=STORM[0], members=200, network=STORM[1], rounds=50),
@@ -66,7 +66,7 @@ JOBS = (
 
 
 def benchmark(*, repeat: int = 3, progress: Progress | None = None) -> list[Timing]:
-    """Time every job; rounds of all jobs alternate, so that a disturbance of the machine hits all alike."""
+    """Time every job; the jobs alternate, so that a disturbance of the machine affects all alike."""
     best: dict[int, Timing] = {}
     runs = repeat * len(JOBS)
     for done in range(runs):
@@ -91,7 +91,7 @@ def _time(job: Job) -> Timing:
 
 
 def _better(one: Timing, other: Timing) -> Timing:
-    """The best run phase and the best whole, each for itself."""
+    """The best run phase and the best total time, taken separately."""
     fastest = min(one, other, key=lambda timing: timing.run_seconds)
     return Timing(
         job=one.job,

@@ -49,14 +49,14 @@ SIZE = "full"
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """What a calibration found."""
+    """The result of a calibration."""
 
     paper: str
     studies: list[str]
     best: Scored
     settings_tried: int
     numbers: list[dict[str, Any]]
-    """The paper's numbers beside ours at the best setting."""
+    """The paper's numbers and ours at the best setting."""
     acceptable: dict[str, list[Any]]
     exclusions: list[tuple[str, str]]
     nowhere: list[str]
@@ -108,7 +108,7 @@ def calibrated_plan(plan: Plan, settings: list[Reading]) -> Plan:
 
 
 def _only_needed(plan: Plan) -> Plan:
-    """The plan without protocols and variants that no claim looks at; one setting shows which these are."""
+    """The plan without the protocols and variants that no claim uses; one setting is enough to find them."""
     chosen = plan.sizes[SIZE]
     one = replace(chosen, zips=({name: values[:1] for name, values in chosen.zips[0].items()},))
     points = points_of(replace(plan, sizes=dict.fromkeys(plan.sizes, one)), SIZE)
@@ -123,7 +123,7 @@ def _only_needed(plan: Plan) -> Plan:
 
 
 def check_settings(plan: Plan, settings: list[Reading]) -> None:
-    """Construct a run of every point, so that an impossible setting is found before anything runs."""
+    """Construct a run of every point, so that an invalid setting is found before anything runs."""
     derived = calibrated_plan(plan, settings)
     seen: set[str] = set()
     for run in (run for run in runs_of(derived, SIZE) if run.seed == 0):

@@ -1,9 +1,9 @@
-"""Calibration: the settings under which most statements of a paper hold at the same time and its numbers are nearest.
+"""Calibration: the settings at which most statements of a paper hold at the same time and its numbers are nearest.
 
-*Space.* The table `calibrate` of a plan names what the paper leaves open: ranges (`between`, on a logarithmic scale)
-and choices (`among`). Several plans of one paper are calibrated together: the space has the parameters of all of them
-(`lab.joint_space`), and a plan is run at the part of a setting that it names. A setting is a point of the unit cube,
-one coordinate per open parameter.
+*Space.* The table `calibrate` of a plan names the parameters that the paper leaves open: ranges (`between`, on a
+logarithmic scale) and choices (`among`). Several plans of one paper are calibrated together: the space has the
+parameters of all of them (`lab.joint_space`), and each plan runs with the parameters that it names. A setting is a
+point of the unit cube, one coordinate per open parameter.
 
 *Start.* The matrices A, B and AB of a Sobol sequence (Saltelli 2010), from which SciPy's `sobol_indices` gives the
 share of the score's variance that each parameter explains alone (first order) and with all others (total).
@@ -13,7 +13,7 @@ share of the score's variance that each parameter explains alone (first order) a
 *Score* of a setting: the claims that hold at it, an undecided one counting half; the distance of the paper's numbers,
 as the mean of |ln(ours / theirs)|, decides between equals.
 
-All of it is a function of the plan and of the runs: the same plan finds the same setting, interrupted or not.
+The result depends only on the plan and its runs: the same plan finds the same setting, interrupted or not.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from cubecast.lab.tables import sortable
 Unit = npt.NDArray[np.float64]
 """Points of the unit cube, one per row."""
 CALIBRATED = "calibrate-"
-"""Before the name of a study: its plan with the settings of a calibration as readings."""
+"""Prefix of a study id: its plan with the settings of a calibration as readings."""
 PARENTS = 4
-"""How many of the best settings a round of refinement looks around."""
+"""The number of best settings around which a round of refinement searches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """A setting and how the claims fare at it."""
+    """A setting and the outcomes of the claims at it."""
 
     setting: Reading
     held: int
     undecided: int
     tested: int
     distance: float
-    """Mean of |ln(ours / theirs)| over the numbers that the paper gives; 0 where it gives none."""
+    """Mean of |ln(ours / theirs)| over the numbers that the paper gives; 0 if it gives none."""
 
     @property
     def score(self) -> float:
@@ -59,13 +59,13 @@ class Scored:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """The larger the better."""
+        """The sort key: larger is better."""
         return self.score, -self.distance
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """What a parameter explains of the variance of the score."""
+    """The share of the variance of the score that a parameter explains."""
 
     first_order: float
     total: float
@@ -88,7 +88,7 @@ def _value(space: Calibration, name: str, share: float) -> Any:
 
 
 def start(space: Calibration) -> Unit:
-    """A, B and AB, one below the other: start · (parameters + 2) points."""
+    """The matrices A, B and AB, stacked: start · (parameters + 2) points."""
     count, parameters = space.start, len(space.names)
     drawn = qmc.Sobol(d=2 * parameters, scramble=True, rng=np.random.default_rng(0)).random(count)
     a, b = drawn[:, :parameters], drawn[:, parameters:]
@@ -105,17 +105,17 @@ def around(best: Unit, *, number: int, width: int) -> Unit:
 
 
 def score_settings(judgements: Sequence[Judgement], settings: Sequence[Reading]) -> list[Scored]:
-    """How the claims fare at each setting."""
+    """Score each setting by the outcomes of the claims."""
     return [_score(judgements, setting) for setting in settings]
 
 
 def readings_at(judgement: Judgement, setting: Reading) -> list[JudgedReading]:
-    """How a claim fares at a setting: at its part of the parameters."""
+    """The outcomes of a claim at a setting, restricted to the claim's parameters."""
     return [own for own in judgement.readings if own.reading.items() <= setting.items()]
 
 
 def claim_name(judgement: Judgement) -> str:
-    """The claim and its study."""
+    """The name of a claim, with its study."""
     return f"{judgement.plan.id.removeprefix(CALIBRATED)}/{judgement.claim.id}"
 
 
@@ -152,7 +152,7 @@ def sensitivities(space: Calibration, scores: Sequence[float]) -> dict[str, Sens
 
 
 def acceptable(scored: Sequence[Scored], *, within: float = 1.0) -> dict[str, list[Any]]:
-    """The region of settings whose score is within so many claims of the best: the values each parameter has in it."""
+    """The values of each parameter in the settings whose score is within `within` claims of the best."""
     best = max((one.score for one in scored), default=0.0)
     near = [one.setting for one in scored if one.score >= best - within]
     names = list(near[0]) if near else []

@@ -1,10 +1,10 @@
 """The trigger X for a simulated group: measure its rounds first, then ask the model (guo ch. 6).
 
-"Users should measure f(r) in the current system, then set X." The measured group has unlimited buffers and begins one
-round after the other. Its f is the longest time from one round's beginning to the next, or to the last member that
-knew the result if that came later; plus the longest that a message took to be everywhere, because a round does not
-release messages still in transit when it began, and because X is seen at one member and the buffer fills at another.
-With that in f every message counted in X is released: α = 1.
+"Users should measure f(r) in the current system, then set X." The measured group has unlimited buffers and runs rounds
+back to back. Its f is the longest time from the beginning of a round to that of the next, or until the last member knew
+the result if that was later; plus the longest time until all members had a message, because a round does not release
+messages that were in transit when it began, and because one member observes X while another one's buffer fills. With
+this f a round releases every message counted in X: α = 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cubecast.sim.simulate import run_scenario
 
 
 def choose_trigger(scenario: Scenario, network: Network) -> Trigger:
-    """X for this scenario's buffer, rate and protocol. Only a feasible one: otherwise an error says what to change."""
+    """Find X for this scenario's buffer, rate and protocol; if none is feasible, an error says what to change."""
     if scenario.messages == 0 or scenario.buffer_messages == 0:
         raise LocalProtocolError("to choose a trigger, give messages (data traffic) and buffer_messages (g)")
     free = replace(scenario, trigger="delta", trigger_messages=0, buffer_messages=0, delta_ms=0.0)
@@ -35,12 +35,6 @@ def choose_trigger(scenario: Scenario, network: Network) -> Trigger:
     if found.verdict is not Feasibility.FEASIBLE:
         raise LocalProtocolError(found.sentence)
     return found
-
-
-def with_trigger(scenario: Scenario, network: Network) -> Scenario:
-    """The same scenario with rounds that begin at X."""
-    level = choose_trigger(scenario, network).level_messages
-    return replace(scenario, trigger="buffer", trigger_messages=level)
 
 
 def round_seconds(result: Result) -> float:

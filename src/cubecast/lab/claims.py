@@ -1,12 +1,12 @@
 """Judge the claims of the papers by the rule of docs/plans.md.
 
-A claim is judged at each *reading*: one way to fill in what its paper leaves open. At a reading it
+A claim is judged at each *reading*: one choice of the values that its paper leaves open. At a reading it
 
-- *holds* when every point of every test holds,
-- is *contradicted* when a point is (`lab.outcomes`: beyond the margin, after Holm's correction) and the contradiction
+- *holds* if every point of every test holds,
+- is *contradicted* if a point is (`lab.outcomes`: beyond the margin, after Holm's correction) and the contradiction
   remains after Benjamini and Hochberg's correction over all claims and readings of the report,
-- is *undecided* otherwise, and *not tested* when a test has no data. Tests of points that this size of the study does
-  not have are not asked.
+- is *undecided* otherwise, and *not tested* if a test has no data. Tests of points that this size of the study does not
+  have are skipped.
 
 The verdict on the claim follows from its readings; see `verdict_of`.
 """
@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedReading:
-    """How a claim fares at one reading."""
+    """The outcome of a claim at one reading."""
 
     reading: Reading
     verdict: str
@@ -71,7 +71,7 @@ class JudgedReading:
 
     @property
     def is_open(self) -> bool:
-        """Could more runs tell?"""
+        """Could more runs decide the claim?"""
         return any(finding.outcome == OPEN for finding in self.findings)
 
 
@@ -94,7 +94,7 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What a study found: the points of its plan, which of them have values, and rows of `FINDINGS`."""
+    """The findings of a study: the points of its plan, which of them have values, and rows of `FINDINGS`."""
 
     plan: Plan
     points: Sequence[Point]
@@ -133,7 +133,7 @@ def judge(studies: Sequence[Answers]) -> dict[str, list[Judgement]]:
 
 
 def _after_report(reading: JudgedReading, p_breaks: float) -> JudgedReading:
-    """A contradiction that is no longer one beside all other tests of the report leaves the claim undecided."""
+    """Make a contradiction undecided if it does not survive the correction over all tests of the report."""
     if reading.verdict == CONTRADICTED and p_breaks > CONTRADICTION_LEVEL:
         return replace(reading, verdict=UNDECIDED)
     return reading
@@ -192,7 +192,7 @@ def _judge_reading(where: Reading, answers: list[list[Finding]]) -> JudgedReadin
 
 
 def ranges(findings: Sequence[Finding]) -> list[str]:
-    """Our figures in short, a phrase per test: from the smallest to the largest value."""
+    """Our values in short, a phrase per test: from the smallest to the largest value."""
     phrases = []
     for own in _by_test(findings):
         least, most = (
@@ -211,9 +211,9 @@ def _by_test(findings: Sequence[Finding]) -> list[list[Finding]]:
 
 
 def ours(findings: Sequence[Finding], varying: Sequence[str]) -> list[str]:
-    """Our figures in words, a sentence per test: its range, and the point that decides the outcome.
+    """Our values in words, a sentence per test: its range, and the point that decides the outcome.
 
-    `varying` are the parameters that tell the points apart.
+    `varying` are the parameters that distinguish the points.
     """
     sentences = []
     for own in _by_test(findings):
@@ -229,29 +229,29 @@ def ours(findings: Sequence[Finding], varying: Sequence[str]) -> list[str]:
 
 
 _DECIDING = dict(zip(OUTCOMES, ("closest to the bound:", "within the margin:", "open:", "against it:"), strict=True))
-"""How the point that decides a test is introduced."""
+"""Text before the point that decides a test, by outcome."""
 
 
 def place(finding: Finding, varying: Sequence[str]) -> str:
-    """Where a finding was made."""
+    """The parameters of the point of a finding, as text."""
     return ", ".join(f"{name} {value}" for name, value in finding.point.items() if name in varying)
 
 
 def nearest(findings: Sequence[Finding]) -> Finding | None:
-    """The finding closest to the value that the paper gives; None where it gives none."""
+    """The finding closest to the value that the paper gives; None if it gives none."""
     given = [one for one in findings if one.test.paper is not None and math.isfinite(one.estimate.value)]
     return min(given, key=lambda one: distance(one.estimate.value, one.test.paper or 0.0), default=None)
 
 
 def distance(value: float, paper: float) -> float:
-    """How far our value is from the paper's: as a factor where both are positive, else as a share of the paper's."""
+    """How far our value is from the paper's: as a factor if both are positive, else as a share of the paper's."""
     if value > 0 and paper > 0:
         return abs(math.log(value / paper))
     return abs(value - paper) / (abs(paper) or 1.0)
 
 
 def _against(finding: Finding) -> tuple[int, float]:
-    """How much a finding speaks against its claim: by its outcome, then by the distance beyond the bound."""
+    """Sort key of the evidence against a claim: the outcome, then the distance beyond the bound."""
     test, estimate = finding.test, finding.estimate
     below = -math.inf if test.low is None else test.low - estimate.value
     above = -math.inf if test.high is None else estimate.value - test.high
@@ -266,7 +266,7 @@ def spelled(estimate: Estimate) -> str:
 
 
 def _number(value: float) -> str:
-    """Three significant digits, without an exponent where a reader needs none."""
+    """Three significant digits, without an exponent if the number is readable without one."""
     if not math.isfinite(value):
         return "∞" if value > 0 else "−∞" if value < 0 else "?"
     if value and not 1e-3 <= abs(value) < 1e6:

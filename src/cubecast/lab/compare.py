@@ -1,7 +1,7 @@
 """Compare protocols: the same groups on the same networks, once per seed.
 
-Every protocol of a comparison meets the same network with the same R for each size and seed, so that a difference
-between two of them is theirs alone. A protocol that cannot end a run does not stop the others: the run is kept with the
+Every protocol of a comparison runs on the same network with the same R for each size and seed, so that differences are
+due to the protocols alone. A protocol that cannot finish a run does not stop the others: the run is kept with the
 reason, and excluded from the means. The comparison includes the lower bounds (`models.lower_bounds`).
 """
 
@@ -46,8 +46,8 @@ class Metric:
     unit: str = ""
     digits: int = 0
     of: Literal["all", "rounds", "buffers", "causal", "data", "views", "causal views"] = "rounds"
-    """Measured always, or of the rounds of stability detection, of the buffers these free (when data flows), of
-    protocols that carry the data themselves, or of groups with views; causal stability where it is asked for."""
+    """When it is measured: always, for rounds of stability detection, for the buffers that these free (if data flows),
+    for protocols that carry the data themselves, for groups with views, or for causal stability if requested."""
 
 
 METRICS = (
@@ -94,7 +94,7 @@ class ComparedRun:
     result: Result | None = None
     failure: str | None = None
     lower_bounds: dict[str, float] = field(default_factory=dict)
-    """What no protocol can beat on this network, by the name of the metric."""
+    """The lower bounds on this network, by the name of the metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class Summary:
 
     @property
     def title(self) -> str:
-        """As tables and pictures call it."""
+        """The name in tables and pictures."""
         return LOWER_BOUND if self.protocol == LOWER_BOUND else protocol_named(self.protocol).title
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Comparison:
 
     @property
     def failures(self) -> list[str]:
-        """Why some runs did not end, each with the command that replays it."""
+        """The reasons of runs that did not end, each with the command that replays it."""
         return [run.failure for run in self.runs if run.failure is not None]
 
     @property
@@ -165,12 +165,12 @@ class Comparison:
 
     @cached_property
     def lower_bounds(self) -> list[Summary]:
-        """What no protocol can beat, one for each group size that has any; metrics without a bound have no value."""
+        """The lower bounds, one summary per group size that has any; metrics without a bound have no value."""
         found = [self._lower_bound(members) for members in dict.fromkeys(one.members for one in self.summaries)]
         return [one for one in found if any(figure.n for figure in one.figures.values())]
 
     def _lower_bound(self, members: int) -> Summary:
-        """The mean over the seeds; what bounds all protocols of a seed is the least of their bounds."""
+        """The mean over the seeds; the bound for all protocols of a seed is the least of their bounds."""
         least: dict[str, dict[int, float]] = {metric.name: {} for metric in self.metrics}
         for run in self.runs:
             for name, value in run.lower_bounds.items():
@@ -220,7 +220,7 @@ class Comparison:
         return _csv(rows)
 
     def plot(self, path: str | Path) -> Path:
-        """Draw it into an HTML page that works offline, or a PNG, SVG or PDF picture, by the ending of `path`."""
+        """Draw an HTML page that works offline, or a PNG, SVG or PDF picture, by the ending of `path`."""
         from cubecast.lab.plots import save_plot
 
         return save_plot(self, path)
@@ -264,7 +264,7 @@ def compare(
         [one.name for one in registered(family)] if protocols is None else [protocol_named(p).name for p in protocols]
     )
     spelled = network if isinstance(network, str) else network.name
-    # All scenarios are made, and so checked, before the first of them runs.
+    # All scenarios are made, and so validated, before the first one runs.
     scenarios = [
         _scenario({"protocol": name, "members": size, "network": spelled, "seed": seed + turn} | settings)
         for size in dict.fromkeys(sizes)
@@ -275,7 +275,7 @@ def compare(
 
 
 def _scenario(settings: dict[str, Any]) -> Scenario:
-    """A parameter that only some of the protocols have is for those."""
+    """Make a scenario; parameters that its protocol does not have are dropped."""
     return Scenario(**split_settings(settings, {one.name for one in fields(Scenario)}, lenient=True))
 
 

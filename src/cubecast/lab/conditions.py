@@ -1,10 +1,10 @@
 """Under which conditions a claim holds: in words, and as a phase diagram over the two most influential parameters.
 
 The influence of a parameter is the first-order Sobol index of "the claim holds" over the readings that were tried:
-Var(E[h | parameter]) / Var(h), with h = 1 where it holds, 0 where it is contradicted and ½ where it is undecided. It
-is 1 where the parameter alone decides, and 0 where it makes no difference on its own.
+Var(E[h | parameter]) / Var(h), with h = 1 if it holds, 0 if it is contradicted and ½ if it is undecided. It is 1 if
+the parameter alone decides, and 0 if it makes no difference on its own.
 
-The sentence is a decision tree, written out: exact for the readings that were tried, and silent about all others.
+The sentence is a decision tree, written out: exact for the readings that were tried, without a statement about others.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _WEIGHTS = {HOLDS: 1.0, UNDECIDED: 0.5, CONTRADICTED: 0.0}
 Case = tuple[Reading, str]
 """A reading and the verdict at it."""
 Region = dict[str, list[Any]]
-"""Parameters and the values that each may have; a parameter that is not in it may have any."""
+"""Parameters and their possible values; a parameter that is not listed may have any value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseDiagram:
-    """Where a claim holds: one cell per value of each axis, with how many readings of it end in which verdict."""
+    """Where a claim holds: one cell per value of each axis, with the number of readings per verdict."""
 
     x: str
     y: str | None
-    """None where only one parameter is open."""
+    """None if only one parameter is open."""
     columns: list[Any]
     rows: list[Any]
     cells: dict[tuple[Any, Any], dict[str, int]]
 
 
 def influences(readings: Sequence[JudgedReading]) -> dict[str, float]:
-    """The parameters by influence, the most influential first."""
+    """The influence of each parameter, the most influential first."""
     tested = _tested(readings)
     weights = np.array([_WEIGHTS[verdict] for _, verdict in tested])
     names = _names(tested)
@@ -59,7 +59,7 @@ def influences(readings: Sequence[JudgedReading]) -> dict[str, float]:
 
 
 def phase_diagram(readings: Sequence[JudgedReading]) -> PhaseDiagram | None:
-    """Over the two parameters with the most influence that vary; None where nothing is open."""
+    """The diagram over the two most influential parameters that vary; None if no parameter is open."""
     tested = _tested(readings)
     varying = [name for name in influences(readings) if len({str(reading[name]) for reading, _ in tested}) > 1]
     if not varying:
@@ -73,7 +73,7 @@ def phase_diagram(readings: Sequence[JudgedReading]) -> PhaseDiagram | None:
 
 
 def where_holds(readings: Sequence[JudgedReading], verdict: str = HOLDS) -> str:
-    """The readings with this verdict in words: "" where there is none, "everywhere" where all have it."""
+    """The readings with this verdict in words: "" if there are none, "everywhere" if all have it."""
     cases = _tested(readings)
     values = {name: sorted({reading[name] for reading, _ in cases}, key=sortable) for name in _names(cases)}
     phrases = [[_phrase(name, own, values[name]) for name, own in region.items()] for region in regions(cases, verdict)]
@@ -126,7 +126,7 @@ def _most_telling(cases: Sequence[Case], having: list[bool]) -> str:
 
 
 def _phrase(name: str, values: list[Any], known: list[Any]) -> str:
-    """A parameter and its values: numbers that follow each other as a range."""
+    """A parameter and its values; consecutive numbers are written as a range."""
     title = title_of(name)
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
     places = [known.index(value) for value in values]

@@ -1,14 +1,14 @@
-"""The experiment `data_flow`: stability rounds while data messages flow, beside the formulas about buffers.
+"""The experiment `data_flow`: stability rounds while data messages flow, compared with the formulas about buffers.
 
-*Time to stable* (guo §5.2): D is the longest that a message took to be everywhere, F the longest from the beginning of
-a round to that of the next, TPR the longest round until its first member knew S; the bound is D + F + TPR.
+*Time to stable* (guo §5.2): D is the longest time until all members had a message, F the longest time from the
+beginning of a round to that of the next, TPR the longest round until its first member knew S; the bound is D + F + TPR.
 
 *Buffer law* (guo §2.2): a sender's buffer of g messages of k bytes is full B/(r·k) after it began to send, if nothing
 is released until then. Here a sender with a full buffer waits; the paper's would overwrite old messages.
 
 *Trigger* (guo ch. 6): with `level` a round begins when a sender holds X unstable messages. X = "optimal" is g − r·f,
-with f measured first (`lab.choose_trigger`); "half" and "quarter" are parts of it, and "buffer" is all of g. The number
-of rounds that K messages of a sender need is T(X) = K / X, all of them being stable in the end (α = 1).
+with f measured first (`lab.choose_trigger`); "half" and "quarter" are parts of it, and "buffer" is all of g. K messages
+of a sender need T(X) = K / X rounds if all of them become stable (α = 1).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _WHOLE = "buffer"
 
 
 def simulation_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without that of this experiment."""
+    """The settings without the one of this experiment."""
     return {name: value for name, value in settings.items() if name != "level"}
 
 
 def level_of(settings: Mapping[str, Any]) -> str | None:
-    """Which X begins a round; None: rounds begin by Δ."""
+    """The X that begins a round; None if rounds begin after Δ."""
     level = settings.get("level")
     if level not in (None, _WHOLE, *_LEVELS):
         known = ", ".join((*_LEVELS, _WHOLE))
@@ -50,7 +50,7 @@ def level_of(settings: Mapping[str, Any]) -> str | None:
 
 
 def check(scenario: Scenario, level: str | None) -> None:
-    """Does data flow, and through a buffer where rounds depend on it?"""
+    """Require that data flows and, if rounds depend on a buffer, that there is one."""
     if scenario.messages == 0 or scenario.carries_data:
         raise LocalProtocolError("data_flow needs a stability protocol and data: give messages", setting="messages")
     if level is not None and scenario.buffer_messages == 0:
@@ -58,7 +58,7 @@ def check(scenario: Scenario, level: str | None) -> None:
 
 
 def measure(scenario: Scenario, network: Network, level: str | None) -> dict[str, float]:
-    """Run it, and compute what the formulas say of it."""
+    """Run the scenario, and compute what the formulas predict."""
     chosen = scenario if level is None else _with_level(scenario, network, level)
     result = run_scenario(chosen, network)
     found = _bound(result) | _law(chosen, result) | _trigger(chosen)

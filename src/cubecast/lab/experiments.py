@@ -1,14 +1,13 @@
 """The kinds of runs: a simulation, or a formula of the models computed on the same axes.
 
-An experiment takes plain settings (numbers and text, as in a plan) and returns metrics by name. It is pure:
-the same settings give the same metrics, on any machine. A new experiment is one function and one entry in
-`_EXPERIMENTS`.
+An experiment takes plain settings (numbers and text, as in a plan) and returns metrics by name. It is pure: the same
+settings give the same metrics, on any machine. A new experiment is one function and one entry in `_EXPERIMENTS`.
 
 Besides the fields of `Scenario` a simulation takes settings of a study. `crashed_neighbours = k` crashes k hypercube
 neighbours of member 0, drawn by the seed, at time 0 (cube §4.2.5). With `bad_samples = true` a run that is not over by
-`until_ms` is no failure but a bad sample, left out of the statistics and counted by the metric `ended` (guo §5.3.1).
-`own_metrics` names the metrics of the user's own that the run takes.
-Words in braces in `network` stand for parameters of the plan: "random:degree={degree}" with degrees swept.
+`until_ms` does not fail but counts as a bad sample, left out of the statistics and counted by the metric `ended` (guo
+§5.3.1). `own_metrics` names the user's own metrics that the run measures. Names in braces in `network` stand for
+parameters of the plan: "random:degree={degree}" with degrees swept.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ NOT_METRICS = {
     "wall_seconds",
     "packet_hops_per_second",
 }
-"""Fields of a result that repeat the scenario, or that differ from one machine to another."""
+"""Fields of a result that repeat the scenario, or that differ between machines."""
 _FIELDS = {field.name for field in fields(Scenario)}
 _FAULTS = {"crashes": "crash", "suspicions": "suspicion", "partitions": "partition", "joins": "join", "leaves": "leave"}
 _NETWORKS_KEPT = 4
@@ -70,7 +69,7 @@ class Experiment:
     check: Callable[[Settings, set[str]], None]
     run: Callable[[Settings], Metrics]
     cost: Callable[[Settings], float]
-    """About how many seconds a run takes."""
+    """Estimates how many seconds a run takes."""
 
 
 def experiment_named(name: str) -> Experiment:
@@ -81,12 +80,12 @@ def experiment_named(name: str) -> Experiment:
 
 
 def check_run(experiment: str, settings: Settings, seen: set[str]) -> None:
-    """Validate the settings of a run; `seen` holds the networks that were built already."""
+    """Validate the settings of a run; `seen` holds the networks that were already built."""
     experiment_named(experiment).check(settings, seen)
 
 
 def scenario_of(settings: Settings) -> Scenario:
-    """The scenario with the settings of a simulation."""
+    """The scenario of a simulation's settings."""
     values = _with_network(dict(settings))
     values.pop(MEASURE, None)
     crashed = values.pop("crashed_neighbours", 0)
@@ -107,7 +106,7 @@ def scenario_of(settings: Settings) -> Scenario:
 
 
 def network_content(settings: Settings) -> str | None:
-    """A hash of the file that describes the network of a run, by what it says now; None where no file does."""
+    """A hash of the present content of the file that describes the network of a run; None if no file does."""
     return _file_content(str(_with_network(dict(settings)).get("network", "")))
 
 
@@ -122,7 +121,7 @@ def _file_content(network: str) -> str | None:
 
 
 def _with_network(values: dict[str, Any]) -> dict[str, Any]:
-    """Put the values of parameters into the braces of the network and drop them from the settings."""
+    """Replace the braces in the network by the values of parameters, and drop these from the settings."""
     network = values.get("network")
     if not isinstance(network, str) or "{" not in network:
         return values
@@ -142,7 +141,7 @@ def _check_flag(name: str, value: Any) -> None:
 
 
 def _check_types(values: Settings) -> None:
-    """Check each value against the type of its field; a whole number is a number too."""
+    """Check each value against the type of its field; a whole number is also a number."""
     for name, value in values.items():
         if name in _FAULTS or name in PARAMETER_FIELDS:
             continue
@@ -189,7 +188,7 @@ _networks: OrderedDict[tuple[str, int, int, str | None], Network] = OrderedDict(
 
 
 def _network(scenario: Scenario) -> Network:
-    """The network of a scenario; protocols that follow each other on one topology share it."""
+    """The network of a scenario; consecutive runs of protocols on one topology share it."""
     key = (scenario.network, scenario.members, scenario.seed, _file_content(scenario.network))
     if key not in _networks:
         _networks[key] = build_network(scenario.network, members=scenario.members, seed=scenario.seed)
@@ -222,7 +221,7 @@ _RESULT_METRICS = tuple(field.name for field in fields(Result) if field.name not
 
 
 def _simulation_cost(settings: Settings) -> float:
-    """Routes cost n² and more, packet-hops 0.2 µs each; a multicast to n members crosses about n·log n links."""
+    """Estimate: routes cost n² and more, packet-hops 0.2 µs each; a multicast crosses about n·log n links."""
     scenario = scenario_of(settings)
     n, rounds = scenario.members, scenario.rounds
     if scenario.has_views:  # agreement is plain Python: n messages, each with n entries, for every view
@@ -250,7 +249,7 @@ def _formula(scenario: Scenario) -> Metrics:
 
 
 def _round_cost(settings: Settings) -> Metrics:
-    """One round by formula (cube Fig 7; exact, or an upper bound) and as the simulator counts it."""
+    """The cost of one round by formula (cube Fig 7; exact, or an upper bound) and as the simulator counts it."""
     found = _simulate(settings)
     return _formula(scenario_of(settings)) | {
         "measured_messages": found["messages"],
@@ -264,7 +263,7 @@ def _check_processing_load(settings: Settings, seen: set[str]) -> None:
 
 
 def _processing_load(settings: Settings) -> Metrics:
-    """Messages that members process in a round, counted (guo Table 4.1)."""
+    """Count the messages that members process in a round (guo Table 4.1)."""
     scenario = scenario_of(settings)
     return processing_load.measure(scenario, _network(scenario))
 
@@ -275,7 +274,7 @@ def _check_data_flow(settings: Settings, seen: set[str]) -> None:
 
 
 def _data_flow(settings: Settings) -> Metrics:
-    """Rounds while data flows, beside the formulas for time to stable, buffers and trigger (guo §2.2, §5.2, ch. 6)."""
+    """Rounds while data flows, with the formulas for time to stable, buffers and trigger (guo §2.2, §5.2, ch. 6)."""
     scenario = scenario_of(data_flow.simulation_of(settings))
     return data_flow.measure(scenario, _network(scenario), data_flow.level_of(settings))
 
@@ -286,14 +285,14 @@ _SEARCH_SETTINGS = ("seeds", "longest_s", "resolution_s", "stride_s", "tolerance
 
 
 def check_search(settings: Settings, seen: set[str]) -> None:
-    """Can this search be done?"""
+    """Validate the settings of a search."""
     scenario, _ = _search(settings)
     require_steps(scenario)
     _check_simulation({name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}, seen)
 
 
 def _search(settings: Settings) -> tuple[Scenario, SearchPlan]:
-    """The paper's own example searches from 0 to 20 s, to 2 s, in strides of 1 s, within a tenth (guo §5.3.2)."""
+    """The scenario and plan of a search; the paper's example is the default: 0 to 20 s, 2 s, 1 s, 0.1 (guo §5.3.2)."""
     common = {name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}
     seeds = settings.get("seeds", SEARCH_SEEDS)
     plan = SearchPlan(
@@ -343,7 +342,7 @@ def _check_tree(settings: Settings, seen: set[str]) -> None:
 
 
 def _grow_tree(settings: Settings) -> Metrics:
-    """The tree that Plumtree or RASM leaves behind, and what growing it took (rasm §4)."""
+    """The tree that Plumtree or RASM has grown, and the cost of growing it (rasm §4)."""
     sizes = {name: settings[name] for name in ("members", "packets", "heartbeats") if name in settings}
     try:
         tree = grow_tree(settings["protocol"], _tree_network(settings), seed=settings["seed"], **sizes)

@@ -26,7 +26,7 @@ COLUMNS_MAX = 3
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
 FLOOR_DASH = [2, 2]
 SECONDS_FROM_MS = 10_000
-"""Times from here on are drawn in seconds."""
+"""Times of at least this are drawn in seconds."""
 _STATISTICS = {"mean": "", "spread": "worst − best of ", "variation": "standard deviation / mean of "}
 
 
@@ -56,7 +56,7 @@ def draw(plan: Plan, figure: Figure, rows: list[Row]) -> dict[str, Any]:
 
 
 def stated_values(plan: Plan, figure: Figure, metric: str, panel: Any) -> list[Row]:
-    """The values that the paper states for what a panel draws, from the tests of the plan that name them."""
+    """The values that the paper states for the metric of a panel, from the tests of the plan that name them."""
     if figure.kind != "lines" or figure.statistic != "mean":
         return []
     found = []
@@ -72,20 +72,20 @@ def stated_values(plan: Plan, figure: Figure, metric: str, panel: Any) -> list[R
 
 
 def _in_seconds(rows: list[Row]) -> list[Row]:
-    """Times that are given in milliseconds."""
+    """Convert rows of times in milliseconds to seconds."""
     names = ("value", "mean", "sd", "ci_low", "ci_high", "smallest", "largest")
     return [row | {name: row[name] / 1000 for name in names if name in row and row[name] is not None} for row in rows]
 
 
 def _columns(panels: int) -> int:
-    """How many panels stand side by side: as many as a page is wide, and four as two and two."""
+    """The number of panels side by side: as many as fit on a page, but two by two for four panels."""
     return 2 if panels == 4 else min(max(panels, 2), COLUMNS_MAX)
 
 
 def _panel(figure: Figure, rows: list[Row], names: dict[Any, str], stated: list[Row], what: str) -> dict[str, Any]:
-    """One panel. Its layers are put together here: Altair would copy and check them again and again, values and all.
+    """One panel. Its layers are combined here, because Altair would copy and validate them repeatedly, with all values.
 
-    For the same reason charts name their channels in full: Altair makes a channel of mere text in 25 ms.
+    For the same reason charts name their channels in full: Altair needs 25 ms to parse a channel from text.
     """
     choose, lay_out = _KINDS[figure.kind]
     values = choose(figure, rows, names)
@@ -109,7 +109,7 @@ _CONFIG = alt.Config(
 
 
 def _heading(figure: Figure, what: str, panel: Any) -> str:
-    """Lines say on their axis what they show; a phase diagram has no such axis."""
+    """The heading of a panel: a phase diagram has no axis that names the metric."""
     if figure.kind == "lines":
         return "" if panel is None else _panel_name(figure, panel)
     return what if panel is None else f"{what}, {_panel_name(figure, panel)}"
@@ -123,7 +123,7 @@ def _panel_name(figure: Figure, panel: Any) -> str:
 
 
 def _names(plan: Plan, figure: Figure, rows: list[Row]) -> dict[Any, str]:
-    """How the values of the series are called, in the order of the plan."""
+    """The names of the values of the series, in the order of the plan."""
     titles = {protocol.name: protocol.title for protocol in registered()}
     floor = {LOWER_BOUND: LOWER_BOUND} if any(row[figure.series] == LOWER_BOUND for row in rows) else {}
     if figure.series == "protocol":
@@ -140,7 +140,7 @@ def _points(figure: Figure, rows: list[Row], names: dict[Any, str]) -> list[Row]
 
 def _lines(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt.Chart]:
     log = figure.y_scale == "log"
-    # Low values of a logarithmic axis would vanish below it; the axis begins where the values do.
+    # Low values would lie below a logarithmic axis, so the axis begins at the smallest value.
     y_scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
     x_scale = alt.Scale(type=figure.x_scale, zero=False, nice=False, padding=8)
     drawn = "high" if figure.statistic == "mean" else "value"
@@ -167,7 +167,7 @@ def _lines(figure: Figure, values: list[Row], names: dict[Any, str]) -> list[alt
 
 
 def _stated(figure: Figure, stated: list[Row], names: dict[Any, str]) -> alt.Chart:
-    """What the paper states, as diamonds."""
+    """The values that the paper states, as diamonds."""
     values = [{"x": one[figure.x], "series": names[one[figure.series]], "value": one["value"]} for one in stated]
     chart: alt.Chart = (
         alt.Chart(alt.Data(values=values))
@@ -183,19 +183,19 @@ def _stated(figure: Figure, stated: list[Row], names: dict[Any, str]) -> alt.Cha
 
 
 def _legend(figure: Figure) -> alt.Legend:
-    """A legend of names needs no title; one of numbers does."""
+    """The legend: names need no title, numbers do."""
     title = None if figure.series in ("protocol", "variant") else title_of(figure.series)
     return alt.Legend(symbolType="stroke", symbolSize=220, title=title, titleOrient="left")
 
 
 def _form(name: str, values: list[Row]) -> str:
-    """Large numbers as k and M; smaller ones as they are: 500 and 0.1, not 0.5k, 5e+2 or 100m."""
+    """The number format: large numbers with k and M, smaller ones as 500 and 0.1, not 0.5k, 5e+2 or 100m."""
     largest = max((abs(float(row[name])) for row in values), default=0.0)
     return "~s" if largest >= 20_000 else ",~f"
 
 
 def _shown(figure: Figure, row: Row, names: dict[Any, str], log: bool) -> Row | None:
-    """One point as it is drawn, or nothing where a logarithm does not exist."""
+    """One point as it is drawn; None if a logarithm does not exist."""
     value = row["value"]
     if value is None or (log and value <= 0):
         return None
@@ -229,4 +229,4 @@ def _tooltip(figure: Figure) -> list[alt.Tooltip]:
 
 
 _KINDS = {"lines": (_points, _lines), "winner": (winners, winner_map), "order": (orders, order_map)}
-"""By the kind of a figure: which values it draws, and how."""
+"""For each kind of figure: which values it draws, and how."""

@@ -1,6 +1,6 @@
 """Experiments that compute a formula of the models: exact, without a seed.
 
-Each takes the settings of a run and gives metrics by name, as every experiment does (`lab.experiments`).
+Each takes the settings of a run and returns metrics by name, like every experiment (`lab.experiments`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def only_known(settings: Settings, names: tuple[str, ...]) -> None:
 
 
 def check_chain(settings: Settings, _: set[str]) -> None:
-    """Can this chain be computed?"""
+    """Validate the settings of a gossip chain."""
     only_known(settings, ("members", "subset", "arrival", "p_incomplete"))
     _chain(settings)
 
 
 def gossip_chain(settings: Settings) -> Metrics:
-    """Micro-steps and steps until every member's information is everywhere (guo §4.2.5)."""
+    """Micro-steps and steps until every member has the information of all (guo §4.2.5)."""
     micro_steps = _chain(settings).micro_steps_for(settings["p_incomplete"])
     return {"micro_steps": float(micro_steps), "steps": micro_steps / settings["members"]}
 
@@ -62,7 +62,7 @@ def _chain(settings: Settings) -> GossipChain:
 
 
 def check_trigger(settings: Settings, _: set[str]) -> None:
-    """Is this a case for the trigger?"""
+    """Validate the settings of a trigger case."""
     _trigger_case(settings)
 
 
@@ -78,13 +78,13 @@ def _trigger_case(settings: Settings) -> TriggerCase:
 
 
 def check_causal(settings: Settings, _: set[str]) -> None:
-    """Can the cost of this broadcast be computed?"""
+    """Validate the settings of a causal broadcast."""
     only_known(settings, ("protocol", "members", "payload_bytes"))
     causal_cost(settings)
 
 
 def causal_cost(settings: Settings) -> Metrics:
-    """Copies and bytes of one causal broadcast (causal Table 1), and where the two protocols meet."""
+    """Copies and bytes of one causal broadcast (causal Table 1), and the payload at which both protocols cost equal."""
     protocol, members = settings["protocol"], settings["members"]
     if protocol not in _CAUSAL:
         raise LocalProtocolError(f"protocol = {protocol!r}: choose one of {', '.join(_CAUSAL)}", setting="protocol")
@@ -100,7 +100,7 @@ def causal_cost(settings: Settings) -> Metrics:
 
 
 def check_shape(settings: Settings, _: set[str]) -> None:
-    """Is there such a hypercube?"""
+    """Validate the settings of a hypercube."""
     only_known(settings, ("members",))
     if settings.get("members", 0) < 3:
         raise LocalProtocolError(f"members = {settings.get('members')!r}: choose at least 3", setting="members")
@@ -112,12 +112,12 @@ def overlay_shape(settings: Settings) -> Metrics:
 
 
 def check_detector(settings: Settings, _: set[str]) -> None:
-    """Can this threshold be computed?"""
+    """Validate the settings of a failure threshold."""
     only_known(settings, ("members", "p_mistake", "bytes_per_s", "subset"))
     failure_threshold(settings)
 
 
 def failure_threshold(settings: Settings) -> Metrics:
-    """K_fail and the time to detect a failure, with the bandwidth of a member held constant (guo §3.1.2)."""
+    """K_fail and the time to detect a failure, at constant bandwidth per member (guo §3.1.2)."""
     found = k_fail_within(**{name: value for name, value in settings.items() if name != "seed"})
     return {"k_fail": float(found.k_fail), "detection_s_max": found.detection_s_max}

@@ -1,4 +1,4 @@
-"""Find a Java that Spark can run on, before Spark starts: its own error is a page of stack trace."""
+"""Find a Java that Spark can run on, before Spark starts: Spark's own error is a page of stack trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADVICE = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless
 
 
 def require_java() -> Path:
-    """The java that will be started, or one line that says what is missing."""
+    """The Java that will be started; otherwise raise one line that says what is missing."""
     java = find_java()
     if java is None:
         raise LocalProtocolError(f"studies run on Spark, which needs Java, but no Java was found: {ADVICE}")
@@ -29,7 +29,7 @@ def require_java() -> Path:
 
 
 def find_java() -> Path | None:
-    """JAVA_HOME first, as Spark does it, then the path."""
+    """Look in JAVA_HOME first, as Spark does, then on the path."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -41,7 +41,7 @@ def find_java() -> Path | None:
 
 
 def check_modules(java: Path, listed: str, complaint: str = "") -> None:
-    """Judge what `java --list-modules` printed: the right version, with the module that Spark computes with."""
+    """Check the output of `java --list-modules`: the right version, with the module that Spark needs."""
     base = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
     if base is None:
         said = (complaint.strip().splitlines() or ["it lists no modules"])[0]

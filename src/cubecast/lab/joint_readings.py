@@ -12,7 +12,7 @@ from cubecast.lab.questions import Reading
 
 @dataclass(frozen=True, kw_only=True)
 class JointReading:
-    """A reading, and how the claims of a study fare at it."""
+    """A reading, and the outcomes of the claims of a study at it."""
 
     study: str
     reading: Reading
@@ -22,7 +22,7 @@ class JointReading:
 
 
 def best_joint_reading(judgements: Sequence[Judgement]) -> JointReading | None:
-    """By claims that hold, then by claims that are not contradicted; None where few claims leave anything open.
+    """The reading with the most claims that hold, then the fewest contradicted; None if few claims have readings.
 
     A claim that depends on fewer parameters than others counts at every reading that agrees with one of its own.
     """
@@ -47,7 +47,7 @@ def _at(reading: Reading, judgements: Sequence[Judgement]) -> JointReading:
 
 
 def _verdict_at(reading: Reading, judgement: Judgement) -> str:
-    """The gravest verdict at the readings of a claim that agree with this one."""
+    """The most severe verdict at the readings of a claim that agree with this one."""
     agreeing = {
         own.verdict
         for own in judgement.readings

@@ -1,7 +1,7 @@
 """The plans of a paper that are calibrated together, and the space of their open parameters.
 
-A statement of a paper must hold at the same setting as all others, whichever figure it is about. So the space has the
-parameters of all plans with a table `calibrate`; what several of them name is the same in each.
+All statements of a paper must hold at the same setting, whichever figure they concern. So the space has the parameters
+of all plans with a table `calibrate`; a parameter that several plans name has the same values in each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def plans_of(paper: str, plans: Sequence[Plan]) -> list[Plan]:
 
 
 def space_of(plan: Plan) -> Calibration:
-    """What a plan leaves open, where it says so."""
+    """The calibration space of a plan that has one."""
     assert plan.calibration is not None
     return plan.calibration
 

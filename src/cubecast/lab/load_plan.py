@@ -81,7 +81,7 @@ REPEATS_MAX = 10_000
 
 
 def load_plan(path: AnyPath) -> Plan:
-    """Read and check one plan; a `PlanError` names the file, the line, the value and the fix."""
+    """Read and validate one plan; a `PlanError` names the file, the line, the value and the fix."""
     try:
         text = path.read_text("utf-8")
         data = tomllib.loads(text)
@@ -93,7 +93,7 @@ def load_plan(path: AnyPath) -> Plan:
 
 
 def plan_of_table(table: dict[str, Any]) -> Plan:
-    """Check a plan that is given as a table of keys instead of a file; files of code are sought from here."""
+    """Validate a plan given as a table of keys instead of a file; paths of code files are relative to this folder."""
     return _plan(_Reader(Path("plan"), {}), table)
 
 
@@ -118,7 +118,7 @@ def load_plans(folder: AnyPath) -> list[Plan]:
 
 
 class _Reader:
-    """Turns checked data into a plan; knows on which line each key stands."""
+    """Turns validated data into a plan; knows the line of each key."""
 
     def __init__(self, path: AnyPath, lines: dict[tuple[str | int, ...], int]) -> None:
         self.path = path
@@ -183,7 +183,7 @@ class _Reader:
         return plan
 
     def code(self, table: dict[str, Any]) -> tuple[Path, ...]:
-        """Load the files of the user's own, whose paths begin at the folder of the plan."""
+        """Load the user's code files, whose paths are relative to the folder of the plan."""
         self.check_keys(table, {"files": list}, "code")
         paths = []
         for name in self.strings(table.get("files", []), "code", "files"):
@@ -275,7 +275,7 @@ class _Reader:
         )
 
     def check_precision(self, own: dict[str, Any], name: str) -> None:
-        """A precision needs seeds to reach it with, and a number of them at which to give up."""
+        """Validate the precision and the number of seeds after which replication stops."""
         precision, cap = own.get("precision"), own.get("repeats_max")
         if (precision is None) != (cap is None):
             raise self.fail("precision and repeats_max go together: add the other", name)
@@ -353,12 +353,12 @@ class _Reader:
         return table.get("above"), table.get("below")
 
     def check_meaning(self, plan: Plan) -> None:
-        """Names, values and bounds must fit the runs of the plan."""
+        """Validate that names, values and bounds match the runs of the plan."""
         for message, path in mistakes(plan):
             raise self.fail(message, *path)
 
     def check_runs(self, plan: Plan) -> None:
-        """Construct every run of both sizes, so that nothing impossible is found out when it runs."""
+        """Construct every run of both sizes, so that invalid runs are found before anything runs."""
         own = own_metrics() if plan.experiment == "simulate" else ()
         metrics = (*experiment_named(plan.experiment).metrics, *own)
         for name, path in self.metrics(plan):
@@ -407,7 +407,7 @@ class _Reader:
                 raise self.fail(str(error), *self.home(size, name)) from None
 
     def home(self, size: str, name: str | None) -> tuple[str | int, ...]:
-        """Where a parameter gets its value."""
+        """The place in the plan where a parameter gets its value."""
         if name is None:
             return (size,)
         if name == "protocol" and ("protocols",) in self.lines:

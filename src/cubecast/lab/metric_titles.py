@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 FLOOR = "floor_"
-"""Before the name of a metric: what no protocol can beat (`models.lower_bounds`)."""
+"""Prefix of a metric name: its lower bound (`models.lower_bounds`)."""
 LOWER_BOUND = "lower bound"
-"""The line of those values in figures."""
+"""The name of the line of lower bounds in figures."""
 
 TITLES = {
     "rtt_first_ms": "RTT, first member (ms)",

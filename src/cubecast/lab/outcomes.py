@@ -1,11 +1,11 @@
 """The outcome of one test of a claim at one point.
 
-| outcome | when |
+| outcome | condition |
 |---|---|
-| holds | the whole 95 % interval keeps the bound: a test at level 0.025 on each side (TOST where there are two sides) |
+| holds | the whole 95 % interval satisfies the bound: a test at level 0.025 on each side (TOST if two-sided) |
 | contradicted | the quantity is beyond the bound by more than the margin, at level 0.05 after Holm's correction |
-| close | the whole interval is within the margin of the bound: more runs would not tell |
-| open | neither: more runs may tell |
+| close | the whole interval is within the margin of the bound: more runs would not decide |
+| open | none of these: more runs may decide |
 
 Holm's family is all points of all tests of a claim at one reading. So a claim that is true at a reading is contradicted
 there with a probability of at most 0.05.
@@ -20,16 +20,16 @@ from cubecast.lab.stats import CONFIDENCE, Estimate
 
 HOLDS, CONTRADICTED, CLOSE, OPEN = "holds", "contradicted", "close", "open"
 OUTCOMES = (HOLDS, CLOSE, OPEN, CONTRADICTED)
-"""From the mildest to the gravest."""
+"""From the mildest to the most severe."""
 HOLDS_LEVEL = (1 - CONFIDENCE) / 2
 CONTRADICTION_LEVEL = 0.05
 _RELATIVE = ("value", "ratio", "spread", "variation")
 MARGINS = {"ratio": 0.02, "spread": 0.02, "value": 0.02, "variation": 0.02, "growth": 0.02}
-"""By how much a bound must be broken to contradict a claim, where the test does not say."""
+"""The default margin: by how much a bound must be broken to contradict a claim."""
 
 
 def widened(test: Test) -> tuple[float, float]:
-    """The bounds of a test, each moved outward by the margin: a share of the bound, or so much where it may be zero."""
+    """The bounds of a test, each moved outward by the margin: a share of the bound, or absolute if it may be zero."""
     margin = MARGINS.get(test.kind, 0.0) if test.margin is None else test.margin
     low, high = bounds(test)
     if test.kind in _RELATIVE:
@@ -38,12 +38,12 @@ def widened(test: Test) -> tuple[float, float]:
 
 
 def bounds(test: Test) -> tuple[float, float]:
-    """Infinite where the test has no such bound."""
+    """The bounds of a test; infinite where it has none."""
     return (-math.inf if test.low is None else test.low), (math.inf if test.high is None else test.high)
 
 
 def p_holds(estimate: Estimate, test: Test) -> float:
-    """The p-value of the hypothesis that the bound is broken: two one-sided tests, of which the worse counts."""
+    """The p-value of the hypothesis that the bound is broken: the larger one of two one-sided tests."""
     sides = []
     if test.low is not None:
         sides.append(estimate.above(test.low))
@@ -53,7 +53,7 @@ def p_holds(estimate: Estimate, test: Test) -> float:
 
 
 def p_breaks(estimate: Estimate, test: Test) -> float:
-    """The p-value of the hypothesis that the bound, widened by the margin, is kept."""
+    """The p-value of the hypothesis that the bound, widened by the margin, is satisfied."""
     low, high = widened(test)
     sides = []
     if test.low is not None:

@@ -1,15 +1,15 @@
 """User code: protocols, networks, metrics and checkers, declared in a Python file.
 
-| a file that has | adds |
+| name in the file | adds |
 |---|---|
 | `PROTOCOL`, `PROTOCOLS` | protocols (`cubecast.Protocol`) |
 | `NETWORKS` | kinds of networks by name (`cubecast.networks.spec.NetworkKind`) |
 | `METRIC`, `METRICS` | metrics of a run (`cubecast.lab.own_metrics.OwnMetric`) |
-| `CHECKER`, `CHECKERS` | promises that traces are judged by (`cubecast.trace.checkers.Checker`) |
+| `CHECKER`, `CHECKERS` | checkers of traces (`cubecast.trace.checkers.Checker`) |
 
-A plan names such files in `[code] files`; they are loaded with the plan and travel to the workers
-(`lab.spark.own_code`). A file is loaded once in a process: one that was edited since then is an error, since its old
-functions are still there.
+A plan names such files in `[code] files`; they are loaded with the plan and sent to the workers
+(`lab.spark.own_code`). A process loads a file once: if the file was edited since then, that is an error, because its
+old functions are still loaded.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _FILES: dict[Path, CodeFile] = {}
 
 
 def code_files() -> list[Path]:
-    """The files that code of the user's own was loaded from."""
+    """The files from which user code was loaded."""
     return list(dict.fromkeys([*protocol_files(), *_FILES]))
 
 
 def network_file(spec: str) -> Path | None:
-    """The file that declares the kind of a network; None for one of ours."""
+    """The file that declares the kind of a network; None for a built-in kind."""
     kind = spec.partition(":")[0]
     return next((path for path, found in _FILES.items() if kind in found.networks), None)
 
 
 def load_code_file(path: str | Path) -> CodeFile:
-    """Import a Python file and make known what it declares; its folder is put on the import path."""
+    """Import a Python file and add what it declares; its folder is added to the import path."""
     place = Path(path).expanduser().resolve()
     if place in _FILES:
         if _digest(place) != _FILES[place].digest:
@@ -81,7 +81,7 @@ def load_code_file(path: str | Path) -> CodeFile:
 
 
 def copy_of(path: AnyPath) -> Path:
-    """A file of this machine with the content of one in a store, in a folder named by that content."""
+    """Copy a file of a store to this machine, into a folder named after its content."""
     if isinstance(path, Path):
         return path
     try:
@@ -93,7 +93,7 @@ def copy_of(path: AnyPath) -> Path:
 
 
 def _read(module: ModuleType, place: Path) -> CodeFile:
-    """What the module declares, checked."""
+    """The declarations of the module, validated."""
     networks = getattr(module, "NETWORKS", {})
     if not isinstance(networks, dict) or not all(isinstance(kind, NetworkKind) for kind in networks.values()):
         raise LocalProtocolError(f"{place}: write NETWORKS = {{name: NetworkKind(...)}}")
@@ -112,7 +112,7 @@ def _read(module: ModuleType, place: Path) -> CodeFile:
 
 
 def _declared(module: ModuleType, place: Path, name: str, fits: Callable[[Any], bool]) -> list[Any]:
-    """The objects of one kind: those of the plural name, and the single one."""
+    """The objects of one kind: those under the plural name, and the single one."""
     found = [*getattr(module, f"{name}S", ()), *([getattr(module, name)] if hasattr(module, name) else [])]
     for one in found:
         if not fits(one):

@@ -1,8 +1,8 @@
 """User metrics: functions of the result or of the trace of a run, by name.
 
-A run names in its setting `own_metrics` the own metrics that it takes, so that their code is part of its key. One that
-reads the trace makes the run keep its events in memory: for small groups. A checker of the user's own is a metric too:
-the number of its violations.
+A run names the user metrics that it measures in its setting `own_metrics`, so that their code is part of its key. A
+metric that reads the trace makes the run keep its events in memory, so it suits small groups. A user's checker is a
+metric too: the number of its violations.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from cubecast.trace.checkers.report import Checker
 from cubecast.trace.files import Trace
 
 MEASURE = "own_metrics"
-"""The setting of a run that names its own metrics."""
+"""The setting of a run that names its user metrics."""
 VIOLATIONS = "violations_"
-"""Before the name of a checker: the number of its violations in a run."""
+"""Prefix of a checker's name: the number of its violations in a run."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnMetric:
-    """A number of a run; None where the run has none."""
+    """A user metric: a number per run; None if the run has none."""
 
     name: str
     measure: Callable[[Any], float | None]
     """Called with the `Result` of the run, or with its `Trace`, as `reads` says."""
     reads: Literal["result", "trace"] = "result"
     title: str = ""
-    """What figures call it, with its unit."""
+    """Its name in figures, with its unit."""
 
     def check(self, taken: tuple[str, ...]) -> None:
         """Validate the fields."""
@@ -52,7 +52,7 @@ _OWN: dict[str, tuple[OwnMetric, Path]] = {}
 
 
 def add_metric(metric: OwnMetric, home: Path) -> None:
-    """Make a metric of a file known."""
+    """Add a metric of a file."""
     _OWN[metric.name] = (metric, home)
     if metric.title:
         TITLES[metric.name] = metric.title
@@ -64,7 +64,7 @@ def own_metrics() -> tuple[str, ...]:
 
 
 def metric_of(checker: Checker) -> OwnMetric:
-    """The violations that a checker finds in a run, as a metric; None where the scenario does not promise it."""
+    """The violations that a checker finds in a run, as a metric; None if the scenario does not make the promise."""
 
     def count(trace: Trace) -> float | None:
         return None if checker.not_promised(trace) is not None else float(len(checker.check(trace)))
@@ -74,7 +74,7 @@ def metric_of(checker: Checker) -> OwnMetric:
 
 
 def needs_trace(names: list[str]) -> bool:
-    """Does one of these metrics read the trace?"""
+    """Does any of these metrics read the trace?"""
     return any(_named(name)[0].reads == "trace" for name in names)
 
 
@@ -90,7 +90,7 @@ def measure_own(names: list[str], result: Result, trace: Trace | None) -> dict[s
 
 
 def metric_files(settings: Mapping[str, Any]) -> set[Path]:
-    """The files of the own metrics of a run."""
+    """The files of the user metrics of a run."""
     return {_named(name)[1] for name in settings.get(MEASURE, ())}
 
 

@@ -1,9 +1,9 @@
 """The assignment of runs or traces to tasks, and the order in which tasks start.
 
-A task is committed as a whole, so it should be short enough to lose little and to show progress, and long enough to pay
-for its start. Long runs get a task each and start first; short ones share a task, next to the runs on the same network,
-which is then built once. Shared tasks become smaller and smaller (guided self-scheduling), so that no straggler is left
-at the end although costs are only estimated.
+A task is committed as a whole, so it should be short enough to lose little and to show progress, and long enough to
+justify its start. Long runs get a task each and start first; short ones share a task with runs on the same network,
+which is then built once. Shared tasks become smaller and smaller (guided self-scheduling), so that there is no
+straggler at the end although costs are only estimated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def pack(runs: list[Run], cores: int) -> list[list[Run]]:
 
 
 def split(items: Sequence[Item], seconds: Sequence[float], cores: int) -> list[list[Item]]:
-    """Split items, each of which takes about so many seconds, into tasks; neighbours stay together, the longest first.
+    """Split items, which take about `seconds` each, into tasks; neighbours stay together, the longest first.
 
     >>> split("abcd", [9.0, 0.1, 0.1, 0.1], cores=2)
     [['a'], ['b', 'c', 'd']]

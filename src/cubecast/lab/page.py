@@ -22,7 +22,7 @@ code { background: #f4f4f4; padding: .1rem .3rem; overflow-wrap: anywhere }
 
 
 def comparison_page(comparison: Comparison, chart: str) -> str:
-    """A whole HTML page around the chart's own piece of HTML."""
+    """A complete HTML page around the chart's HTML."""
     scenario = comparison.runs[0].scenario
     failures = "".join(f"<li><code>{escape(failure)}</code></li>" for failure in comparison.failures)
     inside = f"""<p>Means over the seeds; ± and the bands are 95 % confidence intervals. Messages, packet-hops and bytes
@@ -36,7 +36,7 @@ networks.</p>
 
 
 def html_page(title: str, inside: str) -> str:
-    """A page of this title."""
+    """An HTML page with this title."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -9,14 +9,14 @@ import altair as alt
 from cubecast.lab.metric_titles import LOWER_BOUND
 from cubecast.protocols.catalogue import protocols
 
-# Okabe and Ito's colours, which people with any kind of colour vision can distinguish; yellow last, it is faint.
+# Okabe and Ito's colours, which people with any kind of colour vision can distinguish; yellow is last, as it is faint.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8C8C8C", "#F0E442")
 
 FLOOR_COLOUR = "#000000"
 
 
 def colours(names: dict[Any, str]) -> alt.Scale:
-    """Protocols in their own colours where all have one and no two the same, otherwise one after the other."""
+    """The protocols' own colours if all have different ones, otherwise colours in order."""
     lines = [name for name in names.values() if name != LOWER_BOUND]
     by_place = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(lines)}
     own = {one.title: one.colour for one in protocols() if one.colour and one.title in by_place}

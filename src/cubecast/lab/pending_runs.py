@@ -1,7 +1,7 @@
 """The pending runs of a study: the runs of its plans without the results on disk (an anti-join, in both directions).
 
-The driver holds the list of runs anyway, and of a result only its name, its code and its status matter. So this is
-known before Spark is up, and what the runs need can be made ready while Java starts.
+The driver has the list of runs anyway, and only the name, the code and the status of a result matter. So the pending
+runs are known before Spark is up, and what they need can be prepared while Java starts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cubecast.lab.store import Store, result_files
 
 @dataclass(frozen=True, kw_only=True)
 class PendingRuns:
-    """The runs that are still to be done, how many are done, and how many results are of no use to these plans."""
+    """The pending runs, the number of finished ones, and the number of results that these plans cannot use."""
 
     pending: list[Run]
     done: int
@@ -31,7 +31,7 @@ class PendingRuns:
 
 
 def results_on_disk(store: Store, *more: str) -> Iterator[tuple[Any, ...]]:
-    """The run, the code and the status of every result, and more columns of it."""
+    """The run, the code and the status of every result, and further columns."""
     names = ["run_id", "code", "status", *more]
     for path in result_files(store):
         try:
@@ -44,7 +44,7 @@ def results_on_disk(store: Store, *more: str) -> Iterator[tuple[Any, ...]]:
 
 
 def find_pending_runs(store: Store, runs: list[Run], *, retry_failed: bool = False) -> PendingRuns:
-    """Compare what the plans ask for with what is on disk."""
+    """Compare the runs of the plans with the results on disk."""
     done = {(run_id, code) for run_id, code, status in results_on_disk(store) if status == OK or not retry_failed}
     asked = {run.id: run for run in runs}
     unused = [run_id for run_id, code in done if run_id not in asked or asked[run_id].code != code]
@@ -59,7 +59,7 @@ def find_pending_runs(store: Store, runs: list[Run], *, retry_failed: bool = Fal
 
 
 def failures(store: Store, runs: list[Run]) -> list[dict[str, Any]]:
-    """The runs of these plans that failed and did not succeed when tried again, with their error and seed."""
+    """The runs of these plans that failed and did not succeed on a retry, with their error and seed."""
     names = ("settings", "seed", "error")
     good, bad = set(), {}
     for run_id, code, status, *more in results_on_disk(store, *names):

@@ -80,12 +80,12 @@ def _numbers(base: alt.Chart, name: str) -> alt.Chart:
 
 
 def json_of(values: dict[str, str]) -> str:
-    """A table of words as an expression of Vega."""
+    """A table of texts as a Vega expression."""
     return "{" + ", ".join(f"'{key}': '{value}'" for key, value in values.items()) + "}"
 
 
 def winners(figure: Figure, rows: list[Row], names: dict[Any, str]) -> list[Row]:
-    """For each cell the winner, the second, and the ratio between them."""
+    """For each cell the winner, the second, and the ratio of their values."""
     found = []
     for (x, other), entries in _by_cell(figure, rows).items():
         ranked = sorted(entries, key=lambda row: float(row["mean"]))

@@ -1,20 +1,20 @@
-"""A study as data: what is run, drawn and claimed (docs/plans.md documents the file format).
+"""A study as data: its runs, figures and claims (docs/plans.md documents the file format).
 
-| part of a plan | what it says |
+| part of a plan | contents |
 |---|---|
 | `fixed` | parameters that every run shares |
-| `variant` | protocols with settings of their own, each under a label |
-| `sweep` | parameters with lists of values, of which every combination is run |
-| `zip` | tables of lists of one length, whose n-th values go together |
+| `variant` | protocols with their own settings, each under a label |
+| `sweep` | parameters with lists of values, every combination of which is run |
+| `zip` | tables of lists of the same length, whose n-th values belong together |
 | `skip` | combinations that are left out |
-| `quick`, `full` | the two sizes: repeats, and what they change in `fixed`, `sweep` and `zip` |
-| `code` | Python files with protocols, networks, metrics and checkers of the user's own |
-| `metrics` | what is measured besides what is drawn and claimed |
-| `figure` | what is drawn against what |
+| `quick`, `full` | the two sizes: repeats, and changes to `fixed`, `sweep` and `zip` |
+| `code` | Python files with the user's own protocols, networks, metrics and checkers |
+| `metrics` | metrics that are measured in addition to those of figures and claims |
+| `figure` | a metric drawn against a parameter |
 | `claim` | a sentence of the paper and the tests by which it is judged |
 
-Seeds are always 0 … repeats − 1. Invariant: a `Plan` that `load_plan` returned can be run as it stands, or its
-protocols are not all there yet, which `missing` says.
+Seeds are always 0 … repeats − 1. Invariant: a `Plan` that `load_plan` returned can be run, unless `missing` names
+protocols that do not exist.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from cubecast.lab.remote import AnyPath
 SIZES = ("quick", "full")
 PAPERS = ("cube", "guo", "causal", "rasm", "own")
 BINARY_METRICS = ("ended", "attached")
-"""Metrics that are 1 or 0 in a run: their mean is a share of the runs."""
+"""Metrics that are 1 or 0 in a run: their mean is a share of runs."""
 FORMULAS = ("gossip_chain", "trigger", "causal_cost", "overlay_shape", "failure_threshold")
-"""Experiments without chance: their values are exact, and a seed changes nothing."""
+"""Experiments without randomness: their values are exact, and a seed changes nothing."""
 SIMULATED = ("simulate", "step_search", "round_cost", "data_flow", "processing_load")
 """Experiments whose settings are those of a simulation."""
 EXPERIMENTS = (*SIMULATED, "grow_tree", *FORMULAS)
@@ -51,9 +51,9 @@ class PlanSize:
     sweep: dict[str, list[Any]]
     zips: tuple[dict[str, list[Any]], ...]
     precision: float | None = None
-    """The relative error that points are replicated to (`lab.precision`)."""
+    """The relative error down to which points are replicated (`lab.precision`)."""
     repeats_max: int = 0
-    """How many seeds a point has at most, where there is a precision."""
+    """The largest number of seeds of a point, if there is a precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Figure:
 class Test:
     """One measurable statement: a quantity whose interval must lie between `low` and `high` (lab.outcomes)."""
 
-    __test__ = False  # not a test of ours, whatever pytest thinks of the name
+    __test__ = False  # pytest must not collect this class
 
     kind: Literal["value", "ratio", "difference", "growth", "spread", "variation", "proportion"]
     metric: str
@@ -93,15 +93,15 @@ class Test:
     where: Selection = field(default_factory=dict)
     at: Selection = field(default_factory=dict)
     versus: Selection = field(default_factory=dict)
-    """With both, a ratio is that at `at` over that at `versus`, and a difference likewise: how a gap changes."""
+    """With both, the ratio or difference at `at` is compared with that at `versus`: how a gap changes."""
     along: tuple[str, ...] = ()
-    """Parameters that change together with those compared, such as a step interval chosen for each group size."""
+    """Parameters that vary together with those compared, such as a step interval chosen for each group size."""
     x: str = "members"
     shape: Literal["n", "n^2", "n log n", "n log^2 n", "log n"] = "n"
     low: float | None = None
     high: float | None = None
     margin: float | None = None
-    """By how much more than the bound the quantity must be off to contradict the claim; None: by the kind."""
+    """How far beyond the bound the quantity must be to contradict the claim; None: the default of the kind."""
     paper: float | None = None
     """The value that the paper gives for the quantity."""
 
@@ -118,21 +118,21 @@ class Claim:
     readings: tuple[str, ...] = ()
     """Parameters that the paper leaves open: the claim is judged at each combination of their values."""
     reading: str = ""
-    """How a word of the sentence that is no number ("almost flat", "much faster") is read as one, and why so."""
+    """How a vague expression of the sentence ("almost flat", "much faster") is turned into a number, and why."""
 
 
 SIZES_MIN = {"start": 2, "rounds": 0, "width": 1, "repeats": 2}
-"""The least of each size of a calibration."""
+"""The smallest valid value of each size of a calibration."""
 
 
 def is_power_of_two(count: int) -> bool:
-    """Can a Sobol sequence of this length be balanced?"""
+    """Is this a power of two, at which a Sobol sequence is balanced?"""
     return count > 0 and count & (count - 1) == 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What a paper leaves open, and how much is tried of it (`lab.calibration`)."""
+    """The parameters that a paper leaves open, and the settings to try (`lab.calibration`)."""
 
     start: int
     """Points of the Sobol sequence, a power of two: start · (parameters + 2) settings."""
@@ -142,7 +142,7 @@ class Calibration:
     """Settings per round of refinement."""
     repeats: int
     sweep: dict[str, list[Any]]
-    """What each setting is run over."""
+    """The parameters over which each setting is run."""
     fixed: dict[str, Any]
     between: dict[str, tuple[float, float]]
     among: dict[str, list[Any]]
@@ -154,7 +154,7 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One study, read and checked."""
+    """One study, read and validated."""
 
     id: str
     paper: str
@@ -163,19 +163,19 @@ class Plan:
     experiment: str
     protocols: tuple[str, ...]
     variants: tuple[dict[str, Any], ...] = ()
-    """Settings by label, in place of `protocols`: FullDist scattered and not, sub-groups of 4 and of 50."""
+    """Settings by label, instead of `protocols`: FullDist scattered and not, sub-groups of 4 and of 50."""
     skip: tuple[Selection, ...]
     sizes: dict[str, PlanSize]
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     path: AnyPath
     code: tuple[Path, ...] = ()
-    """Files with code of the user's own (`lab.own_code`)."""
+    """Files with user code (`lab.own_code`)."""
     extra_metrics: tuple[str, ...] = ()
-    """Metrics that are in the tables although no figure and no claim looks at them."""
+    """Metrics that are in the tables although no figure and no claim uses them."""
     calibration: Calibration | None = None
     only: Selection = field(default_factory=dict)
-    """The points that are run; all where it is empty."""
+    """The points that are run; all if it is empty."""
     missing: tuple[str, ...] = ()
     """Protocols that this version does not have; the plan is then listed as not available."""
 
@@ -189,7 +189,7 @@ class Plan:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The columns that identify a point: what is swept or zipped, and the protocol."""
+        """The columns that identify a point: the swept and zipped parameters, and the protocol."""
         names = ["protocol"] if self.protocols else ["variant"] if self.variants else []
         for size in self.sizes.values():
             names += [*size.sweep, *(name for table in size.zips for name in table)]

@@ -1,6 +1,6 @@
 """Errors of a syntactically correct plan: names, values and bounds that match none of its runs.
 
-Each mistake is found before anything runs, and comes with the place of its key in the file.
+Each mistake is found before anything runs, and has the place of its key in the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN = 12
 
 
 def mistakes(plan: Plan) -> Mistakes:
-    """Every mistake, and where it stands."""
+    """Every mistake, with its place in the file."""
     values = values_of(plan)
     if not _ID.fullmatch(plan.id):
         yield f"id = {plan.id!r}: letters, digits, '.', '_' and '-', it names files", ("id",)
@@ -48,7 +48,7 @@ def values_of(plan: Plan) -> dict[str, list[Any]]:
 
 
 def _seeds(plan: Plan) -> Mistakes:
-    """Seeds are 0 … repeats − 1, whatever else a plan says of them."""
+    """Reject settings of the seed: seeds are always 0 … repeats − 1."""
     mistake = "seed: a run's seed is its repeat, 0 … repeats − 1; drop it and set repeats"
     for size, own in plan.sizes.items():
         for table, path in ((own.fixed, "fixed"), (own.sweep, "sweep"), *((one, "zip") for one in own.zips)):
@@ -102,7 +102,7 @@ def _claims(plan: Plan, values: dict[str, list[Any]]) -> Mistakes:
 
 
 def _readings(claim: Claim, values: dict[str, list[Any]], path: Place) -> Mistakes:
-    """A space of readings has at least two, and a test compares none of them with each other."""
+    """Validate readings: each parameter has at least two values, and no test compares these with each other."""
     for name in claim.readings:
         if name not in values:
             yield f"readings names {name!r}: choose from {', '.join(values)}", path
@@ -163,7 +163,7 @@ def _bounds(test: Test, path: Place) -> Mistakes:
 
 
 def _growth(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
-    """The logarithm of shape(x) must exist at every x."""
+    """Validate a growth test: the logarithm of shape(x) must exist at every x."""
     if test.x not in values:
         yield f"x = {test.x!r}: choose one of {', '.join(values)}", (*path, "x")
         return
@@ -182,7 +182,7 @@ def _growth(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
 
 
 def _selection(selection: Selection, values: dict[str, list[Any]], what: str, path: Place) -> Mistakes:
-    """A selection by a column that the plan does not vary, or by a value that no run has, leaves nothing."""
+    """Reject a selection by a column that the plan does not vary, or by a value that no run has."""
     for name, wanted in selection.items():
         if name not in values:
             yield f"{what} selects by {name!r}: choose one of {', '.join(values)}", path
@@ -193,12 +193,12 @@ def _selection(selection: Selection, values: dict[str, list[Any]], what: str, pa
 
 
 def _choose(values: list[Any]) -> str:
-    """What there is; of numbers also comparisons."""
+    """Text that lists the possible values; for numbers also comparisons."""
     known = list(dict.fromkeys(values))
     shown = ", ".join(repr(value) for value in known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
     return f"choose from {shown}" + (', or compare: ">=N", "<=N", ">N", "<N", "!=N"' if not _not_number(known) else "")
 
 
 def _not_number(values: list[Any]) -> Any:
-    """A value that is no number; None where all are."""
+    """The first value that is not a number; None if all are numbers."""
     return next((value for value in values if isinstance(value, bool) or not isinstance(value, int | float)), None)

@@ -1,8 +1,8 @@
 """Plots of a comparison: one panel per metric, one colour per protocol.
 
-With several group sizes each panel draws curves with their 95 % intervals, otherwise bars. A grey dotted line is what
-no protocol can beat, where that is known. The picture is a Vega-Lite chart; an HTML page carries its JavaScript inside
-and needs no network.
+With several group sizes each panel draws curves with their 95 % intervals, otherwise bars. A grey dotted line is the
+lower bound, if it is known. The picture is a Vega-Lite chart; an HTML page contains its JavaScript and needs no
+network.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ ENDINGS = (".html", ".png", ".svg", ".pdf")
 EMBED = {"actions": {"source": False}}
 COLUMNS = 3
 WIDTH, HEIGHT = 230, 190
-# Okabe and Ito's colours, distinct for every kind of colour vision; yellow last, it is faint on white.
+# Okabe and Ito's colours, distinct for every kind of colour vision; yellow is last, as it is faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
-# Wide gaps: the curve below must be seen through them where two protocols cost the same.
+# Wide gaps: the curve below must be visible through them if two protocols cost the same.
 DASHES = ([1, 0], [8, 4], [6, 6], [2, 4], [10, 3, 2, 3], [4, 8], [1, 2], [12, 4])
 BOUND: dict[str, Any] = {"color": "#777777", "strokeDash": [2, 2], "strokeWidth": 2}
-"""How the lower bound is drawn."""
+"""The style of the lower bound."""
 # Drawn in every picture, in this order; the other metrics are in the table.
 DRAWN = (
     *("rtt_first_ms", "rtt_last_ms", "delay_mean_ms", "delay_max_ms", "messages", "data_messages", "hops", "data_hops"),
     *("queue_mean", "queue_max", "tts_last_ms", "buffer_mean"),
 )
-# FullDist sends n² messages where others send n: only a logarithm shows both.
+# FullDist sends n² messages, others n: only a logarithmic axis shows both.
 LOGARITHMIC = ("messages", "hops", "data_messages", "data_hops", "queue_max")
 
 
@@ -48,7 +48,7 @@ def check_ending(path: str | Path) -> None:
 
 
 def save_plot(comparison: Comparison, path: str | Path) -> Path:
-    """Draw the comparison into a file whose ending says the format."""
+    """Draw the comparison into a file; its ending determines the format."""
     return write_chart(draw(comparison), path, lambda inside: comparison_page(comparison, inside))
 
 
@@ -58,7 +58,7 @@ def write_chart(chart: alt.ConcatChart, path: str | Path, page: Callable[[str], 
     ending = Path(path).suffix.lower()
     if ending == ".html":
         return write_whole(path, page(chart.to_html(inline=True, fullhtml=False, embed_options=EMBED)))
-    # Imported here: the converter carries a JavaScript engine, which takes a while to load.
+    # Imported here: the converter contains a JavaScript engine, which takes a while to load.
     import vl_convert
 
     specification = chart.to_json()
@@ -70,7 +70,7 @@ def write_chart(chart: alt.ConcatChart, path: str | Path, page: Callable[[str], 
 
 
 def draw(comparison: Comparison) -> alt.ConcatChart:
-    """The chart itself, to be changed or shown in a notebook."""
+    """The chart, which can be changed or shown in a notebook."""
     import altair as alt
 
     titles = list(dict.fromkeys(one.title for one in comparison.summaries))
@@ -164,7 +164,7 @@ def _curves(comparison: Comparison, metric: Metric, titles: list[str]) -> alt.La
         color=_colour(titles, legend=True),
     )
     band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=None, scale=scale, axis=axis), y2="high:Q")
-    # Dashes, since curves of equal values lie upon each other.
+    # Dashes, because curves of equal values cover each other.
     line = base.mark_line(point=True).encode(
         y=alt.Y("mean:Q", title=None, scale=scale, axis=axis),
         strokeDash=alt.StrokeDash(

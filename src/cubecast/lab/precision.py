@@ -3,14 +3,14 @@
 A plan may ask for `precision = 0.02`: points are replicated until the interval of the mean of every metric that the
 plan draws or tests reaches at most 2 % of the mean to each side, or until `repeats_max` seeds are used.
 
-*Looking often finds a narrow interval by chance.* Who stops at the first 95 % interval that is narrow enough is wrong
-in more than 5 % of the cases. Three things guard against it: nothing stops before `SEEDS_MIN` seeds; the number of
-seeds grows by half from look to look, so that there are few looks; and look k must meet the precision at level
-0.05/((k + 1)(k + 2)). These levels sum to 0.05, so the mean is off by more than the precision with a probability of at
-most 5 %, whenever the replication stops. What a claim says has no part in the decision.
+*Frequent looks find a narrow interval by chance.* A rule that stops at the first 95 % interval that is narrow enough is
+wrong in more than 5 % of the cases. Three rules prevent this: replication does not stop before `SEEDS_MIN` seeds; the
+number of seeds grows by half from look to look, so that there are few looks; and look k must meet the precision at
+level 0.05/((k + 1)(k + 2)). These levels sum to 0.05, so the mean is off by more than the precision with a probability
+of at most 5 %, whenever the replication stops. The decision does not depend on the claims.
 
-The seeds of a point are 0 … n − 1, and the decision after a look depends on the seeds up to it alone: a replication
-that is interrupted, or repeated on another machine, goes on to the same seeds.
+The seeds of a point are 0 … n − 1, and the decision after a look depends only on the seeds up to it: a replication that
+is interrupted, or repeated on another machine, continues with the same seeds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GROWTH = 1.5
 
 
 def looks(repeats: int, repeats_max: int) -> list[int]:
-    """After how many seeds the precision is looked at.
+    """The numbers of seeds after which the precision is checked.
 
     >>> looks(6, 30)
     [6, 9, 14, 21, 30]
@@ -40,7 +40,7 @@ def looks(repeats: int, repeats_max: int) -> list[int]:
 
 
 def is_precise(n: int, mean: float, sd: float | None, *, precision: float, look: int) -> bool:
-    """Is the mean of n observations known well enough at this look, the first of which is 0?"""
+    """Is the mean of n observations precise enough at this look? The first look is 0."""
     if n < SEEDS_MIN or sd is None:
         return False
     level = (1 - CONFIDENCE) / ((look + 1) * (look + 2))
@@ -51,7 +51,7 @@ def is_precise(n: int, mean: float, sd: float | None, *, precision: float, look:
 def open_points(
     summary: Iterable[Mapping[str, Any]], metrics: Iterable[str], *, precision: float, look: int
 ) -> set[int]:
-    """The points of which a metric is not known well enough, from rows of the summary at this look."""
+    """The points at which some metric is not precise enough, from rows of the summary at this look."""
     wanted = set(metrics)
     return {
         row["point"]

@@ -1,9 +1,10 @@
 """The experiment `processing_load`: how many messages each member sends and receives in a round (guo Table 4.1).
 
-Counted in the trace of a simulated round. A multicast is one message sent, and reaches its sender too, as in the paper.
-The members are the root (rank 0, the coordinator), the inner members of the logical tree, and its leaves; protocols
-without a tree are divided in the same way. `processed_step_max` is what the busiest member processes per iteration: its
-messages over the iterations of a round by formula; protocols without a formula do not have it.
+The messages are counted in the trace of a simulated round. A multicast is one message sent, and reaches its sender too,
+as in the paper. The members are the root (rank 0, the coordinator), the inner members of the logical tree, and its
+leaves; the members of protocols without a tree are divided in the same way. `processed_step_max` is what the busiest
+member processes per iteration: its messages divided by the iterations of a round according to the formula. Protocols
+without a formula do not have it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ METRICS = (
 
 
 def check(scenario: Scenario) -> None:
-    """Can the messages of one round be counted?"""
+    """Require a scenario in which the messages of one round can be counted."""
     if scenario.carries_data or scenario.messages > 0 or scenario.rounds != 1:
         raise LocalProtocolError("processing_load is about one round of a stability protocol", setting="rounds")
     if scenario.loses_messages:
@@ -56,7 +57,7 @@ def measure(scenario: Scenario, network: Network) -> dict[str, float]:
 
 
 def processed(scenario: Scenario, network: Network) -> npt.NDArray[np.int64]:
-    """Messages sent plus messages received, for each member; some are received after the round is over."""
+    """Messages sent plus messages received by each member, including messages received after the round is over."""
     counts = np.zeros(scenario.members, np.int64)
     for row in trace_scenario(scenario, network).events:
         if row["layer"] == CONTROL and row["event"] == SEND:

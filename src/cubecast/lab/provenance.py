@@ -24,7 +24,7 @@ PRELIMINARY_BELOW = 6
 
 
 def study_provenance(plan: Plan, outcome: StudyOutcome) -> str:
-    """One line under the title of a study."""
+    """The line of provenance under the title of a study."""
     own = [run for run in outcome.runs if run.study == plan.id]
     repeats = max((run.seed for run in own), default=-1) + 1
     runs = len(own)
@@ -45,7 +45,7 @@ def study_provenance(plan: Plan, outcome: StudyOutcome) -> str:
 
 
 def plan_hash(plan: Plan) -> str:
-    """The beginning of the SHA-256 of the plan's file; of a plan without one, of what it says."""
+    """The beginning of the SHA-256 of the plan's file or, without a file, of its content."""
     try:
         content = plan.path.read_bytes()
     except (OSError, CubecastError):
@@ -54,13 +54,13 @@ def plan_hash(plan: Plan) -> str:
 
 
 def command_of(plan: Plan, size: str) -> str:
-    """The command that runs a study again; a plan outside of the project is named by its file."""
+    """The command that runs a study again; a plan outside the project is named by its file."""
     own = isinstance(plan.path, Path) and plan.path.parent.resolve() == project_plans().resolve()
     return f"cubecast study run {plan.id if own else plan.path} --{size}"
 
 
 def caption(plan: Plan, figure: Figure, size: str, rows: list[Row]) -> str:
-    """Below a figure: what its marks are, how many seeds are behind them, and the command that makes it again."""
+    """The caption of a figure: the meaning of its marks, the number of seeds, and the command that draws it again."""
     again = f"<code>{escape(command_of(plan, size))} --figure {escape(figure.id)}</code>"
     if not rows:
         return f'<p class="meta">Command: {again}</p>'
@@ -96,7 +96,7 @@ def facts(outcome: StudyOutcome) -> str:
 
 
 def cpu_model() -> str:
-    """What the processor calls itself."""
+    """The name of the processor."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")
@@ -116,7 +116,7 @@ def _duration(seconds: float) -> str:
 
 
 def _commit() -> str:
-    """The commit of the checkout that runs, if it is one."""
+    """The commit of the running checkout, if it is one."""
     folder = Path(__file__).resolve().parent
     try:
         finished = subprocess.run(

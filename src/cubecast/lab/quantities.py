@@ -1,8 +1,8 @@
-"""What the tests of a claim measure: ratios, differences, growth, spread, each with a 95 % interval.
+"""The quantities that the tests of a claim measure: ratios, differences, growth, spread, each with a 95 % interval.
 
-Seeds are paired wherever two sides are compared: the same seed is the same network, so what both share falls out.
-`describe_test` describes a test in words, with its bound; the report prints it beside the verdict, so that the rule
-that is read is the rule that is applied.
+Seeds are paired whenever two sides are compared: the same seed gives the same network, so common effects cancel.
+`describe_test` describes a test in words, with its bound; the report prints it beside the verdict, so that readers see
+exactly the rule that was applied.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Measured:
         self.points = {number: points[number] for number in numbers}
 
     def of(self, metric: str, *selections: Selection) -> list[tuple[Point, Seeds]]:
-        """The points that all selections leave, with the values of the metric by seed."""
+        """The points that match all selections, with the values of the metric by seed."""
         found = self._values.get(metric, {})
         return [
             (point, found[key])
@@ -52,18 +52,18 @@ class Measured:
 
 
 def measure(test: Test, measured: Measured, where: Selection, *, exact: bool) -> Found:
-    """The quantity of a test at every point that its selections and `where` leave."""
+    """The quantity of a test at every point that matches its selections and `where`."""
     return _QUANTITIES[test.kind](test, measured, (test.where, where), exact)
 
 
 def describe_test(test: Test) -> str:
-    """The test in words: its quantity, where it is asked, and its bound."""
+    """The test in words: its quantity, its selections, and its bound."""
     parts = [name_of(test), *(f"{word} {_spelled(one)}" for word, one in _selections(test) if one)]
     return f"{', '.join(parts)}: {_bound(test)}"
 
 
 def name_of(test: Test) -> str:
-    """What is measured, in words."""
+    """The measured quantity, in words."""
     metric = title_of(test.metric)
     if test.kind == "value":
         return metric
@@ -94,7 +94,7 @@ def _spelled(selection: Selection) -> str:
 
 
 def _bound(test: Test) -> str:
-    """The bound, and from where on the claim is contradicted."""
+    """The bound, and the value beyond which the claim is contradicted."""
     low, high = widened(test)
     if test.low is None:
         return f"at most {test.high:g}; contradicted above {high:g}"
@@ -115,7 +115,7 @@ def _variations(test: Test, measured: Measured, where: Where, _: bool) -> Found:
 
 
 def _proportions(test: Test, measured: Measured, where: Where, _: bool) -> Found:
-    """Share of the runs, those along the parameters of `along` together."""
+    """Share of runs; runs along the parameters of `along` are pooled."""
     groups: dict[Key, list[float]] = defaultdict(list)
     for point, seeds in measured.of(test.metric, *where):
         groups[_rest(point, {*test.along})] += seeds.values()
@@ -148,7 +148,7 @@ def _both(top: Point, bottom: Point, chosen: set[str]) -> Point:
 
 
 def _gaps(test: Test, measured: Measured, where: Where) -> list[tuple[Point, Seeds]]:
-    """Top against bottom, seed by seed: a difference, or the logarithm of a ratio."""
+    """Top against bottom per seed: a difference, or the logarithm of a ratio."""
     gaps = []
     for point, top, bottom in _pairs(test, measured, where):
         shared = {seed: (top[seed], bottom[seed]) for seed in top if seed in bottom}
@@ -162,7 +162,7 @@ def _gaps(test: Test, measured: Measured, where: Where) -> list[tuple[Point, See
 
 
 def _changes(test: Test, measured: Measured, where: Where) -> list[tuple[Point, Seeds]]:
-    """How the gap at `at` differs from that at `versus`, seed by seed."""
+    """The gap at `at` minus that at `versus`, per seed."""
     chosen = {*test.at, *test.versus, *test.along}
     before: dict[Key, list[tuple[Point, Seeds]]] = defaultdict(list)
     for point, gaps in _gaps(test, measured, (*where, test.versus)):
@@ -194,7 +194,7 @@ _SHAPES: dict[str, Callable[[float], float]] = {
 
 
 def _growths(test: Test, measured: Measured, where: Where, exact: bool) -> Found:
-    """Slope of log metric over log shape(x), by least squares, seed by seed."""
+    """Slope of log metric over log shape(x), by least squares, per seed."""
     curves: dict[Key, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for point, seeds in measured.of(test.metric, *where):
         for seed, value in seeds.items():
@@ -216,7 +216,7 @@ def _slope(curve: npt.NDArray[np.float64]) -> float:
 
 
 def _spreads(test: Test, measured: Measured, where: Where, _: bool) -> Found:
-    """Standard deviation over the seeds, pooled over x, of top over bottom."""
+    """Standard deviation over the seeds, pooled over x: the ratio of top to bottom."""
     groups: dict[Key, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for point, top, bottom in _pairs(test, measured, where):
         tops, bottoms = groups[_rest(point, {test.x, *test.along})]

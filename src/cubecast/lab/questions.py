@@ -1,10 +1,9 @@
 """The tests of claims as questions, and their answers: findings. A worker answers them for a part of the points.
 
-A question is one test of a claim at one reading of what its paper leaves open. It compares points with each other
-that differ in the columns it is about, and are alike in all others. So the points fall into parts that have nothing to
-do with each other, and a part is answered without the rest of the study: `answer` gives for all parts together what it
-gives for the whole. When all parts are answered, `correct` corrects the p-values of a claim at a reading and gives each
-finding its outcome (`lab.outcomes`).
+A question is one test of a claim at one reading. It compares points that differ in the columns of the test and are
+equal in all others. So the points fall into independent parts, and a part is answered without the rest of the study:
+the answers to all parts together are the answer to the whole. When all parts are answered, `correct` corrects the
+p-values of a claim at a reading and gives each finding its outcome (`lab.outcomes`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from cubecast.lab.stats import Estimate
 from cubecast.lab.tables import sortable
 
 VALUES_PER_PART = 50_000
-"""About what a worker holds at a time."""
+"""About the number of values that a worker holds at a time."""
 
 FINDINGS = pa.schema(
     [
@@ -61,7 +60,7 @@ PARTS = pa.schema(
         pa.field("part", pa.int32()),
     ]
 )
-"""Which values each question needs, and in which part of it."""
+"""Which values each question needs, and in which of its parts."""
 
 
 Reading = dict[str, Any]
@@ -74,23 +73,23 @@ class Question:
 
     study: str
     number: int
-    """Of the question in its study."""
+    """The number of the question in its study."""
     claim: Claim
     place: int
-    """Of the test in its claim."""
+    """The number of the test in its claim."""
     reading: int
     """Number of the reading among those of the claim."""
     where: Reading
-    """The reading; nothing where the paper leaves nothing open."""
+    """The reading; empty if the paper leaves nothing open."""
     exact: bool
-    """A formula: its values have no chance in them."""
+    """Is it a formula, whose values are exact?"""
 
     @property
     def test(self) -> Test:
         return self.claim.tests[self.place]
 
     def is_asked(self, points: Sequence[Point]) -> bool:
-        """Do these points have what the test looks at, both sides of it where it compares?"""
+        """Do these points include what the test needs, on both sides if it compares?"""
         test = self.test
         own = [point for point in points if matches(test.where, point) and matches(self.where, point)]
         return all(any(matches(side, point) for point in own) for side in (test.top, test.bottom, test.at, test.versus))
@@ -107,7 +106,7 @@ class Question:
         )
 
     def part_of(self, point: Point, parts: int) -> int:
-        """Points that are compared with each other are in one part."""
+        """The part of a point; points that are compared with each other are in the same part."""
         test = self.test
         about = {*test.top, *test.bottom, *test.at, *test.versus, *test.along}
         about |= {test.x} if test.kind in ("growth", "spread") else set()
@@ -138,7 +137,7 @@ def questions_of(plan: Plan, points: Sequence[Point]) -> list[Question]:
 
 
 def readings_of(claim: Claim, points: Sequence[Point]) -> list[Reading]:
-    """The readings among these points that a test of the claim asks about."""
+    """The readings among these points that a test of the claim concerns."""
     found = {tuple(point.get(name) for name in claim.readings) for point in points}
     ordered = sorted(found, key=lambda values: [sortable(value) for value in values])
     readings = [dict(zip(claim.readings, values, strict=True)) for values in ordered]
@@ -146,7 +145,7 @@ def readings_of(claim: Claim, points: Sequence[Point]) -> list[Reading]:
 
 
 def _applies(test: Test, where: Reading) -> bool:
-    """Does the test ask about this reading, or does its `where` leave it out?"""
+    """Does the test concern this reading? Its `where` may exclude it."""
     return matches({name: wanted for name, wanted in test.where.items() if name in where}, where)
 
 
@@ -170,7 +169,7 @@ def parts_of(questions: Sequence[Question], points: Sequence[Point], seeds: int)
 
 
 class PointsByReading:
-    """The numbers of the points at each reading: a claim with many readings need not look at all points for each."""
+    """The numbers of the points at each reading, so that a claim with many readings need not scan all points."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         self._points = points
@@ -189,7 +188,7 @@ class PointsByReading:
 def answer(question: Question, points: Sequence[Point], values: pa.Table) -> pa.Table:
     """The findings of a question from values (`point`, `metric`, `seed`, `value`) of the points of one of its parts.
 
-    They are open until `correct` has seen them all.
+    Their outcome is *open* until `correct` has processed all findings.
     """
     found = measure(question.test, Measured(points, values), question.where, exact=question.exact)
     rows = [

@@ -1,15 +1,15 @@
-"""Places in an object store or a distributed file system, with the part of the interface of `Path` that a study needs.
+"""Files in an object store or a distributed file system, with the part of the interface of `Path` that a study needs.
 
-| address | read and written by |
+| address | store |
 |---|---|
-| `s3://`, `s3a://` | Amazon S3 and what speaks its protocol |
+| `s3://`, `s3a://` | Amazon S3 and compatible stores |
 | `hdfs://` | HDFS, through the libhdfs of a Hadoop installation |
 | `gs://`, `abfs://`, `abfss://` | Google Cloud Storage, Azure |
 | `file://`, or no scheme | a folder |
 
-All is done by Arrow's own file systems, in the driver and in the workers alike; Spark only moves rows. So no class of
-Hadoop is needed, and a file appears when it is complete: an object store shows an object when its upload has ended, and
-nothing is renamed. What Arrow wants to know stands behind a question mark
+Arrow's file systems do all the work, in the driver and in the workers; Spark only moves rows. So no Hadoop class is
+needed, and a file appears only when it is complete: an object store shows an object when its upload has ended, and
+nothing is renamed. Options for Arrow follow a question mark
 (`s3://bucket/results?region=eu-west-1&endpoint_override=HOST:9000&scheme=http`); credentials are those of the machine.
 """
 
@@ -34,14 +34,14 @@ from pyarrow import fs
 from cubecast.errors import LocalProtocolError
 
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
-"""How s3://bucket and the like are written; as a `Path` an address has lost its second slash."""
+"""Matches s3://bucket and similar addresses; an address that became a `Path` has lost its second slash."""
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss"}
 """Arrow's name of each scheme."""
 
 
 @dataclass(frozen=True, order=True)
 class RemotePath:
-    """A file or folder in a store; nothing is asked of the store until it is read or written."""
+    """A file or folder in a store; the store is not contacted until the file is read or written."""
 
     scheme: str
     place: str
@@ -68,7 +68,7 @@ class RemotePath:
         return self.parent / name
 
     def resolve(self) -> RemotePath:
-        """An address is whole already."""
+        """Return the address itself, which is always absolute."""
         return self
 
     def found(self) -> tuple[Any, str]:
@@ -101,7 +101,7 @@ class RemotePath:
         return self.read_bytes().decode(encoding)
 
     def write_bytes(self, content: bytes) -> int:
-        """Put the content there, whole or not at all."""
+        """Write the content, completely or not at all."""
         system, key = self.found()
 
         def put() -> int:
@@ -111,13 +111,13 @@ class RemotePath:
         return int(_asked(self, put))
 
     def age_s(self, now_s: float) -> float | None:
-        """For how long the file has been as it is; None where the store does not say."""
+        """Seconds since the file was last modified; None if the store does not tell."""
         system, key = self.found()
         changed = system.get_file_info([key])[0].mtime_ns
         return None if changed is None else now_s - changed / 1e9
 
     def mkdir(self, *, parents: bool = True, exist_ok: bool = True) -> None:
-        """Make a folder where the store has folders; an object store has none."""
+        """Make a folder, if the store has folders; an object store has none."""
         assert parents
         assert exist_ok
         if self.scheme == "hdfs":
@@ -137,7 +137,7 @@ class RemotePath:
         return target
 
     def remove_tree(self) -> None:
-        """Remove a folder and all that is in it, if it is there."""
+        """Remove a folder with its content, if it exists."""
         system, key = self.found()
         with suppress(FileNotFoundError):
             system.delete_dir(key)
@@ -147,7 +147,7 @@ AnyPath = Path | RemotePath
 
 
 def path_of(address: str | AnyPath) -> AnyPath:
-    """A path of this machine, or a place in a store."""
+    """A path on this machine, or an address in a store."""
     if isinstance(address, RemotePath):
         return address
     found = _ADDRESS.fullmatch(str(address))
@@ -165,7 +165,7 @@ def path_of(address: str | AnyPath) -> AnyPath:
 @cache
 def _file_system(address: str) -> Any:
     if address.startswith("s3:"):
-        # A small file is one request then, not three.
+        # A small file then takes one request, not three.
         address += ("&" if "?" in address else "?") + "allow_delayed_open=true"
     try:
         return fs.FileSystem.from_uri(address)[0]
@@ -179,7 +179,7 @@ def _key(path: RemotePath) -> str:
 
 
 def _asked(path: RemotePath, question: Any) -> Any:
-    """What the store answers; that it does not is one line."""
+    """Ask the store; a failure becomes an error of one line."""
     try:
         return question()
     except FileNotFoundError:
@@ -201,7 +201,7 @@ def source(path: AnyPath) -> Any:
 
 
 def remove_tree(path: AnyPath) -> None:
-    """Remove a folder and all that is in it, if it is there."""
+    """Remove a folder with its content, if it exists."""
     if isinstance(path, RemotePath):
         path.remove_tree()
     else:
@@ -210,7 +210,7 @@ def remove_tree(path: AnyPath) -> None:
 
 @contextmanager
 def sink(path: AnyPath) -> Iterator[BufferedWriter | Any]:
-    """A file to write to, in pieces."""
+    """Open a file to be written in pieces."""
     if isinstance(path, Path):
         with path.open("wb") as file:
             yield file

@@ -1,9 +1,9 @@
 """The report: one self-contained HTML page, and picture files of its figures.
 
-The first screen says in words what became of the statements of each paper (`lab.report_words`). Then, study by study,
-every figure, interactive, with the values of the paper drawn in; under it each claim (`lab.report_claims`). The page
-says by which rule, on which machine, by which versions, from which seeds and in how long (`lab.provenance`). It needs
-no network, fits a phone, and can be printed.
+The first screen summarises in words the verdicts on the statements of each paper (`lab.report_words`). Then follow, per
+study, all figures, interactive and with the values of the paper; below each figure its claims (`lab.report_claims`).
+The page states the rule of the verdicts, the machine, the versions, the seeds and the duration (`lab.provenance`). It
+needs no network, fits on a phone, and can be printed.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def write_report(
 
 
 def answers_of(plan: Plan, outcome: StudyOutcome) -> Answers:
-    """What was found in a study, for the judge of its claims."""
+    """The findings of a study, for judging its claims."""
     with_data = {row["point"] for row in rows_of(outcome.summary, plan.id)}
     points = points_of(plan, outcome.size)
     return Answers(plan=plan, points=points, with_data=with_data, findings=rows_of(outcome.findings, plan.id))
 
 
 def _draw_all(outcome: StudyOutcome, store: Store, step: Step) -> tuple[dict[str, Any], dict[str, str]]:
-    """The tables of all figures on disk; by name the charts of those that have data, and what is said of each."""
+    """Write the tables of all figures; return by name the charts of those that have data, and all captions."""
     specs: dict[str, Any] = {}
     captions: dict[str, str] = {}
     for place, plan in enumerate(outcome.plans):
@@ -97,7 +97,7 @@ def _save_pictures(store: Store, name: str, spec: dict[str, Any]) -> None:
 
 
 def _write_claims(store: Store, judgements: dict[str, list[Judgement]]) -> None:
-    """The table of all claims, as JSON lines for programs, and a table of the points behind each."""
+    """Write all claims, as JSON lines for programs, and a table of the points of each claim."""
     found = [one for own in judgements.values() for one in own]
     lines = [json.dumps(_claim_row(one), ensure_ascii=False) + "\n" for one in found]
     write_whole(store.tables / "claims.jsonl", "".join(lines))
@@ -164,7 +164,7 @@ def _of_paper(paper: str, outcome: StudyOutcome, judgements: dict[str, list[Judg
 
 
 def _questions(judgements: list[Judgement]) -> str:
-    """Our own questions, with where the answer is yes; no verdicts."""
+    """Our own questions, with the conditions under which the answer is yes; no verdicts."""
     if not judgements:
         return ""
     items = "".join(
@@ -220,7 +220,7 @@ def _study(
 
 
 def _chart(name: str, is_drawn: bool) -> str:
-    """The place of a chart; without JavaScript, its picture."""
+    """The element of a chart, or its picture without JavaScript."""
     if not is_drawn:
         return "<p>No data.</p>"
     picture = f'<noscript><img src="../figures/{name}.svg" alt="{name}"></noscript>'
@@ -244,5 +244,5 @@ def _failures(outcome: StudyOutcome) -> str:
 
 
 def _vega_lite_version() -> str:
-    """Major and minor of the Vega-Lite that the charts are written for."""
+    """The major and minor version of Vega-Lite for which the charts are written."""
     return ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])

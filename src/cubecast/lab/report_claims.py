@@ -18,7 +18,7 @@ _MIXED = "part"
 
 
 def claim_card(judgement: Judgement, *, is_own: bool) -> str:
-    """One claim. Questions of our own get no verdict: they have no paper to agree with."""
+    """The HTML of one claim. Our own questions get no verdict: there is no paper to agree with."""
     claim = judgement.claim
     verdict = "" if is_own else f'<b class="{CLASSES[judgement.verdict]}">{judgement.verdict}</b> '
     diagram = phase_diagram(judgement.readings)
@@ -33,7 +33,7 @@ def claim_card(judgement: Judgement, *, is_own: bool) -> str:
 
 
 def _tested(judgement: Judgement) -> str:
-    """How the sentence is read, and the very tests that are applied."""
+    """How the sentence is interpreted, and the exact tests that are applied."""
     claim = judgement.claim
     reading = f"<p>{escape(claim.reading)}</p>" if claim.reading else ""
     tests = "".join(f"<li>{escape(describe_test(test))}</li>" for test in claim.tests)
@@ -41,7 +41,7 @@ def _tested(judgement: Judgement) -> str:
 
 
 def _diagram(diagram: PhaseDiagram, judgement: Judgement) -> str:
-    """The phase diagram as a table: it is read by every browser, on paper and aloud."""
+    """The phase diagram as a table, which works in every browser, on paper and with a screen reader."""
     shares = influences(judgement.readings)
     head = "".join(f"<th>{escape(_short(value))}</th>" for value in diagram.columns)
     rows = []
@@ -74,13 +74,13 @@ _WORDS = {HOLDS: "holds", CONTRADICTED: "no", UNDECIDED: "open"}
 
 
 def _short(value: Any) -> str:
-    """A value as a heading; the kind of a network goes without saying where it has parameters."""
+    """A value as a heading; a network with parameters is shortened to these."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text.removeprefix("random:")
 
 
 def points_of_claim(judgement: Judgement) -> list[dict[str, Any]]:
-    """One row per test and point, the gravest first: n, estimate, interval and outcome."""
+    """One row per test and point, the most severe first: n, estimate, interval and outcome."""
     rows = [
         {
             "test": name_of(finding.test),

@@ -20,18 +20,18 @@ _HEADINGS = {
     NOT_TESTED: "Not tested",
 }
 CLASSES = {EVERYWHERE: "yes", REGION: "part", CONTRADICTED: "no", UNDECIDED: "open", NOT_TESTED: "none"}
-"""By verdict: the class of what is coloured by it."""
+"""The CSS class of each verdict."""
 
 
 def anchor(judgement: Judgement) -> str:
-    """Where the claim stands on the page."""
+    """The anchor of a claim on the page."""
     return f"{judgement.plan.id}--{judgement.claim.id}"
 
 
 def paper_words(
     paper: str, title: str, judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | None = None
 ) -> str:
-    """What became of a paper; with the result of its calibration, where there is one."""
+    """The summary of a paper's verdicts; with the result of its calibration, if there is one."""
     by_verdict = {verdict: [one for one in judgements if one.verdict == verdict] for verdict in _HEADINGS}
     lists = "".join(
         f'<details{" open" if verdict in (REGION, CONTRADICTED) else ""}><summary class="{CLASSES[verdict]}">'
@@ -88,7 +88,7 @@ def _calibrated(found: Mapping[str, Any] | None) -> str:
 
 
 def _joint(judgements: Sequence[Judgement]) -> str:
-    """The best joint reading of the study with the most claims that leave something open."""
+    """The best joint reading of the study that has the most claims with readings."""
     studies: dict[str, list[Judgement]] = {}
     for one in judgements:
         studies.setdefault(one.plan.id, []).append(one)
@@ -112,7 +112,7 @@ def _item(judgement: Judgement) -> str:
 
 
 def in_words(judgement: Judgement) -> str:
-    """The verdict as a sentence: where it holds, what speaks against it, or what is missing."""
+    """The verdict as a sentence: where it holds, what contradicts it, or what is missing."""
     readings, verdict = judgement.readings, judgement.verdict
     if verdict == NOT_TESTED:
         return "No data" + (" for some of its tests at this size." if judgement.findings else " for it at this size.")
@@ -130,7 +130,7 @@ def in_words(judgement: Judgement) -> str:
 
 
 def _value(judgement: Judgement) -> str:
-    """The paper's value beside the nearest of ours."""
+    """The paper's value and the nearest of ours."""
     found = nearest(judgement.findings)
     if found is None:
         return ""

@@ -1,8 +1,8 @@
 """From a plan to its runs: one row per run, with its seed and an id derived from its content.
 
-The id of a run is a hash of everything that determines its result: the experiment and every setting, the seed among
-them. The same run asked for by two studies is one run; a plan that changes asks for other runs, so that old results
-can never be taken for new ones.
+The id of a run is a hash of everything that determines its result: the experiment and every setting, including the
+seed. A run that two studies have in common is one run; a plan that changes has other runs, so that old results are
+never mistaken for new ones.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Run:
     study: str
     experiment: str
     common: dict[str, Any]
-    """The settings that all runs of a point share: a million runs hold it once per point."""
+    """The settings that all runs of a point share: a million runs store them once per point."""
     seed: int
     point: dict[str, Any]
     """The values that identify a point of the study; a point has one run per seed."""
     number: int = 0
-    """Of the point in its study."""
+    """The number of the point in its study."""
     code_of_point: Callable[[], str] | None = None
-    """The code version, where the runs of a point share it: a seed changes none of it."""
+    """The code version, if the runs of the point share it: it does not depend on the seed."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -60,17 +60,17 @@ class Run:
 
 
 def canonical(settings: dict[str, Any]) -> str:
-    """One spelling for one content, so that equal settings are equal text."""
+    """Settings as canonical text: equal settings give equal text."""
     return json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def run_id(experiment: str, settings: dict[str, Any]) -> str:
-    """A name for the run, made of its content alone."""
+    """The name of a run, which depends only on its content."""
     return hashlib.sha256(f"{experiment}\n{canonical(settings)}".encode()).hexdigest()[:24]
 
 
 def runs_of(plan: Plan, size: str, seeds: Mapping[int, int] | None = None) -> list[Run]:
-    """The runs of a plan, seed by seed inside point by point; seeds are 0 … repeats − 1, or so many as `seeds` says."""
+    """The runs of a plan, by point and then by seed; seeds are 0 … repeats − 1, or as many as `seeds` gives."""
     counts = seeds or {}
     repeats = plan.sizes[size].repeats
     return [
@@ -96,7 +96,7 @@ def _runs_at(plan: Plan, size: str, number: int, point: dict[str, Any], repeats:
 
 
 def settings_of(plan: Plan, size: str, point: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the experiment at a point; a variant stands for its settings, its label is not one."""
+    """The settings of the experiment at a point; a variant is replaced by its settings, without its label."""
     own = next((dict(one) for one in plan.variants if one["label"] == point.get("variant")), {})
     settings = {**plan.sizes[size].fixed, **own, **point}
     measured = sorted(set(plan.measured) & set(own_metrics())) if plan.experiment == "simulate" else []
@@ -108,7 +108,7 @@ def settings_of(plan: Plan, size: str, point: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_of_others(name: str, settings: dict[str, Any]) -> bool:
-    """Is this a parameter of protocols that are not in this run? It changes nothing, so the run does not have it."""
+    """Is this a parameter of protocols that are not in this run? It has no effect, so the run does not have it."""
     if "protocol" not in settings or f"{{{name}}}" in str(settings.get("network", "")):
         return False
     return _is_parameter(name) and _parameter_of(name, settings) is None
@@ -131,7 +131,7 @@ _FIELDS = {field.name for field in fields(Scenario)}
 
 
 def run_count(plan: Plan, size: str) -> int:
-    """An upper bound of the number of runs, without making them."""
+    """An upper bound of the number of runs, without constructing them."""
     chosen = plan.sizes[size]
     count = max(chosen.repeats, chosen.repeats_max) * max(len(plan.protocols), len(plan.variants), 1)
     for values in chosen.sweep.values():
@@ -142,7 +142,7 @@ def run_count(plan: Plan, size: str) -> int:
 
 
 def points_of(plan: Plan, size: str) -> list[dict[str, Any]]:
-    """Every combination of the swept values, the zipped ones together, without those that are skipped or left out."""
+    """Every combination of swept and zipped values, except those that are skipped or left out."""
     chosen = plan.sizes[size]
     axes: list[list[dict[str, Any]]] = []
     if plan.protocols:

@@ -1,8 +1,8 @@
-"""The results of a study: one row per run, successful or failed; Parquet files in `runs/`. And their summary.
+"""The schema of the results of a study, one row per run, successful or failed, in `runs/`; and of their summary.
 
 Metrics are a map from name to number, because experiments measure different things and a Parquet file written by an
-older version must stay readable. What differs from one machine or one day to another (seconds, host) is kept out of it,
-so that two runs of a study can be compared bit for bit.
+older version must stay readable. Values that differ between machines or days (seconds, host) are not in it, so that two
+runs of a study can be compared bit for bit.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ SUMMARY = pa.schema(
         *(pa.field(name, pa.float64()) for name in ("mean", "sd", "ci_low", "ci_high", "smallest", "largest")),
     ]
 )
-"""One row per metric and point, of which n runs have a value."""
+"""One row per metric and point; n runs have a value."""

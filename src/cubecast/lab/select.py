@@ -12,12 +12,12 @@ _OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": opera
 
 
 def matches(selection: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
-    """Does the point have what the selection asks of each column? A column it lacks never matches."""
+    """Does the point match the selection in each column? A column that it lacks never matches."""
     return all(name in point and accepts(wanted, point[name]) for name, wanted in selection.items())
 
 
 def accepts(wanted: Any, value: Any) -> bool:
-    """Is the value the wanted one, one of a list, or on the wanted side of a comparison?"""
+    """Does the value match: a single value, one of a list, or a comparison?"""
     if isinstance(wanted, list):
         return any(accepts(one, value) for one in wanted)
     comparison = _COMPARISON.match(wanted) if isinstance(wanted, str) else None

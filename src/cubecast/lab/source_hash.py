@@ -1,9 +1,9 @@
-"""A hash of the sources that determine the result of a run, so that results of other code are never taken for ours.
+"""A hash of the sources that determine the result of a run, so that results of other code are never mistaken for ours.
 
-Comments, docstrings and layout are left out of it: only a change of the program changes the hash. A simulation depends
-on what all simulations share and on the files of its protocols, with the files that those import; so editing one
-protocol leaves the results of the others valid. Protocols, networks and metrics of the user's own count in the runs
-that use them, and a network that a file describes by the content of the file.
+Comments, docstrings and layout do not count: only a change of the program changes the hash. A simulation depends on the
+files that all simulations share and on the files of its protocols, with the files that those import; so editing one
+protocol leaves the results of the others valid. User protocols, networks and metrics count in the runs that use them; a
+network that a file describes counts by the content of the file.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _SHARED = (*_KIT, *_LAYERS, "networks/*.py", "sim/*.py", "models/*.py", *_EXPERI
 _TOOLS = {"warm.py", "compile_apart.py", "self_test.py"}
 """Files that no result of a run depends on."""
 _VIEWS = ("protocols/membership/*.py", "protocols/causal/*.py", "protocols/stability/*.py", "sim/views/*.py")
-"""What a run with views depends on besides."""
+"""Files on which only runs with views depend."""
 
 
 def source_hash(settings: Mapping[str, Any]) -> str:
-    """The hash of what computes this run."""
+    """The hash of the sources that compute this run."""
     if "protocol" not in settings:
         return _hash(frozenset())
     files = {path for role in roles_of(settings).values() for path in _sources(role.entry)}
@@ -50,7 +50,7 @@ def source_hash(settings: Mapping[str, Any]) -> str:
 
 
 def _sources(entry: Protocol) -> frozenset[Path]:
-    """The files of what an entry consists of, which may stand in several."""
+    """The files of the parts of a catalogue entry, which may be in several files."""
     modules = {part.__module__ for part in (entry.state, entry.build, entry.parameters)}
     return frozenset(path for name in modules for path in sources_of(Path(str(sys.modules[name].__file__))))
 
@@ -59,7 +59,7 @@ def _sources(entry: Protocol) -> frozenset[Path]:
 def _hash(protocol_files: frozenset[Path], network: str | None = None) -> str:
     shared = {path for pattern in _SHARED for path in _PACKAGE.glob(pattern) if path.name not in _TOOLS}
     digest = hashlib.sha256()
-    # By name and content, so that it does not matter where the user's own files are.
+    # By name and content, so that the location of user files does not matter.
     for path in sorted(shared | protocol_files, key=lambda path: (path.name, _program(path))):
         digest.update(path.name.encode())
         digest.update(_program(path).encode())

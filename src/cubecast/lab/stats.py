@@ -5,11 +5,11 @@
 | mean, also of paired differences or of logarithms of paired ratios | Student's |
 | share of runs | binomial; the interval is Clopper and Pearson's |
 | ratio of standard deviations | F |
-| standard deviation over mean | chi squared, the mean taken as known |
-| value of a formula | exact: no chance in it |
+| standard deviation over mean | chi squared, with the mean taken as known |
+| value of a formula | exact |
 
-Invariant: a p-value of `below` or `above` at a bound is at most 0.025 exactly where the whole 95 % interval lies beyond
-that bound, so that what is tested is what is shown.
+Invariant: a p-value of `below` or `above` at a bound is at most 0.025 exactly if the whole 95 % interval lies beyond
+that bound, so that tests and displayed intervals agree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STUDENT_ROWS = 10_000
 
 Distribution = Callable[[float], float]
 Tails = tuple[Distribution, Distribution]
-"""Given a bound, the probabilities of a sample so far below it, and so far above it, were the quantity at the bound."""
+"""For a bound: the probability of a sample this far below it, or this far above it, if the quantity were the bound."""
 
 
 @dataclass(frozen=True)
@@ -44,38 +44,38 @@ class Estimate:
     high: float
     n: int
     tails: Tails | None = field(default=None, compare=False, repr=False)
-    """None: the value is exact, or nothing is known of its distribution."""
+    """None if the value is exact, or its distribution is unknown."""
 
     @property
     def half_width(self) -> float | None:
-        """Of the interval around a mean; None with a single run, which says nothing of the spread."""
+        """Half the width of the interval around a mean; None for a single run, which has no spread."""
         width = (self.high - self.low) / 2
         return width if math.isfinite(width) else None
 
     def below(self, bound: float, *, strictly: bool = False) -> float:
-        """The p-value of the hypothesis that the quantity is above the bound: small where it is clearly below."""
+        """The p-value of the hypothesis that the quantity is above the bound: small if it is clearly below."""
         if self.tails is None:
             return self._degenerate(self.value < bound if strictly else self.value <= bound)
         return self.tails[0](bound)
 
     def above(self, bound: float, *, strictly: bool = False) -> float:
-        """The p-value of the hypothesis that the quantity is below the bound: small where it is clearly above."""
+        """The p-value of the hypothesis that the quantity is below the bound: small if it is clearly above."""
         if self.tails is None:
             return self._degenerate(self.value > bound if strictly else self.value >= bound)
         return self.tails[1](bound)
 
     def _degenerate(self, beyond: bool) -> float:
-        """Without chance there is no doubt; without an interval there is nothing but doubt."""
+        """The p-value without a distribution: certain for an exact value, 1 if there is no interval."""
         return 0.0 if beyond and self.low == self.high else 1.0
 
 
 def student_t(n: int) -> float:
-    """How many standard errors the interval of a mean of n observations reaches to each side; infinite for one."""
+    """The half-width of the interval of a mean of n observations in standard errors; infinite for n = 1."""
     return float(special.stdtrit(n - 1, 1 - _TAIL)) if n > 1 else math.inf
 
 
 def student_table() -> pa.Table:
-    """`student_t` for every n that a study can have, to be joined in SQL."""
+    """`student_t` for every n that a study can have, for joins in SQL."""
     import pyarrow as pa
 
     counts = np.arange(2, _STUDENT_ROWS + 1)
@@ -83,7 +83,7 @@ def student_table() -> pa.Table:
 
 
 def mean_estimate(values: npt.NDArray[np.float64], *, exact: bool = False) -> Estimate:
-    """The mean and Student's interval. A formula is exact: one observation, and no interval around it."""
+    """The mean and Student's interval. A formula is exact: one observation, without an interval."""
     n = len(values)
     if n == 0:
         return Estimate(math.nan, -math.inf, math.inf, 0)
@@ -107,7 +107,7 @@ def mean_estimate(values: npt.NDArray[np.float64], *, exact: bool = False) -> Es
 
 
 def exponential(logarithm: Estimate) -> Estimate:
-    """The quantity whose logarithm was estimated: a ratio, from the mean of the logarithms of ratios."""
+    """The estimate of a quantity from that of its logarithm: a ratio, from the mean of the logarithms of ratios."""
     tails = logarithm.tails and (_of_logarithm(logarithm.tails[0]), _of_logarithm(logarithm.tails[1]))
     return Estimate(_exp(logarithm.value), _exp(logarithm.low), _exp(logarithm.high), logarithm.n, tails)
 
@@ -139,7 +139,7 @@ def proportion(successes: int, n: int) -> Estimate:
 
 
 def spread_ratio(top: list[npt.NDArray[np.float64]], bottom: list[npt.NDArray[np.float64]]) -> Estimate:
-    """Pooled standard deviation of the groups of `top` over that of `bottom`; the interval is the F distribution's."""
+    """Pooled standard deviation of the groups of `top` over that of `bottom`, with the F distribution's interval."""
     squares, freedom = zip(*(_pooled(groups) for groups in (top, bottom)), strict=True)
     if min(freedom) < 1:
         return Estimate(math.nan, 0.0, math.inf, 0)
@@ -159,7 +159,7 @@ def spread_ratio(top: list[npt.NDArray[np.float64]], bottom: list[npt.NDArray[np
 
 
 def variation(values: npt.NDArray[np.float64]) -> Estimate:
-    """Standard deviation over mean; the interval is that of the deviation (chi squared), the mean taken as known."""
+    """Standard deviation over mean, with the interval of the deviation (chi squared); the mean is taken as known."""
     freedom = len(values) - 1
     if freedom < 1 or values.mean() <= 0:
         return Estimate(math.nan, 0.0, math.inf, len(values))

@@ -12,7 +12,7 @@ from cubecast.lab.store import Store
 
 
 def status_of(plans: list[Plan], size: str, store: Store) -> list[dict[str, Any]]:
-    """One row per study: its runs, how many are done or failed, and how many only have results of other code."""
+    """One row per study: its runs, how many finished or failed, and how many only have results of other code."""
     results: dict[str, dict[str, str]] = {}
     for run_id, code, status in results_on_disk(store):
         by_code = results.setdefault(run_id, {})

@@ -1,11 +1,11 @@
 """The results folder: its layout, its lock, and the treatment of unreadable files.
 
-| path | what |
+| path | contents |
 |---|---|
 | `.tasks-*.parquet`, `.rows-*/` | the pending runs, and other rows for workers, while a study runs |
-| `runs/*.parquet` | results, one row per run; a file is there whole or not at all |
-| `unreadable/` | result files that were found damaged |
-| `tables/{points,values,summary,findings}/study=…/` | what was measured (docs/results.md) |
+| `runs/*.parquet` | results, one row per run; a file is complete or absent |
+| `unreadable/` | damaged result files |
+| `tables/{points,values,summary,findings}/study=…/` | the measurements (docs/results.md) |
 | `tables/` | one CSV and one Parquet file per figure, the verdicts |
 | `figures/` | PNG and SVG of each figure |
 | `report/index.html` | the report |
@@ -29,14 +29,14 @@ from cubecast.lab.remote import AnyPath, RemotePath, path_of, source
 from cubecast.lab.schema import RUNS
 
 ROWS_PREFIX = ".rows-"
-"""How the folder of a table begins that is there only while it is needed."""
+"""Prefix of the folder of a temporary table."""
 _FORGOTTEN_S = 7 * 86400.0
-"""After so long a table of pending runs in an object store is that of a killed study."""
+"""After this time a table of pending runs in an object store belongs to a killed study."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of results, or a place in an object store (`lab.remote`)."""
+    """A folder of results, on this machine or in an object store (`lab.remote`)."""
 
     root: AnyPath
 
@@ -68,11 +68,11 @@ class Store:
         return self.root / "report"
 
     def tasks(self, name: str) -> AnyPath:
-        """Where the pending runs of the study of that name are while it runs."""
+        """The path of the pending runs of a study while it runs."""
         return self.root / f".tasks-{name}.parquet"
 
     def make(self) -> None:
-        """Make the folders, or say why not."""
+        """Make the folders."""
         try:
             for folder in (self.runs, self.tables, self.figures, self.report):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ class Store:
             raise LocalProtocolError(f"{error.filename}: {error.strerror}; choose another folder (--out)") from error
 
     def set_aside_unreadable(self) -> list[AnyPath]:
-        """Move damaged result files to `unreadable/`, so that their runs are done again; returns the new paths."""
+        """Move damaged result files to `unreadable/`, so that their runs are repeated; return the new paths."""
         aside: list[AnyPath] = []
         for path in result_files(self):
             if _is_readable(path):
@@ -91,7 +91,7 @@ class Store:
         return aside
 
     def clear_unfinished(self) -> None:
-        """Remove what a killed study had not committed; in an object store another one may be at work, so wait."""
+        """Remove uncommitted files of a killed study; in an object store only old ones: a study may be running."""
         if isinstance(self.root, RemotePath):
             self._forget_old(self.root)
             return
@@ -110,9 +110,9 @@ class Store:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one study write here at a time; a process that dies lets go.
+        """Let only one study write here at a time; the lock of a process that dies is released.
 
-        An object store has no locks. Two studies in one do some runs twice, with equal results, and do no harm.
+        An object store has no locks. Two studies in one execute some runs twice, with equal results, which is harmless.
         """
         if isinstance(self.root, RemotePath):
             yield

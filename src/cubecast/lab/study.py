@@ -29,7 +29,7 @@ from cubecast.lab.store import Store
 from cubecast.lab.toml_lines import key_lines, line_of
 
 HEAVY_RUNS = 50_000
-"""With more runs than that the tables are worth Spark's full machinery."""
+"""With more runs than this, Spark is configured for large tables."""
 
 Progress = Callable[[int, int], None]
 Say = Callable[[str], None]
@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class StudyOutcome:
-    """The result of a study: what the report needs of it; the values themselves stay on disk."""
+    """The result of a study, as far as the report needs it; the values stay on disk."""
 
     plans: list[Plan]
     size: str
@@ -49,7 +49,7 @@ class StudyOutcome:
     failures: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     cpu_seconds: dict[str, float] = field(default_factory=dict)
-    """By study: what its runs took, whenever they were done."""
+    """The CPU time of the runs of each study, whenever they were executed."""
 
 
 def project_plans() -> Path:
@@ -59,7 +59,7 @@ def project_plans() -> Path:
 
 
 def choose_plans(folder: AnyPath, names: list[str], say: Say = lambda _: None) -> list[Plan]:
-    """The plans of these names or files, or all that are available; says which of all are not."""
+    """The plans of these names or files, or all available ones; report those that are not available."""
     if not names:
         plans = load_plans(folder)
         for plan in plans:
@@ -76,7 +76,7 @@ def choose_plans(folder: AnyPath, names: list[str], say: Say = lambda _: None) -
 
 
 def _plans_by_name(folder: AnyPath, names: list[str]) -> dict[str, Plan]:
-    """The plans of the folder by their names, and those in files of their own by the files."""
+    """The plans of the folder by name, and plans given as files by file."""
     files = {name: load_plan(path_of(name)) for name in names if _is_file(name)}
     return files if len(files) == len(set(names)) else files | {plan.id: plan for plan in load_plans(folder)}
 
@@ -86,7 +86,7 @@ def _is_file(name: str) -> bool:
 
 
 def runs_of_all(plans: list[Plan], size: str) -> list[Run]:
-    """The runs of several plans; what two of them share is in it twice, and is done once."""
+    """The runs of several plans; a run that two plans share is listed twice and executed once."""
     return [run for plan in plans for run in runs_of(plan, size)]
 
 
@@ -102,7 +102,7 @@ def run_studies(
     retry_failed: bool = False,
     only_read: bool = False,
 ) -> StudyOutcome:
-    """Do what is not done yet, then aggregate all of it. With `only_read` nothing is run."""
+    """Execute the pending runs, then aggregate all results. With `only_read` nothing is executed."""
     _spark()
     store.make()
     outcome = StudyOutcome(plans=plans, size=size, runs=runs_of_all(plans, size))
@@ -114,7 +114,7 @@ def run_studies(
         found = find_pending_runs(store, outcome.runs, retry_failed=retry_failed)
         _report_pending(found, say)
         if only_read and not found.done:
-            return outcome  # there is nothing to start Spark for
+            return outcome  # nothing needs Spark
         missing = [] if only_read else found.pending
         heavy = len(outcome.runs) > HEAVY_RUNS
         with _session(store, master, conf, heavy=heavy, meanwhile=lambda: rehearse(missing)) as session:
@@ -129,7 +129,7 @@ def run_studies(
 
 @dataclass(frozen=True)
 class _RunningStudy:
-    """A study while Spark is up: its runs, and those that its precision asks for besides."""
+    """A study while Spark is up: its runs, and the further ones that its precision needs."""
 
     session: Any
     store: Store
@@ -146,7 +146,7 @@ class _RunningStudy:
         self.outcome.done_now += len(missing)
 
     def replicate(self) -> None:
-        """Add seeds to the points that are not precise enough, look by look, until all are or the cap is reached."""
+        """Add seeds to points that are not precise enough, look by look, until all are or the limit is reached."""
         plans = [plan for plan in self.outcome.plans if plan.sizes[self.outcome.size].precision is not None]
         seeds: dict[str, dict[int, int]] = {plan.id: {} for plan in plans}
         waiting = {plan.id: set(range(len(points_of(plan, self.outcome.size)))) for plan in plans}
@@ -165,7 +165,7 @@ class _RunningStudy:
     def _look(
         self, plans: list[Plan], look: int, seeds: dict[str, dict[int, int]], waiting: dict[str, set[int]]
     ) -> bool:
-        """Run up to the seeds of a look where points wait for it; is a further look needed, and possible?"""
+        """Run the waiting points up to the seeds of a look; return whether a further look is needed and possible."""
         size = self.outcome.size
         asking = [plan for plan in plans if waiting[plan.id] and look < len(_looks(plan, size))]
         if not asking:
@@ -201,7 +201,7 @@ def _looks(plan: Plan, size: str) -> list[int]:
 
 
 def _require_arrived(store: Store, runs: list[Run]) -> None:
-    """Whatever Spark says: a study is done when its results are here."""
+    """Require the results of all runs on disk, whatever Spark reports."""
     lost = find_pending_runs(store, runs).pending
     if lost:
         raise LocalProtocolError(
@@ -219,7 +219,7 @@ def _report_pending(found: PendingRuns, say: Say) -> None:
 
 
 def rehearse(runs: list[Run]) -> None:
-    """Do the shortest run of each kind here, so that what it needs is compiled before many processes ask for it."""
+    """Execute the shortest run of each kind here, so that its code is compiled before many processes need it."""
     shortest: dict[tuple[Any, ...], tuple[float, Run]] = {}
     for run in runs:
         settings = run.settings
@@ -228,7 +228,7 @@ def rehearse(runs: list[Run]) -> None:
         if kind not in shortest or cost < shortest[kind][0]:
             shortest[kind] = (cost, run)
     for _, run in shortest.values():
-        # An error here happens again in the worker, which records it.
+        # The same error will occur in the worker, which records it.
         with suppress(Exception):
             experiment_named(run.experiment).run(run.settings)
 

@@ -44,7 +44,7 @@ def study(
     retry_failed: bool = False,
     progress: Progress | None = None,
 ) -> StudyResult:
-    """Run a study on Spark and return its tables; what is done already in the folder `out` is not run again.
+    """Run a study on Spark and return its tables; runs with results in the folder `out` are not repeated.
 
     >>> result = study({"protocols": ["coord", "s_coord"], "sweep": {"members": [16, 32]},
     ...                 "metrics": ["rtt_last_ms"], "repeats": 5})  # doctest: +SKIP
@@ -72,7 +72,7 @@ def study(
 
 
 def _table_plan(table: Mapping[str, Any]) -> Plan:
-    """The plan of a table, with what may be left out."""
+    """The plan of a table, with defaults for the keys that may be omitted."""
     given = dict(table)
     repeats = given.pop("repeats", _REPEATS)
     sizes = {size: {"repeats": repeats} for size in SIZES}
@@ -135,7 +135,7 @@ class StudyResult:
         return self.outcome.failures
 
     def chart(self, figure: str) -> alt.TopLevelMixin:
-        """A figure of the plan, as notebooks show it."""
+        """A figure of the plan, as a chart for notebooks."""
         import altair as alt
 
         drawn = self.plan.for_figure(figure).figures[0]
@@ -147,7 +147,7 @@ class StudyResult:
         return write_report(self.outcome, self.store)
 
     def to_spark(self, spark: Any, name: str) -> Any:
-        """One of the tables (points, values, summary, findings) as a Spark data frame, for what pandas cannot hold."""
+        """A table (points, values, summary, findings) as a Spark data frame, if it is too large for pandas."""
         return read_parquet(spark, self._partition(name))
 
     def _own(self, table: pa.Table) -> pd.DataFrame:

@@ -22,12 +22,12 @@ STATISTICS = ("n", "mean", "sd", "ci_low", "ci_high", "smallest", "largest")
 
 
 def rows_of(table: pa.Table, study: str) -> list[Row]:
-    """The rows of one study in a table of several; Arrow leaves out the others quickly."""
+    """The rows of one study in a table of several; Arrow filters them quickly."""
     return list(table.filter(pc.equal(table.column("study"), study)).to_pylist())
 
 
 def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[Row]:
-    """What a figure draws: its parameters, the metric, the value drawn, and the statistics behind it."""
+    """The rows of a figure: parameters, metric, drawn value, and the statistics behind it."""
     rows = _floor_rows(figure, points, summary)
     for row in summary:
         if row["metric"] not in figure.y:
@@ -42,7 +42,7 @@ def figure_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[R
 
 
 def _floor_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[Row]:
-    """One more line: what no protocol can beat. Of several floors at one point, the lowest holds for all."""
+    """The line of lower bounds; of several bounds at one point, the lowest holds for all."""
     is_by_protocol = figure.series in ("protocol", "variant")  # else the name would stand among numbers
     if figure.kind != "lines" or figure.statistic != "mean" or not is_by_protocol:
         return []
@@ -64,7 +64,7 @@ def _floor_rows(figure: Figure, points: list[Row], summary: list[Row]) -> list[R
 
 
 def _value(figure: Figure, row: Row) -> float | None:
-    """The statistic that the figure draws; none where it does not exist."""
+    """The statistic that the figure draws; None if it does not exist."""
     if figure.statistic == "mean":
         return float(row["mean"])
     if figure.statistic == "spread":
@@ -73,7 +73,7 @@ def _value(figure: Figure, row: Row) -> float | None:
 
 
 def sortable(value: Any) -> list[tuple[int, float, str]]:
-    """Numbers by size, also those inside text: degree=5 comes before degree=10."""
+    """A sort key that orders numbers by size, also inside text: degree=5 comes before degree=10."""
     if isinstance(value, int | float):
         return [(0, float(value), "")]
     parts = re.split(r"(\d+(?:\.\d+)?)", str(value))
@@ -99,5 +99,5 @@ def write_tables(store: Store, plan: Plan, size: str, summary: pa.Table) -> dict
 
 
 def file_name(plan: Plan, figure: Figure) -> str:
-    """The name of the files of a figure, without what comes after the dot."""
+    """The name of the files of a figure, without the ending."""
     return f"{plan.id}-fig-{re.sub(r'[^0-9A-Za-z]+', '-', figure.id).strip('-')}"

@@ -1,8 +1,8 @@
 """The pending runs of a study as a table on disk, from which each worker reads the runs of its tasks.
 
 One Parquet file in the folder of results: a row group per task, a row per run. The driver writes it before the first
-task and removes it at the end. It carries a random name of its own; a worker that does not find this file under the
-path of the driver does not share the folder, and everything it wrote there would be lost.
+task and removes it at the end. It has a random name; a worker that does not find this file under the path of the driver
+does not share the folder, and everything that it wrote there would be lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 class TaskFile(NamedTuple):
-    """Where the table is, and its own name."""
+    """The path of the table, and its random name."""
 
     path: str
     name: str
@@ -40,7 +40,7 @@ class TaskFile(NamedTuple):
 
 @contextmanager
 def task_file(store: Store, tasks: list[list[Run]]) -> Iterator[TaskFile]:
-    """The table of these tasks, as long as the block lasts."""
+    """The table of these tasks, which exists during the block."""
     name = uuid.uuid4().hex
     path = store.tasks(name)
     try:
@@ -55,19 +55,19 @@ def _write(path: AnyPath, name: str, tasks: list[list[Run]]) -> None:
         schema = TASKS.with_metadata({NAME_KEY: name.encode()})
         with sink(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for task in tasks:
-                # A row group of its own, however large.
+                # One row group per task, however large.
                 writer.write_table(pa.Table.from_pylist([pending_row(run) for run in task], schema=TASKS), len(task))
     except OSError as error:
         raise LocalProtocolError(f"cannot write into {path.parent}: {error.strerror or error}") from error
 
 
 def pending_row(run: Run) -> Row:
-    """A run as a worker gets it."""
+    """The row of a run for a worker."""
     return {"run_id": run.id, "code": run.code, "experiment": run.experiment, "settings": canonical(run.settings)}
 
 
 def read_task(tasks: TaskFile, number: int) -> list[Row]:
-    """In a worker: the runs of a task, after a look at whether this machine can do them."""
+    """In a worker: the runs of a task, after checking that this machine can execute them."""
     path = path_of(tasks.path)
     host, folder = platform.node(), path.parent
     try:
@@ -85,7 +85,7 @@ def read_task(tasks: TaskFile, number: int) -> list[Row]:
 
 
 def _require_same_sources(rows: list[Row], host: str) -> None:
-    """A result must be of the code, and of the network file, that its key names."""
+    """Require that this machine has the code and the network file that the key of a run names."""
     for row in rows:
         if source_hash(json.loads(row["settings"])) != row["code"]:
             raise LocalProtocolError(

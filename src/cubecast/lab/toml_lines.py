@@ -47,7 +47,7 @@ def line_of(lines: dict[Path, int], *path: str | int) -> int:
 
 
 class _Open:
-    """Whether the scanner is inside a value that goes on: brackets not yet closed, or a string of many lines."""
+    """Tracks whether the scanner is inside a value of several lines: open brackets, or a multi-line string."""
 
     def __init__(self) -> None:
         self.depth = 0

@@ -1,6 +1,6 @@
 """Find the step intervals at which Gossip is fast, by measuring (guo §5.3.2).
 
-The search asks for step intervals; each is answered by runs of its own seeds. A run that does not end counts as
+The search requests step intervals; runs with separate seeds measure each of them. A run that does not end counts as
 infinitely slow, as the paper's bad samples do.
 """
 
@@ -25,7 +25,7 @@ Progress = Callable[[int, float, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What the search found for a scenario."""
+    """The result of the search for a scenario."""
 
     scenario: Scenario
     plan: SearchPlan

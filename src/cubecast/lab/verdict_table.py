@@ -1,7 +1,7 @@
 """All claims with their verdicts, compared with those of an earlier study, as a Markdown page.
 
-Read from the tables that a report leaves (`tables/claims.jsonl`). A claim is found again by its study and its id; where
-the earlier table has it in several rows, one per reading, its verdicts are counted.
+It is computed from the table that a report writes (`tables/claims.jsonl`). Claims are matched by study and id; if the
+earlier table has a claim in several rows, one per reading, its verdicts are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_verdicts(results: AnyPath) -> list[Row]:
 
 
 def verdict_page(plans: Sequence[Plan], rows: Sequence[Row], earlier: Sequence[Row] | None = None) -> str:
-    """A table of counts, and one of claims for each paper; questions of our own have no verdicts."""
+    """A table of counts, and one of claims for each paper; our own questions have no verdicts."""
     papers = {plan.id: plan.paper for plan in plans if plan.paper != OWN}
     judged = [row for row in rows if row["study"] in papers]
     before = _by_claim(earlier or ())

@@ -11,13 +11,13 @@ LIBRARIES = ("numpy", "numba", "scipy", "pyarrow")
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Of cubecast, Python and the libraries that a run is computed with, in this process."""
+    """The versions of cubecast, Python and the libraries that compute a run, in this process."""
     found = {"cubecast": version_of("cubecast"), "python": platform.python_version()}
     return found | {name: version_of(name) for name in LIBRARIES}
 
 
 def version_of(name: str) -> str:
-    """The version of an installed library, or that there is none."""
+    """The version of an installed library, or a text that says it is missing."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

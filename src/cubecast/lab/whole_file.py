@@ -19,7 +19,7 @@ def write_whole(path: AnyPath, content: str | bytes) -> AnyPath: ...
 
 
 def write_whole(path: str | AnyPath, content: str | bytes) -> AnyPath:
-    """Put `content` at `path`, making its folder; an interrupted or failed write leaves what was there before."""
+    """Write `content` to `path` and make its folder; an interrupted or failed write leaves the old content."""
     if isinstance(path, RemotePath):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
@@ -38,7 +38,7 @@ def write_whole(path: str | AnyPath, content: str | bytes) -> AnyPath:
 
 
 def check_folder(folder: str | Path) -> None:
-    """Check that a file can be written there, before an hour of simulation and not after it."""
+    """Check that a file can be written there, before a long simulation and not after it."""
     nearest = Path(folder).absolute()
     while not nearest.exists():
         nearest = nearest.parent

@@ -1,26 +1,26 @@
 """The slowest member of a live group per time window; `lab.spark.follow` updates it.
 
 Spark reduces the events of a batch to one row per window, member, view of that member and sender: up to which message
-the member had received, and up to which it knew stability. Here they are carried forward (a member that was silent in a
-window stands where it stood) and compared.
+the member had received, and up to which it knew stability. This module carries the values forward (a member that was
+silent in a window keeps its values) and compares them.
 
 | column | meaning |
 |---|---|
 | `window_s` | end of the window, in seconds of the trace's clock |
 | `view`, `members` | number of the group's view, and how many of its members have a trace |
-| `lag_messages` | messages received by someone and not known stable by everyone: Σ over senders of max R − min S |
-| `lag_s` | age of the oldest of them, to the length of a window |
-| `slowest`, `behind` | the member that has received least, and how many messages it lacks that someone has |
-| `buffer_mean`, `buffer_max` | messages a member holds that it does not know to be stable |
+| `lag_messages` | messages that some member received and not all know to be stable: Σ over senders of max R − min S |
+| `lag_s` | age of the oldest of them, rounded to windows |
+| `slowest`, `behind` | the member that has received least, and how many messages of the others it lacks |
+| `buffer_mean`, `buffer_max` | messages that a member holds and does not know to be stable |
 
-**Views.** The group is the view with the highest number that anyone has installed, or the founding view of a group that
-was founded later; members and senders that are not in it do not count. In a trace without views the group is every
-member that wrote an event and did not crash. A member that installs a view knows that all it received before is stable:
+**Views.** The group is the view with the highest number that any member has installed, or the founding view of a group
+that was founded later; members and senders outside it do not count. In a trace without views the group is every member
+that wrote an event and did not crash. A member that installs a view knows that everything it received before is stable:
 views are synchronous, so every member of the new view has it.
 
-**Watermark.** A window is open for a minute and a hundred windows. What comes later than that counts in the oldest open
-one. When windows are closed, views and members that nothing refers to any more are forgotten; so the state is bounded,
-however long the group runs. `state` is all of it: windows made from it go on as if nothing had happened.
+**Watermark.** A window stays open for a minute and a hundred windows. Later events count in the oldest open window.
+When windows are closed, views and members without references are removed; so the state is bounded, however long the
+group runs. `state` is the complete state: windows restored from it continue as if there had been no interruption.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ NO_VIEW = -1
 OPEN_WINDOWS = 100
 OPEN_S = 60.0
 FRONTS_MAX = 10_000
-"""Beyond that every second one is forgotten: the age of what is not stable becomes less exact, and stays bounded."""
+"""Beyond this number every second entry is dropped: the age of unstable messages becomes less exact, but bounded."""
 
 
 @dataclass(kw_only=True)
 class _Window:
-    """What happened within a window."""
+    """The events of a window."""
 
     cells: dict[tuple[str, int], dict[str, list[int]]] = field(default_factory=dict)
     """By member and its view, for each sender: received, stable."""
@@ -71,7 +71,7 @@ class _Window:
 
 @dataclass(kw_only=True)
 class _View:
-    """A view that someone installed: when first, and its members."""
+    """A view that some member installed: when it was first installed, and its members."""
 
     time_ns: int
     window: int
@@ -90,10 +90,10 @@ class _Group:
     view_of: dict[str, int] = field(default_factory=dict)
     view: ViewId | None = None
     fronts: deque[tuple[int, Vector]] = field(default_factory=deque)
-    """By window, up to where someone had received, from the oldest window with a message that is not stable yet."""
+    """By window, up to where any member had received, from the oldest window with an unstable message."""
 
     def copy(self) -> _Group:
-        """A state that can go on by itself."""
+        """An independent copy."""
         return _Group(
             received={member: dict(row) for member, row in self.received.items()},
             stable={member: dict(row) for member, row in self.stable.items()},
@@ -115,7 +115,7 @@ class _Group:
         return cls(**tables, view=view, fronts=deque((window, front) for window, front in state["fronts"]))
 
     def forget(self, wanted: set[str]) -> None:
-        """Keep only members, and senders, that somebody may still ask for."""
+        """Keep only these members and senders."""
         for table in (self.received, self.stable):
             for member in table.keys() - wanted:
                 del table[member]
@@ -125,7 +125,7 @@ class _Group:
         self.view_of = {member: view for member, view in self.view_of.items() if member in wanted}
 
     def take(self, happened: _Window, views: Views) -> None:
-        """Go on to the end of the next window."""
+        """Advance to the end of the next window."""
         for (member, view), cells in sorted(happened.cells.items(), key=lambda one: one[0][1]):
             received, stable = self.received.setdefault(member, {}), self.stable.setdefault(member, {})
             if view > self.view_of.get(member, NO_VIEW):
@@ -170,7 +170,7 @@ class _Group:
         }
 
     def _lag(self, window: int, floor: Vector) -> int:
-        """For how many windows has something been received that is not stable everywhere even now?"""
+        """The age in windows of the oldest message that is not known to be stable by all members."""
         while self.fronts and all(self.fronts[0][1].get(sender, 0) <= known for sender, known in floor.items()):
             self.fronts.popleft()
         return window + 1 - self.fronts[0][0] if self.fronts else 0
@@ -180,7 +180,7 @@ class Windows:
     """The state of the group at the end of every window so far."""
 
     def __init__(self, window_s: float, *, state: Row | None = None, keep: int = 10_000) -> None:
-        """Go on with the `state` of an earlier time; the newest `keep` windows are shown."""
+        """Continue with an earlier `state`; the newest `keep` windows are shown."""
         self.window_s = window_s
         self._open = max(OPEN_WINDOWS, math.ceil(OPEN_S / window_s))
         self._windows: dict[int, _Window] = {}
@@ -259,14 +259,14 @@ class Windows:
             self._forget()
 
     def _forget(self) -> None:
-        """Forget views that no open window installs, and who is neither in a view that is left nor in an open window.
+        """Drop views that no open window installs, and members that are in no remaining view and no open window.
 
-        Founding views stay: one that a member repeats later must not take the place of the group again.
+        Founding views stay: a founding view that a member repeats later must not become the group again.
         """
         used = {view for window in self._windows.values() for view in window.views} | {self._closed.view}
         self._views = {one: view for one, view in self._views.items() if one in used or one[0] == FOUNDING}
         if self._closed.view is None:
-            return  # without views everybody counts
+            return  # without views all members count
         wanted = {member for one, view in self._views.items() if one in used for member in view.members}
         wanted |= {member for window in self._windows.values() for member, _ in window.cells}
         self._closed.forget(wanted)
@@ -281,7 +281,7 @@ class Windows:
         return rows[-(self._rows.maxlen or 0) :]
 
     def _describe(self, state: _Group, first: int, end: int, *, is_last: bool = False) -> list[Row]:
-        """Let the state go on over these windows; those that are described for the last time are forgotten."""
+        """Advance the state over these windows; those described for the last time are dropped."""
         rows = []
         for window in range(first, end):
             state.take(self._windows.get(window, _Window()), self._views)

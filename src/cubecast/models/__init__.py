@@ -1,1 +1,1 @@
-"""Formulas: the papers' predictions about a protocol."""
+"""Formulas: what the papers predict about a protocol."""

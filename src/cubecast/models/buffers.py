@@ -3,8 +3,8 @@
 *Buffer law*: a sender that multicasts r messages of k bytes per second and keeps all of them has filled B bytes after
 t = B / (r·k).
 
-*Time to stable*: a message that is everywhere within D, where a round begins every F and ends within TPR, is known to
-be stable at most D + F + TPR after it was sent; until then it is kept.
+*Time to stable*: every member has a message within D; a round begins every F and ends within TPR. So the message is
+known to be stable at most D + F + TPR after it was sent; until then the sender keeps it.
 
 Together: a buffer of r·k·(D + F + TPR) bytes never fills.
 """
@@ -30,6 +30,6 @@ def time_to_stable_max(*, delivery: float, between_rounds: float, round_time: fl
 
 
 def buffer_needed_messages(*, rate_per_s: float, time_to_stable_s: float) -> int:
-    """The own messages that a sender keeps at most, each for that long."""
+    """How many of its own messages a sender keeps at most, when it keeps each for `time_to_stable_s`."""
     require_positive("rate_per_s", rate_per_s)
     return math.floor(rate_per_s * time_to_stable_s) + 1

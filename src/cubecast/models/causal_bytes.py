@@ -1,7 +1,7 @@
 """The cost of causal broadcast in messages and bytes (causal §4, Table 1), exactly and as the paper estimates it.
 
 Timestamp sends a message to each of the n − 1 others, with n numbers of 4 bytes. Overlay sends it over every link of
-the hypercube in both directions, but not back to where it first came from: 2·links − (n − 1) copies.
+the hypercube in both directions, except back to the neighbour it first came from: 2·links − (n − 1) copies.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from cubecast.protocol.overlays import hypercube
 
 
 def timestamp_copies(members: int) -> int:
-    """How often Timestamp sends one message."""
+    """How many copies of one message Timestamp sends."""
     require_whole("members", members, least=2)
     return members - 1
 
 
 def overlay_copies(members: int) -> int:
-    """How often Overlay sends one message, all members together."""
+    """How many copies of one message all members send with Overlay."""
     require_whole("members", members, least=2)
     return len(hypercube(members).neighbours) - (members - 1)
 
 
 def worst_copies(members: int) -> float:
-    """n·log2 n: how often Overlay sends one message at most, if each member sent it to every neighbour (causal §4)."""
+    """n·log2 n: an upper bound on the copies of Overlay, as if each member sent to every neighbour (causal §4)."""
     require_whole("members", members, least=2)
     return members * math.log2(members)
 

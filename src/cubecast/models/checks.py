@@ -9,7 +9,7 @@ from cubecast.errors import LocalProtocolError
 
 
 def require_whole(name: str, value: object, *, least: int, most: int | None = None) -> None:
-    """Accept a whole number in least…most; a bool is no number here."""
+    """Accept a whole number in least…most; reject a bool."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if is_whole and least <= cast(int, value) <= (math.inf if most is None else most):
         return
@@ -24,7 +24,7 @@ def require_positive(name: str, value: float) -> None:
 
 
 def require_probability(name: str, value: float, *, zero: bool, one: bool) -> None:
-    """Accept a probability; `zero` and `one` say whether the ends belong."""
+    """Accept a probability; `zero` and `one` say whether 0 and 1 are valid."""
     above = value >= 0 if zero else value > 0
     below = value <= 1 if one else value < 1
     if not (above and below):
@@ -33,6 +33,6 @@ def require_probability(name: str, value: float, *, zero: bool, one: bool) -> No
 
 
 def require(possible: bool, message: str) -> None:
-    """Accept a possible value; otherwise `message` names the value and the fix."""
+    """Raise `message`, which names the value and the fix, unless the value is possible."""
     if not possible:
         raise LocalProtocolError(message)

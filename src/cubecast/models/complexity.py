@@ -1,19 +1,19 @@
 """The cost of one stability round: guo Tables 4.1, 4.2 and 5.2, cube Fig 7, as functions.
 
-What is counted, with no loss, no repetition and no membership change:
+The counts assume no loss, no repetition and no membership change:
 
 | word | meaning |
 |---|---|
 | unicast | one logical point-to-point send, whatever the number of links it crosses |
 | multicast | one logical send to the whole group, counted once |
 | copies | unicasts + (n − 1) per multicast: the sends of a network without multicast |
-| step | one message after another on the longest chain of a round; a gossip step is one step interval |
-| bytes | size of every logical send, a multicast once |
-| copied bytes | the same for copies |
+| step | one message of the longest chain of a round; for gossip, one step interval |
+| bytes | the sizes of all logical sends, a multicast counted once |
+| copied bytes | the sizes of all copies |
 | processed | messages a member sends plus receives; a multicast is also received by its sender (guo §4.2.1) |
 
-Every cost says how far it can be trusted (`Kind`): exact, or an upper bound; gossip is random, so its bound holds with
-probability 1 − P_incomplete. The orders of growth as printed are in `orders`.
+Every cost has a `Kind`: exact, or an upper bound. Gossip is random, so its bound holds with probability
+1 − P_incomplete. `orders` has the orders of growth as printed.
 
 Sizes (guo §5.2): header 32 B, sequence number 4 B, START is a header, ACK and INFO carry m numbers; Gossip and
 CubeFullDist add a bitmap of ceil(n/8) and a round number of 4 B.
@@ -39,7 +39,7 @@ ROUND_NUMBER_BYTES = 4
 
 
 class Kind(enum.Enum):
-    """How far a figure can be trusted."""
+    """Whether a cost is exact or a bound."""
 
     EXACT = "exact"
     UPPER_BOUND = "upper bound"
@@ -143,7 +143,7 @@ def _full_dist(group: GroupSize) -> RoundCost:
 
 
 def _train(group: GroupSize) -> RoundCost:
-    """ACK once round the group, INFO once round (guo §4.2.3)."""
+    """ACK goes round the group once, then INFO does (guo §4.2.3)."""
     hops = 2 * group.members
     return _cost(group, "train", Kind.EXACT, hops, (hops, 0, array_bytes(group.senders)))
 
@@ -191,10 +191,10 @@ def _s_gossip(group: GroupSize) -> RoundCost:
 
 
 def _cube_full_dist(group: GroupSize) -> RoundCost:
-    """With d = ceil(log2 n): after k iterations a member knows all within distance k; d iterations, one last send.
+    """With d = ceil(log2 n): after k iterations a member knows all within distance k; d iterations and a last send.
 
-    At most d neighbours are sent to d + 1 times. Equality holds when n is a power of two and all links are equally
-    slow; a member that hears a full bitmap early sends less.
+    A member sends to at most d neighbours, d + 1 times. The bound is reached when n is a power of two and all links
+    are equally slow; a member that receives a full bitmap early sends less.
     """
     dimension = math.ceil(math.log2(group.members))
     unicasts = group.members * dimension * (dimension + 1)
@@ -230,7 +230,7 @@ def messages_processed(protocol: str, group: GroupSize) -> trees.IntArray:
         )
     children = trees.child_counts(n, group.degree)
     ranks = np.arange(n)
-    # START and INFO received by all; the root sends those two, any other member one ACK.
+    # All receive START and INFO; the root sends those two, every other member sends one ACK.
     processed = np.where(ranks == 0, 4, 3)
     if protocol == "s_coord":
         return processed + children

@@ -1,23 +1,23 @@
 """The threshold K_fail of gossip-style failure detection (guo §3.1.2), and what it costs.
 
-A member j is suspected by i when i's live-array entry for j reaches K_fail, that is when nothing fresh from j came
-for K_fail steps. Fresh news of j spreads exactly as one member's information does in the Gossip protocol, so the
-chance that some member lacks it after r micro-steps is bounded by the same recursion (van Renesse, Minsky and
-Hayden 1998, guo 4.1–4.3):
+Member i suspects member j when i's live-array entry for j reaches K_fail: no fresh news of j has arrived for K_fail
+steps. Fresh news of j spreads exactly as one member's information does in the Gossip protocol, so the same recursion
+bounds the probability that some member lacks it after r micro-steps (van Renesse, Minsky and Hayden 1998, guo
+4.1–4.3):
 
-    P_mistake(r) ≤ (n − f)·(1 − P(k_r = n − f))        f members have crashed and swallow gossip
+    P_mistake(r) ≤ (n − f)·(1 − P(k_r = n − f))        f members have crashed; gossip sent to them is lost
 
-K_fail is the number of *whole* steps, ceil(r / n), of the smallest such r. P_mistake is about one moment: that news
-which left j K_fail steps ago is still missing somewhere. Two things pull in opposite directions and are not in the
-recursion. In the protocol every member gossips exactly once per step, while the recursion draws the gossiper at random,
-so a member may stay silent for long: the recursion is pessimistic. And every member that passes news on adds one to
-its age even if it held it for less than a step: the recursion is optimistic. The first is larger; a test runs the
-protocol and compares.
+K_fail is the number of *whole* steps, ceil(r / n), of the smallest r that satisfies the bound. P_mistake refers to one
+moment: news that left j K_fail steps ago is still missing somewhere. The recursion leaves out two effects. In the
+protocol every member gossips exactly once per step, while the recursion draws the gossiper at random, so a member may
+stay silent for long: this makes the recursion pessimistic. Every member that forwards news adds one to its age, even
+if it held the news for less than a step: this makes the recursion optimistic. The first effect is larger; a test runs
+the protocol and compares.
 
 Detection: news ages at least one per step, so every member suspects a crashed one at most K_fail steps after the crash.
 
-Cost: a message is a header of 32 B and one byte per entry (two when K_fail needs more than 255). With one gossip per
-step and the bandwidth of a member held constant the step grows like n and the detection time like n·log n.
+Cost: a message has a header of 32 B and one byte per entry (two when K_fail exceeds 255). With one gossip per step and
+constant bandwidth per member, the step grows like n and the detection time like n·log n.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEADER_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class FailureThreshold:
-    """K_fail and what follows from it; `bytes_per_s` is what one member sends."""
+    """K_fail and the quantities that follow from it; `bytes_per_s` is what one member sends."""
 
     k_fail: int
     micro_steps: int
@@ -66,7 +66,7 @@ def k_fail(
 def k_fail_within(
     *, members: int, p_mistake: float, bytes_per_s: float, subset: int = 1, arrival: float = 1.0, crashed: int = 0
 ) -> FailureThreshold:
-    """The same with the shortest step whose gossip fits `bytes_per_s` for each member."""
+    """K_fail with the shortest step for which a member's gossip fits into `bytes_per_s`."""
     require_positive("bytes_per_s", bytes_per_s)
     threshold, _, _ = _threshold(members, p_mistake, subset, arrival, crashed)
     step_s = subset * live_array_bytes(members, threshold) / bytes_per_s
@@ -92,8 +92,8 @@ def _threshold(members: int, p_mistake: float, subset: int, arrival: float, cras
 def misses_allowed(*, members: int, p_mistake: float, arrival: float) -> int:
     """How many heartbeats (or answers to polls) in a row may be missed before a member is suspected.
 
-    The chance that some member misses k in a row of some other is at most n·(n − 1)·(1 − arrival)^k. One more step is
-    allowed because the sender's steps and the receiver's are not in phase, and one because delays vary.
+    The probability that some member misses k in a row of some other is at most n·(n − 1)·(1 − arrival)^k. One more
+    step is allowed because the steps of sender and receiver are not in phase, and another because delays vary.
     """
     require_probability("p_mistake", p_mistake, zero=False, one=False)
     require_probability("arrival", arrival, zero=False, one=True)

@@ -1,4 +1,4 @@
-"""How many gossip steps spread everybody's information: the Markov chain of guo §4.2.5, for any subset size.
+"""How many gossip steps spread the information of all members: the Markov chain of guo §4.2.5, for any subset size.
 
 One micro-step: one member, chosen at random among all n, gossips to p distinct others; each copy arrives with
 probability P_arrival. The state is k, the number of members *infected* by one given member's information.
@@ -15,9 +15,9 @@ probability P_arrival. The state is k, the number of members *infected* by one g
 
 Invariants: the increments of a state sum to 1; the last state, n − f, is absorbing; P_incomplete never grows with r.
 
-Departures: the paper prints p = 1 and p = 3, here the same two stages (which copies arrive, whom they reach) are
-computed for any p. The chance of being unfinished comes from the backward equation instead of 1 − P(k_r = n), so that
-a P_incomplete of 1e-15 is still exact. As a probability the bound is cut off at 1.
+Departures: the paper prints p = 1 and p = 3; here the same two stages (which copies arrive, which members they reach)
+are computed for any p. The probability of being unfinished comes from the backward equation instead of
+1 − P(k_r = n), so that a P_incomplete of 1e-15 is still exact. The bound is cut off at 1, as it is a probability.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cubecast.models.checks import require_probability, require_whole
 
 FloatArray = NDArray[np.float64]
 
-# Additions the chain may spend on one question; at about 1e9 a second this is minutes, far above n = 5000.
+# How many additions one computation may take; at about 1e9 per second these are minutes, for groups far above n = 5000.
 WORK_MAX = 1e12
 # The same for the table of increments, which costs p²·n.
 SUBSET_WORK_MAX = 1e10
@@ -44,7 +44,7 @@ SUBSET_WORK_MAX = 1e10
 
 @dataclass(frozen=True, kw_only=True)
 class GossipChain:
-    """The chain for one group; the questions are its methods."""
+    """The chain for one group; its methods compute probabilities and numbers of steps."""
 
     members: int
     subset: int = 1
@@ -105,7 +105,7 @@ class GossipChain:
         for term in self.arrival_terms():
             increment += term
         increment[0] = 0.0
-        # The gossiper may be uninfected, all copies lost, or all destinations infected: what is left to 1.
+        # The gossiper is uninfected, all copies are lost, or all destinations are infected: the remainder to 1.
         increment[0] = np.maximum(1.0 - increment.sum(axis=0), 0.0)
         return increment
 
@@ -129,7 +129,7 @@ class GossipChain:
         return float(self.incomplete_course(micro_steps)[-1])
 
     def expected_micro_steps(self) -> float:
-        """Mean micro-steps until one member's information is everywhere; for p = 1, 2(n−1)·H(n−1)/P_arrival."""
+        """Mean micro-steps until all members have one member's information; for p = 1, 2(n−1)·H(n−1)/P_arrival."""
         increment = self._increments
         remaining = np.zeros(self.live + self.subset + 1)
         for k in range(self.live - 1, 0, -1):
@@ -138,7 +138,7 @@ class GossipChain:
         return float(remaining[1])
 
     def expected_steps(self) -> float:
-        """The same in steps: in one step every member gossips once."""
+        """The mean number of steps; in one step every member gossips once."""
         return self.expected_micro_steps() / self.members
 
     def micro_steps_for(self, p_incomplete: float) -> int:

@@ -1,10 +1,11 @@
 """Bayesian estimates of how reliable neighbours and links are (rasm §3.1; Garbinato, Pedone and Schmidt 2004).
 
-The estimate is the mean of a posterior (`protocols.broadcast.reliability`). The trials:
+The estimate is the mean of a posterior (`models.reliability`). The trials:
 
-- *own crashes*: after a crash a member sees on its clock how many steps it missed; it reports them in its
+- *own crashes*: after a crash a member sees on its clock how many steps it missed, and reports them in its
   heartbeats. Trials: all steps.
-- *a link*: heartbeats a neighbour says it sent, in steps in which this member was itself up. Failures: those not heard.
+- *a link*: heartbeats that a neighbour reports to have sent, in steps in which this member was up. Failures: those
+  that did not arrive.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cubecast.models.reliability import PRIOR
 def posterior_mean(
     failures: NDArray[np.int64], trials: NDArray[np.int64], prior: tuple[float, float] = PRIOR
 ) -> NDArray[np.float64]:
-    """The estimate of a failure probability after this many failures in this many trials."""
+    """The estimate of a failure probability, from the numbers of failures and trials."""
     _check(failures, trials, prior)
     estimate: NDArray[np.float64] = reliability.posterior_mean(failures, trials, prior)
     return estimate

@@ -1,6 +1,6 @@
-"""The printed tables of orders of growth: guo Tables 4.2 and 5.2, cube Fig 7. All asymptotic.
+"""The printed tables of orders of growth: guo Tables 4.2 and 5.2, cube Fig 7. All are asymptotic.
 
-The exact and bounded counts behind them are in `complexity` and `tree_hops`.
+`complexity` and `tree_hops` have the exact counts and the bounds behind them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ TABLE_5_2 = (
     HopOrder(protocol="s_train", hops="O(n)"),
     HopOrder(protocol="s_gossip", hops="O(n log 50)"),
 )
-"""As printed. A gossip message itself crosses O(log n) links of the tree, which the paper takes for a constant."""
+"""As printed. A gossip message crosses O(log n) links of the tree, which the paper counts as a constant."""
 
 
 def _cube(protocol: str, iterations: str, messages: tuple[str, str, str], sturdy: bool) -> CubeOrder:

@@ -1,9 +1,9 @@
 """The shape of the logical hypercube (cube §3.1 and §3.3): degrees, diameter, and node-disjoint paths.
 
 By Menger's theorem the number of node-disjoint paths between two members that are not neighbours is the smallest number
-of others whose crash separates them: a maximum flow where every member lets one path through. Over all pairs the
-smallest is the vertex connectivity. A cut smaller than k + 1 cannot contain all of k + 1 members, so it is enough to
-look at the pairs with one of the first k + 1, where k is the smallest degree.
+of other members whose crash separates them: a maximum flow in which at most one path passes through each member. The
+minimum over all pairs is the vertex connectivity. A cut smaller than k + 1 cannot contain all of k + 1 members, so it
+is enough to examine the pairs with one of the first k + 1 members, where k is the smallest degree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OverlayShape:
 
 
 def hypercube_shape(members: int) -> OverlayShape:
-    """The shape of the hypercube over so many members, at least three."""
+    """The shape of the hypercube over this many members, at least three."""
     overlay = hypercube(members)
     degrees = np.diff(overlay.offsets)
     links = csr_array((np.ones(len(overlay.neighbours), np.int32), overlay.neighbours, overlay.offsets))
@@ -46,7 +46,7 @@ def hypercube_shape(members: int) -> OverlayShape:
 def _connectivity(links: npt.NDArray[np.int32], degree_min: int) -> int:
     """The vertex connectivity; in a complete graph n − 1."""
     members = len(links)
-    # Member v is two nodes, v to come in and members + v to go out, with room for one path between them.
+    # Member v becomes two nodes, v (in) and members + v (out), joined by a link of capacity 1.
     inside = np.eye(members, dtype=np.int32)
     nothing = np.zeros_like(inside)
     flows = csr_array(np.block([[nothing, inside], [links, nothing]]))

@@ -1,9 +1,9 @@
 """Which links get the remaining messages of a quota (rasm §3.3, "Resource Optimization", Eq 2).
 
-A member may send `quota` messages for one multicast message. Every receiver gets one; the rest go, one by one, to the
-link that raises the probability to reach all receivers most. With failure probability f of a link and k copies on it
-that probability is ∏ (1 − f^k), so the next copy goes where (1 − f^(k+1)) / (1 − f^k) is largest. The ratio falls as k
-grows, so the greedy choice is the best one (proved by brute force on small cases in the tests).
+A member may send `quota` messages for one multicast message. Every receiver gets one; each remaining message goes to
+the link where it most increases the probability to reach all receivers. With failure probability f of a link and k
+copies on it that probability is ∏ (1 − f^k), so the next copy goes where (1 − f^(k+1)) / (1 − f^k) is largest. The
+ratio falls as k grows, so the greedy choice is the best one (the tests check it by brute force on small cases).
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def share_quota(failure: NDArray[np.float64], copies: NDArray[np.int64], links: 
 
 @entry_point
 def next_copy_gain(failure: float, copies: int) -> float:
-    """By what factor one more copy raises the probability that at least one arrives."""
+    """The factor by which one more copy increases the probability that at least one arrives."""
     missed = 1.0
     for _ in range(copies):
         missed *= failure

@@ -34,7 +34,7 @@ def reachability_with_copies(failure: NDArray[np.float64], copies: NDArray[np.in
 
 
 def shared_quota(failure: NDArray[np.float64], quota: int) -> NDArray[np.int64]:
-    """How many copies of `quota` each link of one sender gets: one, and then where the gain of Eq 2 is largest."""
+    """How many copies each link of one sender gets: one, and the rest of `quota` where the gain of Eq 2 is largest."""
     require(quota >= len(failure), f"quota = {quota}: it must reach all {len(failure)} receivers once")
     copies = np.zeros(len(failure), np.int64)
     share_quota(np.asarray(failure, np.float64), copies, len(failure), quota)
@@ -49,12 +49,12 @@ def tree_failures(parents: NDArray[np.int64], failure_between: NDArray[np.float6
 
 
 def tree_reachability(parents: NDArray[np.int64], failure_between: NDArray[np.float64]) -> float:
-    """Eq 1 for a tree of parents."""
+    """R(T), Eq 1, for a tree given by parents."""
     return reachability(tree_failures(parents, failure_between))
 
 
 def expected_share(parents: NDArray[np.int64], failure_between: NDArray[np.float64]) -> float:
-    """The share of the other members that one message reaches on average: the mean of ∏ over each one's path."""
+    """The mean share of the other members that a message reaches: the mean over members of ∏ over the path to each."""
     _require_tree(parents)
     reached = np.where(parents < 0, 1.0, 0.0)
     waiting = [int(member) for member in np.flatnonzero(parents >= 0)]

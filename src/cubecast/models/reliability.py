@@ -33,9 +33,9 @@ class Heartbeats:
         self._missed = np.zeros(members)
 
     def note(self, rank: int, *, heard: bool) -> bool:
-        """Record whether a heartbeat of this rank arrived in the last step; returns whether its estimate changed.
+        """Record whether a heartbeat of this rank arrived in the last step; return whether its estimate changed.
 
-        A member takes time to start: a missing heartbeat before the first sign of life does not count.
+        A member takes time to start: heartbeats missing before the first one arrives do not count.
         """
         if not heard and self._steps[rank] == 0:
             return False

@@ -1,4 +1,4 @@
-"""The window of good gossip step intervals, found by measuring (guo §5.3.2, Figs 5.8 and 5.9).
+"""Find the window of good gossip step intervals by measuring (guo §5.3.2, Figs 5.8 and 5.9).
 
 f(x) is the average TPR measured with step interval x. Part I shrinks [shortest, longest] by the golden ratio around a
 near-minimum s; part II widens a window around s, in strides of p, 2p, 4p, … and back, as long as f stays within e of
@@ -19,13 +19,13 @@ The search requests measurements; the caller measures, live or in a simulator:
 | p | stride_s |
 | s, s_1, s_2 | best_s, low_s, high_s |
 
-Departures. The printed test |f(x) − f(s)| < e reads as |f(x) − f(s)| < e·f(s), as the figure's own legend says. The
-window stays inside (0, longest_s]: the printed loops could leave it on both sides. A point that was measured, or lies
-within a hundredth of the resolution of one that was, is not measured again: one of the two golden points is always an
-old one. Noise: every point is measured `repeats` times, and when a comparison is closer than two standard errors both
+Departures. The printed test |f(x) − f(s)| < e is read as |f(x) − f(s)| < e·f(s), as the legend of the figure says. The
+window stays inside (0, longest_s]; the printed loops could leave it on both sides. A point that was measured, or lies
+within a hundredth of the resolution of a measured one, is not measured again: one of the two golden points is always
+an old one. Noise: every point is measured `repeats` times; when a comparison is closer than two standard errors, both
 points are measured again, up to `repeats_max` times. As printed, halving stops at its first miss, so the window may
-end short of the edge; `to_the_edge` continues. An infinite measurement (no round ended) is allowed and counts as
-worst; should the last midpoint be one, s is the best interval measured instead.
+end before the edge; with `to_the_edge` halving continues. An infinite measurement (no round ended) is allowed and
+counts as the worst; if the last midpoint is infinite, s is the best interval measured instead.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class StepWindow:
-    """Any interval in [low_s, high_s] keeps the TPR within the tolerance of `best_value`, as far as was measured."""
+    """The intervals [low_s, high_s] whose measured TPR is within the tolerance of `best_value`."""
 
     best_s: float
     best_value: float
@@ -108,7 +108,7 @@ class StepSearch:
         self._asked: float | None = next(self._questions)
 
     def next(self) -> float | None:
-        """The step interval to measure now; the same until it is reported; None when the search is over."""
+        """The step interval to measure next; the same one until it is reported; None when the search is over."""
         return self._asked
 
     def report(self, step_s: float, value: float) -> None:
@@ -163,7 +163,7 @@ class StepSearch:
         self._leave_the_cliff()
 
     def _leave_the_cliff(self) -> None:
-        """If no round ended with the midpoint s, fall back to the best interval measured."""
+        """If no round ended with the midpoint s, use the best interval measured instead."""
         if not math.isinf(_mean(self._values[self._best_s])):
             return
         self._best_s = min(self._values, key=lambda known: _mean(self._values[known]))
@@ -222,7 +222,7 @@ class StepSearch:
             yield from self._measure_once_more(near, far)
 
     def _is_clear(self, margin: float, *points: float) -> bool:
-        """Whether more measurements are either useless or not allowed."""
+        """Whether the margin exceeds the noise of these points, or no further measurement is allowed."""
         if all(len(self._values[point]) >= self.plan.repeats_max for point in points):
             return True
         errors = [_squared_error(self._values[point]) for point in points]
@@ -239,7 +239,7 @@ class StepSearch:
             values.append((yield step_s))
 
     def _settle(self, step_s: float) -> float:
-        """A point measured before that is as good as this one, or the point itself."""
+        """A measured point close enough to stand for this one, or the point itself."""
         nearest = min(self._values, key=lambda known: abs(known - step_s), default=math.inf)
         return nearest if abs(nearest - step_s) <= REUSE_SHARE * self.plan.resolution_s else step_s
 

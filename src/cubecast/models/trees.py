@@ -1,7 +1,7 @@
 """The balanced tree of the structured protocols (guo §4.3): ranks breadth first, at most b children per node.
 
-The children of rank v are b·v + 1 … b·v + b as far as they exist, so every level but the last is full. The formulas
-of the paper are for complete trees; these hold for any n.
+The children of rank v are those of b·v + 1 … b·v + b that exist, so every level except the last is full. The paper's
+formulas are for complete trees; these functions work for any n.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ IntArray = NDArray[np.int64]
 
 
 def require_tree(members: int, degree: int) -> None:
-    """A tree needs two members and a branching factor."""
+    """Validate the number of members and the branching factor of a tree."""
     require_whole("members", members, least=2)
     require_whole("degree", degree, least=1)
 
@@ -48,7 +48,7 @@ def height(members: int, degree: int) -> int:
 
 
 def distance(one: int, other: int, degree: int) -> int:
-    """Links between two ranks along the tree: the higher rank is never nearer to the root, so it climbs first."""
+    """Links between two ranks along the tree. The higher rank is never nearer to the root, so it climbs first."""
     links = 0
     while one != other:
         one, other = min(one, other), (max(one, other) - 1) // degree

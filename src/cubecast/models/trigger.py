@@ -1,10 +1,11 @@
-"""Whether a trigger X exists for a buffer and its load, how long it lasts, and what to change if not (guo ch. 6).
+"""Whether a trigger X exists for a buffer and its load, how long it suffices, and what to change if none exists (guo
+ch. 6).
 
-X itself is `protocols.stability.trigger`.
+`models.trigger_level` computes X.
 
-Departure: 6.3 looks two rounds ahead only. When a round releases fewer messages than are sent meanwhile, rounds
-follow each other at once and the buffer creeps up to r·f/α at the start of a round; if r·f·(1 + 1/α) > g it overflows
-some rounds later, although X satisfies the paper. That is a verdict of its own here, and `peak_course` shows it.
+Departure: 6.3 considers two rounds only. When a round releases fewer messages than are sent meanwhile, rounds run back
+to back and the buffer rises to r·f/α at the start of a round; if r·f·(1 + 1/α) > g it overflows some rounds later,
+although X satisfies the paper's conditions. This case has a verdict of its own here, and `peak_course` shows it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class TriggerCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Trigger:
-    """The answer. `level` is X, None when no X exists; `sentence` is advice for the user."""
+    """The result. `level` is X, or None when no X exists; `sentence` is advice for the user."""
 
     case: TriggerCase
     verdict: Feasibility
@@ -62,7 +63,7 @@ class Trigger:
 
     @property
     def level_messages(self) -> int:
-        """X in whole messages; 0 means that a round starts as soon as the last one ended."""
+        """X in whole messages; with 0 a round starts as soon as the last one has ended."""
         if self.level is None:
             raise LocalProtocolError(self.sentence)
         return math.floor(self.level)
@@ -77,7 +78,7 @@ class Trigger:
 
 
 def trigger(case: TriggerCase) -> Trigger:
-    """The optimal X for a case, with its verdict."""
+    """Compute the optimal X for a case, and its verdict."""
     sent = case.sent_in_round
     if 2 * sent > case.buffer_messages:
         return Trigger(case=case, verdict=Feasibility.INFEASIBLE, level=None, sentence=_infeasible_sentence(case))
@@ -95,7 +96,7 @@ def trigger(case: TriggerCase) -> Trigger:
 
 
 def _overflows_later(case: TriggerCase) -> bool:
-    """Whether the level r·f/α, to which back-to-back rounds tend, leaves no room for one more round."""
+    """Whether the level r·f/α, which back-to-back rounds approach, leaves no room for one more round."""
     return case.sent_in_round * (1 + case.stable_fraction) > case.stable_fraction * case.buffer_messages
 
 
@@ -129,11 +130,3 @@ def peak_course(case: TriggerCase, level: float, rounds: int) -> list[float]:
         peaks.append(held + case.sent_in_round)
         held = max(level, (1 - case.stable_fraction) * held + case.sent_in_round)
     return peaks
-
-
-def worked_case(stable_fraction: float) -> list[Trigger]:
-    """Figs 6.1 (α = 1) and 6.2 (α = 0.2): 320 kB of 500 B messages, so g = 640; f = 2 s; r = 10, 20, … 100/s."""
-    return [
-        trigger(TriggerCase(buffer_messages=640, rate_per_s=rate, round_s=2.0, stable_fraction=stable_fraction))
-        for rate in range(10, 101, 10)
-    ]

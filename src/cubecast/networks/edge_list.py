@@ -29,7 +29,7 @@ def read_edge_list(path: Path) -> list[WrittenEdge]:
 def save_edge_list(network: Network, path: Path | str) -> None:
     """Write every edge with its delay and bandwidth, exact to the nanosecond; `file:PATH` reads the same links back.
 
-    Which node hosts which rank goes into a comment, for other simulators.
+    A comment lists the node that hosts each rank, for other simulators.
     """
     if network.one_hop is not None:
         raise LocalProtocolError(f"network {network.name} has no links to save: choose a kind other than flat")

@@ -1,7 +1,7 @@
-"""A network without links: every message takes one logical hop with a delay drawn for it alone.
+"""A network without links: every message takes one logical hop, with a delay drawn for each message.
 
-For groups too large for routes (which cost memory with the square of the nodes), and for separating what a protocol
-does from what queues do to it: there are no queues here.
+It serves groups too large for a table of routes, whose memory grows with the square of the nodes. It has no queues, so
+it shows the behaviour of a protocol without their effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A network of the user's own, read from an edge list or, when the name ends in .graphml, from GraphML.
 
-Nodes are numbered in the order of their labels when all labels are whole numbers, otherwise in the order in which the
-file first names them. Rank r is at node r; nodes beyond the members only route.
+Nodes are numbered in the order of their labels if all labels are whole numbers, otherwise in the order in which the
+file first names them. Rank r is at node r; the other nodes only route.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _numbered(labels: list[str]) -> dict[str, int]:
 
 
 def _without_repeats(written: list[WrittenEdge]) -> list[WrittenEdge]:
-    """Drop the second line of an edge listed once per direction; both must agree."""
+    """Drop the second line of an edge that is listed once per direction; both lines must agree."""
     kept: dict[frozenset[str], WrittenEdge] = {}
     for edge in written:
         first = kept.setdefault(frozenset(edge.ends), edge)

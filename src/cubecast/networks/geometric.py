@@ -1,12 +1,12 @@
-"""Waxman and locality graphs: nodes at random places of a square, near ones joined more often (GT-ITM, INFOCOM 1996).
+"""Waxman and locality graphs: random positions in a square, near nodes joined more often (GT-ITM, INFOCOM 1996).
 
 | model    | probability of an edge between nodes at distance d, L the diagonal of the square |
 |----------|----------------------------------------------------------------------------------|
 | waxman   | alpha · exp(−d / (beta · L)) (Waxman 1988)                                        |
 | locality | `near` where d ≤ radius · L, `far` beyond                                         |
 
-With `degree` the probabilities are scaled so that the average degree is the given one on average over draws of the
-edges: alpha is then found from the places, or `near` as `ratio` times `far`.
+With `degree` the probabilities are scaled so that the expected average degree is the given one: `alpha` is calculated
+from the positions, or `near` and `far` are, with `near` = `ratio` times `far`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _give_one_of(options: Options, key: str, example: str) -> None:
 
 
 def _scaled(options: Options, shape: Callable[[Floats], Floats], scale: float) -> Network:
-    """Edges with probability `scale · shape(distance)`, the scale found from the degree where that is given."""
+    """Draw edges with probability `scale · shape(distance)`; a given degree determines the scale."""
     generator = generator_for(options.seed)
     places = generator.random((options.members, 2))
 
@@ -74,7 +74,7 @@ def _scaled(options: Options, shape: Callable[[Floats], Floats], scale: float) -
 
 
 def _scale_for(edges: float, shapes: Callable[[int], Floats], nodes: int) -> float:
-    """The scale at which so many edges are expected; where a probability would pass 1, found by bisection."""
+    """The scale that gives this expected number of edges; found by bisection where a probability would exceed 1."""
 
     def expected(scale: float) -> float:
         return math.fsum(float(np.minimum(1.0, scale * shapes(node)).sum()) for node in range(nodes - 1))

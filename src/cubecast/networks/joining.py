@@ -1,8 +1,9 @@
-"""Make a drawn graph connected: every smaller component gets an edge to the largest one.
+"""Make a random graph connected: every smaller component gets an edge to the largest one.
 
-The papers do not say what became of a disconnected draw. A sparse draw has one giant component and many small ones,
-mostly single nodes. Joined to each other in any other order, whole chains of them would hang behind one link, which
-every message to them crosses; the delay of a round would then measure the repair, not the graph.
+The papers do not say what they do with a disconnected graph. A sparse random graph has one giant component and many
+small ones, mostly single nodes. If the small components were joined to each other, whole chains of them would hang
+behind one link, which every message to them crosses; the delay of a round would then measure the repair, not the
+graph.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cubecast.networks.network import components
 
 
 def joining_edges(generator: Generator, nodes: int, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
-    """An edge from a random node of every smaller component to a random node of the largest, the first of equals."""
+    """One edge from a random node of every smaller component to a random node of the largest (the first, if tied)."""
     component = components(nodes, drawn)
     sizes = np.bincount(component)
     largest = int(sizes.argmax())

@@ -28,16 +28,16 @@ from scipy.sparse.csgraph import connected_components
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.delays import DelayDistribution
 
-# Keeps the draws of a network apart from every other use of the same seed.
+# Separates the random draws of a network from every other use of the same seed.
 _NETWORK_STREAM = 0x6E6574
 
-# Routes take two tables of two bytes for every pair of nodes: 2 GiB each at this size. Larger networks have none.
+# Routes take two tables with two bytes per pair of nodes: 2 GiB each at this size. Larger networks have no table.
 NODES_MAX = 32_768
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCosts:
-    """Processing time of a message at the nodes (guo §5.1): routers a constant, hosts linear in its bytes."""
+    """Processing time of a message at the nodes (guo §5.1): constant at routers, linear in its bytes at hosts."""
 
     router_ns: int
     send_ns: int
@@ -61,7 +61,7 @@ class Unreliability:
     """P, one per node."""
     hub: NDArray[np.bool_]
     sampled: bool = True
-    """Do losses and crashes happen, or are they only known?"""
+    """Do losses and crashes happen in the run, or do protocols only know their probabilities?"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,12 +78,12 @@ class Network:
     costs: NodeCosts | None = None
     one_hop: DelayDistribution | None = None
     added_edges: int = 0
-    """Edges that the connectivity repair of a random graph added."""
+    """How many edges were added to make a random graph connected."""
     tree_children: int = 0
     """Children of an inner node, where the network is a balanced tree with the nodes numbered breadth first."""
     unreliability: Unreliability | None = None
     random_ties: bool = False
-    """Do packets that arrive at one instant arrive in a random order? Otherwise by the number of their link."""
+    """Are packets that arrive at the same instant in random order? Otherwise they are ordered by link number."""
     arity: int = 0
     """Children of an inner node, where the network is a tree with the nodes numbered breadth first, even a chain."""
 
@@ -113,7 +113,7 @@ class Network:
 
     @property
     def average_degree(self) -> float:
-        """Edges at a node, on average, with the added ones; 0 in a network without links."""
+        """The average number of edges at a node, including the added ones; 0 in a network without links."""
         return self.links / self.nodes
 
     @property
@@ -123,7 +123,7 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True)
 class Edges:
-    """Duplex edges, each written once; each becomes two links, one per direction."""
+    """Duplex edges, each listed once; each becomes two links, one per direction."""
 
     ends: NDArray[np.int64]  # [edges, 2]
     delay_ns: NDArray[np.int64]
@@ -172,12 +172,12 @@ def generator_for(seed: int) -> Generator:
 
 
 def every_node_hosts(members: int) -> NDArray[np.int32]:
-    """Hosts of a network in which node i is the member of rank i."""
+    """The hosts of a network in which node i hosts rank i."""
     return np.arange(members, dtype=np.int32)
 
 
 def components(nodes: int, ends: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The component number of every node, given one row of two ends for each edge."""
+    """The component number of every node; `ends` has one row per edge, with its two nodes."""
     edge = np.ones(len(ends), dtype=np.int8)
     graph = csr_array((edge, (ends[:, 0], ends[:, 1])), shape=(nodes, nodes))
     labels: NDArray[np.int32] = connected_components(graph, directed=False)[1]

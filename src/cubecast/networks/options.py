@@ -1,4 +1,4 @@
-"""The words after a network's kind: `random:p=0.02,delay=0-1ms` has the options p and delay.
+"""The options after a network's kind: `random:p=0.02,delay=0-1ms` has the options p and delay.
 
 Values are plain numbers, bandwidths in bit/s (`10e6`), or delays with a unit (`1ms`, `0.5-1.5ms`, `exp:1ms`).
 A value that cannot be parsed raises LocalProtocolError; its message names the value and the choices.
@@ -22,7 +22,7 @@ _DELAY_RANGE = re.compile(rf"({_NUMBER})({_UNIT})?-({_NUMBER})({_UNIT})", re.IGN
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the user asked for: the whole spelling, the words of it, the group and the seed."""
+    """What the user asked for: the spec as written, its options, the number of members and the seed."""
 
     name: str
     values: dict[str, str]
@@ -60,7 +60,7 @@ class Options:
         return value
 
     def average_degree(self) -> float:
-        """The option degree: edges at a node, on average."""
+        """The option `degree`: the average number of edges at a node."""
         degree = self.number("degree")
         if not 0 < degree <= self.members - 1:
             raise self._unreadable(

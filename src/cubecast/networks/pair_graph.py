@@ -2,8 +2,8 @@
 
 The three flat models of GT-ITM, the generator of the cube and causal papers (Zegura, Calvert, Bhattacharjee, "How to
 model an internetwork", INFOCOM 1996), differ in that probability alone. Delays are uniform in 0…1 ms and bandwidths
-100 Mb/s by default (cube §4.1); both directions of an edge share them. What falls apart is joined (`networks.joining`);
-`Network.added_edges` and `Network.average_degree` show the effect.
+100 Mb/s by default (cube §4.1); both directions of an edge share them. A disconnected graph is made connected
+(`networks.joining`); `Network.added_edges` and `Network.average_degree` show the effect.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DELAY = uniform(0, NS_PER_MS)
 BANDWIDTH_BPS = 100e6
 
 Probabilities = Callable[[int], NDArray[np.float64] | float]
-"""From a node to the probabilities of its edges to the nodes after it."""
+"""Maps a node to the probabilities of its edges to the nodes after it."""
 
 
 def joined_pairs(
     options: Options, generator: Generator, probabilities: Probabilities, *, bandwidth_bps: float = BANDWIDTH_BPS
 ) -> Network:
-    """The network of a draw, every node a member, made connected."""
+    """A connected network of randomly drawn edges, in which every node is a member."""
     members = options.members
     drawn = draw_pairs(generator, members, probabilities)
     added = joining_edges(generator, members, drawn)
@@ -45,7 +45,7 @@ def timed(
     delay: DelayDistribution = DELAY,
     bandwidth_bps: float = BANDWIDTH_BPS,
 ) -> Edges:
-    """Edges with the delays and the bandwidth of the options."""
+    """The edges, with the delays and the bandwidth that the options give."""
     return Edges(
         ends=ends,
         delay_ns=options.delay(delay).draw_ns(generator, len(ends)),
@@ -54,7 +54,7 @@ def timed(
 
 
 def draw_pairs(generator: Generator, nodes: int, probabilities: Probabilities) -> NDArray[np.int64]:
-    """Row by row of the upper triangle, so that memory stays linear in the nodes."""
+    """Draw the edges row by row of the upper triangle, so that memory stays linear in the nodes."""
     rows = [np.empty((0, 2), np.int64)]
     for node in range(nodes - 1):
         others = node + 1 + np.flatnonzero(generator.random(nodes - 1 - node) < probabilities(node))

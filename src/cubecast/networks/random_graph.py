@@ -3,7 +3,7 @@
 Every pair of nodes is joined by a duplex edge with probability p (`networks.pair_graph`). A target average degree d
 stands for p = d / (n − 1).
 
-Departure: the papers do not say what became of a disconnected draw. Here every smaller component is joined to the
+Departure: the papers do not say what they do with a disconnected graph. Here every smaller component is joined to the
 largest one.
 """
 

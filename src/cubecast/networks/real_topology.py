@@ -3,9 +3,9 @@
 P. Jurkiewicz, "TopoHub: A repository of reference Gabriel graph and real-world topologies for networking research",
 SoftwareX 24 (2023) 101540. The data ships inside the package, which is an extra: `pip install cubecast[topologies]`.
 
-The delay of a link follows from its length at 4.76 µs per kilometre, the speed of light in fibre of guo §5.1. Members
-are at random nodes, further ones linked to them by an access edge (`networks.sites`). A topology in several parts is
-refused.
+The delay of a link is its length times 4.76 µs per kilometre, the speed of light in fibre (guo §5.1). Members are at
+random nodes; if there are more members than nodes, access edges link the other members to nodes (`networks.sites`). A
+topology that is not connected is rejected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def from_options(options: Options) -> Network:
     lengths: dict[tuple[int, int], float] = {}
     for edge in topology["edges"]:
         one, other = sorted((number[str(edge["source"])], number[str(edge["target"])]))
-        if one != other:  # parallel links are one here, the shortest
+        if one != other:  # only the shortest of parallel links is used
             lengths[one, other] = min(float(edge["dist"]), lengths.get((one, other), np.inf))
     ends = np.array(list(lengths), np.int64).reshape(-1, 2)
     parts = int(components(len(number), ends).max()) + 1

@@ -1,12 +1,13 @@
 """Members in the regions of a public cloud: a matrix of round-trip times between them.
 
-The figures are those that IBM Cloud publishes for its multizone regions, the average round-trip times in milliseconds
-from 27 July to 25 August 2024 (IBM Cloud Docs, "Network latency dashboards", repository ibm-cloud-docs/vpc, file
-`_include-segments/network-latency.md`). Where the two directions differ, here is their mean. A link between two
-regions has half the round-trip time as its delay.
+IBM Cloud publishes these average round-trip times in milliseconds for its multizone regions, from 27 July to 25 August
+2024 (IBM Cloud Docs, "Network latency dashboards", repository ibm-cloud-docs/vpc, file
+`_include-segments/network-latency.md`). If the two directions differ, the table has their mean. The delay of a link
+between two regions is half the round-trip time.
 
-Every region is a router, linked to all others; its members, rank r in region r mod `count`, are linked to it. The
-access delay of 0.5 ms makes a round trip inside a region 2 ms, as between the zones of one (same source: 1.8…2.2 ms).
+Every region is a router, linked to all others; its members, rank r in region r mod `count`, are linked to it. With the
+access delay of 0.5 ms, a round trip inside a region takes 2 ms, as between the zones of a region (same source:
+1.8…2.2 ms).
 """
 
 from __future__ import annotations

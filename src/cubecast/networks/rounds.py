@@ -1,20 +1,22 @@
 """Random regular graph with hubs, the network of the rasm paper (rasm §4): one hop per round, unreliable links, nodes.
 
 Every node has `degree` neighbours; degree 2 is a ring. A share `hubs` of the nodes never crashes, and the links at a
-hub lose a message with probability 1e-4 (or `loss`, if that is less). Of the others the paper says that their loss and
-crash probabilities are "approximately" some value v: each is drawn uniformly from (1 − spread) v … (1 + spread) v,
-by default 0.5 v … 1.5 v, both directions of a link alike. A round lasts 1 ms, and sending takes no time.
+hub lose a message with probability 1e-4 (or `loss`, if that is less). For the other nodes and links the paper gives
+loss and crash probabilities of "approximately" some value v: each is drawn uniformly from (1 − spread) v …
+(1 + spread) v, by default 0.5 v … 1.5 v; both directions of a link share it. A round lasts 1 ms, and sending takes no
+time.
 
-A message crosses a link if neither its two ends crash in that step nor the link loses it: with probability
-(1 − P_i)(1 − L_ij)(1 − P_j). With `sampled=0` the protocols know the probabilities but no failure happens,
-which is how the reliability of a tree is judged by formula.
+A message crosses a link if neither of its two ends crashes in that step and the link does not lose it: with
+probability (1 − P_i)(1 − L_ij)(1 − P_j). With `sampled=0` the protocols know the probabilities but no failure happens;
+studies use this to compute the reliability of a tree by formula.
 
-Copies of a message that reach a node in the same round come in an order that is random for each link. By the number of
-the link (`ties=link`), which begins with that of its source, all nodes have the same favourites, and Plumtree, which
-keeps the first, grows a tree of few inner nodes with many children, among which they have to divide their quotas.
+Copies of a message that reach a node in the same round arrive in an order that is random for each link. With
+`ties=link` they arrive in the order of the link numbers, which follow the numbers of their source nodes: then all
+nodes prefer the same neighbours, and Plumtree, which keeps the first copy, grows a tree of few inner nodes with many
+children, among which they have to divide their quotas.
 
-How the graph is drawn: the nodes in random order form a ring lattice of that degree, then ten random swaps per edge
-(a–b, c–d → a–d, c–b) that keep it simple; if it came apart it is drawn again.
+How the graph is drawn: the nodes in random order form a ring lattice of that degree; then ten random swaps per edge
+(a–b, c–d → a–d, c–b) follow that keep the graph simple. If the graph is not connected, it is drawn again.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ def _regular_graph(generator: Generator, nodes: int, degree: int) -> NDArray[np.
 
 
 def _lattice(order: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
-    """Each node in the ring next to degree/2 on either side, and for an odd degree to the opposite one."""
+    """Join each node of the ring to degree/2 nodes on either side and, for an odd degree, to the opposite node."""
     nodes = len(order)
     steps = [np.stack([order, np.roll(order, -step)], axis=1) for step in range(1, degree // 2 + 1)]
     if degree % 2:
@@ -107,7 +109,7 @@ def _lattice(order: NDArray[np.int64], degree: int) -> NDArray[np.int64]:
 
 
 def _swap(generator: Generator, ends: NDArray[np.int64]) -> None:
-    """Exchange ends of random pairs of edges, in place, as long as the graph stays simple."""
+    """Exchange the ends of random pairs of edges, in place, where the graph stays simple."""
     picks = generator.integers(0, len(ends), (SWAPS_PER_EDGE * len(ends), 2))
     both = np.concatenate([ends, ends[:, ::-1]])
     both = both[np.argsort(both[:, 0], kind="stable")]
@@ -133,7 +135,7 @@ def _exchange_ends(ends: NDArray[np.int64], picks: NDArray[np.int64], neighbours
 
 @allocating
 def _place(neighbours: NDArray[np.int64], node: int, other: int) -> int:
-    """Where the other node is among the neighbours of a node, or −1."""
+    """The position of `other` among the neighbours of `node`, or −1."""
     for place in range(neighbours.shape[1]):
         if neighbours[node, place] == other:
             return place

@@ -8,16 +8,16 @@
 |            |                | itself, and in the rows of destinations that host no member        |
 
 At node v a message for node d takes link `first_link[v] + port[d, v]`. The next hops towards one destination form a
-tree, so no message runs in a circle. Networks with more than `NODES_MAX` nodes have no table (`port` has one entry): a
+tree, so no message takes a cycle. Networks with more than `NODES_MAX` nodes have no table (`port` has one entry): a
 tree needs none, and in other graphs a message reaches neighbours only (`sim.next_link`).
 
-Ties between paths of equal length: by hops, the breadth-first search from the destination d looks at the neighbours of
-a node v in the order v + 1, v + 2, … (modulo the nodes), and the first to discover a node is its next hop. Always
-taking the lowest number instead would turn the nodes with low numbers, which are the senders and the coordinator, into
-hubs. By delay, ties are as SciPy's Dijkstra leaves them.
+Ties between paths of equal length: by hops, the breadth-first search from the destination d visits the neighbours of a
+node v in the order v + 1, v + 2, … (modulo the nodes), and the node that discovers another first becomes its next hop.
+Always taking the lowest number instead would turn the nodes with low numbers, which are the senders and the
+coordinator, into hubs. By delay, SciPy's Dijkstra decides ties.
 
 SciPy finds the paths. Measured on one core: 0.45 s by delay for 1000 nodes with p = 0.04, 0.3 s by hops for 1900 nodes
-with p = 0.02, so a compiled search of our own would gain little.
+with p = 0.02, so our own compiled search would gain little.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import NODES_MAX, Network
 
 NO_PORT = 65535
-# Destinations per call of Dijkstra, which takes 12 bytes for each pair of nodes in it.
+# Destinations per call of Dijkstra, which takes 12 bytes per pair of destination and node.
 _BLOCK = 256
 
 
@@ -87,14 +87,14 @@ def path_links(routes: Routes, network: Network, source: int, destination: int) 
 
 
 def arity_of(network: Network) -> int:
-    """How next hops are found: 0 by table, −1 to neighbours only, otherwise by arithmetic in a tree of that arity."""
+    """How next hops are found: 0 in the table, −1 neighbours only, otherwise by arithmetic in a tree of that arity."""
     if network.nodes <= NODES_MAX:
         return 0
     return network.arity or -1
 
 
 def need_table(network: Network, what: str) -> None:
-    """Refuse what works with a table of routes only."""
+    """Raise LocalProtocolError if the network has no table of routes, which `what` needs."""
     if network.nodes > NODES_MAX:
         raise LocalProtocolError(
             f"{what} on network {network.name} of {network.nodes} nodes: it takes a table of routes, "
@@ -122,7 +122,7 @@ def _ports_by_neighbour(network: Network, first_link: NDArray[np.int32]) -> NDAr
 
 
 def _graph(network: Network, by: Literal["hops", "delay"]) -> csr_array:
-    """The links as SciPy wants them, those of node v in the order v + 1, v + 2, … for the ties."""
+    """The links as a sparse matrix for SciPy; those of node v are in the order v + 1, v + 2, …, which decides ties."""
     order = np.lexsort(((network.link_to - network.link_from) % network.nodes, network.link_from))
     length = network.delay_ns[order].astype(np.float64) if by == "delay" else np.ones(network.links)
     first_link = np.searchsorted(network.link_from, np.arange(network.nodes + 1)).astype(np.int32)
@@ -130,7 +130,7 @@ def _graph(network: Network, by: Literal["hops", "delay"]) -> csr_array:
 
 
 def _next_hops_by_hops(graph: csr_array, destinations: NDArray[np.int32]) -> NDArray[np.int32]:
-    """[destination, node] = next hop; edges are duplex, so the tree that leaves d is the tree that leads to d."""
+    """[destination, node] = next hop. Edges are duplex, so the tree from d is also the tree towards d."""
     return np.stack([breadth_first_order(graph, d, return_predecessors=True)[1] for d in destinations])
 
 

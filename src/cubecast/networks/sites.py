@@ -1,7 +1,8 @@
-"""Members at the sites of a given network, such as the cities of a real one: any number of members on few sites.
+"""Members at the sites of a given network, such as the cities of a real one; there may be more members than sites.
 
-Sites take members in a random order, one each; where there are more members than sites, each of the others has a node
-of its own that an access edge links to a site, dealt in the same order again. Sites without a member only route.
+Sites get members in a random order, one each. If there are more members than sites, each further member has a node of
+its own that an access edge links to a site; sites are assigned in the same order again. Sites without a member only
+route.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cubecast.networks.options import Options
 def members_at_sites(
     options: Options, generator: Generator, sites: int, edges: Edges, *, access_ns: int, access_bps: float
 ) -> Network:
-    """The network of `edges` between nodes 0 … sites − 1 with the members of the options."""
+    """The network of `edges` between nodes 0 … sites − 1, with the number of members that the options give."""
     members = options.members
     order = generator.permutation(sites)
     away = max(0, members - sites)

@@ -1,7 +1,6 @@
 """Networks by name: `random:p=0.02`, `wan-tree:nodes=1000`, `file:net.edges` and the rest.
 
-A kind is one entry in `_KINDS`; its builder reads the words after the colon. Kinds of the user's own are added by
-`add_network`.
+A kind is one entry in `_KINDS`; its builder reads the options after the colon. `add_network` adds the user's own kinds.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from cubecast.networks.options import Options
 
 
 class NetworkKind(NamedTuple):
-    """How networks of a kind are built from the words after its name, and how that is written."""
+    """A kind of network: its builder, the options it accepts, its spelling and a one-line description."""
 
     build: Callable[[Options], Network]
     keys: tuple[str, ...]
-    """The words that it knows."""
+    """The names of the options that it accepts."""
     spelling: str
     description: str
 
@@ -114,7 +113,7 @@ _KINDS: dict[str, NetworkKind] = {
 
 
 _OWN: dict[str, NetworkKind] = {}
-"""Kinds that `add_network` made known."""
+"""Kinds that `add_network` added."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _LARGE = ("flat", "star", "chain", "wan-tree", "regular")
 """Kinds that need no table of routes."""
@@ -126,7 +125,7 @@ def network_kinds() -> list[tuple[str, str]]:
 
 
 def add_network(name: str, kind: NetworkKind) -> None:
-    """Make a kind of network known by a name; one that was added under this name before is replaced."""
+    """Add a kind of network by name; it replaces a kind that was added under this name before."""
     if name in _KINDS or not _NAME.fullmatch(name):
         raise LocalProtocolError(
             f"network {name!r}: choose a name of small letters, digits and '-' that is none of {', '.join(_KINDS)}"

@@ -1,12 +1,12 @@
 """Transit–stub graph: connected transit domains, and stub domains that hang on their nodes (GT-ITM, INFOCOM 1996).
 
-All nodes are members. Every transit node has `stubs` stub domains of about `stub_size` nodes, and as many transit nodes
-are taken as the members need: 4 for 100 members, 40 for 1000, as in the samples ts100 and ts1000 of GT-ITM, from which
-the edge probabilities inside the domains are too. Transit domains have up to ten nodes and are joined pair by pair, by
-an edge between a random node of each; a stub domain is joined to its transit node by one edge. Inside a domain what the
-draw leaves apart is joined.
+All nodes are members. Every transit node has `stubs` stub domains of about `stub_size` nodes. The number of transit
+nodes follows from the number of members: 4 for 100 members, 40 for 1000, as in the samples ts100 and ts1000 of GT-ITM;
+the edge probabilities inside the domains are from these samples too. Transit domains have up to ten nodes; every pair
+of them is joined by an edge between a random node of each. One edge joins a stub domain to its transit node. A domain
+whose random graph is disconnected is made connected.
 
-The nodes are numbered at random, so that neither senders nor the coordinator are on the backbone by their number.
+The nodes are numbered at random, so the numbers of the senders and the coordinator do not put them on the backbone.
 Delays and bandwidths are those of the flat graphs; `transit=` is the delay of the edges between transit nodes.
 """
 

@@ -1,8 +1,9 @@
-"""The wide-area tree of the guo study (guo §5.1, Fig. 5.1 C): slow links, and nodes that take their time.
+"""The wide-area tree of the guo study (guo §5.1, Fig. 5.1 C): slow links, and nodes that take time per message.
 
-A balanced tree, nodes numbered breadth first, three children an inner node: the parent of node v is (v − 1) div 3. The
-text says "interior nodes all have degree four", which fits every inner node but the root; only a root with three gives
-the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s per direction with 5 ms of delay.
+A balanced tree with nodes numbered breadth first and three children per inner node: the parent of node v is
+(v − 1) div 3. The text says "interior nodes all have degree four", which holds for every inner node except the root;
+only a root with three children gives the heights 4…6 that the study states for 50…500 nodes. Links carry 30 kb/s per
+direction with a delay of 5 ms.
 
 "Balanced" leaves open how an incomplete last level is filled: from the left (`fill=left`), so that one subtree of the
 root may have three times the nodes of another, or evenly under the level above (`fill=even`). The logical trees of

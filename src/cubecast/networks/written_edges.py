@@ -16,7 +16,7 @@ _DELAY_MS_LIMIT = 3.2e10
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenEdge:
-    """`where` names the file and the line or edge, for messages."""
+    """One edge as text; `where` names the file and the line or edge, for error messages."""
 
     where: str
     ends: tuple[str, str]

@@ -1,4 +1,4 @@
-"""What a protocol is written against: pure functions over NumPy arrays, without clock, randomness or I/O of their own.
+"""The interface for protocols: pure functions over NumPy arrays, without their own clock, randomness or I/O.
 
 An author of a protocol imports everything from here; docs/protocols.md explains it with an example.
 """

@@ -1,6 +1,6 @@
-"""The surroundings of a protocol when a group, or a view of it, begins.
+"""The context of a protocol when a group, or a view of it, begins.
 
-The driver (the simulator, a live member) fills this in; a protocol's `build` takes from it what it needs.
+The driver (the simulator, a live member) fills it in; a protocol's `build` takes what it needs from it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from cubecast.protocol.overlays import Overlay
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkFacts:
-    """What a protocol may need to know about the network before it chooses its times and shapes."""
+    """Facts about the network for a protocol that chooses times and shapes."""
 
     bandwidth_bps: float = math.inf
-    """Of the slowest link."""
+    """The bandwidth of the slowest link."""
     node_ns: float = 0.0
     node_ns_per_byte: float = 0.0
     """The time a node takes to handle a message."""
@@ -30,16 +30,16 @@ class NetworkFacts:
     tree_children: int = 0
     """The network is a tree of this degree; 0: it is not a tree."""
     is_sparse: bool = False
-    """It is a tree with nodes that are no members."""
+    """Is it a tree in which some nodes are not members?"""
     has_multicast: bool = False
     """Does it carry a multicast with one copy per link? Otherwise a multicast is a message to each member."""
     loss: float = 0.0
-    """How likely a link loses a message."""
+    """The probability that a link loses a message."""
     arrival: float = 1.0
-    """How likely a message between two members arrives, over all pairs."""
+    """The probability that a message between two members arrives, averaged over all pairs."""
 
     def service_ns(self, size_bytes: int) -> float:
-        """How long a message keeps the slowest link, or a node, busy."""
+        """How long a message occupies the slowest link, or a node."""
         return max(8e9 * size_bytes / self.bandwidth_bps, self.node_ns + size_bytes * self.node_ns_per_byte)
 
     def crossing_ns(self, size_bytes: int) -> float:
@@ -61,19 +61,19 @@ class Context:
     repeat_ns: int = 0
     """0 in a reliable FIFO network; otherwise how long to wait before repeating an unanswered message."""
     wait_ns: int = 0
-    """How long a gap may last before it is a loss: links may reorder."""
+    """How long a gap may last before it counts as a loss: links may reorder."""
     payload_bytes: int = 0
     """Application data in a message, for protocols that carry it."""
     room: int = 1 << 16
     """How many messages the buffers and logs of such a protocol hold."""
     window: int = 1 << 10
-    """How many messages of one sender are in transit at a time, at most."""
+    """The largest number of messages of one sender in transit at a time."""
     is_live: bool = False
-    """Does this member run live? Then its message log stores what messages carried, and its links lose nothing."""
+    """Does this member run live? If so, its message log stores messages with their numbers, and links lose nothing."""
     overlay: Overlay | None = None
-    """Neighbours, for protocols that follow the network's own links; None: not every node is a member."""
+    """Neighbours, for protocols that follow the links of the network; None if not every node is a member."""
     link_failure: NDArray[np.float64] | None = None
-    """How likely a message does not get across each link of `overlay`, as far as its members know."""
+    """The failure probability of each link of `overlay`, as its members know it."""
     local_groups: Callable[[int], tuple[tuple[int, ...], ...]] | None = None
-    """The ranks in groups of at most so many that are close in the network; None: unknown."""
+    """Divides the ranks into groups of at most this size that are close in the network; None if unknown."""
     network: NetworkFacts = NetworkFacts()

@@ -1,6 +1,6 @@
 """The definition of a protocol: one entry in its own file, for command line, simulator, laboratory and live groups.
 
-Everything that other code needs to know of a protocol is in its entry; nothing outside its file refers to it by name. A
+Everything that other code needs to know about a protocol is in its entry; no other file refers to it by name. A
 new protocol is one file with one `PROTOCOL = Protocol(...)`.
 """
 
@@ -30,7 +30,7 @@ FAMILIES: dict[str, str] = {
     "transport": "repairs lost data messages beneath a stability protocol",
     "failure": "detects failed members",
 }
-_RESERVED = ("auto", "model")  # choices of a user that are no protocols
+_RESERVED = ("auto", "model")  # choices of a user that are not protocols
 
 
 class Steps(NamedTuple):
@@ -46,9 +46,9 @@ class LiveData:
     """How a data protocol serves live members."""
 
     linked: Callable[[Any], list[int]]
-    """The ranks that messages are pushed to at once, in a state."""
+    """The ranks to which a state pushes messages at once."""
     overlay: Callable[[int], Overlay] | None = None
-    """The links that carry messages in a group of this size while nobody has failed; None: between all members."""
+    """The links that carry messages in a group of this size without failures; None: between all members."""
     stamp_numbers: Callable[[int], int] = lambda _members: 0
     """How many numbers a message carries in a group of this size."""
     changes_numbers: bool = False
@@ -71,7 +71,7 @@ class Protocol:
     state: type
     """The NamedTuple of its arrays."""
     build: Callable[[GroupState, Context, Any], Any]
-    """Its state before the first event, from the group, its surroundings and the parameters."""
+    """Makes its state before the first event, from the group, its context and the parameters."""
     messages: tuple[MessageType, ...] = ()
     """Its kinds of messages with their fields."""
     parameters: type = NoParameters
@@ -84,31 +84,31 @@ class Protocol:
     links: Literal["lossy", "reliable", "fifo"] = "lossy"
     """The least it needs of the network: anything, no loss, or no loss and no reordering."""
     admits_joins: bool = False
-    """Does it let members join and leave by itself, while messages flow?"""
+    """Does it handle joins and leaves itself, while messages flow?"""
     floods: bool = False
-    """Does a member forward whatever it delivers, so that all deliver what one delivers, crashes or not?"""
+    """Does a member forward everything it delivers, so that all deliver what one delivers, even after crashes?"""
     state_per_member: Literal["linear", "quadratic"] = "linear"
     """How the state of one member grows with the size of the group, the senders being members."""
     by_neighbour: tuple[str, ...] = ()
     """The arrays of its state that have one row per neighbour."""
     round_messages: Callable[[Context], float] = lambda context: context.members
-    """About how many messages of a round cross the busiest link of a tree-shaped network."""
+    """Estimates how many messages of a round cross the busiest link of a tree-shaped network."""
     sends_per_member: Callable[[int, Any], float] = lambda _members, _parameters: 3.0
-    """About how many messages a member sends per round, or per message it multicasts; for estimates of run time."""
+    """Estimates the messages that a member sends per round, or per multicast; for estimates of run time."""
     traffic: Callable[[Context, Any], Traffic] | None = None
-    """Between which ranks its messages go, for placements; None: between all alike, or along the network's links."""
+    """The traffic between ranks, for placements; None: between all alike, or along the network's links."""
     steps: Callable[[Any, Context], Steps] | None = None
     """Its pace, if it works in steps."""
     live: LiveData | None = None
     """How it serves live members, for a data protocol that can."""
     auto_from: int | None = None
-    """Chosen, where the user leaves the choice open, in groups of this size and more."""
+    """The default protocol of its family in groups of this size and more."""
     colour: str = ""
     """Its colour in figures."""
 
     @property
     def carries_data(self) -> bool:
-        """Does it multicast the application's messages itself, rather than find out when they are stable?"""
+        """Does it multicast the application's messages itself, rather than detect their stability?"""
         return self.family in ("causal", "broadcast")
 
     def handler_source(self) -> Any:
@@ -120,7 +120,7 @@ class Protocol:
         return make_parameters(self.parameters, given, self.name)
 
     def check(self) -> None:
-        """Reject an entry that cannot work, in one line that says what to change."""
+        """Reject an invalid entry with a one-line error that says what to change."""
         if not re.fullmatch("[a-z][a-z0-9_]*", self.name) or self.name in _RESERVED:
             raise LocalProtocolError(f"name {self.name!r}: use small letters, digits and _, and not auto or model")
         if self.family not in FAMILIES:

@@ -3,8 +3,8 @@
 | field    | shape         | meaning                                                                                 |
 |----------|---------------|-----------------------------------------------------------------------------------------|
 | rank     | rows          | the member's rank                                                                       |
-| members  | rows × words  | the current membership as this member sees it: a set of ranks, shared by those that see |
-|          |               | the same (`protocol.shared_sets`); a driver changes it, a protocol only reads           |
+| members  | rows × words  | the current membership as this member sees it: a set of ranks, shared by members that   |
+|          |               | see the same (`protocol.shared_sets`); only a driver changes it                         |
 | received | rows × m      | R: the member holds every message of sender j up to `received[row, j]`                  |
 | stable   | rows × m      | S: every current member holds every message of sender j up to `stable[row, j]`          |
 
@@ -26,7 +26,7 @@ from cubecast.protocol.shared_sets import SharedSets, new_shared_sets
 
 STABILITY, ERRORS = range(2)
 NOTHING = (1 << 31) - 1
-"""In R: this member has nothing to say about that number, the minimum is that of the others."""
+"""In R: this member contributes nothing to this number; the minimum is that of the other members."""
 
 
 class GroupState(NamedTuple):
@@ -53,7 +53,7 @@ def new_group(*, members: int, senders: int, ranks: np.ndarray, goal: int = STAB
 
 @linked
 def is_lowest(group, row):
-    """Is this member the lowest rank it believes alive? That one coordinates, leads, is the root."""
+    """Is this member the lowest rank it believes alive? That rank coordinates, leads, or is the root."""
     return rank_sets.lowest(group.members[row]) == group.rank[row]
 
 

@@ -8,10 +8,10 @@ Duties of the driver, for each local member (row):
 - `call_core(…, START)` once, when the member begins;
 - `call_core(…, RECEIVE, slot)` for every message, with the message in a slot of `mail`;
 - `call_core(…, TIMER, timer, tag)` when a timer that the core set is due;
-- `call_core(…, LEAVE, rank)` after it took a rank out of `group.members[row]`; a core that admits newcomers by itself
-  is also called with its own rank, when it should leave; it reports when it has left (`mail.depart`), and every other
-  such core is then called for the timer −1 with that rank;
-- `call_core(…, JOIN, rank)` after it put a newcomer, which has begun by then, into `group.members[row]`;
+- `call_core(…, LEAVE, rank)` after it removed a rank from `group.members[row]`; a core that admits newcomers itself is
+  also called with its own rank, when it should leave; it reports when it has left (`mail.depart`), and every other such
+  core is then called for the timer −1 with that rank;
+- `call_core(…, JOIN, rank)` after it added a newcomer, which has begun by then, to `group.members[row]`;
 - `call_core(…, PUBLISH)`, for data cores, when the application multicasts;
 - `call_core(…, HEARD, rank)`, for failure detectors, when a data message came from `rank`;
 - after each call carry out the actions in `mail` in order, and empty it (`mail.clear_outbox`).
@@ -106,12 +106,12 @@ def _on_timer(state, row, now_ns, mail, timer, tag):
 
 @chosen_by_state(_ON_LEAVE)
 def _on_leave(state, row, now_ns, mail, rank):
-    """`rank` has just been taken out of the membership."""
+    """`rank` has just been removed from the membership."""
 
 
 @chosen_by_state(_ON_JOIN)
 def _on_join(state, row, now_ns, mail, rank):
-    """`rank` has just been put into the membership."""
+    """`rank` has just been added to the membership."""
 
 
 @chosen_by_state(_PUBLISH)
@@ -121,10 +121,10 @@ def _publish(state, row, now_ns, mail):
 
 @chosen_by_state(_ON_HEARD)
 def _on_heard(state, row, now_ns, mail, rank):
-    """A data message came from `rank`: it is alive."""
+    """A data message arrived from `rank`: it is alive."""
 
 
-# The events a core is called for.
+# The events for which a core is called.
 RECEIVE, START, TIMER, LEAVE, PUBLISH, JOIN, HEARD = range(7)
 
 

@@ -1,4 +1,4 @@
-"""Local groups as arrays: which ranks each has, and to which each rank belongs."""
+"""Local groups as arrays: the ranks of each group, and the group of each rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LocalGroups(NamedTuple):
     of_rank: np.ndarray
     """The local group of each rank."""
     lengths: np.ndarray
-    """How many members each has."""
+    """The number of members of each group."""
 
 
 def as_arrays(divided: Sequence[np.ndarray]) -> LocalGroups:

@@ -1,9 +1,9 @@
 """The input and output of a core: a pool of messages, and an outbox of actions.
 
 A core never touches a socket or a clock. It reads a message from a slot of the pool, drafts new messages in other
-slots, and leaves *actions* in the outbox: send this slot to that rank, multicast it, wake me in so many nanoseconds,
-I began a round, I know its result, deliver this to the application. The driver of the core (the simulator's kernel, a
-live member) carries the actions out after each call and then empties the outbox.
+slots, and leaves *actions* in the outbox: send this slot to that rank, multicast it, set a timer, I began a round, I
+know its result, deliver this to the application. The driver of the core (the simulator's kernel, a live member) carries
+the actions out after each call and then empties the outbox.
 
 `Mail` fields:
 
@@ -18,9 +18,9 @@ live member) carries the actions out after each call and then empties the outbox
 | free    | slots           | stack of slots given back                                                        |
 | counts  | 5               | actions waiting, drafts, free slots on the stack, slots ever used, overflow      |
 
-`field_1` and `field_2` of a head hold whatever else a protocol's messages say: whom a NAK is for, which step a message
-belongs to. Only named accessors (`released_of(mail, slot)`) touch them, defined in the file of the protocol or of the
-part that several protocols share; no other code reads the columns. A draft has 0 in both. Live members carry values of
+`field_1` and `field_2` of a head hold further data of a protocol's messages: the responder of a NAK, the step of a
+message. Only named accessors (`released_of(mail, slot)`) use them, defined in the file of the protocol or of the part
+that several protocols share; no other code reads the columns. A draft has 0 in both. Live members carry values of
 0 … 2^31 − 1.
 
 A slot stays in use while `heads[slot].copies` > 0. A draft counts as one copy until `clear_outbox`, so that it outlives
@@ -139,7 +139,7 @@ def draft(mail, kind, round_number, size_bytes):
 
 @linked
 def release(mail, slot):
-    """Give a slot back once nobody needs its message."""
+    """Return a slot to the pool once its message is no longer needed."""
     if slot > 0:
         mail.free[mail.counts[FREE]] = slot
         mail.counts[FREE] += 1
@@ -147,7 +147,7 @@ def release(mail, slot):
 
 @linked
 def clear_outbox(mail):
-    """Drop the actions, all carried out now, and free the drafts of which no copy is left."""
+    """Drop the actions, which were all carried out, and free the drafts without remaining copies."""
     for k in range(mail.counts[DRAFTED]):
         slot = mail.drafts[k]
         mail.heads[slot].copies -= 1

@@ -31,11 +31,11 @@ class Size(NamedTuple):
     """The size of a field in bytes."""
 
     text: str
-    """How a reader would write it: n members, m senders."""
+    """The size as text, with n members and m senders."""
     of: Callable[[Context, Any], int]
-    """From the surroundings and the parameters of the protocol."""
+    """Computes the size from the context and the parameters of the protocol."""
     is_set: bool = False
-    """Is it a set of ranks or other things, so that the message needs bits?"""
+    """Is it a set of ranks or other items, so that the message needs bits?"""
 
 
 class MessageType(NamedTuple):
@@ -43,11 +43,11 @@ class MessageType(NamedTuple):
 
     name: str
     kind: int | None
-    """Its number; None: its place among the messages of the protocol."""
+    """Its number; None: its index among the messages of the protocol."""
     fields: dict[str, Size]
 
     def size_bytes(self, context: Context, parameters: Any = None) -> int:
-        """Header and fields."""
+        """The size of header and fields."""
         return HEADER_BYTES + sum(size.of(context, parameters) for size in self.fields.values())
 
 
@@ -58,7 +58,7 @@ def message(name: str, kind: int | None = None, /, **fields: int | Size) -> Mess
 
 
 def constant(size_bytes: int) -> Size:
-    """A field of so many bytes."""
+    """A field of this many bytes."""
     return Size(str(size_bytes), lambda _context, _parameters: size_bytes)
 
 
@@ -78,7 +78,7 @@ def member_set() -> Size:
 
 
 def bit_set(text: str, count: Callable[[Context, Any], int]) -> Size:
-    """A set of this many things, one bit each; `text` is the count as a reader would write it."""
+    """A set of this many items, one bit each; `text` is the count as text."""
     return Size(f"⌈{text} / 8⌉", lambda context, parameters: (count(context, parameters) + 7) // 8, is_set=True)
 
 

@@ -107,19 +107,6 @@ def paper_tree_degree(members: int) -> int:
     return max(2, math.ceil(math.log2(members)))
 
 
-def tree_height(members: int, degree: int) -> int:
-    """Edges between the root and the deepest member."""
-    _check_members(members)
-    if degree < 1:
-        raise LocalProtocolError(f"tree degree {degree}: give every inner member at least 1 child")
-    height = 0
-    rank = members - 1
-    while rank > 0:
-        rank = (rank - 1) // degree
-        height += 1
-    return height
-
-
 def _cube_edges(members: int, dimension: int) -> NDArray[np.int64]:
     """Edges of the m-cube whose two ends exist, smaller end first."""
     ranks = np.arange(members, dtype=np.int64)

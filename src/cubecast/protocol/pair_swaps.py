@@ -19,7 +19,7 @@ from cubecast.jit.decorators import entry_point
 from cubecast.protocol.random import below, new_stream, uniform
 from cubecast.protocol.traffic import Traffic
 
-HOTTEST, COLDEST = 0.3, 1e-3  # temperatures at the beginning and the end, in mean changes of a random swap
+HOTTEST, COLDEST = 0.3, 1e-3  # temperatures at the beginning and the end, in units of the mean change of a random swap
 NEAR = 16  # places around a partner to which a rank may move
 FAR_EVERY = 8  # every so many swaps are between any two ranks
 SAMPLES = 1000  # random swaps that tell how large their changes are
@@ -49,7 +49,7 @@ def partners_of(traffic: Traffic, members: int) -> Partners:
 def improve(
     at: NDArray[np.int64], partners: Partners, cost: NDArray[np.float32], *, swaps: int, seed: int
 ) -> NDArray[np.int64]:
-    """A placement that no swap of two ranks improves, searched for from `at` with about so many swaps.
+    """Find a placement that no swap of two ranks improves, starting from `at`, with about `swaps` swaps.
 
     `cost` is symmetric. The result is never worse than `at`.
     """
@@ -69,7 +69,7 @@ def improve(
 
 @entry_point
 def total_cost(at, partners, cost):
-    """What all messages of a round cost."""
+    """The cost of all messages of a round."""
     total = 0.0
     for rank in range(at.shape[0]):
         for k in range(partners.offsets[rank], partners.offsets[rank + 1]):
@@ -85,7 +85,7 @@ def swap_change(at, partners, cost, one, other):
 
 @entry_point
 def _half_change(at, partners, cost, rank, other):
-    """The terms of `rank` when it takes the place of `other`; what the two say to each other costs the same."""
+    """The change of the terms of `rank` in the place of `other`; messages between the two cost the same."""
     here = at[rank]
     there = at[other]
     change = 0.0
@@ -118,7 +118,7 @@ def _swap(at, one, other):
 
 @entry_point
 def _anneal(at, rank_at, near, partners, cost, stream, swaps, hottest, cooling):
-    """Take every swap that gains, and others with a probability that shrinks."""
+    """Accept every swap that gains, and others with a decreasing probability."""
     members = at.shape[0]
     for swap in range(swaps):
         one = below(stream, members)
@@ -137,7 +137,7 @@ def _anneal(at, rank_at, near, partners, cost, stream, swaps, hottest, cooling):
 
 @entry_point
 def _propose(at, rank_at, near, partners, stream, rank):
-    """A rank to swap with: mostly one that stands near a partner of `rank`, now and then any."""
+    """Propose a rank to swap with: mostly one near a partner of `rank`, sometimes any."""
     first = partners.offsets[rank]
     degree = partners.offsets[rank + 1] - first
     if degree == 0 or below(stream, FAR_EVERY) == 0:
@@ -172,7 +172,7 @@ def _descend(at, fresh, partners, cost, gain):
 
 @entry_point
 def _refresh(fresh, partners, rank):
-    """The rank moved: it and its partners are to be looked at again."""
+    """Mark a rank that moved and its partners, so that they are compared again."""
     fresh[rank] = 1
     for k in range(partners.offsets[rank], partners.offsets[rank + 1]):
         fresh[partners.partner[k]] = 1

@@ -4,11 +4,11 @@
     class Parameters:
         subset: int = parameter(1, "Members that a member sends to in one step.", at_least=1)
 
-From this the command line, plans, `help()`, the validation and the advisor's search are derived; nothing else lists the
-parameters of a protocol. A field takes int, float, bool, a choice (`Literal`), or None where None means that
-`Protocol.resolve` chooses.
+The command line, plans, `help()`, the validation and the advisor's search are derived from this; nothing else lists the
+parameters of a protocol. A field takes int, float, bool, a choice (`Literal`), or None if `Protocol.resolve` chooses
+it.
 
-`search` are the values that are worth trying besides the default. Where `resolve` chooses a number that depends on the
+`search` are the values worth trying in addition to the default. If `resolve` chooses a number that depends on the
 network, `search_factors` are multiples of that number.
 """
 
@@ -34,7 +34,7 @@ class ParameterInfo(NamedTuple):
 
     name: str
     types: frozenset[type]
-    """bool, int, float, str; int is a float too."""
+    """bool, int, float, str; an int is also a float."""
     choices: tuple[str, ...]
     is_optional: bool
     default: Any
@@ -42,9 +42,9 @@ class ParameterInfo(NamedTuple):
     at_least: float
     at_most: float
     otherwise: str
-    """What None means."""
+    """The meaning of None."""
     search: tuple[Any, ...]
-    """Values worth trying besides the default."""
+    """Values worth trying in addition to the default."""
     search_factors: tuple[float, ...]
     """Multiples of what `resolve` chooses that are worth trying."""
     matters_with: tuple[str, Any] | None
@@ -96,7 +96,7 @@ def describe(kind: type) -> dict[str, ParameterInfo]:
 
 
 def _check_search(info: ParameterInfo, known: Mapping[str, ParameterInfo]) -> None:
-    """What is declared for the search must be possible values."""
+    """Validate the values declared for the search."""
     for value in info.search:
         _validate(info, value, "the search")
     if info.search_factors and not (info.is_optional and float in info.types):
@@ -165,7 +165,7 @@ def _range(info: ParameterInfo) -> str:
 
 
 def read_text(info: ParameterInfo, text: str, owner: str) -> Any:
-    """A value as it is written on a command line."""
+    """Parse a value from a command line."""
     if bool in info.types and text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):

@@ -1,4 +1,4 @@
-"""Small sets of ranks, one per local member, in memory that grows with what they hold: children, who has answered.
+"""Small sets of ranks, one per local member, in memory that grows with their contents: children, answers.
 
 A bitmap per member (`protocol.rank_sets`) takes n² bits for a whole group; a tree has n − 1 edges. Here each set is a
 sorted list in a pool that all rows share.
@@ -8,7 +8,7 @@ sorted list in a pool that all rows share.
 | first | rows  | the first entry of the row's set, 0 for none                                  |
 | rank  | room  | the rank of each entry; entry 0 is not used                                   |
 | after | room  | the next entry of the same set, in ascending order; of a free one, the next free |
-| free  | 2     | the first entry given back, 0 for none; how many entries were ever used       |
+| free  | 2     | the first returned entry, 0 for none; how many entries were ever used         |
 
 A full pool is reported as a full buffer of the protocol, which ends the run.
 """

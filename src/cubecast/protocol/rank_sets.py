@@ -1,4 +1,4 @@
-"""Sets of ranks as rows of 64-bit words: who was heard (G, W), who is a member."""
+"""Sets of ranks as rows of 64-bit words: the ranks heard (G, W), the members."""
 
 import numpy as np
 

@@ -1,18 +1,18 @@
-"""One set of ranks for every local member, where most members have the same set: the memberships of a group.
+"""One set of ranks for every local member, if most members have the same set: the memberships of a group.
 
-A view is one object: members that see the same membership share it, and a member whose membership changes moves to
-another set, which it shares with all that saw the same changes.
+Members that see the same membership share one set; a member whose membership changes moves to another set, which it
+shares with all members that saw the same changes.
 
 | field   | shape        | meaning                                                             |
 |---------|--------------|---------------------------------------------------------------------|
 | sets    | room × words | sets of ranks (`protocol.rank_sets`)                                |
 | which   | rows         | the set of each row                                                 |
 | holders | room         | how many rows have it; 0: free                                      |
-| marks   | room         | a number that equal sets share and others hardly ever               |
-| used    | 1            | sets in use are among the first so many                             |
+| marks   | room         | a hash that equal sets share and different sets hardly ever do      |
+| used    | 1            | sets in use are among the first `used` ones                         |
 
-`sets[row]` is the set of a row, to be read; `add` and `discard` change it. Up to `BYTES_MAX` there is room for a set of
-its own for every row. In a larger group that is so only as long as few differ: running out is reported.
+`sets[row]` is the set of a row, to be read; `add` and `discard` change it. Up to `BYTES_MAX` there is room for a
+separate set for every row. A larger group has room only while few sets differ; running out is reported.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from cubecast.protocol import rank_sets
 from cubecast.protocol.random import mix
 
 BYTES_MAX = 1 << 30
-"""Memory for sets: rows of their own for up to 92,000 members. It is taken when a set is first used."""
+"""Memory for sets: separate rows for up to 92,000 members. It is used only when a set is first used."""
 
 
 @indexed_through("which", "sets")
@@ -40,7 +40,7 @@ class SharedSets(NamedTuple):
     used: np.ndarray
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[np.uint64]:
-        """rows × words: every row with a set of its own."""
+        """rows × words: the set of every row."""
         return np.asarray(self.sets[self.which], dtype)
 
 
@@ -87,7 +87,7 @@ def share(sets, row, other):
 
 @linked
 def _change(sets, row, rank):
-    """Turn the bit of a rank: in the set itself, where the row has it alone, or by moving to another set."""
+    """Flip the bit of a rank: in the set itself, if only this row has it, or by moving to another set."""
     old = sets.which[row]
     mark = sets.marks[old] ^ mix(np.uint64(rank + 1))
     if sets.holders[old] == 1:

@@ -1,8 +1,8 @@
-"""Between which ranks a protocol's messages go, and how many: what a placement of the ranks is judged by.
+"""The traffic of a protocol between ranks, by which a placement of the ranks is judged.
 
 A `Traffic` lists directed pairs; `weight[k]` messages go from `source[k]` to `target[k]` in a round of a stability
-protocol, or for one multicast of a data protocol. Pairs that all carry the same, as where everybody talks to everybody,
-say nothing about who should be near whom: such protocols declare none.
+protocol, or for one multicast of a data protocol. If all pairs carry the same traffic, because every member sends to
+every other, no placement is better than another: such protocols declare none.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def to_all(root: int, members: int, weight: float = 1.0) -> Traffic:
 
 
 def up_tree(parents: NDArray[np.int64], weight: float = 1.0) -> Traffic:
-    """From every member but the root to its parent."""
+    """Messages from every member except the root to its parent."""
     children = np.flatnonzero(parents >= 0)
     return pairs(children, parents[children], weight)
 
 
 def together(*parts: Traffic) -> Traffic:
-    """Several at once."""
+    """The combined traffic of several parts."""
     return Traffic(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -1,13 +1,13 @@
-"""What some transports can do, as their drivers need to know it: found by the fields of a state, never by a name.
+"""Abilities of transports that their drivers need to know: found by the fields of a state, never by a name.
 
-A transport with the field `submitted` lets senders share sequences; one with `catching` hands newcomers the messages
+A transport with the field `submitted` lets senders share sequences; one with `catching` sends newcomers the messages
 that the others have, and reports with the action `CAUGHT_UP` that a newcomer holds them.
 """
 
 from cubecast.protocol.definition import Protocol
 
 CAUGHT_UP = 12
-"""An action beside those of `protocol.mail`: this newcomer holds what everybody else holds."""
+"""An action in addition to those of `protocol.mail`: this newcomer holds what all others hold."""
 
 
 def sequence_of(rank: int, sequences: int) -> int:
@@ -21,7 +21,7 @@ def shares_sequences(protocol: Protocol) -> bool:
 
 
 def hands_over_history(protocol: Protocol) -> bool:
-    """Do newcomers get the messages that everybody else has from this transport?"""
+    """Does this transport send newcomers the messages that the others have?"""
     return _has(protocol, "catching")
 
 

@@ -1,8 +1,8 @@
 """The protocols by name.
 
-A module below `cubecast.protocols` that has `PROTOCOL` (or several in `PROTOCOLS`) is found by itself. Others are made
-known by `add_protocol`, or as files by `load_protocol_file` and the environment variable `CUBECAST_PROTOCOLS` (paths
-separated like those of PATH), which reaches worker processes too. No protocol is named here.
+The catalogue finds every module below `cubecast.protocols` that has `PROTOCOL` (or several in `PROTOCOLS`).
+`add_protocol` adds others, `load_protocol_file` and the environment variable `CUBECAST_PROTOCOLS` (paths separated as
+in PATH) load them from files; worker processes inherit the variable. This module names no protocol.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FILES: dict[Path, list[Protocol]] = {}
 
 
 def add_protocol(protocol: Protocol) -> None:
-    """Make a protocol known by its name; an existing one of that family and name is replaced."""
+    """Add a protocol by its name; it replaces an existing one of the same family and name."""
     _load()
     _add(protocol)
 
@@ -43,19 +43,19 @@ def _space(family: str) -> str:
 
 
 def load_protocol_file(path: str | Path) -> list[Protocol]:
-    """Import a Python file and make its `PROTOCOL` or `PROTOCOLS` known; its folder is put on the import path."""
+    """Import a Python file and add its `PROTOCOL` or `PROTOCOLS`; its folder is added to the import path."""
     _load()
     return _load_file(Path(path))
 
 
 def protocol_files() -> list[Path]:
-    """The files that protocols were loaded from, in that order."""
+    """The files from which protocols were loaded, in the order of loading."""
     _load()
     return list(_FILES)
 
 
 def file_of(protocol: Protocol) -> Path | None:
-    """The file that a protocol was loaded from; None for one of the package, or one that a program added."""
+    """The file from which a protocol was loaded; None for a protocol of the package or one that a program added."""
     return next((path for path, found in _FILES.items() if any(one is protocol for one in found)), None)
 
 
@@ -75,14 +75,14 @@ def _load_file(path: Path) -> list[Protocol]:
 
 
 def add_file(place: Path, protocols: list[Protocol]) -> None:
-    """Make the protocols of a file known."""
+    """Add the protocols of a file."""
     for protocol in protocols:
         _add(protocol)
     _FILES[place] = protocols
 
 
 def import_file(path: Path, what: str = "protocol file") -> ModuleType:
-    """Import a Python file under its own name: compiled code is kept by that name, and workers import it so too."""
+    """Import a Python file under its own name, under which the code cache keeps it and workers import it too."""
     place = path.expanduser().resolve()
     if not place.is_file():
         raise LocalProtocolError(f"{what} {path}: there is no such file")
@@ -101,7 +101,7 @@ def import_file(path: Path, what: str = "protocol file") -> ModuleType:
 
 
 def declared_protocols(module: ModuleType, path: Path) -> list[Protocol]:
-    """The protocols of a module, checked."""
+    """The protocols that a module declares, validated."""
     found = _declared(module)
     for protocol in found:
         if not isinstance(protocol, Protocol):
@@ -132,7 +132,7 @@ def _load() -> None:
 
 
 def plain_name(name: str) -> str:
-    """A name as the catalogue writes it: `full-dist` and `FULL_DIST` mean `full_dist`."""
+    """Normalise a name to the catalogue's form: `full-dist` and `FULL_DIST` become `full_dist`."""
     return name.lower().replace("-", "_")
 
 
@@ -164,14 +164,14 @@ AUTO = "auto"
 
 
 def chosen(family: str, members: int = 0) -> Protocol:
-    """The protocol of a family that is taken in a group of this size where the user leaves the choice open."""
+    """The default protocol of a family in a group of this size."""
     ready = [one for one in protocols(family) if one.auto_from is not None]
     fitting = [one for one in ready if (one.auto_from or 0) <= members]
     return max(fitting or ready, key=lambda one: one.auto_from or 0)
 
 
 def protocols(family: str | None = None) -> list[Protocol]:
-    """All protocols, or those of one family, by family and name."""
+    """All protocols, or those of one family, sorted by family and name."""
     _load()
     if family is not None and family not in FAMILIES:
         raise LocalProtocolError(f"unknown family {family!r}: choose one of {', '.join(FAMILIES)}")

@@ -1,14 +1,14 @@
-"""Atomic delivery in a simulated group: an application gets a message when its member knows it stable (guo §2.3).
+"""Atomic delivery in a simulated group: an application gets a message once its member knows it is stable (guo §2.3).
 
-"A message is not delivered to any group member until all the members have received it." The protocols do the same
-as ever, so what applications get, and when, is read off the events of the run: a message waits at a member from its
-delivery by the transport until the member knows it stable.
+"A message is not delivered to any group member until all the members have received it." The protocols do not change;
+the deliveries to applications follow from the events of the run: a message waits at a member from its delivery by the
+transport until the member knows it is stable.
 
 | field    | shape | meaning                                                             |
 |----------|-------|---------------------------------------------------------------------|
 | sent_ns  | m × K | when each message was multicast, −1 before                          |
 | received | n × m | the newest message of each sender that a member has                 |
-| given    | n × m | the newest that it knows stable, and its application has been given |
+| given    | n × m | the newest that it knows to be stable and gave to its application   |
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cubecast.trace.schema import DELIVER, STABLE, Events
 
 
 class AtomicDeliveries:
-    """What the applications of a run have been given."""
+    """The messages that the applications of a run have received."""
 
     def __init__(self, *, members: int, senders: int, messages: int) -> None:
-        """Nothing was sent."""
+        """Nothing has been sent."""
         self.sent_ns = np.full((senders, messages + 1), -1, np.int64)
         self.received = np.zeros((members, senders), np.int64)
         self.given = np.zeros((members, senders), np.int64)
@@ -33,7 +33,7 @@ class AtomicDeliveries:
         self.waiting_sum = self.waiting_samples = self.waiting_max = 0
 
     def take(self, events: Events) -> None:
-        """More of the run."""
+        """Process further events of the run."""
         for row in events[(events["event"] == DELIVER) | (events["event"] == STABLE)]:
             member, sender, sequence = int(row["member"]), int(row["sender"]), int(row["sequence"])
             if row["event"] == DELIVER:
@@ -51,7 +51,7 @@ class AtomicDeliveries:
         self.waiting_max = max(self.waiting_max, waiting)
 
     def _give(self, member: int, sender: int, sequence: int, now_ns: int) -> None:
-        """All up to this one are known to be stable."""
+        """Give the application all messages up to this one, which are known to be stable."""
         for number in range(int(self.given[member, sender]) + 1, sequence + 1):
             if member != sender and self.sent_ns[sender, number] >= 0:
                 delay_ns = now_ns - int(self.sent_ns[sender, number])
@@ -61,7 +61,7 @@ class AtomicDeliveries:
         self.given[member, sender] = max(self.given[member, sender], sequence)
 
     def metrics(self) -> dict[str, Any]:
-        """By the names of a result."""
+        """The metrics, by their names in a `Result`."""
         return {
             "atomic_delay_mean_ms": self.delay_sum_ns / self.delays / NS_PER_MS if self.delays else None,
             "atomic_delay_max_ms": self.delay_max_ns / NS_PER_MS if self.delays else None,

@@ -2,8 +2,8 @@
 
 Places are halved by distance: two places far apart are chosen, and each place goes to the nearer of them. Ranks are
 halved so that little traffic crosses: the better of two simple halvings (by rank; depth first along the traffic) is
-refined by moving ranks to and fro (Kernighan and Lin 1970). Which half of the ranks gets which half of the places is
-decided by the traffic with ranks outside, as if every rank stood in the middle of the part it is in so far.
+refined by moving ranks between the halves (Kernighan and Lin 1970). The traffic with other ranks decides which half of
+the ranks gets which half of the places; each of these ranks counts as if it were in the middle of its present part.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cubecast.protocol.pair_swaps import Partners
 
 Indices = NDArray[np.int64]
 
-PASSES_MAX = 8  # of the refinement of one halving
+PASSES_MAX = 8  # passes over the ranks in the refinement of one halving
 
 
 def bisect(partners: Partners, cost: NDArray[np.float32]) -> Indices:
-    """rank → place, given what a message costs between each two places."""
+    """Return rank → place, given the cost of a message between each two places."""
     members = len(cost)
     at = np.zeros(members, np.int64)
     middle = np.full(members, _middle(np.arange(members), cost), np.int64)  # of each rank's part
@@ -39,7 +39,7 @@ def bisect(partners: Partners, cost: NDArray[np.float32]) -> Indices:
 def _halve(
     ranks: Indices, places: Indices, middle: Indices, partners: Partners, cost: NDArray[np.float32]
 ) -> list[tuple[Indices, Indices]]:
-    """Two parts, with the middle of its places noted for every rank."""
+    """Split a part in two, and note for every rank the middle of its places."""
     near, far = _halve_places(places, cost)
     few, others = _halve_ranks(ranks, len(near), partners)
     middles = _middle(near, cost), _middle(far, cost)
@@ -55,13 +55,13 @@ def _halve(
 
 
 def _middle(places: Indices, cost: NDArray[np.float32]) -> int:
-    """The place that is nearest to all the others."""
+    """The place with the least total distance to all the others."""
     among = cost[np.ix_(places, places)]
     return int(places[np.argmin(among.sum(axis=0))])
 
 
 def _halve_places(places: Indices, cost: NDArray[np.float32]) -> tuple[Indices, Indices]:
-    """Near one of two places that are far apart, and near the other."""
+    """Split the places into those near one and those near the other of two places that are far apart."""
     one = places[np.argmax(cost[_middle(places, cost), places])]
     other = places[np.argmax(cost[one, places])]
     order = np.argsort(cost[one, places] - cost[other, places], kind="stable")
@@ -70,7 +70,7 @@ def _halve_places(places: Indices, cost: NDArray[np.float32]) -> tuple[Indices, 
 
 
 def _halve_ranks(ranks: Indices, size: int, partners: Partners) -> tuple[Indices, Indices]:
-    """The first `size` of the ranks in some order, refined; the order in which the least traffic crosses."""
+    """Split off the first `size` ranks of an order, and refine; of two orders take that with less crossing traffic."""
     members = len(partners.offsets) - 1
     side = np.full(members, -1, np.int8)  # −1: not among these ranks
     gain, moved, trail = np.zeros(members), np.zeros(members, np.int8), np.zeros(members, np.int64)
@@ -85,7 +85,7 @@ def _halve_ranks(ranks: Indices, size: int, partners: Partners) -> tuple[Indices
 
 
 def _depth_first(ranks: Indices, partners: Partners) -> Indices:
-    """The ranks along their traffic: those that stand together in the list have much to do with each other."""
+    """Order the ranks depth first along their traffic, so that neighbours in the list exchange much."""
     left = set(ranks.tolist())
     found: list[int] = []
     for first in ranks.tolist():
@@ -103,9 +103,9 @@ def _depth_first(ranks: Indices, partners: Partners) -> Indices:
 
 @entry_point
 def _refine(side, ranks, gain, moved, trail, partners, passes):
-    """Kernighan and Lin: move the rank that gains most, from either side in turn; go back to the best moment.
+    """Kernighan and Lin: move the rank that gains most, from either side in turn; go back to the best state.
 
-    Returns the weight that crosses in the end.
+    Return the weight that crosses in the end.
     """
     for _ in range(passes):
         for rank in ranks:
@@ -147,7 +147,7 @@ def _refine(side, ranks, gain, moved, trail, partners, passes):
 
 @entry_point
 def _gain(side, rank, partners):
-    """How much less would cross if the rank stood on the other side."""
+    """How much less weight would cross if the rank moved to the other side."""
     gain = 0.0
     for k in range(partners.offsets[rank], partners.offsets[rank + 1]):
         other = side[partners.partner[k]]
@@ -161,7 +161,7 @@ def _gain(side, rank, partners):
 
 @entry_point
 def _move(side, rank, gain, partners):
-    """To the other side; the gains of its partners follow."""
+    """Move a rank to the other side, and update the gains of its partners."""
     side[rank] = 1 - side[rank]
     gain[rank] = -gain[rank]
     for k in range(partners.offsets[rank], partners.offsets[rank + 1]):
@@ -174,7 +174,7 @@ def _move(side, rank, gain, partners):
 def _outside(
     half: Indices, place: int, ranks: Indices, middle: Indices, partners: Partners, cost: NDArray[np.float32]
 ) -> float:
-    """What the traffic of half of the ranks with all others but `ranks` costs, from this place."""
+    """The cost, from this place, of the traffic between half of the ranks and all other ranks except `ranks`."""
     inside = np.zeros(len(partners.offsets) - 1, bool)
     inside[ranks] = True
     rows = [np.arange(partners.offsets[rank], partners.offsets[rank + 1]) for rank in half.tolist()]

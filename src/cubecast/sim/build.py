@@ -57,8 +57,8 @@ from cubecast.sim.world import (
 from cubecast.trace.schema import EVENT_DTYPE
 
 ROUNDS_ROOM = 1 << 16
-FLOODED_MAX = 1 << 22  # messages in the pool beyond the usual, for protocols that forward every message at every member
-TIE_BITS = 8  # of randomness in the order of packets that arrive at one instant; more would shorten the longest run
+FLOODED_MAX = 1 << 22  # most extra messages in the pool, for protocols in which every member forwards every message
+TIE_BITS = 8  # random bits that order packets arriving at the same instant; more would shorten the longest possible run
 TIE_STREAM = 0x746965
 FROZEN_BASE, FROZEN_SPREAD = 90, 11  # without data traffic R_i[j] is drawn from 90 … 100
 
@@ -79,7 +79,7 @@ class Simulation(NamedTuple):
 
 
 def build_simulation(scenario: Scenario, network: Network, *, tracing: bool) -> Simulation:
-    """Allocate everything and schedule what is known beforehand."""
+    """Allocate all arrays and schedule the events known at the start."""
     scenario = resolve_defaults(scenario, network)
     protocol = scenario.entry()
     context = _context(scenario, network)
@@ -188,7 +188,7 @@ def _empty_mail(scenario: Scenario, context: Context) -> Mail:
 
 
 def _with_savings(scenario: Scenario, simulation: Simulation) -> Simulation:
-    """Room for what the savings of guo ch. 7 note of every message (`sim.changed_entries`, `sim.piggyback`)."""
+    """Allocate the tables for the savings of guo ch. 7 (`sim.changed_entries`, `sim.piggyback`)."""
     slots = len(simulation.mail.heads)
     world = simulation.world
     if scenario.piggyback_control:
@@ -214,14 +214,14 @@ def _first_group(scenario: Scenario) -> GroupState:
 
 
 def _build_control(scenario: Scenario, group: GroupState, context: Context) -> Any:
-    """The stability protocol. A protocol that carries data has none above it."""
+    """The state of the stability protocol; none if the simulated protocol carries data."""
     if scenario.carries_data:
         return Nothing(group=group)
     return _build(scenario, "parameters", group, replace(context, senders=scenario.senders_for("parameters")))
 
 
 def _build_data(scenario: Scenario, group: GroupState, context: Context) -> Any:
-    """The data protocol. Without data traffic it is one that has nothing to do."""
+    """The state of the data protocol; without data traffic, of one that does nothing."""
     if scenario.carries_data:
         return _build(scenario, "parameters", group, context)
     if scenario.messages == 0:
@@ -234,7 +234,7 @@ def _samples(scenario: Scenario) -> int:
 
 
 def _links_by_rank(network: Network) -> NDArray[np.int64]:
-    """The links sorted by the ranks of their ends; where not every node is a member, none."""
+    """The links sorted by the ranks of their ends; empty unless every node is a member."""
     if network.one_hop is not None or network.nodes > network.members:
         return np.empty(0, np.int64)
     rank_at = np.argsort(network.hosts)
@@ -243,7 +243,7 @@ def _links_by_rank(network: Network) -> NDArray[np.int64]:
 
 
 def _neighbours(network: Network, links: NDArray[np.int64]) -> Overlay | None:
-    """The network's own links as an overlay, where every node is a member."""
+    """The links of the network as an overlay, if every node is a member."""
     if len(links) == 0:
         return None
     rank_at = np.argsort(network.hosts)
@@ -258,7 +258,7 @@ def _known_link_failure(scenario: Scenario, network: Network) -> NDArray[np.floa
 
 
 def _check_order(scenario: Scenario, network: Network, protocol: Protocol) -> None:
-    """Messages that fly alone, each with its own delay, overtake one another."""
+    """Reject protocols that need ordered or reliable links on a network that reorders or loses messages."""
     if network.unreliability is not None and network.unreliability.sampled and network.link_failure.max() > 0:
         if protocol.links != "lossy":
             raise LocalProtocolError(f"{protocol.name} needs links that lose nothing: add sampled=0 to the network")
@@ -352,17 +352,17 @@ def _packets(scenario: Scenario, shift: int) -> np.recarray[Any, Any]:
 
 
 def _link_bits(lines: int) -> int:
-    """Room in a key for the number of any link."""
+    """The bits of a key that hold the number of a link."""
     return max(lines, 1).bit_length()
 
 
 def _shift(network: Network, lines: int) -> int:
-    """Room in a key for all that follows the time."""
+    """The bits of a key that follow the time."""
     return _link_bits(lines) + (TIE_BITS if network.random_ties else 0)
 
 
 def _keys(scenario: Scenario, network: Network, lines: int) -> NDArray[np.int64]:
-    """What the keys of each link end in; packets that arrive at one instant arrive in the order of these."""
+    """The last bits of each link's keys, which order packets that arrive at the same instant."""
     keys = np.arange(lines, dtype=np.int64)
     if network.random_ties:
         stream = np.random.Generator(np.random.Philox(key=[scenario.seed, TIE_STREAM]))
@@ -387,14 +387,14 @@ def _links(scenario: Scenario, network: Network) -> np.recarray[Any, Any]:
 
 
 def link_loss(scenario: Scenario, network: Network) -> NDArray[np.float64]:
-    """What the scenario loses on every link, and what this network's own links and nodes lose."""
+    """The loss probability of each link: the scenario's loss combined with the network's own."""
     if network.unreliability is None or not network.unreliability.sampled:
         return np.full(network.links, scenario.loss)
     return 1 - (1 - scenario.loss) * (1 - network.link_failure)
 
 
 def _event_room(scenario: Scenario, network: Network) -> int:
-    """Timers of every member, and, where packets fly alone, the packets."""
+    """The capacity of the event queue: timers of every member and, on a network without links, the packets."""
     alone = network.one_hop is not None or scenario.reorder > 0 or scenario.duplicate > 0
     changes = (*scenario.crashes, *scenario.suspicions, *scenario.leaves, *scenario.joins)
     crashes = sum(len(fault.members) for fault in changes)
@@ -404,7 +404,7 @@ def _event_room(scenario: Scenario, network: Network) -> int:
 
 
 def _trace_room(scenario: Scenario) -> int:
-    """Half of it holds what one protocol call can write."""
+    """The capacity of the trace buffer; half of it holds the rows that one protocol call can write."""
     return max(1 << 18, 16 * (scenario.members + scenario.sender_count))
 
 
@@ -431,7 +431,7 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
         "forced_sends": steps.sends,
         "packet_free": NO_PACKET,
         "packets_used": NO_PACKET + 1,
-        "sampling": scenario.carries_data,  # without rounds, load is averaged over the whole run
+        "sampling": scenario.carries_data,  # without rounds, the load is averaged over the whole run
     }
     if network.costs is not None:
         values |= vars(network.costs) | {"processors": 1}
@@ -445,7 +445,7 @@ def _scalars(scenario: Scenario, network: Network, lines: int, *, tracing: bool)
 
 
 def _steps(scenario: Scenario) -> Steps:
-    """The rhythm of the protocol, for losses that come step by step."""
+    """The steps of the protocol, for losses that are forced in every step."""
     rhythm = scenario.entry().steps
     context = Context(members=scenario.members, senders=scenario.sequence_count)
     return Steps(1_000_000_000, scenario.members) if rhythm is None else rhythm(scenario.parameters, context)

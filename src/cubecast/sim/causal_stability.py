@@ -1,31 +1,30 @@
-"""Causal stability in a simulated group: what the stability protocol folds beside R, and what follows from it.
+"""Causal stability in a simulated group: the stability protocol folds a second vector beside R.
 
-A message m is *causally stable* at a member when every message that is still delivered there follows m. As in live
-members (`member.levels`, with the proof) the protocol folds a longer vector, which it takes for one of twice as many
-senders:
+A message m is *causally stable* at a member when every message that is still to be delivered there follows m. As in
+live members (`member.levels` has the proof) the protocol folds a longer vector, as if there were twice as many senders:
 
-| numbers | what a member contributes                                                                              |
+| numbers | contribution of a member                                                                               |
 |---------|--------------------------------------------------------------------------------------------------------|
 | 0 … m−1 | R: the messages of each sender that were delivered here                                                |
-| m …     | for its own rank: 1 + the messages that its application has multicast, those that still wait included; |
+| m …     | for its own rank: 1 + the messages that its application has multicast, including waiting ones;         |
 |         | NOTHING for all other ranks                                                                            |
 
-The minimum of the second half is a vector V of what each sender had multicast when it contributed. A result is one of
-this view as soon as V is not 0. When a member has delivered V of everybody, all messages under the minimum of the first
-half are causally stable there, and with them all messages of earlier views, which every member has delivered before it
-contributes to this one.
+The minimum of the second half is a vector V: how many messages each sender had multicast when it contributed. A result
+belongs to this view as soon as V is not 0. When a member has delivered everything up to V, all messages under the
+minimum of the first half are causally stable there; so are all messages of earlier views, which every member has
+delivered before it contributes to this view.
 
 | field   | shape     | meaning                                                                                       |
 |---------|-----------|-----------------------------------------------------------------------------------------------|
-| group   | n × 2m    | R and S as the stability protocol sees them; the membership is that of all layers             |
-| minimum | n × K × m | results whose V was not delivered yet: the first half, the oldest at place `first`            |
+| group   | n × 2m    | R and S as the stability protocol sees them; all layers share the membership                  |
+| minimum | n × K × m | results whose V is not delivered yet: the first half, the oldest at place `first`             |
 | sent    | n × K × m | their V                                                                                       |
-| first   | n         | 0 rows: causal stability is not asked for                                                     |
-| waiting | n         | how many results wait; a further one takes the place of the newest                            |
+| first   | n         | place of the oldest result; 0 rows if the scenario does not ask for causal stability          |
+| waiting | n         | how many results wait; a further one replaces the newest                                      |
 | reached | n         | has a result of this view been reached?                                                       |
 
-Without views a sender may be excluded while others still deliver its messages. Nobody contributes for it any more, V is
-NOTHING there, and nothing more becomes causally stable: only the cut of a view change says how many messages there are.
+Without views a sender may be excluded while others still deliver its messages. No member contributes for it any more, V
+is NOTHING there, and nothing more becomes causally stable: only the cut of a view change fixes the number of messages.
 """
 
 from typing import NamedTuple
@@ -39,7 +38,7 @@ PENDING_MAX = 8
 
 
 class Fold(NamedTuple):
-    """What is folded for causal stability, one row per member."""
+    """The state of causal stability, one row per member."""
 
     group: GroupState
     minimum: np.ndarray
@@ -50,7 +49,7 @@ class Fold(NamedTuple):
 
 
 def new_fold(group: GroupState, *, is_wanted: bool) -> Fold:
-    """Nothing contributed; without causal stability the protocol folds R alone."""
+    """Nothing contributed yet; without causal stability the protocol folds R alone."""
     members, senders = group.received.shape
     rows = members if is_wanted else 0
     return Fold(
@@ -78,7 +77,7 @@ def is_wanted(fold):
 
 @linked
 def contribute(fold, group, row, multicasts):
-    """Before a call of the stability protocol: what this member has delivered, and how much it has multicast."""
+    """Before a call of the stability protocol: contribute what this member has delivered and multicast."""
     senders = group.received.shape[1]
     for j in range(senders):
         fold.group.received[row, j] = group.received[row, j]
@@ -88,7 +87,7 @@ def contribute(fold, group, row, multicasts):
 
 @linked
 def share_result(fold, group, row):
-    """After the call: what it found stable is known to all layers."""
+    """After the call: copy what it found stable to the group state of all layers."""
     for j in range(group.stable.shape[1]):
         if fold.group.stable[row, j] > group.stable[row, j]:
             group.stable[row, j] = fold.group.stable[row, j]
@@ -96,7 +95,7 @@ def share_result(fold, group, row):
 
 @linked
 def keep_result(fold, causal, row):
-    """A round has ended: keep its result until V is delivered, if more than `causal` is causally stable then."""
+    """Keep the result of a finished round until V is delivered, if it makes more than `causal` causally stable."""
     result = fold.group.stable[row]
     senders = causal.shape[1]
     if result[senders] == 0:
@@ -107,7 +106,7 @@ def keep_result(fold, causal, row):
     waiting = fold.waiting[row]
     newest = (fold.first[row] + waiting - 1) % PENDING_MAX
     if not is_more or (waiting > 0 and _is_same(fold.minimum[row, newest], result)):
-        return  # the same minimum with an earlier V says as much
+        return  # the same minimum with an earlier V gives the same result
     if waiting < PENDING_MAX:
         fold.waiting[row] = waiting + 1
         newest = (newest + 1) % PENDING_MAX
@@ -125,7 +124,7 @@ def _is_same(minimum, result):
 
 @linked
 def next_reached(fold, group, row):
-    """The place of the oldest result whose V this member has delivered, which waits no longer; −1: none."""
+    """Take the oldest result if this member has delivered its V, and return its place; −1 if there is none."""
     if fold.waiting[row] == 0:
         return np.int64(-1)
     place = fold.first[row]

@@ -1,4 +1,4 @@
-"""How long a message takes between members on the routes of a network, when nothing else is under way."""
+"""How long a message takes between members on the routes of an idle network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cubecast.networks.routes import Routes
 
 
 def routed_delays(network: Network, routes: Routes, size_bytes: int) -> NDArray[np.float64]:
-    """[i, j] = nanoseconds from the node of member i to that of member j for a message of this size."""
+    """[i, j] = nanoseconds from the node of member i to that of member j, for a message of this size."""
     crossing_ns = network.delay_ns + 8e9 * size_bytes / network.bandwidth_bps
     if network.costs is not None:
         crossing_ns = crossing_ns + network.costs.router_ns
@@ -24,7 +24,7 @@ def routed_delays(network: Network, routes: Routes, size_bytes: int) -> NDArray[
 
 @entry_point
 def _add_up_routes(found, away, way, hosts, link_to, first_link, port, crossing_ns):
-    """For each destination, from every member to the first node that is known already, and back: each node once."""
+    """For each destination, walk from every member to the first node already known, and back: each node once."""
     for destination in range(hosts.shape[0]):
         for place in range(away.shape[0]):
             away[place] = -1.0

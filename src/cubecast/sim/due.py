@@ -1,9 +1,9 @@
 """The queue of due links: a tournament of all links.
 
 A link that carries packets plays with the key `arrival << shift | its own` of its first packet, an idle link with a key
-from `IDLE` up. Eight places that stand together in a cache line play each other, and the smallest key goes one place
-up: the eight below place i are 8i … 8i + 7, the winner of all stands in place `WINNER`, and link l begins in place
-`leaves + l`. What a link's keys end in, the link in its last bits, breaks ties: by default the lower link wins.
+of at least `IDLE`. Eight adjacent places of a cache line play each other, and the smallest key moves one level up: the
+eight places below place i are 8i … 8i + 7, the winner of all is in place `WINNER`, and link l begins in place
+`leaves + l`. The last bits of a link's keys, which contain the link, break ties: by default the lower link wins.
 
 A heap would move fewer keys, but each of its comparisons is an unpredictable branch. Here every step is the
 minimum of eight numbers, without a branch, and the number of steps is the same for all links.
@@ -30,13 +30,13 @@ def leaves_for(links: int) -> int:
 
 
 def part_shift_for(links: int) -> int:
-    """How far to shift the place of a link to come to the winner of its part of 512, or −1 when parts are tiny."""
+    """How far to shift the place of a link to get the winner of its part of 512, or −1 if parts are tiny."""
     up = leaves_for(links).bit_length() - (512).bit_length()
     return up if up > _LEVEL else -1
 
 
 def new_due(links: int) -> NDArray[np.int64]:
-    """The tournament of so many links, all of them idle."""
+    """A tournament of this many links, all of them idle."""
     places = leaves_for(links) + -(-links // _PLAYERS) * _PLAYERS
     due = aligned(places, np.dtype(np.int64))
     due[:] = IDLE
@@ -45,7 +45,7 @@ def new_due(links: int) -> NDArray[np.int64]:
 
 @linked
 def play_again(due, leaves, link, key):
-    """The link is due at another time, or idle: those it beat before play again, up to the top."""
+    """The link is due at another time, or is idle now: replay its matches up to the top."""
     place = np.uint64(leaves + link)
     due[place] = key
     while place > np.uint64(WINNER):
@@ -60,7 +60,7 @@ def play_again(due, leaves, link, key):
 
 @linked
 def challenge(due, leaves, link, key):
-    """An idle link is due: it goes up for as long as it wins."""
+    """An idle link is due now: move it up for as long as it wins."""
     place = np.uint64(leaves + link)
     while place >= np.uint64(WINNER) and key < due[place]:
         due[place] = key

@@ -1,18 +1,18 @@
-"""Everything that happens apart from hops: timers, faults, sends, packets delayed on their own.
+"""The events other than hops: timers, faults, sends, packets that are delayed individually.
 
-They wait in a binary heap of records, ties in order of scheduling. Hops are in `cubecast.sim.due`.
+They wait in a binary heap of records; ties are in the order of scheduling. Hops are in `cubecast.sim.due`.
 """
 
 from cubecast.jit.decorators import entry_point, linked
 from cubecast.sim.world import EVENTS_FULL
 
-PACKET_ARRIVES = 0  # a packet that travels on its own, outside the lists of the links
+PACKET_ARRIVES = 0  # a packet that travels outside the lists of the links
 BEGIN, WAKE, WAKE_DATA, CRASH, RECOVER, EVICT, SUSPECT, EXCLUDE, SEND_DATA, SPLIT = range(1, 11)
 ENTER, INCLUDE, COUNTS = range(11, 14)
 WAKE_FAILURE, LASTED, SAMPLE = range(14, 17)
 GOODBYE, CONFIRM = range(17, 19)
 FLUSH = 19
-RESEND = 20  # of a lost packet, by a reliable transport
+RESEND = 20  # retransmission of a lost packet by a reliable transport
 
 
 @entry_point
@@ -43,7 +43,7 @@ def schedule(world, time_ns, what, member, a, b):
 
 @entry_point
 def schedule_beginnings(world, up):
-    """Every member that is up begins at time 0, in the order of the ranks."""
+    """Schedule the start of every member that is up, at time 0 in the order of the ranks."""
     for member in range(up.shape[0]):
         if up[member] == 1:
             schedule(world, 0, BEGIN, member, 0, 0)
@@ -58,7 +58,7 @@ def _is_before(events, one, other):
 
 @linked
 def remove_first_event(world):
-    """Drop the event at the root; the last one takes its place and sinks."""
+    """Remove the event at the root; the last one replaces it and sinks."""
     events = world.events
     size = world.scalars[0].events_size - 1
     world.scalars[0].events_size = size

@@ -24,7 +24,7 @@ RANKS_MAX = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault of some members at a time, or from one time to another."""
+    """A fault of some members at one time, or from one time to another."""
 
     members: tuple[int, ...]
     at_ns: int

@@ -1,9 +1,9 @@
 """The event loop: compiled once, for all protocols.
 
-`step` does all that no protocol needs to know: it carries out what the last core called left in the mail, moves
-packets, lets faults happen, and stops at the next thing that concerns a core. `run` then calls that core, by its
-address (`cubecast.protocol.bound`). It can be left and entered again at any point (progress, Ctrl-C, a full trace
-buffer), since all state is in the arrays.
+`step` does everything that does not involve a protocol: it carries out the actions that the last core left in the mail,
+moves packets, applies faults, and stops at the next event for a core. `run` then calls that core, by its address
+(`cubecast.protocol.bound`). It can be left and entered again at any point (progress, Ctrl-C, a full trace buffer),
+since all state is in the arrays.
 """
 
 import numpy as np
@@ -51,13 +51,13 @@ from cubecast.sim.events import (
     schedule,
 )
 from cubecast.sim.lifecycle import (
+    apply_fault,
     count_newcomer,
     depart,
     enter_group,
-    let_fault_happen,
+    notify_all,
     postpone,
     suspect,
-    tell_all,
 )
 from cubecast.sim.links import advance, enter_processor, free_packet, lose, pass_node, sample_load
 from cubecast.sim.metrics import (
@@ -73,26 +73,26 @@ from cubecast.sim.metrics import (
     note_round_done,
 )
 from cubecast.sim.output_buffers import (
-    go_on_sending,
-    has_no_room,
+    is_buffer_full,
     is_full_enough,
-    let_round_begin,
-    let_rounds_go,
     note_blocked,
     note_input,
+    release_round,
+    release_rounds,
+    resume_sender,
     sample_buffers,
     wait_for_round,
 )
-from cubecast.sim.piggyback import drop_lost_piggyback, is_piggybacked, next_piggybacked_for
+from cubecast.sim.piggyback import drop_lost_piggyback, next_piggybacked_for, try_piggyback
 from cubecast.sim.record import record, record_fact
 from cubecast.sim.transmit import transmit_pending, transmit_to
 from cubecast.sim.world import CORE_FULL, MAIL_FULL, VIEWS_FULL
 from cubecast.trace import schema as tracing
 
-# What `call` says: which core to call, and with what.
+# Fields of `call`: which core to call, and with what.
 LAYER, WHAT, MEMBER, A, B, NOW_NS, PACKET = range(7)
 
-# How `step` and `run` end.
+# Results of `step` and `run`.
 PAUSED, FINISHED, STUCK, OUT_OF_TIME, FAILED, CALL = range(6)
 
 _FOREVER = np.int64(1) << 62
@@ -100,7 +100,7 @@ _FOREVER = np.int64(1) << 62
 
 @entry_point
 def run(world, metrics, mail, group, fold, cores, faults, call, until_ns, budget):
-    """Go on for at most `budget` calls of a core."""
+    """Run for at most `budget` calls of a core."""
     for _ in range(budget):
         status = step(world, metrics, mail, group, fold, faults, call, until_ns, budget)
         if status != CALL:
@@ -114,7 +114,7 @@ def run(world, metrics, mail, group, fold, cores, faults, call, until_ns, budget
 
 @linked
 def step(world, metrics, mail, group, fold, faults, call, until_ns, budget):
-    """Finish the last call and go on to the next one, or to the end."""
+    """Finish the last call and continue to the next one, or to the end."""
     scalars = world.scalars
     if call[WHAT] >= 0 and _finish_call(world, metrics, mail, group, fold, call):
         return CALL
@@ -125,7 +125,7 @@ def step(world, metrics, mail, group, fold, faults, call, until_ns, budget):
             return PAUSED
         if metrics.totals[0].finished == 1 and scalars[0].next_sample_ns != _FOREVER:
             sample_load(scalars, scalars[0].now_ns)
-            scalars[0].next_sample_ns = _FOREVER  # what still drains is no part of the run
+            scalars[0].next_sample_ns = _FOREVER  # packets still in transit are not part of the run
         last_ns = _FOREVER if metrics.totals[0].finished == 1 else until_ns
         packet = advance(world, mail, min(_next_event_ns(world), last_ns), budget)
         if packet >= 0:
@@ -159,14 +159,14 @@ def _set_call(call, layer, what, member, a, b, now_ns):
 
 @linked
 def _finish_call(world, metrics, mail, group, fold, call):
-    """Do what the core asked for; returns whether the same event concerns another layer too."""
+    """Carry out the core's actions; return whether the same event concerns another layer too."""
     _carry_out(world, metrics, mail, group, fold, call[MEMBER], call[LAYER], call[NOW_NS])
     detecting = metrics.totals[0].detecting == 1
     if call[WHAT] == RECEIVE:
         if world.piggyback.shape[0] > 1:
             piggybacked = next_piggybacked_for(world, call[A], call[MEMBER])
             if piggybacked > 0:
-                _let_receive(world, mail, group, call, call[MEMBER], piggybacked, call[NOW_NS])
+                _receive_at(world, mail, group, call, call[MEMBER], piggybacked, call[NOW_NS])
                 return True
         source = mail.heads[call[A]].source
         heard = detecting and mail.layers[world.packets[call[PACKET]].message] == mailbox.DATA
@@ -188,7 +188,7 @@ def _finish_call(world, metrics, mail, group, fold, call):
 
 @linked
 def _next_event(world, metrics, mail, group, faults, call):
-    """Take the next event; returns whether it concerns a core."""
+    """Take the next event; return whether it concerns a core."""
     event = world.events[0]
     now_ns = event.time_ns
     what, member, a, b = event.what, event.member, event.a, event.b
@@ -207,7 +207,7 @@ def _next_event(world, metrics, mail, group, faults, call):
         count_newcomer(world, metrics, group, member, now_ns)
         return False
     if what == CRASH or what == RECOVER or what == EVICT or what == SUSPECT or what == SPLIT:
-        let_fault_happen(world, metrics, group, faults, what, member, a, now_ns)
+        apply_fault(world, metrics, group, faults, what, member, a, now_ns)
         return False
     if what == ENTER:
         enter_group(world, metrics, group, faults, member, now_ns)
@@ -223,7 +223,7 @@ def _next_event(world, metrics, mail, group, faults, call):
     if metrics.members[member].up == 0:
         postpone(world, metrics, what, member, a, b)
         return False
-    if what == SEND_DATA and has_no_room(metrics, group, member):
+    if what == SEND_DATA and is_buffer_full(metrics, group, member):
         note_blocked(metrics, member, now_ns)
         return False
     if what == EXCLUDE and not rank_sets.contains(group.members[member], a) and metrics.totals[0].self_joining == 0:
@@ -234,7 +234,7 @@ def _next_event(world, metrics, mail, group, faults, call):
         transmit_pending(world, metrics, mail, member, a, now_ns)
         return False
     if what == GOODBYE:
-        tell_all(world, metrics, faults, EXCLUDE, member, now_ns)
+        notify_all(world, metrics, faults, EXCLUDE, member, now_ns)
         _set_call(call, mailbox.DATA, LEAVE, member, member, 0, now_ns)
         return True
     _wake(world, metrics, group, call, what, member, a, b, now_ns)
@@ -243,7 +243,7 @@ def _next_event(world, metrics, mail, group, faults, call):
 
 @linked
 def _wake(world, metrics, group, call, what, member, a, b, now_ns):
-    """Something is due at a member that is up."""
+    """Handle an event that is due at a member that is up."""
     if what == WAKE:
         _set_call(call, mailbox.CONTROL, TIMER, member, a, b, now_ns)
     elif what == WAKE_DATA:
@@ -271,19 +271,19 @@ def _wake(world, metrics, group, call, what, member, a, b, now_ns):
 
 @linked
 def _publish_next(world, metrics, member, now_ns):
-    """The application of a sender multicasts its next data message, and says when the one after is due."""
+    """Multicast the next data message of a sender's application, and schedule the one after it."""
     sequence = metrics.published[member] + 1
     note_published(metrics, member, sequence, now_ns)
     if sequence < metrics.totals[0].data_wanted:
         schedule(world, now_ns + metrics.totals[0].data_interval_ns, SEND_DATA, member, 0, 0)
         return
     metrics.totals[0].senders_left -= 1
-    let_rounds_go(world, metrics, now_ns)
+    release_rounds(world, metrics, now_ns)
 
 
 @linked
 def _arrive_late(world, metrics, mail, group, call, node, packet, now_ns):
-    """A packet that travelled on its own reaches a node."""
+    """Handle a packet that travelled outside the links and reaches a node."""
     if world.scalars[0].processors != 0:
         enter_processor(world, mail, node, packet, now_ns)
         return False
@@ -293,7 +293,7 @@ def _arrive_late(world, metrics, mail, group, call, node, packet, now_ns):
 
 @linked
 def _arrive(world, metrics, mail, group, call, packet):
-    """A message copy reached its member's node; returns whether the member takes it."""
+    """Handle a message copy at its member's node; return whether the member takes it."""
     now_ns = world.scalars[0].now_ns
     slot = np.int64(world.packets[packet].message)
     member = np.int64(world.member_at[world.packets[packet].to])
@@ -307,13 +307,13 @@ def _arrive(world, metrics, mail, group, call, packet):
         free_packet(world, mail, packet)
         return False
     record(world, mail, tracing.RECEIVE, now_ns, packet, member, source, -1)
-    _let_receive(world, mail, group, call, member, slot, now_ns)
+    _receive_at(world, mail, group, call, member, slot, now_ns)
     call[PACKET] = packet
     return True
 
 
 @linked
-def _let_receive(world, mail, group, call, member, slot, now_ns):
+def _receive_at(world, mail, group, call, member, slot, now_ns):
     """Hand a message to the layer it is for."""
     if world.left_out.shape[0] > 1 and mail.layers[slot] == mailbox.CONTROL:
         fill_in_unchanged(world, group, mail, slot, member)
@@ -322,7 +322,7 @@ def _let_receive(world, mail, group, call, member, slot, now_ns):
 
 @linked
 def _carry_out(world, metrics, mail, group, fold, member, layer, now_ns):
-    """Do what the core asked for, in order."""
+    """Carry out the core's actions, in order."""
     piggybacks = world.piggyback.shape[0] > 1
     if world.left_out.shape[0] > 1 and layer == mailbox.CONTROL:
         leave_out_unchanged(world, metrics, mail, member)
@@ -333,7 +333,7 @@ def _carry_out(world, metrics, mail, group, fold, member, layer, now_ns):
         a = action.a
         if action.what == mailbox.SEND or action.what == mailbox.MULTICAST:
             to = a if action.what == mailbox.SEND else np.int64(-1)
-            if piggybacks and is_piggybacked(world, metrics, mail, action.slot, member, to, layer, now_ns):
+            if piggybacks and try_piggyback(world, metrics, mail, action.slot, member, to, layer, now_ns):
                 continue
             transmit_to(world, metrics, mail, action.slot, member, to, layer, now_ns)
         elif action.what == mailbox.TIMER:
@@ -347,10 +347,10 @@ def _carry_out(world, metrics, mail, group, fold, member, layer, now_ns):
             note_round_done(world, metrics, group, member, a, now_ns)
             if is_wanted(fold):
                 keep_result(fold, metrics.seen_causal, member)
-            go_on_sending(world, metrics, group, member, now_ns)
+            resume_sender(world, metrics, group, member, now_ns)
         elif action.what == mailbox.RELEASED:
             note_released(world, metrics, group, member, now_ns)
-            go_on_sending(world, metrics, group, member, now_ns)
+            resume_sender(world, metrics, group, member, now_ns)
         elif action.what == mailbox.SUSPECT:
             suspect(world, metrics, group, member, a, now_ns)
         elif action.what == mailbox.DELIVER:
@@ -359,7 +359,7 @@ def _carry_out(world, metrics, mail, group, fold, member, layer, now_ns):
             note_delivered(world, metrics, member, a, action.b, now_ns)
             note_input(metrics, group, member, a)
             if metrics.members[member].parked == 1 and is_full_enough(metrics, group, member, a):
-                let_round_begin(world, metrics, member, now_ns)
+                release_round(world, metrics, member, now_ns)
         elif action.what == mailbox.HELD_BACK:
             note_held_back(metrics, a)
         elif action.what == CAUGHT_UP:
@@ -379,7 +379,7 @@ def _carry_out(world, metrics, mail, group, fold, member, layer, now_ns):
 
 @linked
 def _schedule_wake(world, layer, member, timer, tag, time_ns):
-    """A timer of one of the three layers."""
+    """Schedule a timer of one of the three layers."""
     what = WAKE
     if layer == mailbox.DATA:
         what = WAKE_DATA

@@ -28,7 +28,7 @@ from cubecast.trace import schema as tracing
 
 @linked
 def take_packet(world):
-    """A free packet, or −1 when there is none left."""
+    """Take a free packet; −1 if there is none."""
     scalars = world.scalars
     packet = scalars[0].packet_free
     if packet != NO_PACKET:
@@ -44,7 +44,7 @@ def take_packet(world):
 
 @linked
 def free_packet(world, mail, packet):
-    """Free the packet of a copy, and the message with its last copy."""
+    """Free the packet of a copy; with its last copy, free the message."""
     slot = np.int64(world.packets[packet].message)
     world.packets[packet].next = world.scalars[0].packet_free
     world.scalars[0].packet_free = packet
@@ -58,7 +58,7 @@ def free_packet(world, mail, packet):
 
 @linked
 def update_queue(line, packets, now_ns):
-    """Packets whose transmission has begun by now no longer wait; returns how many still do."""
+    """Update the queue of a link at this time; return how many packets still wait for transmission."""
     waiting = np.int64(line.waiting)
     packet = line.queue
     while packets[packet].start_ns <= now_ns:  # never true of NO_PACKET
@@ -82,8 +82,8 @@ def sample_queue(scalars, waiting):
 def sample_node(world, node, now_ns):
     """guo §5.2: "the queue size at each network node is recorded whenever the node sends or receives a message".
 
-    All that waits at a node: for its processor, and for each of its links. Only where nodes have processors; elsewhere
-    a node can have very many links.
+    The queue of a node is everything that waits for its processor and for each of its links. It is sampled only if
+    nodes have processors; otherwise a node can have very many links.
     """
     scalars = world.scalars
     waiting = update_queue(world.links[world.reverse.shape[0] + node], world.packets, now_ns)
@@ -138,7 +138,7 @@ def enter_link(world, link, packet, now_ns, busy_ns):
 
 @linked
 def leave_link(world, link, packet):
-    """Take the first packet off a link; the next one on it, if any, is due instead."""
+    """Remove the first packet from a link; the next one on it, if any, is due instead."""
     scalars = world.scalars
     following = world.packets[np.uint64(packet)].next
     line = world.links[np.uint64(link)]
@@ -151,11 +151,11 @@ def leave_link(world, link, packet):
 
 @linked
 def fetch_ahead(world, link):
-    """Bring near what the next hops need: a large network does not fit into the fast caches.
+    """Prefetch what the next hops need: a large network does not fit into the fast caches.
 
     The winner of a part of the tournament is due after about as many hops as there are such parts. So the link that
-    is first of its part of 512 is fetched; its packets, when it is first of a part of 64; and what they lead to, when
-    it is first of a part of 8.
+    is first of its part of 512 is fetched; its packets, when it is first of a part of 64; and the data of these
+    packets, when it is first of a part of 8.
     """
     scalars = world.scalars
     links = world.links
@@ -174,7 +174,7 @@ def fetch_ahead(world, link):
 
 @linked
 def sample_load(scalars, now_ns):
-    """MODELS §9: messages on all links, sampled every millisecond of a round; and what the buffers hold."""
+    """MODELS §9: sample the messages on all links every millisecond of a round, and the contents of the buffers."""
     while scalars[0].next_sample_ns <= now_ns:
         scalars[0].held_sum += scalars[0].held
         scalars[0].held_samples += 1
@@ -186,9 +186,9 @@ def sample_load(scalars, now_ns):
 
 @linked
 def lose(world, mail, packet, link, now_ns):
-    """A packet is dropped: by a full queue, at random, or because its destination is down or cut off.
+    """Drop a packet: its queue is full, it is lost at random, or its destination is down or cut off.
 
-    Over a reliable transport its source sends it again, but for the packets of failure detectors.
+    Over a reliable transport its source sends it again, except packets of failure detectors.
     """
     world.scalars[0].drops += 1
     world.scalars[0].in_network -= 1
@@ -201,7 +201,7 @@ def lose(world, mail, packet, link, now_ns):
 
 @linked
 def disturb(world, mail, packet, link, now_ns):
-    """Loss, duplication and reordering at the far end of a link. Returns whether the packet goes on now."""
+    """Apply loss, duplication and reordering at the end of a link. Return whether the packet continues now."""
     scalars = world.scalars
     if uniform(world.random) < world.links[link].loss:
         lose(world, mail, packet, link, now_ns)
@@ -219,7 +219,7 @@ def disturb(world, mail, packet, link, now_ns):
 
 @linked
 def copy_packet(world, mail, packet):
-    """One more copy of the same message in the network, or −1 when there is no room."""
+    """Make one more copy of the same message in the network; −1 if there is no room."""
     twin = take_packet(world)
     if twin >= 0:
         world.packets[twin] = world.packets[packet]
@@ -245,7 +245,7 @@ def enter_wire(world, mail, link, packet, now_ns):
 
 @linked
 def count_hop(scalars, layer):
-    """A message of this layer crossed a link."""
+    """Count a message of this layer that crossed a link."""
     if layer == CONTROL:
         scalars[0].hops += 1
     elif layer == DATA:
@@ -256,7 +256,7 @@ def count_hop(scalars, layer):
 
 @linked
 def _is_branch(world, root, link):
-    """Does the multicast tree of `root` go on over this link, to members?"""
+    """Does the multicast tree of `root` continue over this link, to members?"""
     child = np.int64(world.links[link].to)
     if child == root or not world.on_tree[world.member_at[root], child]:
         return False
@@ -265,7 +265,7 @@ def _is_branch(world, root, link):
 
 @linked
 def _goes_on(world, node, root):
-    """Does the multicast tree of `root` go on from this node?"""
+    """Does the multicast tree of `root` continue from this node?"""
     for link in range(world.first_link[node], world.first_link[node + 1]):
         if _is_branch(world, root, link):
             return True
@@ -274,7 +274,7 @@ def _goes_on(world, node, root):
 
 @linked
 def enter_processor(world, mail, node, packet, now_ns):
-    """At a node that takes time: receive at the destination, route elsewhere, both where a multicast goes on."""
+    """At a node that takes time: receive at the destination, route elsewhere, both where a multicast continues."""
     scalars = world.scalars
     size = np.int64(world.packets[packet].size_bytes)
     receive_ns = scalars[0].receive_ns + np.int64(size * scalars[0].receive_ns_per_byte + 0.5)
@@ -293,7 +293,7 @@ def enter_processor(world, mail, node, packet, now_ns):
 
 @linked
 def pass_node(world, mail, node, packet, now_ns):
-    """At a node: returns the packet when it has arrived for the member there, −1 when it was sent on."""
+    """Handle a packet at a node: return it if it has arrived for the member there, −1 if it was forwarded."""
     to = np.int64(world.packets[np.uint64(packet)].to)
     if to == node:
         return packet
@@ -327,10 +327,10 @@ def spread(world, mail, node, root, packet, now_ns):
 
 @linked
 def advance(world, mail, limit_ns, budget):
-    """Move packets, hop by hop in time order, until one arrives where it was going.
+    """Move packets, hop by hop in time order, until one arrives at its destination.
 
-    Returns that packet; −1 when nothing more is due by `limit_ns`; −2 when `budget` hops were made or something ran
-    out.
+    Return that packet; −1 if nothing more is due by `limit_ns`; −2 if `budget` hops were made or a capacity is
+    exhausted.
     """
     scalars = world.scalars
     links = world.links

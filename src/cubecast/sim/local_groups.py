@@ -1,11 +1,12 @@
 """Local groups that follow the network (guo §4.3.3: "according to their location on the network").
 
-The tree is that of the shortest paths to member 0; on a WAN tree it is the network itself. From the leaves upwards, the
-members below a node stay together as long as they are at most `size`. Where they are more, the branches below the node
-are packed into groups of at most `size`, the largest first, and the least filled stays together with the node.
+The tree consists of the shortest paths to member 0; on a WAN tree it is the network itself. From the leaves upwards,
+the members below a node stay together as long as they are at most `size`. If there are more, the branches below the
+node are packed into groups of at most `size`, the largest first, and the least filled group stays with the node.
 
-So a link is crossed by the local gossip of one group only: the others below it meet at or below its far end. Groups
-cut in any other way, such as equal slices of a list, straddle branches, and their gossip crosses the links between.
+So the local gossip of only one group crosses a link: the other groups below it lie entirely below its far end. Other
+divisions, such as equal slices of a list, have groups that span several branches, and their gossip crosses the links
+between these.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def local_groups(network: Network, size: int, *, by: Literal["hops", "delay"]) -
 
 
 def _tree(network: Network, by: Literal["hops", "delay"]) -> tuple[list[int], list[list[int]]]:
-    """The nodes of the tree of member 0, parents before their children, and the children of every node."""
+    """The nodes of the tree of member 0, parents before children, and the children of every node."""
     routes = routes_of(network, by=by)
     root = int(network.hosts[0])
     children: list[list[int]] = [[] for _ in range(network.nodes)]
@@ -50,7 +51,7 @@ def _tree(network: Network, by: Literal["hops", "delay"]) -> tuple[list[int], li
 
 
 def _pack(own: list[int], branches: list[list[int]], size: int) -> tuple[list[int], list[list[int]]]:
-    """What stays together with a node, and the groups that are complete below it."""
+    """The ranks that stay with a node, and the complete groups below it."""
     if len(own) + sum(map(len, branches)) <= size:
         return own + [rank for branch in branches for rank in branch], []
     packs: list[list[int]] = []

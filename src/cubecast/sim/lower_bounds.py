@@ -1,4 +1,4 @@
-"""The floor under the metrics of a run on its network (`models.lower_bounds`), by the name of the metric."""
+"""Lower bounds of the metrics of a run on its network (`models.lower_bounds`), by the name of the metric."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 
 NODES_MAX = 4096
-"""Distances of all pairs take eight bytes each, and longer than a run beyond this size."""
+"""The distances of all pairs take eight bytes each; beyond this size they take longer than a run."""
 
 BOUNDED = (
     *("rtt_first_ms", "rtt_last_ms", "messages", "hops"),
     *("data_messages", "data_hops", "delay_mean_ms", "delay_max_ms"),
 )
-"""Metrics that have a floor."""
+"""Metrics that have a lower bound."""
 
 _FOUND: WeakKeyDictionary[Network, NDArray[np.float64]] = WeakKeyDictionary()
 
 
 class _Times(NamedTuple):
-    """In milliseconds, for any protocol."""
+    """Lower bounds of times in milliseconds, for any protocol."""
 
     first_to_know: float
     last_to_know: float
@@ -38,7 +38,7 @@ class _Times(NamedTuple):
 
 
 def lower_bounds(scenario: Scenario, network: Network, result: Result) -> dict[str, float]:
-    """For each metric that has a floor, its value; none for a group that changes."""
+    """The lower bound of each metric that has one; none if the membership changes."""
     if _changes(scenario) or (network.one_hop is None and network.nodes > NODES_MAX):
         return {}
     times = _times(network, scenario.sender_count)
@@ -74,7 +74,7 @@ def _times(network: Network, senders: int) -> _Times:
 
 
 def _distances_ms(network: Network) -> NDArray[np.float64]:
-    """[i, j] = the least time of a bare header from member i to j: propagation and transmission, by the best path."""
+    """[i, j] = the least time of a bare header from member i to j: propagation and transmission on the best path."""
     crossing_ns = network.delay_ns + 8e9 * HEADER_BYTES / network.bandwidth_bps
     shape = (network.nodes, network.nodes)
     graph = csr_array((crossing_ns, (network.link_from, network.link_to)), shape=shape)

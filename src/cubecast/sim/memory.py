@@ -1,7 +1,7 @@
-"""How much memory the state of all members will take, before it is allocated.
+"""Estimate the memory that the state of all members takes, before it is allocated.
 
-A protocol is built for four small groups of its own; its bytes are a sum of n², n·log2 n, n and 1, which those four
-determine. Most of what a large group cannot have is a bitmap of the membership per member: n² bits.
+A protocol is built for four small groups; its bytes are a sum of terms in n², n·log2 n, n and 1, which the four sizes
+determine. What usually exceeds the memory of a large group is a bitmap of the membership per member: n² bits.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from cubecast.sim.scenario import Scenario
 
 SAMPLES = (1024, 2048, 4096, 8192)
 MEMBERS_MIN = 8192
-"""Up to this size no protocol's bitmaps take more than a few MiB each, and nobody is asked."""
+"""Up to this size no protocol's bitmaps take more than a few MiB, and nothing is checked."""
 GIB = 1 << 30
 
 
 def check_memory(scenario: Scenario, context: Context, *, available: int | None = None) -> None:
-    """Refuse a group whose state this machine cannot hold, with the bytes it would take and the protocols that fit."""
+    """Reject a group whose state exceeds the memory; the error names its size and the protocols that fit."""
     if scenario.members < MEMBERS_MIN:
         return
     limit = physical_memory() if available is None else available
@@ -58,14 +58,14 @@ def physical_memory() -> int:
 
 
 def state_bytes(protocol: Protocol, parameters: Any, context: Context) -> int:
-    """What the states of all members take together, and the sets in the messages of one from each."""
+    """The bytes of the states of all members, and of the sets in one message from each."""
     taken = [_sampled_bytes(protocol, parameters, context, size) for size in SAMPLES]
     weights = np.linalg.solve([_growth(size) for size in SAMPLES], taken)
     return max(0, round(float(weights @ _growth(context.members))))
 
 
 def _growth(members: int) -> NDArray[np.float64]:
-    """Sets of ranks grow with n², neighbours in a hypercube or a dissemination with n·log2 n, arrays with n."""
+    """The terms of the sum: sets of ranks n², neighbours in a hypercube or a dissemination n·log2 n, arrays n; 1."""
     return np.array([members**2, members * np.log2(members), members, 1])
 
 
@@ -76,7 +76,7 @@ def _fits(protocol: Protocol, context: Context, limit: int) -> bool:
 
 def _sampled_bytes(protocol: Protocol, parameters: Any, context: Context, members: int) -> int:
     senders = context.senders
-    if senders > min(SAMPLES):  # as many in proportion
+    if senders > min(SAMPLES):  # in the same proportion
         senders = max(1, senders * members // context.members)
     overlay = ring(members)
     small = replace(
@@ -88,7 +88,7 @@ def _sampled_bytes(protocol: Protocol, parameters: Any, context: Context, member
         local_groups=None,
     )
     group = new_group(members=members, senders=senders, ranks=np.arange(members))
-    one_set = group.members._replace(sets=group.members.sets[:1])  # all share it: the rest is room that nobody takes
+    one_set = group.members._replace(sets=group.members.sets[:1])  # all share one set: room for more is never used
     state = protocol.build(group._replace(members=one_set), small, parameters)
     carried = -(-members // 64) * 8 * members if carry_sets(protocol.messages) else 0
     return _bytes_of(state) + carried

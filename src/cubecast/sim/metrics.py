@@ -1,24 +1,24 @@
-"""What is counted while a simulation runs (MODELS §9).
+"""The counters and times of a running simulation (MODELS §9).
 
 | field         | shape        | meaning                                                                           |
 |---------------|--------------|-----------------------------------------------------------------------------------|
 | rounds        | rounds       | when each round began, when the first and the last member knew its result         |
-| members       | n            | up or down, the newest round done, what is held in the buffer                     |
-| seen_stable   | n × m        | S of each member when it was last looked at                                       |
-| seen_causal   | n × m        | what is causally stable at each member; 0 rows where that is not asked for        |
+| members       | n            | up or down, the newest finished round, the contents of the buffer                 |
+| seen_stable   | n × m        | S of each member when it was last read                                            |
+| seen_causal   | n × m        | what is causally stable at each member; 0 rows if that is not requested           |
 | published     | senders      | data messages each sender has multicast                                           |
 | wanted        | m            | data messages that each sequence will hold; a sequence is of one sender or shared |
 | origin_ns     | senders × messages, or 1 × 1 | when senders that share sequences multicast their messages        |
 | sent_ns       | m × messages | when each data message was multicast, by its number in its sequence               |
-| first_ns      | m × messages | when the first member knew it stable                                              |
-| last_ns       | m × messages | when the last member so far knew it stable                                        |
-| known_by      | m × messages | how many members know it stable                                                   |
-| causal_first_ns, causal_last_ns, causal_known_by | the same | of causally stable; 0 rows without               |
+| first_ns      | m × messages | when the first member knew that it is stable                                      |
+| last_ns       | m × messages | when the last member so far knew it                                               |
+| known_by      | m × messages | how many members know it                                                          |
+| causal_first_ns, causal_last_ns, causal_known_by | the same | for causally stable; 0 rows if not requested     |
 | held_series   | samples or 1 | unstable data messages in all buffers, at equal intervals                         |
-| totals        | 1            | messages, bytes, members that are up, work that is left                           |
+| totals        | 1            | messages, bytes, members that are up, remaining work                              |
 
-No round beyond the wanted ones begins unless data flows. The run is finished when every member that is up has done
-the wanted rounds and knows every data message of a live sender stable, and causally stable where that is asked for.
+No round beyond the wanted ones begins unless data flows. The run is finished when every member that is up has finished
+the wanted rounds and knows that every data message of a live sender is stable (causally stable too, if requested).
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ ROUND = np.dtype(
         ("begun_ns", np.int64),
         ("first_ns", np.int64),
         ("last_ns", np.int64),
-        ("done", np.int64),  # members up that have done it
+        ("done", np.int64),  # members that are up and have finished it
         ("open", np.int64),
     ]
 )
@@ -202,7 +202,7 @@ def note_round_begun(world, metrics, member, number, now_ns):
 
 @linked
 def note_round_done(world, metrics, group, member, number, now_ns):
-    """A member knows S of a round, and with it that of every earlier round."""
+    """A member knows S of a round, and so of every earlier round."""
     record_fact(world, tracing.DONE, now_ns, member, -1, number, -1, 0)
     for earlier in range(metrics.members[member].done + 1, number + 1):
         metrics.rounds[earlier].done += 1
@@ -258,7 +258,7 @@ def note_published(metrics, sender, own_number, now_ns):
 
 @linked
 def note_numbered(metrics, sequence, number, origin, own_number):
-    """A message that was multicast before has its number in its sequence now."""
+    """A message that was multicast before gets its number in its sequence."""
     if metrics.totals[0].shared == 1:
         metrics.sent_ns[sequence, number] = metrics.origin_ns[origin, own_number]
 
@@ -294,7 +294,7 @@ def note_delivered(world, metrics, member, sender, sequence, now_ns):
     world.scalars[0].held += 1
     if metrics.members[member].held > metrics.totals[0].held_max:
         metrics.totals[0].held_max = metrics.members[member].held
-    # Without data traffic a newcomer is handed what nobody multicast during the run: it has no delay.
+    # Without data traffic a newcomer gets messages that were not multicast during the run: they have no delay.
     if member != sender and sequence < metrics.sent_ns.shape[1]:
         delay_ns = now_ns - metrics.sent_ns[sender, sequence]
         metrics.totals[0].delays += 1
@@ -314,7 +314,7 @@ def note_held_back(metrics, count):
 
 @linked
 def update_complete(metrics, group, member):
-    """Has this member nothing left to do? Then it stays so, unless it goes down."""
+    """Mark this member complete if it has nothing left to do; it stays complete unless it goes down."""
     if metrics.members[member].complete == 1 or not _is_complete(metrics, group, member):
         return
     metrics.members[member].complete = 1
@@ -336,7 +336,7 @@ def _is_complete(metrics, group, member):
 
 @linked
 def _is_all_causal(metrics, member):
-    """Is all causally stable that can be? Once a sender is excluded nothing more is (`sim.causal_stability`)."""
+    """Is everything causally stable that can be? Not after a sender was excluded (`sim.causal_stability`)."""
     is_all = True
     for sender in range(metrics.published.shape[0]):
         if metrics.members[sender].evicted == 1:
@@ -354,7 +354,7 @@ def finish_if_all_complete(metrics):
 
 @linked
 def note_down(world, metrics, member, now_ns):
-    """A member went down: the run does not wait for it any more."""
+    """A member went down: the run stops waiting for it."""
     record_fact(world, tracing.CRASH, now_ns, member, -1, -1, -1, 0)
     metrics.members[member].up = 0
     metrics.members[member].down_ns = now_ns
@@ -411,7 +411,7 @@ def bring_up_to_date(world, metrics, group, member, now_ns):
 
 @linked
 def adopt_rounds(world, metrics, group, member, now_ns):
-    """A newcomer is not waited for in rounds that others have done."""
+    """Do not wait for a newcomer in rounds that others have finished."""
     number = metrics.members[member].done
     for other in range(metrics.members.shape[0]):
         if metrics.members[other].evicted == 0:
@@ -422,7 +422,7 @@ def adopt_rounds(world, metrics, group, member, now_ns):
 
 @linked
 def note_evicted(metrics, group, member):
-    """Nothing of a member that will never come back is waited for."""
+    """Stop waiting for a member that will never return."""
     metrics.members[member].evicted = 1
     if member < metrics.published.shape[0] and metrics.published[member] < metrics.totals[0].data_wanted:
         metrics.totals[0].senders_left -= 1
@@ -451,6 +451,6 @@ def note_excluded(metrics, member, now_ns):
 
 @linked
 def note_released(world, metrics, group, member, now_ns):
-    """The data layer of a member found messages to be stable, outside any round."""
+    """Note that the data layer of a member found messages to be stable, outside any round."""
     _note_stable(world, metrics, group, member, -1, now_ns)
     update_complete(metrics, group, member)

@@ -32,7 +32,7 @@ def network_facts(scenario: Scenario, network: Network) -> NetworkFacts:
 
 
 def multicast_of(scenario: Scenario, network: Network) -> Literal["copies", "tree"]:
-    """How a multicast travels: as the scenario says, by default as the papers have it on this kind of network."""
+    """How a multicast travels: as the scenario says, by default as in the paper that uses this kind of network."""
     return scenario.multicast or ("tree" if network.tree_children > 0 else "copies")
 
 

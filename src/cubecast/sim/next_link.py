@@ -1,11 +1,11 @@
 """Which link leads from a node to another: by table, by arithmetic in a tree, or straight to a neighbour.
 
-A table of next hops takes two bytes for every pair of nodes. Networks with more nodes than `NODES_MAX` do without:
+A table of next hops takes two bytes for every pair of nodes. Networks with more nodes than `NODES_MAX` have no table:
 
-- Star, chain and balanced tree are trees whose nodes are numbered breadth first, with `arity` children an inner node
-  (n − 1, 1, 3): the parent of v is (v − 1) div arity. A node's links are sorted by where they lead, so the parent's is
-  the first and the children's follow.
-- In other graphs a message can only go to a neighbour, which suits protocols that follow the links of the network.
+- Star, chain and balanced tree are trees whose nodes are numbered breadth first, with `arity` children per inner node
+  (n − 1, 1, 3): the parent of v is (v − 1) div arity. A node's links are sorted by their destination, so the link to
+  the parent comes first and those to the children follow.
+- In other graphs a message can only go to a neighbour; protocols that follow the links of the network need no more.
 """
 
 import numpy as np

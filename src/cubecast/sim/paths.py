@@ -25,7 +25,7 @@ _FOUND: WeakKeyDictionary[Network, _Paths] = WeakKeyDictionary()
 
 
 def routes_of(network: Network, *, by: Literal["hops", "delay"]) -> Routes:
-    """The routes of a network; none, where every message makes one hop."""
+    """The routes of a network; empty if every message makes one hop."""
     found = _FOUND.setdefault(network, _Paths({}, {})).routes
     if by not in found:
         found[by] = _no_routes(network) if network.one_hop is not None else find_routes(network, by=by)
@@ -33,7 +33,7 @@ def routes_of(network: Network, *, by: Literal["hops", "delay"]) -> Routes:
 
 
 def share_routes(network: Network, placed: Network) -> None:
-    """The same network with its members in another order has the same routes."""
+    """Reuse the routes of a network for the same network with its members in another order."""
     routes = _FOUND.setdefault(network, _Paths({}, {})).routes
     _FOUND[placed] = _Paths(routes, {})
 

@@ -1,16 +1,16 @@
-"""A saving of guo ch. 7 that no protocol needs to know of: control messages are piggybacked on data.
+"""A saving of guo ch. 7, transparent to protocols: control messages are piggybacked on data messages.
 
-Control messages of a member that is about to multicast data wait for that message, at most for the time between two of
-them, and travel inside: no header, no processing of their own. Members they are not for ignore them. What waits leaves
-in the order in which it was sent.
+Control messages of a member that is about to multicast data wait for that message, at most for the time between two
+data messages, and travel inside it, without a header and processing of their own. Members to which they are not
+addressed ignore them. Waiting messages leave in the order in which they were sent.
 
 | field                | shape              | meaning                                                                  |
 |----------------------|--------------------|--------------------------------------------------------------------------|
 | world.piggyback      | slots, or 1        | the first control message inside a data message, and the next one        |
 |                      |                    | behind a control message that waits or travels so; 0 for none            |
-| world.piggybacked_to | slots × words or 1 | for whom each of those control messages is: a set of ranks               |
+| world.piggybacked_to | slots × words or 1 | the set of ranks to which each of those control messages is addressed    |
 | members.pending      | n                  | the first control message that waits for data, 0 for none                |
-| members.pending_tag  | n                  | tells these from those that waited before, for their deadline            |
+| members.pending_tag  | n                  | distinguishes these from earlier ones, for their deadline                |
 
 Without the saving the arrays have one row and nothing else happens. A control message that waits or is piggybacked
 counts as one copy of itself, until the data message it is in is gone.
@@ -34,16 +34,16 @@ EVERYONE = -1
 
 
 @linked
-def is_piggybacked(world, metrics, mail, slot, member, to, layer, now_ns):
-    """Does a control message wait for data? A data message takes along those that wait."""
+def try_piggyback(world, metrics, mail, slot, member, to, layer, now_ns):
+    """Attach waiting control messages to a data message; return whether a control message waits for data instead."""
     if layer == DATA and to < 0:
         take_piggyback(world, metrics, mail, slot, member)
-    return layer == CONTROL and waits_for_data(world, metrics, mail, slot, member, to, now_ns)
+    return layer == CONTROL and hold_for_data(world, metrics, mail, slot, member, to, now_ns)
 
 
 @linked
-def waits_for_data(world, metrics, mail, slot, member, to, now_ns):
-    """Hold a control message back until the member's next data message, if there is one to come."""
+def hold_for_data(world, metrics, mail, slot, member, to, now_ns):
+    """Hold a control message back until the member's next data message, if there will be one."""
     first = metrics.members[member].pending
     if first == 0 and not _sends_soon(metrics, member):
         return False
@@ -64,7 +64,7 @@ def waits_for_data(world, metrics, mail, slot, member, to, now_ns):
 
 @linked
 def _sends_soon(metrics, member):
-    """Has the member more data to multicast, and room to keep it?"""
+    """Does the member have more data to multicast, and room to keep it?"""
     is_sender = member < metrics.published.shape[0]
     return (
         is_sender
@@ -75,7 +75,7 @@ def _sends_soon(metrics, member):
 
 @linked
 def _find(world, first, slot):
-    """This message among those that wait, or the last of them; 0 where none does."""
+    """Find this message among the waiting ones, or the last of them; 0 if none waits."""
     place = first
     while place != slot and place > 0 and world.piggyback[place] > 0:
         place = world.piggyback[place]
@@ -97,7 +97,7 @@ def _queue(world, metrics, mail, slot, member, last):
 
 @linked
 def take_piggyback(world, metrics, mail, slot, member):
-    """The data message in `slot` takes along what waits."""
+    """Attach the waiting control messages to the data message in `slot`."""
     piggybacked = metrics.members[member].pending
     if piggybacked == 0 or mail.heads[slot].kind != PAYLOAD:
         return
@@ -111,7 +111,7 @@ def take_piggyback(world, metrics, mail, slot, member):
 
 @linked
 def next_piggybacked_for(world, slot, member):
-    """The next control message for this member, inside a data message or behind such a one; 0 for none."""
+    """The next control message for this member, inside a data message or behind a piggybacked one; 0 for none."""
     piggybacked = world.piggyback[slot]
     while piggybacked > 0 and not rank_sets.contains(world.piggybacked_to[piggybacked], member):
         piggybacked = world.piggyback[piggybacked]
@@ -120,19 +120,19 @@ def next_piggybacked_for(world, slot, member):
 
 @linked
 def drop_piggyback(world, mail, slot):
-    """The data message is gone, and with it what it carried."""
+    """Free the control messages of a data message that is freed."""
     piggybacked = world.piggyback[slot]
     world.piggyback[slot] = 0
     while piggybacked > 0:
         following = world.piggyback[piggybacked]
         world.piggyback[piggybacked] = 0
-        let_go(mail, piggybacked)
+        free_copy(mail, piggybacked)
         piggybacked = following
 
 
 @linked
 def drop_lost_piggyback(world, mail):
-    """A data message lost in the act of sending takes its piggyback with it."""
+    """Free the control messages of a data message that was lost during sending."""
     for k in range(mail.counts[DRAFTED]):
         slot = mail.drafts[k]
         if mail.heads[slot].copies == 1 and mail.layers[slot] == DATA:
@@ -140,8 +140,8 @@ def drop_lost_piggyback(world, mail):
 
 
 @linked
-def let_go(mail, slot):
-    """Give up one copy of a message that is in no packet."""
+def free_copy(mail, slot):
+    """Free one copy of a message that is in no packet."""
     mail.heads[slot].copies -= 1
     if mail.heads[slot].copies == 0:
         release(mail, slot)
@@ -149,7 +149,7 @@ def let_go(mail, slot):
 
 @linked
 def next_pending(world, metrics, member):
-    """Take the first message that waits out of the queue; 0 for none."""
+    """Remove the first waiting message from the queue; 0 if there is none."""
     slot = metrics.members[member].pending
     if slot > 0:
         metrics.members[member].pending = world.piggyback[slot]

@@ -1,18 +1,19 @@
-"""Which member of the network gets which rank, so that ranks with much to say to each other are near (cube §5).
+"""Assign ranks to the members of the network so that ranks that exchange many messages are near each other (cube §5).
 
-| placement | ranks are given to the members                                                        |
+| placement | order of the members by rank                                                          |
 |-----------|---------------------------------------------------------------------------------------|
 | None      | as the network lists them                                                             |
 | random    | in an order drawn from the seed                                                       |
-| bisection | by halving the network and the protocol's traffic again and again (`sim.bisection`)   |
-| search    | from there by annealed swaps of two ranks, to an order that no swap improves          |
+| bisection | by recursive halving of the network and the protocol's traffic (`sim.bisection`)      |
+| search    | annealed swaps of two ranks from there, to an order that no swap improves             |
 
-The cost that bisection and search lower is Σ messages · routed delay over the pairs that the protocol declares
+Bisection and search lower the cost Σ messages · routed delay over the pairs that the protocol declares
 (`Protocol.traffic`), with the delay of a message that carries an array: propagation, transmission and routers. A
-protocol that declares none talks to all alike or follows the links of the network, and stays as the network has it.
+protocol that declares no traffic sends to all members alike or follows the links of the network, and keeps the order of
+the network.
 
-A placement depends on network, protocol, parameters and seed alone, and is made before the run begins; runs that share
-these on one network share it.
+A placement depends only on network, protocol, parameters and seed, and is made before the run begins; runs that have
+these in common share it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from cubecast.sim.scenario import Scenario
 
 SWAPS_PER_MEMBER = 5000
 MEMBERS_MAX = 8192
-"""Finding distances takes up to 20 bytes for each pair of members: 1.3 GiB at this size."""
+"""Computing the distances takes up to 20 bytes for each pair of members: 1.3 GiB at this size."""
 
 
 class Placement(NamedTuple):
-    """Where the ranks go, and what the messages of a round then cost."""
+    """The positions of the ranks, and the resulting cost of the messages of a round."""
 
     at: NDArray[np.int64]
     """rank → the member of the network as it lists them."""
@@ -55,7 +56,7 @@ _FOUND: WeakKeyDictionary[Network, dict[tuple[Any, ...], Placement]] = WeakKeyDi
 
 
 def place(scenario: Scenario, network: Network) -> Network:
-    """The network with its members in the order of the ranks."""
+    """Return the network with its members in the order of the ranks."""
     if scenario.placement is None:
         return network
     at = find_placement(scenario, network).at
@@ -98,7 +99,7 @@ def find_placement(scenario: Scenario, network: Network) -> Placement:
 
 
 def declared_traffic(scenario: Scenario, network: Network) -> Traffic | None:
-    """Between which ranks the messages of the scenario's protocol go, if that is for the protocol to say."""
+    """The traffic between ranks that the scenario's protocol declares; None if it declares none."""
     declared = scenario.entry().traffic
     if declared is None:
         return None
@@ -107,7 +108,7 @@ def declared_traffic(scenario: Scenario, network: Network) -> Traffic | None:
 
 
 def _distances_ms(scenario: Scenario, network: Network) -> NDArray[np.float32]:
-    """The mean of both directions: routes of equal length may differ between them."""
+    """Mean routed delay of both directions, whose routes of equal length may differ."""
     size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.sequence_count
     delay_ns = routed_delays(network, routes_of(network, by=scenario.routing), size)
     return ((delay_ns + delay_ns.T) / 2e6).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Writing rows of the event trace from inside the kernel.
+"""Write rows of the event trace from inside the kernel.
 
 The kernel stops when half of the buffer is filled, and Python writes the rows out; `cubecast.trace.schema` documents
 the columns.
@@ -11,7 +11,7 @@ from cubecast.trace import schema as tracing
 
 @linked
 def record(world, mail, event, time_ns, packet, member, peer, link):
-    """A row about a message copy: send, hop, drop, receive."""
+    """Write a row about a message copy: send, hop, drop, receive."""
     if world.scalars[0].tracing == 0:
         return
     slot = world.packets[packet].message
@@ -20,7 +20,7 @@ def record(world, mail, event, time_ns, packet, member, peer, link):
     row.message = world.numbers[packet]
     row.size = world.packets[packet].size_bytes
     row.round = head.round_number
-    row.layer = mail.layers[slot]  # numbered alike in the mail and in the trace
+    row.layer = mail.layers[slot]  # kinds have the same numbers in the mail and in the trace
     row.link = link
     row.sender = head.sender
     row.sequence = head.sequence
@@ -30,7 +30,7 @@ def record(world, mail, event, time_ns, packet, member, peer, link):
 
 @linked
 def record_fact(world, event, time_ns, member, peer, round_number, sender, sequence):
-    """A row about a member: deliver, stable, crash, recover, exclude, round, done."""
+    """Write a row about a member: deliver, stable, crash, recover, exclude, round, done."""
     if world.scalars[0].tracing == 0:
         return
     row = _blank_row(world, event, time_ns, member, peer)

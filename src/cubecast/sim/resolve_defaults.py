@@ -1,8 +1,8 @@
 """Resolve defaults that depend on the network: the kind of multicast, time scales, parameters of protocols.
 
 On a slow network a round takes seconds or minutes: at 30 kb/s every link near the root of the WAN tree carries n arrays
-of 62 ms each. Messages repeated faster than that would only lengthen the queues they wait in, and a next round begun at
-once would be counted with the first.
+of 62 ms each. Messages repeated faster than that would only lengthen the queues in which they wait, and a next round
+that begins at once would be counted with the first.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cubecast.sim.network_facts import multicast_of, network_facts
 from cubecast.sim.scenario import NS_PER_MS, REPEAT_NS, Scenario
 
 DELTA_MS = 10.0
-CROSSINGS = 8  # links on a long path, there and back
+CROSSINGS = 8  # links of a long path, in both directions
 
 
 def resolve_defaults(scenario: Scenario, network: Network) -> Scenario:
-    """The scenario with all defaults resolved."""
+    """Return the scenario with all defaults resolved."""
     facts = network_facts(scenario, network)
     wan = network.tree_children > 0
     context = resolving_context(scenario, facts)
@@ -39,7 +39,7 @@ def resolve_defaults(scenario: Scenario, network: Network) -> Scenario:
 
 
 def expected_round_ms(scenario: Scenario, network: Network) -> float:
-    """About how long a round of the scenario's protocol takes on a network."""
+    """Estimate how long a round of the scenario's protocol takes on a network."""
     return _round_ns(scenario, resolving_context(scenario, network_facts(scenario, network))) / NS_PER_MS
 
 
@@ -53,7 +53,7 @@ def _given(value: float | None, otherwise: float) -> float:
 
 
 def _round_ns(scenario: Scenario, context: Context) -> int:
-    """About as long as the busiest link needs for the messages of a round."""
+    """Estimate the length of a round: the time the busiest link needs for its messages."""
     size = HEADER_BYTES + ROUND_BYTES + NUMBER_BYTES * scenario.folded_count
     network = context.network
     messages = scenario.entry().round_messages(context) if network.tree_children else context.members
@@ -61,5 +61,5 @@ def _round_ns(scenario: Scenario, context: Context) -> int:
 
 
 def longest_transfer_ns(facts: NetworkFacts, size_bytes: int, copies: int) -> int:
-    """How long the slowest link needs for so many copies of a message, and the longest route for one."""
+    """How long the slowest link needs for this many copies of a message, and the longest route for one."""
     return round(copies * facts.service_ns(size_bytes) + CROSSINGS * facts.crossing_ns(size_bytes))

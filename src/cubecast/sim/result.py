@@ -17,7 +17,7 @@ from cubecast.sim.scenario import NS_PER_MS, Scenario
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Round-trip times of one round: until the first, and until the last member knew S."""
+    """The round-trip times of one round: until the first and until the last member knew S."""
 
     number: int
     begun_ms: float
@@ -48,59 +48,59 @@ class Result:
     """Links crossed by those messages."""
     bytes: int
     piggybacked: int
-    """Control messages piggybacked on data messages; `messages` does not count them."""
+    """Control messages piggybacked on data messages; not counted in `messages`."""
     missed: int | None
-    """With the goal errors: messages of which members know at the end that they miss them."""
+    """With the goal errors: messages that members know they miss, at the end of the run."""
     drops: int
     load_mean: float
     """Messages on all links, sampled every millisecond of a round."""
     queue_mean: float
-    """Messages that wait for one link or one processor, sampled at every send and receive there."""
+    """Messages waiting for one link or one processor, sampled at every send and receive there."""
     queue_max: int
     data_messages: int
     data_hops: int
     data_bytes: int
     data_fragments: int
-    """Data messages as IP would count them: a message of more than 1500 B is several."""
+    """Data messages as IP would count them: a message of more than 1500 B counts as several."""
     delay_mean_ms: float | None
     """From the multicast of a data message to its delivery, over all other members."""
     delay_max_ms: float | None
     delivered_share: float | None
-    """Of all pairs of a data message and another member, how many were delivered; None without messages."""
+    """The share of all pairs of a data message and another member that were delivered; None without messages."""
     delivery_queue_mean: float
-    """Messages received and not yet delivered at a member, sampled at every receive."""
+    """Messages received but not yet delivered at a member, sampled at every receive."""
     delivery_queue_max: int
     overhead_messages: int
-    """Those of the data messages that carry no payload: NAKs, ACKs, reports, announcements."""
+    """The data messages that carry no payload: NAKs, ACKs, reports, announcements."""
     overhead_bytes: int
     duplicates: int
     """Data messages received that the receiver held already."""
     tts_first_ms: float | None
-    """From the multicast of a data message until the first member knew it stable, on average. With the goal errors:
-    until it was in the result of a round there, so that the member knew whether it misses it."""
+    """From the multicast of a data message until the first member knew that it is stable, on average. With the goal
+    errors: until the result of a round covered the message, so that the member knew whether it misses it."""
     tts_last_ms: float | None
     tts_max_ms: float | None
-    """The longest that a data message took until the first member knew it stable (guo §5.2)."""
+    """The longest time from a multicast until the first member knew that the message is stable (guo §5.2)."""
     buffer_mean: float | None
     """Unstable data messages a member holds, on average over members and time."""
     buffer_max: int | None
     buffer_series: tuple[float, ...]
-    """The same mean over the members, every `series_ms`; empty when that is 0."""
+    """The mean over members of unstable data messages held, every `series_ms`; empty if that is 0."""
     overflows: int
     """Messages that a sender had to hold back because its buffer was full."""
     blocked_ms: float
-    """For how long, summed over the senders."""
+    """How long senders held messages back, summed over the senders."""
     buffer_full_ms: float | None
-    """How long a sender had been sending when its buffer was first full; None where none ever was."""
+    """How long a sender had been sending when its buffer was first full; None if no buffer ever was."""
     input_overflows: int
-    """Deliveries beyond the room of an input buffer (they are kept all the same)."""
+    """Deliveries beyond the capacity of an input buffer (the messages are kept nevertheless)."""
     failure_messages: int
     """Logical sends of the failure detectors."""
     failure_hops: int
     failure_bytes: int
     failure_bytes_per_member_s: float
     detect_first_ms: float | None
-    """From a crash until the first member removed the crashed one from its membership, on average over crashes."""
+    """From a crash until the first member removed the crashed member from its membership, averaged over crashes."""
     detect_last_ms: float | None
     false_suspicions: int
     """Members excluded although they were up."""
@@ -109,41 +109,41 @@ class Result:
     wall_seconds: float
     per_round: tuple[Round, ...]
     node_queue_mean: float | None = None
-    """Messages that wait at one node, for its processor and all its links, sampled whenever it sends or receives (guo
+    """Messages waiting at one node, for its processor and all its links, sampled whenever it sends or receives (guo
     §5.2). None on networks whose nodes take no time."""
     node_queue_max: int | None = None
-    # Of runs with deliver = stable (`sim.atomic_delivery`), None without.
+    # Only of runs with deliver = stable (`sim.atomic_delivery`), otherwise None.
     atomic_delay_mean_ms: float | None = None
     """From the multicast of a data message until another member's application gets it."""
     atomic_delay_max_ms: float | None = None
     atomic_queue_mean: float | None = None
-    """Messages that a member has and its application has not been given, sampled at every receive."""
+    """Messages that a member has and its application has not received, sampled at every receive."""
     atomic_queue_max: int | None = None
-    # Of runs with causal_stability (`sim.causal_stability`), None without.
+    # Only of runs with causal_stability (`sim.causal_stability`), otherwise None.
     causal_first_ms: float | None = None
-    """From the multicast of a data message until the first member knew it causally stable, on average."""
+    """From the multicast of a data message until the first member knew that it is causally stable, on average."""
     causal_last_ms: float | None = None
     causal_max_ms: float | None = None
-    """The longest that a data message took until the first member knew it causally stable."""
-    # Of runs with views (`sim.views`), None without.
+    """The longest time from a multicast until the first member knew that the message is causally stable."""
+    # Only of runs with views (`sim.views`), otherwise None.
     changes: int | None = None
     """Joins, leaves, crashes and returns."""
     views: int | None = None
-    """Views that were installed, the founding one among them."""
+    """Views that were installed, including the founding view."""
     paused_share: float | None = None
-    """Of the time that members spent in views, how much they were paused by a view change."""
+    """The share of the time in views during which members were paused by a view change."""
     pause_p50_ms: float | None = None
     """From the promise of a member until it installed the next view."""
     pause_p99_ms: float | None = None
     stable_p50_ms: float | None = None
-    """From the multicast of a data message until its sender knew it stable, waiting for a view included."""
+    """From the multicast of a data message until its sender knew that it is stable, including waits for a view."""
     stable_p99_ms: float | None = None
     causal_p50_ms: float | None = None
-    """The same until it knew it causally stable; None without causal_stability."""
+    """From the multicast until its sender knew that it is causally stable; None without causal_stability."""
     causal_p99_ms: float | None = None
     stability_bytes_per_member_s: float | None = None
     membership_messages: int | None = None
-    """Those of `messages` that are about membership."""
+    """The membership messages among `messages`."""
     membership_bytes: int | None = None
     membership_bytes_per_member_s: float | None = None
     excluded_wrongly: int | None = None
@@ -155,7 +155,7 @@ class Result:
 
 
 def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_seconds: float) -> Result:
-    """Read the result off the arrays of a finished (or abandoned) run."""
+    """Compute the result from the arrays of a finished (or abandoned) run."""
     scalars = simulation.world.scalars[0]
     hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
     return Result(
@@ -177,7 +177,7 @@ def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_s
 
 
 def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
-    """What the stability protocol did, and the queues and the load while it did."""
+    """The metrics of the stability protocol, and of queues and load during its rounds."""
     scalars = simulation.world.scalars[0]
     totals = simulation.metrics.totals[0]
     rounds = _rounds(simulation)
@@ -204,7 +204,7 @@ def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 
 def _of_data(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
-    """What the data layer did."""
+    """The metrics of the data layer."""
     scalars = simulation.world.scalars[0]
     totals = simulation.metrics.totals[0]
     pairs = scenario.messages * scenario.sender_count * (scenario.members - 1)
@@ -225,7 +225,7 @@ def _of_data(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 
 def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
-    """When messages were stable, and what was kept until then."""
+    """The metrics of stability and buffers."""
     metrics = simulation.metrics
     totals = metrics.totals[0]
     return {
@@ -243,7 +243,7 @@ def _of_buffers(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 
 def _of_causal_stability(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
-    """When messages were causally stable."""
+    """The metrics of causal stability."""
     if not scenario.causal_stability:
         return {}
     metrics = simulation.metrics
@@ -256,7 +256,7 @@ def _of_causal_stability(scenario: Scenario, simulation: Simulation) -> dict[str
 
 
 def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
-    """What the failure detectors sent, and how soon and how well they noticed."""
+    """The metrics of failure detection: traffic, delays and mistakes."""
     scalars = simulation.world.scalars[0]
     totals = simulation.metrics.totals[0]
     return {
@@ -271,7 +271,7 @@ def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
 
 
 def _rounds(simulation: Simulation) -> tuple[Round, ...]:
-    """The rounds that are over: there was a time when all members that were up knew their results, or later ones."""
+    """The finished rounds: at some time all members that were up knew their results, or later ones."""
     table = simulation.metrics.rounds
     members = simulation.metrics.members
     up = members.done[(members.up == 1) & (members.joining == 0)]
@@ -313,7 +313,7 @@ def _ratio(total: float, count: int) -> float:
 
 
 def _time_to_known(simulation: Simulation, known_ns: NDArray[np.int64], known_by: NDArray[np.int32]) -> float | None:
-    """Mean over the data messages that every member still up knows to be stable, or causally stable."""
+    """Mean over the data messages that every member that is up knows to be stable, or causally stable."""
     known = known_by >= max(int(simulation.metrics.totals[0].up), 1)
     if not known.any():
         return None
@@ -321,7 +321,7 @@ def _time_to_known(simulation: Simulation, known_ns: NDArray[np.int64], known_by
 
 
 def _longest_to_known(simulation: Simulation, first_ns: NDArray[np.int64], known_by: NDArray[np.int32]) -> float | None:
-    """Over the data messages that some member knows to be stable, or causally stable."""
+    """Maximum over the data messages that some member knows to be stable, or causally stable."""
     known = known_by > 0
     if not known.any():
         return None
@@ -329,7 +329,7 @@ def _longest_to_known(simulation: Simulation, first_ns: NDArray[np.int64], known
 
 
 def _buffer_full_ms(simulation: Simulation) -> float | None:
-    """A sender sends at equal intervals; the first message that comes later was held back when it was due."""
+    """The first hold-back: a sender sends at equal intervals, so the first later message was held back when due."""
     sent_ns = simulation.metrics.sent_ns[:, 1:]
     interval_ns = int(simulation.metrics.totals[0].data_interval_ns)
     if simulation.metrics.totals[0].overflows == 0 or sent_ns.shape[1] < 2:
@@ -346,14 +346,14 @@ def _buffer_mean(scenario: Scenario, simulation: Simulation) -> float | None:
 
 
 def _frees_buffers(scenario: Scenario) -> bool:
-    """Without stability detection nothing is ever freed, and there is nothing to measure."""
+    """Does the run detect stability? Otherwise buffers are never freed, and there is nothing to measure."""
     return scenario.messages > 0 and not scenario.carries_data and scenario.goal == "stability"
 
 
 def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:
-    """Do all members that are up hold the same messages, among them all of the senders that are up?
+    """Do all members that are up hold the same messages, including all messages of the senders that are up?
 
-    A protocol that does not promise delivery (one for lossy links) is done when nothing is left to happen.
+    A protocol that does not promise delivery (one for lossy links) is done when no event is left.
     """
     if scenario.entry().links == "lossy":
         return True
@@ -365,7 +365,7 @@ def delivered_everywhere(scenario: Scenario, simulation: Simulation) -> bool:
 
 
 def _detection_ms(simulation: Simulation, when: str) -> float | None:
-    """Mean over the members that went down and were excluded for it."""
+    """Mean detection time over the members that went down and were excluded for it."""
     people = simulation.metrics.members
     found = people[(people.up == 0) & (people.wrongly == 0) & (people.excluded_first_ns >= 0)]
     return float((found[when] - found.down_ns).mean()) / NS_PER_MS if len(found) else None

@@ -1,7 +1,7 @@
-"""The protocols of a run, and the protocol of each setting.
+"""The protocols of a run, and the protocol to which each setting belongs.
 
-Plans, the command line and `simulate(...)` write settings flat: fields of the scenario, parameters of its protocol by
-their own names, parameters of the others with a prefix.
+In plans, on the command line and in `simulate(...)` settings are flat: fields of the scenario, parameters of its
+protocol by their own names, parameters of other protocols with a prefix.
 
 | field                | protocol                                                    | prefix                   |
 |----------------------|-------------------------------------------------------------|--------------------------|
@@ -23,7 +23,7 @@ from cubecast.protocol.parameters import ParameterInfo, describe
 from cubecast.protocols.catalogue import AUTO, chosen, detector_named, protocol_named, protocols, transport_named
 
 MODEL = "model"
-"""Failures are not detected by a protocol but reported after a time."""
+"""No protocol detects failures; they are reported after a delay."""
 PARAMETER_FIELDS = ("parameters", "other_parameters", "transport_parameters", "detector_parameters")
 _PREFIXES = {
     "stability": ("", "stability_"),
@@ -42,7 +42,7 @@ class Role(NamedTuple):
     entry: Protocol
 
     def complete(self, given: Any) -> Any:
-        """Its parameters as its own dataclass, from that, a dictionary or None."""
+        """Its parameters as its own dataclass, from that dataclass, a dictionary or None."""
         if given is None:
             return self.entry.parameters()
         if isinstance(given, self.entry.parameters):
@@ -103,7 +103,7 @@ def split_settings(flat: Mapping[str, Any], fields: Collection[str], *, lenient:
 
 
 def _own_name(role: Role, name: str) -> str | None:
-    """What the protocol itself calls a setting; None: it has no such parameter."""
+    """The protocol's own name of a setting; None if it has no such parameter."""
     own = name.removeprefix(role.prefix)
     return own if name.startswith(role.prefix) and own in describe(role.entry.parameters) else None
 

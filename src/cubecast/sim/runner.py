@@ -13,7 +13,7 @@ Runner = Callable[[int, int], int]
 
 
 def runner(simulation: Simulation) -> Runner:
-    """Bind the protocols of a simulation; all is compiled, or loaded, before the first call."""
+    """Bind the protocols of a simulation; everything is compiled, or loaded, before the first call."""
     bound = bind((simulation.control, simulation.data, simulation.failure), simulation.mail)
 
     def run(until_ns: int, budget: int) -> int:

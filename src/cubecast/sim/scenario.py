@@ -28,52 +28,52 @@ REPEAT_NS = 20 * NS_PER_MS
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One run, completely: the same scenario gives the same result, bit for bit, anywhere."""
+    """Everything that determines a run: the same scenario gives the same result, bit for bit, anywhere."""
 
     protocol: str
     members: int
     senders: int | None = None
-    """Default: all members up to 50, then 50 (cube §4.1)."""
+    """Default: all members in groups of up to 50, otherwise 50 (cube §4.1)."""
     network: str = "random:p=0.02"
     routing: Literal["hops", "delay"] = "hops"
     placement: Literal["random", "bisection", "search"] | None = None
-    """Which member of the network gets which rank (`sim.placement`). Default: as the network lists them."""
+    """How ranks are assigned to the members of the network (`sim.placement`). Default: in the network's order."""
     multicast: Literal["copies", "tree"] | None = None
-    """A multicast travels as n−1 unicasts, or as one copy per link of the shortest-path tree. Default: copies; tree on
-    the WAN tree."""
+    """A multicast takes n−1 unicasts, or one copy per link of the shortest-path tree. Default: copies; tree on the WAN
+    tree."""
     seed: int = 0
     rounds: int = 1
     delta_ms: float | None = None
-    """Δ: how long after a round the next one begins. Default: 10 ms, on the WAN tree about as long as a round."""
+    """Δ: how long after a round the next one begins. Default: 10 ms; on the WAN tree about the length of a round."""
     trigger: Literal["delta", "buffer"] = "delta"
     """A round begins Δ after the last, or when `trigger_messages` of one sender are not stable (guo ch. 6)."""
     trigger_messages: int = 0
-    """X, for the trigger "buffer"; 0: a round follows the other at once."""
+    """X, for the trigger "buffer"; 0: rounds run back to back."""
     buffer_messages: int = 0
-    """g: own unstable messages that a sender buffers; with more it stops sending. 0: any number."""
+    """g: how many of its own unstable messages a sender buffers; then it stops sending. 0: any number."""
     series_ms: float = 0.0
     """Interval at which the contents of the buffers are recorded; 0: never."""
     repeat_ms: float | None = None
-    """After how long an unanswered message is repeated. Default: never; where messages can be lost 20 ms, or about as
-    long as a round where that is longer."""
+    """After how long an unanswered message is repeated. Default: never; if messages can be lost, 20 ms or about the
+    length of a round, whichever is longer."""
     deliver: Literal["received", "stable"] = "received"
-    """When an application gets a message: at once, or when its member knows that all have it (guo §2.3)."""
+    """When an application gets a message: at once, or when its member knows that all members have it (guo §2.3)."""
     causal_stability: bool = False
-    """Find out, too, when messages are causally stable (`sim.causal_stability`): arrays are twice as long."""
+    """Also detect when messages are causally stable (`sim.causal_stability`); this doubles the arrays."""
     goal: Literal["stability", "errors"] = "stability"
     """The arrays hold what every member holds (the minimum), or what any member has seen (the maximum, guo ch. 7). A
-    sender has seen all that it sent, so while it is up the maximum of what members hold in sequence is that number."""
+    sender has seen everything it sent, so while it is up, the maximum is the number of messages it sent."""
     sequences: int | None = None
-    """Sequences that the senders share, 1 under total order (guo ch. 7). Default: one for each sender."""
+    """Number of sequences that the senders share; 1 gives total order (guo ch. 7). Default: one per sender."""
     changed_only: bool = False
-    """Send only those entries of an array that differ from the last S (guo ch. 7)."""
+    """Send only the entries of an array that differ from the last S (guo ch. 7)."""
     piggyback_control: bool = False
     """Control messages of senders are piggybacked on their data messages (guo ch. 7)."""
     loss: float = 0.0
     """Probability that a message is lost, on each link it crosses."""
     duplicate: float = 0.0
     reorder: float = 0.0
-    """Probability that a message is held up by up to `reorder_ms` after a link, and so overtaken."""
+    """Probability that a message is delayed by up to `reorder_ms` after a link, so that others overtake it."""
     reorder_ms: float = 1.0
     queue_limit: int = 0
     """Messages that may wait on a link; more are dropped. 0: any number."""
@@ -85,47 +85,47 @@ class Scenario:
     joins: tuple[Fault, ...] = ()
     """Members that join during the run; their ranks are the last ones."""
     leaves: tuple[Fault, ...] = ()
-    """Members that announce their leave: the group does not wait for the failure detector."""
+    """Members that announce that they leave: the group does not wait for the failure detector."""
     detect_ms: float = 10.0
     """How long a member must be down before the failure detectors report it."""
     detect_spread_ms: float = 1.0
     detector: str = MODEL
-    """`model`: failures are reported after `detect_ms`. Or the protocol that detects them (family failure)."""
+    """`model`: failures are reported after `detect_ms`; otherwise the protocol that detects them (family failure)."""
     messages: int = 0
     """Data messages each sender multicasts during the rounds; 0: R stays as it is."""
     rate: float = 100.0
     """Data messages per second of each sender."""
     churn_per_s: float | None = None
-    """A group with views (`sim.views`): this many members join, leave, crash and return per second. None: no views."""
+    """A group with views (`sim.views`): the joins, leaves, crashes and returns per second. None: no views."""
     churn_mix: str = "join=1,leave=1,crash=1,return=1"
-    """The weights of the kinds of changes."""
+    """Churn: the weights of the kinds of changes."""
     churn_ms: float = 10_000.0
-    """How long members change and multicast; then the run waits until the group is quiet."""
+    """Churn: how long members change and multicast; then the run waits until the group is quiet."""
     batch_ms: float = 20.0
-    """Churn: how long a coordinator gathers changes before it begins to agree on a view."""
+    """Churn: how long a coordinator gathers changes before it starts the agreement on a view."""
     state_bytes: int = 0
-    """Churn: the application's state that a newcomer gets."""
+    """Churn: the size of the application's state that a newcomer gets."""
     stability: str = AUTO
     """Churn: the stability protocol beside a protocol that multicasts data."""
     data: str = AUTO
     """Churn: the data protocol beside a stability protocol."""
     payload_bytes: int = 100
     heartbeats: int = 0
-    """Trees: neighbours and links are known by so many heartbeats only; 0: their reliability is known exactly."""
+    """Trees: the reliability of neighbours and links is estimated from this many heartbeats; 0: it is known exactly."""
     transport: str = AUTO
     """The reliable multicast under the data messages (`cubecast protocols --family transport`)."""
     until_ms: float = 600_000.0
-    """Simulated time after which an unfinished run is given up."""
+    """Simulated time after which an unfinished run is abandoned."""
     least_ms: float = 0.0
-    """Simulated time before which a run does not end, even if there is nothing left to do but more rounds."""
+    """Simulated time before which a run does not end, even if only further rounds are left."""
     packets_max: int | None = None
-    """Message copies in flight at most; they take memory once they are. Default: 4 Mi, or 32 per member if more."""
+    """Most message copies in flight; memory is used only when needed. Default: 4 Mi, or 32 per member if more."""
     measure: bool = True
     """Sample queues and load (MODELS §9)."""
     parameters: Any = None
-    """Parameters of the protocol: a dictionary, or its own dataclass; what is left out has its default."""
+    """Parameters of the protocol: a dictionary, or its own dataclass; omitted ones have their defaults."""
     other_parameters: Any = None
-    """Churn: those of the stability protocol beside a data protocol, or the reverse."""
+    """Churn: parameters of the stability protocol beside a data protocol, or of the data protocol."""
     transport_parameters: Any = None
     detector_parameters: Any = None
 
@@ -162,7 +162,7 @@ class Scenario:
 
     @property
     def running(self) -> dict[str, Role]:
-        """Those of them that have something to do: a transport has only where data flows above it."""
+        """The protocols that have something to do: a transport has only if data flows above it."""
         idle = self.carries_data or self.messages == 0
         return {field: role for field, role in self.roles.items() if field != "transport_parameters" or not idle}
 
@@ -185,7 +185,7 @@ class Scenario:
 
     @property
     def folded_count(self) -> int:
-        """Numbers that the stability protocol folds: entries of an array, and with causal stability as many more."""
+        """Numbers that the stability protocol folds: entries of an array, twice as many with causal stability."""
         return (2 if self.causal_stability else 1) * self.sequence_count
 
     def senders_for(self, role: str) -> int:
@@ -199,12 +199,12 @@ class Scenario:
 
     @property
     def forced_losses(self) -> int:
-        """Losses in every step; a protocol without steps has none (guo §5.4 loses only gossip)."""
+        """Forced losses per step; none for a protocol without steps (guo §5.4 loses only gossip)."""
         return self.losses_per_step if self.entry().steps is not None else 0
 
     @property
     def loses_messages(self) -> bool:
-        """Can a message between two members be lost? One sent to a newcomer before it joined is."""
+        """Can a message between two members be lost? A message sent to a newcomer before it joined is lost."""
         recovers = any(crash.until_ns >= 0 for crash in self.crashes)
         lossy = self.loss > 0 or self.queue_limit > 0 or self.forced_losses > 0
         return lossy or recovers or bool(self.partitions) or (bool(self.joins) and not self.entry().admits_joins)
@@ -221,14 +221,14 @@ class Scenario:
 
     @property
     def repeat_ns(self) -> int:
-        """0 in the reliable FIFO form. (What the network adds to the default is in `sim.resolve_defaults`.)"""
+        """The repeat interval; 0 in the reliable FIFO form (`sim.resolve_defaults` adapts it to the network)."""
         if self.repeat_ms is not None:
             return round(self.repeat_ms * NS_PER_MS)
         return REPEAT_NS if self.repeats else 0
 
     @property
     def carries_data(self) -> bool:
-        """Is it the protocol itself that multicasts the data messages? Then there are no rounds."""
+        """Does the protocol itself multicast the data messages? If so, there are no rounds."""
         return protocol_named(self.protocol).carries_data
 
     @property
@@ -238,12 +238,12 @@ class Scenario:
 
     @property
     def data_protocol(self) -> str:
-        """Under churn: what multicasts the data."""
+        """Under churn: the protocol that multicasts the data."""
         return (self.entry() if self.carries_data else self.entry("other_parameters")).name
 
     @property
     def stability_protocol(self) -> str:
-        """Under churn: what finds out which messages are stable."""
+        """Under churn: the protocol that detects stability."""
         return (self.entry("other_parameters") if self.carries_data else self.entry()).name
 
     def to_dict(self) -> dict[str, Any]:
@@ -288,7 +288,7 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 _FAULTS = {"crashes": "crash", "suspicions": "suspicion", "partitions": "partition", "joins": "join", "leaves": "leave"}
-"""The fields that hold faults, and what one of them is called."""
+"""The fields that hold faults, and the word for a single one."""
 
 
 def _read_faults(name: str, what: str, given: Any) -> tuple[Fault, ...]:
@@ -403,7 +403,7 @@ def _check_faults(scenario: Scenario) -> None:
 
 
 def _check_joins(scenario: Scenario) -> None:
-    """A newcomer adds a bit at the end (guo §3.2), so those who join are the last ranks."""
+    """Validate joins: a newcomer adds a bit at the end (guo §3.2), so newcomers have the last ranks."""
     ranks = [rank for join in scenario.joins for rank in join.members]
     last = range(scenario.members - len(ranks), scenario.members)
     if sorted(ranks) != list(last) or len(ranks) >= scenario.members:
@@ -421,16 +421,17 @@ def _check_joins(scenario: Scenario) -> None:
         for rank in fault.members:
             if rank in joined_ns and fault.at_ns <= joined_ns[rank]:
                 raise LocalProtocolError(
-                    f"member {rank} goes at {fault.at_ns} ns and joins at {joined_ns[rank]} ns: it can only go later",
+                    f"member {rank} leaves or fails at {fault.at_ns} ns and joins at {joined_ns[rank]} ns: "
+                    "it must join first",
                     setting="joins",
                 )
 
 
 def _check_links(scenario: Scenario) -> None:
-    """A protocol that needs more of its links than the scenario gives would stall or break its promise."""
+    """Reject links that are too weak for the protocol: it would stall or break its promise."""
     protocol = protocol_named(scenario.protocol)
     if scenario.has_views:
-        return  # the transport below a view repairs what the network loses
+        return  # the transport below a view recovers what the network loses
     if protocol.carries_data and scenario.messages == 0:
         raise LocalProtocolError(
             f"messages = 0: {protocol.name} multicasts data, give each sender 1 or more", setting="messages"
@@ -445,7 +446,7 @@ def _check_links(scenario: Scenario) -> None:
 
 
 _NOT_RELEASED = ("delta", 0, "received")
-"""Trigger, buffer and delivery of a run in which nothing becomes stable."""
+"""The trigger, buffer and delivery settings that a run must have if nothing becomes stable in it."""
 
 
 def _check_savings(scenario: Scenario) -> None:
@@ -482,7 +483,7 @@ _NOT_SHARED = (
     *("trigger", "buffer_messages", "deliver", "piggyback_control", "causal_stability"),
     *("crashes", "suspicions", "joins", "leaves"),
 )
-"""What would need to know whose message a number of a shared sequence is, or another sequencer."""
+"""Settings that would need the sender of each number of a shared sequence, or a second sequencer."""
 
 
 def _check_shared_sequences(scenario: Scenario) -> None:

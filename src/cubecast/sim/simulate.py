@@ -39,10 +39,10 @@ from cubecast.trace.schema import CRASH, DELIVER, Events, blank_events
 SLICE = 1_000_000  # protocol calls between two checks of the clock and of Ctrl-C
 
 Progress = Callable[[Result], None]
-"""Called between slices of a long run with the figures so far."""
+"""Called between slices of a long run with the metrics so far."""
 
 Keep = Callable[[Events], None]
-"""Called with the rows of the trace, chunk by chunk; the memory of a chunk is used again afterwards."""
+"""Called with the rows of the trace, chunk by chunk; the memory of a chunk is reused afterwards."""
 
 _FAILURES = {
     PACKETS_FULL: "more packets in flight than packets_max = {packets_max}; raise it (--packets-max)",
@@ -108,7 +108,7 @@ def trace_scenario(scenario: Scenario, network: Network) -> Trace:
 
 
 def run_and_trace(scenario: Scenario, network: Network) -> tuple[Result, Trace]:
-    """Simulate a scenario; the result, and the trace in memory."""
+    """Simulate a scenario; return the result, and the trace in memory."""
     chunks: list[Events] = []
     network = place(scenario, network)
     if scenario.has_views:
@@ -122,7 +122,7 @@ def run_and_trace(scenario: Scenario, network: Network) -> tuple[Result, Trace]:
 
 
 def _described(scenario: Scenario, network: Network) -> dict[str, Any]:
-    """The scenario of a trace; without links a message makes one hop, with a delay of its own."""
+    """The scenario for the trace, with the number of links (0 if messages make one hop), members and hosts."""
     members = incarnations_max(scenario) if scenario.has_views else scenario.members
     return scenario.to_dict() | {"links": network.links, "members": members, "hosts": scenario.members}
 
@@ -143,7 +143,7 @@ def _run(scenario: Scenario, network: Network, keep: Keep | None, progress: Prog
 
 
 def _run_atomic(scenario: Scenario, network: Network, keep: Keep | None, progress: Progress | None) -> Result:
-    """Follow what applications are given when messages wait until they are stable."""
+    """Run with deliver = stable: also compute what applications get and when."""
     given = AtomicDeliveries(members=scenario.members, senders=scenario.sender_count, messages=scenario.messages)
 
     def follow(chunk: Events) -> None:
@@ -196,12 +196,12 @@ def _why(status: int, scenario: Scenario, simulation: Simulation) -> str:
 
 
 def _failure(scenario: Scenario) -> Callable[[int], str]:
-    """The text of a kernel error."""
+    """Return a function that gives the text of a kernel error."""
     return lambda error: _FAILURES[error].format(packets_max=scenario.packet_room, protocol=scenario.protocol)
 
 
 def _initial_deliveries(simulation: Simulation) -> Events:
-    """What every member holds at time 0."""
+    """Trace rows for what every member holds at time 0."""
     members, senders = np.nonzero(simulation.group.received)
     events = blank_events(len(members))
     events["event"] = DELIVER
@@ -212,7 +212,7 @@ def _initial_deliveries(simulation: Simulation) -> Events:
 
 
 def _not_there_yet(simulation: Simulation) -> Events:
-    """Newcomers are down until they join."""
+    """Trace rows for newcomers, which are down until they join."""
     absent = np.flatnonzero(simulation.metrics.members.up == 0)
     events = blank_events(len(absent))
     events["event"] = CRASH

@@ -10,17 +10,17 @@ from cubecast.protocol.mail import CONTROL, DATA, PAYLOAD
 from cubecast.protocol.random import uniform
 from cubecast.sim.events import PACKET_ARRIVES, schedule
 from cubecast.sim.links import copy_packet, count_hop, enter_link, lose, pass_node, take_packet
-from cubecast.sim.piggyback import let_go, next_pending
+from cubecast.sim.piggyback import free_copy, next_pending
 from cubecast.sim.record import record
 from cubecast.sim.world import DELAY_UNIFORM, LINKS_ONLY
 from cubecast.trace import schema as tracing
 
-FRAGMENT_BYTES = 1500  # causal §5.1 counts what IP would send; the link carries the sum
+FRAGMENT_BYTES = 1500  # causal §5.1 counts the messages that IP would send; the link carries their sum
 
 
 @linked
 def transmit_to(world, metrics, mail, slot, member, to, layer, now_ns):
-    """Send to one member, or to everyone (−1)."""
+    """Send to one member, or to all (−1)."""
     if to >= 0:
         transmit(world, metrics, mail, slot, member, to, layer, now_ns)
     else:
@@ -62,7 +62,7 @@ def transmit_to_all(world, metrics, mail, slot, source, layer, now_ns):
 
 @linked
 def _count(metrics, mail, slot, layer, copies):
-    """MODELS §9: a multicast is n−1 messages, however it travels."""
+    """Count a message (MODELS §9): a multicast is n−1 messages, however it travels."""
     if layer == DATA:
         metrics.totals[0].data_messages += copies
         metrics.totals[0].data_bytes += copies * mail.heads[slot].size_bytes
@@ -82,9 +82,9 @@ def _count(metrics, mail, slot, layer, copies):
 
 @linked
 def _is_lost_by_force(world, now_ns):
-    """guo §5.3.1: so many random messages of every step are lost at their senders.
+    """Is this message one of the random losses at senders that are forced in every step (guo §5.3.1)?
 
-    Of the sends still expected in this step, each is as likely as any other to be among the losses still to come.
+    Each of the sends still expected in this step is equally likely to be among the remaining losses.
     """
     scalars = world.scalars
     if now_ns >= scalars[0].forced_until_ns:
@@ -100,7 +100,7 @@ def _is_lost_by_force(world, now_ns):
 
 @linked
 def _new_packet(world, mail, slot, source, to, peer, layer, now_ns):
-    """A copy of a drafted message, handed to the network; −1 when there is no room."""
+    """Make a packet for a copy of a drafted message; −1 if there is no room."""
     packet = take_packet(world)
     if packet < 0:
         return packet
@@ -121,7 +121,7 @@ def _new_packet(world, mail, slot, source, to, peer, layer, now_ns):
 
 @linked
 def dispatch(world, mail, packet, source, now_ns):
-    """Into the air, through the sender's processor, or straight onto its first link."""
+    """Send a packet on a one-hop flight, through the sender's processor, or onto its first link."""
     scalars = world.scalars
     if scalars[0].one_hop != LINKS_ONLY:
         _fly(world, mail, packet, np.int64(world.packets[packet].to), now_ns)
@@ -136,7 +136,7 @@ def dispatch(world, mail, packet, source, now_ns):
 
 @linked
 def _fly(world, mail, packet, to, now_ns):
-    """One logical hop with a sampled delay; loss, duplication and reordering as on a link."""
+    """Send a packet on one logical hop with a sampled delay; loss, duplication and reordering as on a link."""
     scalars = world.scalars
     count_hop(scalars, mail.layers[world.packets[packet].message])
     if scalars[0].loss > 0 and uniform(world.random) < scalars[0].loss:
@@ -163,19 +163,19 @@ def _flight_ns(world):
 
 @linked
 def transmit_pending(world, metrics, mail, member, tag, now_ns):
-    """No data came by in time: the control messages travel alone."""
+    """Send waiting control messages alone: no data message came in time."""
     if metrics.members[member].pending_tag != tag:
         return
     slot = next_pending(world, metrics, member)
     while slot > 0:
         _transmit_alone(world, metrics, mail, slot, member, now_ns)
-        let_go(mail, slot)
+        free_copy(mail, slot)
         slot = next_pending(world, metrics, member)
 
 
 @linked
 def _transmit_alone(world, metrics, mail, slot, member, now_ns):
-    """Bits of all members stand for a multicast."""
+    """Send one waiting control message; the bits of all members denote a multicast."""
     layer = np.int64(CONTROL)
     members = metrics.members.shape[0]
     if rank_sets.count(world.piggybacked_to[slot]) == members:

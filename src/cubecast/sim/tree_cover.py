@@ -9,7 +9,7 @@ from cubecast.jit.decorators import entry_point
 def mark_tree_cover(cover, hosts, link_to, first_link, port):
     """cover[rank, node] = is there a member at `node` or below it, in the tree of shortest paths from `rank`?
 
-    From every member upwards until a node that is marked already: each node is visited once per tree.
+    The walk goes from every member upwards to the first marked node, so each node is visited once per tree.
     """
     for rank in range(hosts.shape[0]):
         root = np.int64(hosts[rank])

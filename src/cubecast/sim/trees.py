@@ -23,7 +23,7 @@ PACKETS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class GrownTree:
-    """The tree of sender 0 at the end of a run, and what growing it took."""
+    """The tree of sender 0 at the end of a run, and the cost of growing it."""
 
     parents: tuple[int, ...]
     reliability: float
@@ -31,12 +31,12 @@ class GrownTree:
     reliability_with_quota: float
     """R'(T, m), Eq 2, every member sharing a quota of its degree."""
     expected_share: float
-    """The share of the other members that a message reaches on average, by formula; nothing crosses a cut link."""
+    """The mean share of the other members that a message reaches, by formula; nothing crosses a cut link."""
     cut_off: int
     """Members whose provider no longer pushes to them: a PRUNE or REPAIR between the two was lost."""
     rounds_to_converge: int
     repair_share: float
-    """REPAIR among all messages sent."""
+    """The share of REPAIR among all messages sent."""
     delivered: float
     """Share of (packet, other member) pairs that were delivered."""
     copies_per_delivery: float
@@ -53,7 +53,7 @@ def grow_tree(
     quota: bool = False,
     heartbeats: int = 0,
 ) -> GrownTree:
-    """Let rank 0 send packets over a `regular` network and look at the tree that they leave behind."""
+    """Let rank 0 send packets over a `regular` network, and judge the tree that they have grown."""
     scenario = Scenario.of(
         protocol,
         members=members,
@@ -74,7 +74,7 @@ def grow_tree(
 
 
 def failure_between(network: Network) -> NDArray[np.float64]:
-    """The true failure probability of every pair of neighbours; 1 between members that are none."""
+    """The true failure probability of every pair of neighbours; 1 for other pairs."""
     table = np.ones((network.nodes, network.nodes))
     table[network.link_from, network.link_to] = network.link_failure
     return table

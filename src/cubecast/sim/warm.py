@@ -1,7 +1,7 @@
-"""Compile everything once, so that later processes start at once.
+"""Fill the code cache, so that later processes start quickly.
 
-A fan-out of other processes (a test run, a study) should find a warm cache; a lock lets one warming process compile
-while another waits for it.
+Many processes that start together (a test run, a study) should find a warm cache; a lock makes other processes wait
+while one compiles.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[s
         mark = _mark([*first, *last])
         if mark.is_file():
             return []
-        _tell(progress, 0, total, SIMULATOR)
+        _report_progress(progress, 0, total, SIMULATOR)
         for family, names in chain(compile_apart(first), compile_apart(last)):
             done += len(family)
             compiled += names
-            _tell(progress, done, total, ", ".join(piece.name for piece in family))
+            _report_progress(progress, done, total, ", ".join(piece.name for piece in family))
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
     return compiled
 
 
 def pieces() -> list[Piece]:
-    """The pieces that compile independently, the longest first. (Checkers and views need a whole run.)"""
+    """The pieces that compile independently, the longest first. (Checkers and views need an entire run.)"""
     states = {protocol.state: f"{protocol.family} {protocol.name}" for protocol in reversed(protocols())}
     cores = [Piece(__name__, name, sources_of_class(state)) for state, name in states.items()]
     by_size = sorted(cores, key=lambda piece: sum(source.stat().st_size for source in piece.sources), reverse=True)
@@ -84,7 +84,7 @@ def pieces() -> list[Piece]:
 def compile_piece(name: str) -> None:
     """Compile one of the pieces, or load it from the cache."""
     if name == SIMULATOR:
-        run_nothing(_tiny(protocol=_any(), multicast="tree"))  # where it goes is compiled too
+        run_nothing(_tiny(protocol=_any_protocol(), multicast="tree"))  # compiles the tree cover too
     elif name == VIEWS:
         _run_with_views()
     elif name == CHECKERS:
@@ -100,17 +100,17 @@ def _with_core(name: str) -> tuple[Simulation, Any]:
     """A small simulation with the protocol of that family and name, and its state."""
     family, _, own = name.partition(" ")
     if family == "transport":
-        simulation = _tiny(protocol=_any(), transport=own)
+        simulation = _tiny(protocol=_any_protocol(), transport=own)
         return simulation, simulation.data
     if family == "failure":
-        simulation = _tiny(protocol=_any(), detector=own)
+        simulation = _tiny(protocol=_any_protocol(), detector=own)
         return simulation, simulation.failure
     simulation = _tiny(protocol=own)
     return simulation, simulation.control if family == "stability" else simulation.data
 
 
-def _any() -> str:
-    """A placeholder protocol, where any will do."""
+def _any_protocol() -> str:
+    """The name of some protocol, where any will do."""
     return chosen("stability").name
 
 
@@ -121,21 +121,21 @@ def _tiny(**settings: Any) -> Simulation:
 
 
 def _run_with_views() -> None:
-    """A view change, for all that Python calls; the protocols are compiled by then."""
+    """Run a view change, which calls everything that Python calls; the protocols are compiled already."""
     settings: dict[str, Any] = {"members": 4, "network": "chain", "churn_per_s": 0.0, "churn_ms": 200.0}
-    simulate(_any(), crashes=(Fault(members=(3,), at_ns=1_000_000),), **settings)
+    simulate(_any_protocol(), crashes=(Fault(members=(3,), at_ns=1_000_000),), **settings)
 
 
 def _check_a_trace() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warm.parquet"
-        simulate(_any(), members=4, network="chain", trace=path)
+        simulate(_any_protocol(), members=4, network="chain", trace=path)
         check_all(read_trace(path))
     check_all(_trace_with_views())
 
 
 def _trace_with_views() -> Trace:
-    """Two members; one restarts and excludes the other; a third joins. One broken promise lets the rest be called."""
+    """A trace of two members: one restarts and excludes the other, a third joins. A broken promise calls the rest."""
     rows: list[dict[str, int]] = [
         *_install(1, (0, 1)),
         {"event": SENT, "member": 0, "sender": 0, "sequence": 1, "round": 1, "message": 1},
@@ -171,13 +171,13 @@ def _use_models() -> None:
     model.micro_steps_for(0.1)
 
 
-def _tell(progress: Progress | None, done: int, total: int, what: str) -> None:
+def _report_progress(progress: Progress | None, done: int, total: int, what: str) -> None:
     if progress is not None:
         progress(done, total, what)
 
 
 def _mark(wanted: Sequence[Piece]) -> Path:
-    """A file that says: these pieces are compiled."""
+    """The marker file that records that these pieces are compiled."""
     names = hashlib.sha256("\n".join(sorted(piece.name for piece in wanted)).encode()).hexdigest()[:16]
     sources = sources_of(Path(__file__)).union(*(piece.sources for piece in wanted))
     return code_directory(sources) / f"warm-{compiler()}-{names}"
@@ -185,7 +185,7 @@ def _mark(wanted: Sequence[Piece]) -> Path:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Hold the lock of the cache; a process that dies lets go of it."""
+    """Hold the lock of the cache; the system releases it when a process dies."""
     lock = code_root() / "warming.lock"
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)

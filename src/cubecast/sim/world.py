@@ -15,7 +15,7 @@
 | due        | places        | which link is due next: see `sim.due`                                                |
 | events     | room          | heap of everything that is not a hop: timers, faults, sends, late packets            |
 | piggyback  | slots, or 1   | control messages on data messages; see `sim.piggyback`                               |
-| piggybacked_to | slots × words | for whom each of those is; one row without                                       |
+| piggybacked_to | slots × words | the ranks to which each of those is addressed; one row without                   |
 | left_out   | slots × words | the entries left out of each message's array; one row without                        |
 | scalars    | 1             | the clock, counters and sums                                                         |
 | random     | 2             | the stream behind loss, duplication, reordering and one-hop delays                   |

@@ -1,19 +1,19 @@
 """The blocks of a live process's trace file: rows and names on disk, robust against kills and restarts.
 
 One process writes one file, for all its incarnations and restarts (`live.trace_writer`); others read it, also while it
-grows (`lab.spark.live_source`). The file is a sequence of blocks; a block that a kill cut short is ignored by the
-reader, and the blocks after it are found by their first bytes.
+grows (`lab.spark.live_source`). The file is a sequence of blocks; the reader ignores a block that a kill truncated, and
+finds the blocks after it by their first bytes.
 
 | field of a block's head | bytes | meaning |
 |---|---|---|
 | magic | 8 | `CUBETRC2` |
 | kind | 4 | 1: names, as JSON `[[id, name, incarnation], …]`; 2: rows of `EVENT_DTYPE` |
 | length | 4 | bytes after the head |
-| session | 8 | which opening of the file wrote it: ids hold within one session |
+| session | 8 | identifies the opening of the file that wrote it: ids are valid within one session |
 | checksum | 4 | CRC-32 of the bytes after the head |
 
 The block that names an id comes before the rows that use it. A block at the end that is still being written cannot be
-distinguished from one that was cut short: neither is returned, and a later read from the end of the last whole block
+distinguished from a truncated one: neither is returned, and a later read from the end of the last complete block
 decides.
 """
 
@@ -42,7 +42,7 @@ MemberName = tuple[Any, int]
 
 
 class Block(NamedTuple):
-    """A whole block; `end` is the place after it."""
+    """A complete block; `end` is the place after it."""
 
     kind: int
     session: int
@@ -56,18 +56,18 @@ def make_block(kind: int, session: int, body: bytes | bytearray) -> bytes:
 
 
 def is_member_trace(path: str | Path) -> bool:
-    """Return whether a live process made the file; an empty file counts, of a process that wrote nothing yet."""
+    """Return whether a live process made the file; an empty one counts: its process has written nothing yet."""
     with Path(path).open("rb") as file:
         return begins_well(file.read(2 * _HEAD.size))
 
 
 def begins_well(data: bytes) -> bool:
-    """Does a block begin here, or at least the magic of one? Before it may be the head of one that was cut short."""
+    """Does the data begin with a block, or with the magic of one after the head of a truncated block?"""
     return MAGIC in data[: 2 * _HEAD.size] or MAGIC.startswith(data)
 
 
 def blocks(data: bytes, place: int = 0) -> Iterator[Block]:
-    """Every whole block; `place` is where the data begins in the file."""
+    """Every complete block; `place` is where the data begins in the file."""
     at = data.find(MAGIC)
     while 0 <= at <= len(data) - _HEAD.size:
         _, kind, length, session, checksum = _HEAD.unpack_from(data, at)
@@ -81,7 +81,7 @@ def blocks(data: bytes, place: int = 0) -> Iterator[Block]:
 
 
 def read_blocks(file: BinaryIO, start: int, end: int) -> Iterator[list[Block]]:
-    """The whole blocks of a file between two places, a few megabytes at a time."""
+    """The complete blocks of a file between two places, a few megabytes at a time."""
     wanted = READ_BYTES
     while start < end:
         file.seek(start)
@@ -98,7 +98,7 @@ def read_blocks(file: BinaryIO, start: int, end: int) -> Iterator[list[Block]]:
 
 @dataclass(kw_only=True)
 class Names:
-    """Which member each id of a session stands for; members are numbered from 0 over all sessions of a file."""
+    """The member of each id of a session; members are numbered from 0 over all sessions of a file."""
 
     members: dict[MemberName, int] = field(default_factory=dict)
     sessions: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -111,12 +111,12 @@ class Names:
 
 
 def _hashable(name: Any) -> Any:
-    """JSON makes a list of a tuple, such as an address."""
+    """Turn a list back into a tuple, such as an address: JSON has no tuples."""
     return tuple(name) if isinstance(name, list) else name
 
 
 def rows_of(path: str | Path, found: Iterable[Block], names: Names) -> list[Events]:
-    """The rows of blocks in their order, with the numbers of `names` in place of ids; names among them are learnt."""
+    """The rows of blocks in order, with the numbers of `names` instead of ids; blocks of names are added to `names`."""
     runs: list[tuple[int, list[bytes]]] = []
     for block in found:
         if block.kind == NAMES:
@@ -129,7 +129,7 @@ def rows_of(path: str | Path, found: Iterable[Block], names: Names) -> list[Even
 
 
 def _renumbered(path: str | Path, body: bytes, ids: Mapping[int, int]) -> Events:
-    """Rows of one session, with the numbers of the file in place of the ids of the session."""
+    """Rows of one session, with the numbers of the file instead of the ids of the session."""
     rows = np.frombuffer(body, EVENT_DTYPE).copy()
     table = np.full(max(ids, default=-1) + 1, NOBODY, np.int32)
     table[list(ids.keys())] = list(ids.values())

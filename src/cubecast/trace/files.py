@@ -10,7 +10,7 @@ Checkers read nothing else.
 | `scenario`, `metrics`                 | JSON under the file's metadata key `cubecast`     |
 
 Invariants: a dictionary index equals the code; a file at its final path is complete; what `read_trace` returns has no
-missing value and no unknown name. Format 2 added the events of membership; a file of format 1 is read as it is.
+missing value and no unknown name. Format 2 added the events of membership; files of format 1 are still readable.
 
 PyArrow is loaded when a file or a table is requested, so that a live member that only writes rows does not load it.
 """
@@ -225,7 +225,7 @@ class TraceWriter:
 
 
 def read_trace(path: str | Path, file: BinaryIO | None = None) -> Trace:
-    """Read a whole trace file, or raise in one line why it is not one; from an open `file` if there is one."""
+    """Read a complete trace file, from an open `file` if given; the error of an unreadable file is one line."""
     with closing(StoredTrace(path, file)) as stored:
         return stored.whole()
 
@@ -234,7 +234,7 @@ class StoredTrace:
     """A trace file that is read row group by row group; its memory is that of one row group."""
 
     def __init__(self, path: str | Path, file: BinaryIO | None = None) -> None:
-        """Read the head of the file, or raise in one line why it is not a trace."""
+        """Read the head of the file; the error of a file that is not a trace is one line."""
         with named("a trace file"):
             import pyarrow.parquet as pq
 
@@ -248,14 +248,14 @@ class StoredTrace:
         metadata = self._parquet.metadata
         lengths = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self.starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-        """The number of the first row of each row group, and behind them the number of all rows."""
+        """The number of the first row of each row group, followed by the number of all rows."""
 
     def close(self) -> None:
         """Close the file."""
         self._parquet.close()
 
     def parts(self) -> Iterator[tuple[int, Events]]:
-        """Yield the number of the first row of each row group, and its events; the next ones take their place."""
+        """Yield the number of the first row of each row group, and its events; the next events reuse their memory."""
         buffer = np.empty(int(np.diff(self.starts).max(initial=0)), EVENT_DTYPE)
         for group in range(len(self.starts) - 1):
             yield int(self.starts[group]), self._read(group, buffer)
@@ -290,7 +290,7 @@ class StoredTrace:
 
 @contextmanager
 def _one_line(path: str | Path) -> Iterator[None]:
-    """Say in one line why a file cannot be read."""
+    """Turn a failed read of the file into an error of one line."""
     import pyarrow as pa
 
     try:
@@ -379,7 +379,7 @@ def _to_json(value: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy values into Python's, and a number that does not exist (NaN) into null."""
+    """Turn NumPy values into Python's, and NaN into null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -392,7 +392,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error: libraries below us write paragraphs."""
+    """Return the first line of an error: some libraries write paragraphs."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = str(error).splitlines() or [type(error).__name__]

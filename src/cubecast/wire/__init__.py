@@ -1,1 +1,1 @@
-"""Bytes to records and back: frames, batches of data messages, control messages, and the greeting of two members."""
+"""Bytes to records and back: frames, batches of data messages, control messages, and the handshake of two members."""

@@ -5,7 +5,7 @@
 | 1           | kind      | the core's kind of message                  |
 | 1           | spare     | 0                                           |
 | 2           | words     | 64-bit words of the bitmap                  |
-| 4           | numbers   | how many numbers                            |
+| 4           | numbers   | number of numbers                           |
 | 4           | field 1   | further data of the kind of message         |
 | 4           | field 2   |                                             |
 | 4           | sender    | 2^32 − 1 for none                           |
@@ -61,7 +61,7 @@ def encode_control(message: Control) -> bytes:
 
 
 def decode_control(body: bytes, *, numbers: int, words: int) -> Control:
-    """Decode a control message of exactly that many numbers and bitmap words."""
+    """Decode a control message with exactly this many numbers and bitmap words."""
     if len(body) != _HEAD.size + 4 * numbers + 8 * words:
         raise RemoteProtocolError(
             f"a control message of {len(body)} bytes; this group's have {_HEAD.size + 4 * numbers + 8 * words}"

@@ -55,7 +55,7 @@ class Form(NamedTuple):
     stamp_numbers: int
     """How many numbers a message of the application carries."""
     own_numbers: int
-    """How many numbers a control message of the core carries, if any."""
+    """How many numbers a control message of the core carries, if it has any."""
     payload_bytes_max: int
 
 
@@ -71,7 +71,7 @@ def encode_record(kind: int, sender: int, sequence: int, payload: bytes, numbers
 
 
 def payload_of(record: bytes) -> bytes:
-    """The payload of a record that `decode_batch` or `encode_record` made."""
+    """The payload of a valid encoded record."""
     return record[HEAD_BYTES + 4 * (record[2] | record[3] << 8) :]
 
 
@@ -82,7 +82,7 @@ def with_last_number(record: bytes, numbers: bytes) -> bytes:
 
 
 def decode_batch(body: bytes, table: np.ndarray, form: Form) -> int:
-    """Fill the table and return the number of records, or raise what is wrong with the batch."""
+    """Fill the table and return the number of records; raise an error if the batch is invalid."""
     count = _walk(body, table, *form)
     if count < 0:
         raise RemoteProtocolError(_REASONS[count])
@@ -90,7 +90,7 @@ def decode_batch(body: bytes, table: np.ndarray, form: Form) -> int:
 
 
 def decode_some(body: bytes, table: np.ndarray, form: Form) -> int:
-    """Fill the table from the beginning of a long run of records; returns how many, at least one."""
+    """Fill the table from the beginning of a long run of records; return the number, at least one."""
     count = _walk(body, table, *form)
     if count == _TOO_MANY:
         return len(table)
@@ -101,7 +101,7 @@ def decode_some(body: bytes, table: np.ndarray, form: Form) -> int:
 
 @entry_point
 def _walk(body: Any, table: Any, members: int, stamp_numbers: int, own_numbers: int, payload_bytes_max: int) -> Any:
-    """Every length is compared with what is left before it is used: compiled code checks no bounds by itself."""
+    """Fill the table. Every length is compared with the rest before use: compiled code does not check bounds."""
     at, end, count = np.int64(0), np.int64(len(body)), np.int64(0)
     while at < end:
         if end - at < HEAD_BYTES:

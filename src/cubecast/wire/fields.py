@@ -15,8 +15,8 @@
 | several   | 2 length, then one field after another; `many` has 4                                 |
 | perhaps   | a flag, then the field if the flag is 1                                              |
 
-All numbers are little-endian. A `Cursor` compares every length with what is left before it is used; whatever does not
-fit raises `RemoteProtocolError`.
+All numbers are little-endian. A `Cursor` compares every length with the rest before use; a field that does not fit
+raises `RemoteProtocolError`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Cursor:
     __slots__ = ("at", "body")
 
     def __init__(self, body: bytes) -> None:
-        """At the first byte."""
+        """Start at the first byte."""
         self.body = body
         self.at = 0
 
@@ -65,7 +65,7 @@ class Cursor:
         return self.body[at : self.at]
 
     def require_end(self) -> None:
-        """Nothing may be left."""
+        """Raise an error if bytes are left."""
         if self.at != len(self.body):
             raise RemoteProtocolError(f"{len(self.body) - self.at} bytes follow the last field of a message")
 
@@ -157,12 +157,12 @@ BITS = Field(_write_bits, lambda cursor: int.from_bytes(cursor.take(cursor.unpac
 
 
 def several(field: Field) -> Field:
-    """A list of such fields."""
+    """A list of this field."""
     return _list_of(field, _RANK, SEVERAL_MAX)
 
 
 def many(field: Field) -> Field:
-    """A list that may be long."""
+    """A list of this field that may be long."""
     return _list_of(field, _COUNT, MANY_MAX)
 
 
@@ -180,7 +180,7 @@ def _list_of(field: Field, length: struct.Struct, most: int) -> Field:
 
 
 def perhaps(field: Field) -> Field:
-    """Such a field, or None."""
+    """This field, or None."""
 
     def write(value: Any) -> bytes:
         return b"\0" if value is None else b"\1" + field.write(value)
@@ -189,7 +189,7 @@ def perhaps(field: Field) -> Field:
 
 
 def record(kind: Any, *fields: Field) -> Field:
-    """A named tuple of such fields."""
+    """A named tuple of these fields."""
 
     def write(value: Any) -> bytes:
         return b"".join([field.write(part) for field, part in zip(fields, value, strict=True)])

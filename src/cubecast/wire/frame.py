@@ -30,7 +30,7 @@ VERSION = 1
 HELLO, WELCOME, REFUSE, DATA, CONTROL, FAILURE, ACK, MEMBERSHIP = range(1, 9)
 KINDS = frozenset(range(1, 9))
 NUMBERED = frozenset({DATA, CONTROL, MEMBERSHIP})
-"""Numbered kinds: they are sent again after a reconnection until the other side has them."""
+"""Numbered kinds: they are sent again after a reconnection until the other side has received them."""
 
 _HEADER = struct.Struct("<IBBHQQ")
 HEADER_BYTES = _HEADER.size
@@ -41,7 +41,7 @@ NUMBER_MAX = (1 << 63) - 1
 
 
 class Frame(NamedTuple):
-    """One whole frame."""
+    """One complete frame."""
 
     kind: int
     number: int
@@ -65,7 +65,7 @@ def kind_of(data: bytes) -> int:
 
 
 class FrameReader:
-    """Cut a stream of bytes into frames."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self, body_bytes_max: int) -> None:
         """Reject bodies of more than `body_bytes_max` bytes."""
@@ -92,7 +92,7 @@ class FrameReader:
             self._rest += memoryview(data)[at:]
 
     def _wanted(self) -> int:
-        """How many bytes the first frame takes, as far as that is known."""
+        """How many bytes the first frame takes, as far as is known."""
         if len(self._rest) < HEADER_BYTES:
             return HEADER_BYTES
         return HEADER_BYTES + _read_header(self._rest, 0, self.body_bytes_max)[0]

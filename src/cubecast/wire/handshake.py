@@ -1,8 +1,8 @@
 """The handshake of two members: HELLO from the one that dials, WELCOME or REFUSE from the other.
 
-Both sides state who they are (group, name, incarnation), what they run (settings that all members share), where their
-group is (view), and how far they received the other's frames, so that a link continues after a break without a gap.
-Unknown fields are ignored: a later version may add some.
+Both sides state their identity (group, name, incarnation), the settings that all members share, the view of their
+group, and how many of the other's frames they received, so that a link continues after a break without a gap. Unknown
+fields are ignored: a later version may add some.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """The versions of the wire format that this member speaks."""
     group: _Text
     group_id: _Number
-    """Which founding of that name; 0 before this member knows."""
+    """The id of the group, which distinguishes foundings of the same name; 0 if this member does not know it yet."""
     name: _Name
     towards: _Name
-    """The name that the greeting is for."""
+    """The name of the member to which the message is addressed."""
     incarnation: _Number
     session: _Number
     """Drawn at each start of a process: a process that restarted has lost the state of its links."""
     knows: _Number
-    """The incarnation of the other side with which this member has a link; 0 for none."""
+    """The incarnation of the other side with which this member has a link; 0 if it has none."""
     received: _Number
-    """The number of the last frame of that link that this member has."""
+    """The number of the last frame of that link that this member received."""
     view_number: _Number
     view_tag: _Number
     view_members: _Number
@@ -74,7 +74,7 @@ def encode(message: Hello | HandshakeRefusal | Acknowledgement) -> bytes:
 
 
 def decode(kind: type[_Message], body: bytes) -> _Message:
-    """Decode a message of that kind, or raise why it is not one."""
+    """Decode a message of that kind; raise an error if it is malformed."""
     try:
         message: _Message = _DECODERS[kind].decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:

@@ -53,7 +53,7 @@ A last batch whose bytes are all present but whose checksum is wrong may be torn
 of one write in any order. It may be damage too; the two look the same. It counts as torn, and the caller keeps a copy.
 The first batch is the exception: without it the journal is empty, and the member would found a new group. For the same
 reason a `CHECKPOINT` file, which is complete on the disk before it gets its name, never counts as empty. The
-other side of the rule: several batches that reach the disk out of order, a later one whole and an earlier one not, are
+downside of the rule: several batches that reach the disk out of order, a later one complete and an earlier one not, are
 refused as damage although a power failure caused them.
 """
 
@@ -85,7 +85,7 @@ _REMEDY = "move it away and let the member join again"
 
 
 class Contents(NamedTuple):
-    """What a journal holds, and where the next batch goes."""
+    """The contents of a journal, and the position of the next batch."""
 
     batches: list[bytes]
     """The payloads, oldest first."""
@@ -181,7 +181,7 @@ def read_journal(data: bytes, *, group: str, member: str) -> Contents:
 
 
 def _is_torn_header(data: bytes, group: str, member: str) -> bool:
-    """Is this less than the header of a file that was just created?"""
+    """Is this an incomplete header of a newly created file?"""
     number = _FILE.unpack_from(data)[-1] if len(data) >= _FILE.size else 0
     header = encode_header(group, member, journal_number=number)
     comparable = len(data) if len(data) >= _FILE.size else min(len(data), _FILE_KNOWN_BYTES)
@@ -218,7 +218,7 @@ def _read_header(data: bytes, group: str, member: str) -> _FileHeader:
 
 
 def _header_at(data: bytes, at: int) -> _BatchHeader | None:
-    """The good batch header at this offset, if there is one."""
+    """The valid batch header at this offset, or None."""
     if len(data) - at < BATCH_HEADER_BYTES:
         return None
     marker, number, sequence, length, previous, payload_checksum = _BATCH.unpack_from(data, at)
@@ -231,7 +231,7 @@ def _header_at(data: bytes, at: int) -> _BatchHeader | None:
 def _require_no_later(
     data: bytes, at: int, sequence: int, journal_number: int, bad_header: _BatchHeader | None
 ) -> None:
-    """No later batch follows the bad one at this offset, or the journal is damaged in the middle.
+    """Raise an error if a later batch follows the bad one at this offset: the journal is damaged in the middle.
 
     `bad_header` is the header of the bad batch, if that is good.
     """
@@ -252,7 +252,7 @@ def _require_no_later(
 
 
 def _require_empty(data: bytes, at: int, kind: int, bad_header: _BatchHeader | None) -> None:
-    """A journal without any good batch ends within its first one, or it is damaged."""
+    """Raise an error unless a journal without a good batch ends within its first one: otherwise it is damaged."""
     is_header_short = len(data) - at < BATCH_HEADER_BYTES
     is_payload_short = bad_header is not None and len(data) - at - BATCH_HEADER_BYTES < bad_header.length
     if kind == CHECKPOINT or not (is_header_short or is_payload_short):

@@ -3,9 +3,9 @@
 The body of a MEMBERSHIP frame is one message. Reading has two steps. `decode_message` checks that the bytes are a
 message. `require_fit` checks that a message of the present view has one entry per member, and only ranks that exist.
 
-**Proposals.** The proposal of the next view is written whole for a process that is not in the present view, and
-otherwise as a change of it (`protocols.membership.relative`). A reader that is in neither cannot apply a change, and
-does not need to.
+**Proposals.** The proposal of the next view is written in full for a process that is not in the present view, and
+otherwise as a change of it (`protocols.membership.relative`). A reader that is in neither view cannot apply a change,
+and does not need to.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ KINDS: dict[type, tuple[Field, ...]] = {
     m.LevelReached: (VIEW_ID, COUNT, COUNT),
     m.RoundTrips: (VIEW_ID, VECTOR),
 }
-"""The place in this table is the byte of kind."""
+"""The index in this table is the kind byte."""
 
 _CODES = {kind: bytes([code]) for code, kind in enumerate(KINDS)}
 _RECORDS = {kind: record(kind, *fields) for kind, fields in KINDS.items()}
@@ -112,7 +112,7 @@ def decode_message(body: bytes, base: View | None = None) -> Message | Elsewhere
 
 
 def _with_proposal(message: Any, proposed: Any) -> Message:
-    """The same message with its proposal in another form."""
+    """The message with its proposal in another form."""
     field = "accepted" if isinstance(message, m.Promise) else "proposal"
     return cast(Message, message._replace(**{field: proposed}))
 

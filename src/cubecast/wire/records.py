@@ -56,7 +56,7 @@ KINDS: dict[type, tuple[Field, ...]] = {
     r.StatePiece: (NUMBER, OCTETS),
     r.ExclusionReported: (),
 }
-"""The place in this table is the byte of kind."""
+"""The index in this table is the kind byte."""
 
 _CODES = {kind: code for code, kind in enumerate(KINDS)}
 _RECORDS = {kind: record(kind, *fields) for kind, fields in KINDS.items()}

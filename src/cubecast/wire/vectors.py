@@ -1,4 +1,4 @@
-"""A vector of numbers as bytes: most entries are close to the smallest one, and many are equal to it.
+"""Encode vectors of numbers whose entries are mostly close or equal to the smallest one.
 
 | bytes      | meaning                                                                               |
 |------------|---------------------------------------------------------------------------------------|
@@ -9,8 +9,8 @@
 | 2 each     | if sparse: the rank of each, ascending                                                |
 | 0 … 4 each | the differences from the smallest entry                                               |
 
-The writer chooses the shortest form. Promises, flushes, pulls and proposals carry vectors with one entry per member,
-which are most of their bytes in large groups.
+The writer chooses the shortest form. Promises, flushes, pulls and proposals carry vectors with one entry per member; in
+large groups these are most of their bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FORMS = (0, *_CODES, *(SPARSE | width for width in _CODES))
 
 
 def write_vector(values: Sequence[int]) -> bytes:
-    """The shortest form."""
+    """Encode a vector in its shortest form."""
     count = len(values)
     if not count:
         return _LENGTH.pack(0)
@@ -55,7 +55,7 @@ def write_vector(values: Sequence[int]) -> bytes:
 
 
 def read_vector(cursor: Cursor) -> tuple[int, ...]:
-    """Decode what `write_vector` writes; everything else is rejected."""
+    """Decode the output of `write_vector`; reject everything else."""
     (count,) = cursor.unpack(_LENGTH)
     if not count:
         return ()

@@ -2,13 +2,13 @@
 
 | file | contents |
 |---|---|
-| `question.py` | what the user asks: group, network, load, limits, what to minimise |
-| `candidates.py` | what can be answered: protocols with the parameters that they declare worth trying |
-| `workload.py` | the simulation of one candidate, and what is read off it |
+| `question.py` | the user's question: group, network, load, limits, and what to minimise |
+| `candidates.py` | the possible answers: protocols with the parameter values that they declare worth trying |
+| `workload.py` | the simulation of one candidate, and the values taken from it |
 | `race.py` | which candidate is simulated next, and which is dropped |
-| `selection.py` | how sure the order of the candidates is |
-| `trials.py` | simulations here or on Spark, each result kept in a store |
+| `selection.py` | the confidence in the order of the candidates |
+| `trials.py` | simulations in this process or on Spark, with every result kept in a store |
 | `advice.py` | the answer |
-| `evidence.py` | the plan and the report behind it |
-| `live_status.py` | the question that the status of a running member poses |
+| `evidence.py` | the plan and the report behind the answer |
+| `live_status.py` | a question derived from the status of a running member |
 """

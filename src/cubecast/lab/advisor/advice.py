@@ -23,7 +23,7 @@ from cubecast.lab.store import Store
 
 Verdict = Literal["clear", "too close to call", "nothing fits"]
 CLEAR = 0.9
-"""How likely the first must be the best to be called so."""
+"""The probability of being the best that the first candidate needs, to be called the best."""
 ROUND_EVERY_S_MIN = 1e-6  # the shortest pause of a live member
 
 
@@ -38,9 +38,9 @@ class Row:
     buffer: Estimate
     messages_per_s: Estimate
     fits: bool
-    """Does it keep the budget and the time that were asked for?"""
+    """Does it keep the requested budget and time?"""
     probability: float | None
-    """That it is the best; None for one that was dropped early."""
+    """The probability that it is the best; None for a candidate that was dropped early."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -71,9 +71,9 @@ class Advice:
     ranking: list[Row]
     """The finalists, then the best of each other protocol."""
     front: list[Row]
-    """The candidates that no other beats both in time and in bytes, the cheapest first."""
+    """The candidates that no other one beats both in time and in bytes, the cheapest first."""
     current: Row | None
-    """What the group runs now, if that was said."""
+    """The configuration that the group runs now, if it was given."""
     impossible: dict[str, str]
     """Protocols that cannot serve this group, and why."""
     candidates: int
@@ -82,16 +82,16 @@ class Advice:
 
     @property
     def best(self) -> Row | None:
-        """The first of the ranking; None where nothing keeps the limits."""
+        """The first of the ranking; None if no candidate keeps the limits."""
         return None if self.verdict == "nothing fits" else self.ranking[0]
 
     @property
     def rivals(self) -> list[Row]:
-        """Those that may well be the best instead of the first."""
+        """The candidates that may well be the best instead of the first."""
         return [row for row in self.ranking[1:] if row.fits and (row.probability or 0.0) >= 1 - CLEAR]
 
     def live_settings(self) -> str | None:
-        """The settings of a live member that runs the first, as Python; None where nothing keeps the limits."""
+        """The settings of a live member that runs the best candidate, as Python; None if none keeps the limits."""
         if self.best is None:
             return None
         candidate = self.best.candidate
@@ -102,7 +102,7 @@ class Advice:
         return f"Settings({', '.join(words)})"
 
     def live_cost(self) -> dict[str, float] | None:
-        """What the first would cost in a live group."""
+        """The cost of the best candidate in a live group."""
         if self.best is None:
             return None
         members = self.question.members
@@ -219,7 +219,7 @@ def answer(
 
 
 def _running(current: dict[str, Any], configurations: list[Configuration]) -> Candidate:
-    """What a group runs now, as a candidate."""
+    """The configuration that a group runs now, as a candidate."""
     parameters = tuple(current["parameters"].items())
     same = [one for one in configurations if one.protocol == current["protocol"] and not one.placement]
     known = next((one for one in same if one.parameters == parameters), None)
@@ -228,7 +228,7 @@ def _running(current: dict[str, Any], configurations: list[Configuration]) -> Ca
 
 
 def _measured(candidate: Candidate, finish: Finish, results: Results, trials: Trials) -> Row:
-    """A candidate with the seeds of the finalists."""
+    """Measure a candidate with the seeds of the finalists."""
     wanted = [Trial(candidate, seed) for seed in results.seeds(finish.finalists[0])]
     trials.measure(results, [trial for trial in wanted if not results.is_known(trial)])
     return _row(results, candidate, None)

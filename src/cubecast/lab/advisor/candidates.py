@@ -1,8 +1,8 @@
 """The candidates: each protocol with the parameters, placement and Δ to try.
 
-A protocol declares which values of its parameters are worth trying (`parameter(search=…)`); nothing is listed here by
-the name of a protocol. Every combination is a configuration; a configuration with a pause Δ between rounds is a
-candidate. Combinations that resolve to the same parameters in this group and network count once.
+A protocol declares which values of its parameters are worth trying (`parameter(search=…)`); this module names no
+protocol. Every combination is a configuration; a configuration with a pause Δ between rounds is a candidate.
+Combinations that resolve to the same parameters in this group and network count once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Configuration:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As settings of a simulation."""
+        """The settings of a simulation with this configuration."""
         found: dict[str, Any] = {"protocol": self.protocol, **dict(self.parameters)}
         return found | ({"placement": self.placement} if self.placement else {})
 
@@ -56,12 +56,12 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """As tables name it."""
+        """The name of the candidate in tables."""
         return ", ".join([protocol_named(self.configuration.protocol).title, *self.details])
 
     @property
     def details(self) -> list[str]:
-        """Everything but the protocol."""
+        """Everything except the protocol."""
         words = [f"{name} {_spell(value)}" for name, value in self.configuration.parameters]
         words += [f"placement {self.configuration.placement}"] if self.configuration.placement else []
         return [*words, f"Δ {self.delta_ms:g} ms"]
@@ -133,13 +133,13 @@ def _of_protocol(question: GroupQuestion, entry: Protocol, network: Network, fir
 
 
 def _values(info: ParameterInfo, resolved: Any) -> list[Any]:
-    """The default first, then what is worth trying."""
+    """The default value, then the values worth trying."""
     multiples = [float(f"{factor * resolved:.3g}") for factor in info.search_factors] if resolved else []
     return [info.default, *info.search, *multiples]
 
 
 def _matters(info: ParameterInfo, given: dict[str, Any]) -> bool:
-    """Is the value the default, or does it make a difference beside the others?"""
+    """Is the value the default, or does it make a difference with the other parameters?"""
     if given[info.name] == info.default or info.matters_with is None:
         return True
     other, value = info.matters_with
@@ -152,5 +152,5 @@ def _placements(question: GroupQuestion, entry: Protocol, network: Network) -> l
 
 
 def scenario_with(question: GroupQuestion, own: dict[str, Any]) -> Scenario:
-    """One message per sender is enough to check the settings and to resolve the defaults."""
+    """A scenario with one message per sender, enough to validate the settings and to resolve the defaults."""
     return Scenario.of(**(question.common | {"messages": 1, "seed": question.seed} | own))

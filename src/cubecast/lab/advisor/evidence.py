@@ -1,9 +1,9 @@
-"""The evidence behind an advice: the answer as JSON, a plan that repeats the final, and a page that shows both.
+"""The evidence behind an answer: the answer as JSON, a plan that repeats the final, and a page that shows both.
 
-| file | what |
+| file | contents |
 |---|---|
 | `advice.json` | the answer |
-| `plan.toml` | the finalists as a study; with the seed 0 its runs are those of the race, and done already |
+| `plan.toml` | the finalists as a study; with the seed 0 its runs are those of the race, which are already finished |
 | `advice.html` | ranking, Pareto front, live cost, and a command for each row; works offline |
 | `runs/` | every simulation |
 """
@@ -34,7 +34,7 @@ _METRICS = {"time-to-stable": "tts_last_ms", "bytes": "bytes", "buffer": "buffer
 
 
 def write_evidence(folder: Path, advice: Advice, workload: Workload) -> list[Path]:
-    """Write all of it; returns the files."""
+    """Write all files, and return their paths."""
     text = json.dumps(_finite(advice.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
     return [
         write_whole(folder / ANSWER, text + "\n"),
@@ -44,7 +44,7 @@ def write_evidence(folder: Path, advice: Advice, workload: Workload) -> list[Pat
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows neither NaN nor infinity."""
+    """Replace NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -92,7 +92,7 @@ def plan_text(advice: Advice, workload: Workload) -> str:
 
 
 def _claims(advice: Advice, finalists: list[Candidate]) -> list[str]:
-    """Is the first better than each of the others? Bytes are sums over runs of different lengths: no claim."""
+    """Claims that the first is better than each other finalist; none for bytes, since runs differ in length."""
     if advice.question.optimise == "bytes":
         return []
     metric = _METRICS[advice.question.optimise]
@@ -207,7 +207,7 @@ def _line(row: Row) -> str:
     return f"<tr><td>{escape(row.candidate.label)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-# Words, for the page and the command line.
+# Sentences for the page and the command line.
 
 
 def spoken(advice: Advice) -> str:
@@ -227,7 +227,7 @@ def spoken(advice: Advice) -> str:
 
 
 def _spoken_change(advice: Advice) -> str:
-    """What the advice changes for a group that runs already."""
+    """What the advice changes for a running group."""
     now, best = advice.current, advice.best
     assert now is not None
     assert best is not None
@@ -243,14 +243,14 @@ def _spoken_change(advice: Advice) -> str:
 
 
 def spoken_chance(row: Row) -> str:
-    """The probability of a row to be the best."""
+    """The probability that a row is the best, as text."""
     if row.probability is None:
         return "dropped"
     return "–" if math.isnan(row.probability) else f"{row.probability:.0%}"
 
 
 def spoken_cost(cost: dict[str, float]) -> str:
-    """What a live group would pay."""
+    """The cost in a live group, as text."""
     return (
         f"{8 * cost['bytes_per_member_s'] / 1e3:,.1f} kb/s and {cost['messages_per_member_s']:,.1f} messages/s per "
         f"member, {8 * cost['bytes_of_group_s'] / 1e3:,.0f} kb/s in all, and {cost['buffer_messages']:,.1f} unstable "

@@ -1,17 +1,17 @@
 """A question to the advisor, derived from the status of a running member (`/status.json`, live/status.py).
 
-| asked | from the status |
+| setting | from the status |
 |---|---|
-| members | those of the view |
-| senders | members of whom anything was received |
+| members | the members of the view |
+| senders | the members from which anything was received |
 | rate | messages delivered per second in the last minutes, per sender |
 | payload | bytes per unstable message, over the same time |
-| loss | segments that TCP sent again; half of it on each of the two links of a path |
-| network | a star whose centre is no member, with half the round-trip time between this member and each other |
+| loss | the share of segments that TCP sent again; half of it on each of the two links of a path |
+| network | a star whose centre is not a member, with half the round-trip time between this member and each other one |
 
-A member knows the round-trip times of its own links only. Half the way to the nearest member is taken for its own
-access to the centre, and the rest of each round-trip time for the other's; a member without a link here has the median.
-Placement is left out: a live group cannot choose its ranks.
+A member knows only the round-trip times of its own links. Half the one-way delay to the nearest member is assigned to
+its own link to the centre, and the rest of each delay to the other member's link; a member to which it has no link
+gets the median. Placement is not considered: a live group cannot choose its ranks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _links(status: Status) -> list[dict[str, Any]]:
 
 
 def _star(status: Status) -> str:
-    """An edge from each member to the centre, which has the number after the last rank."""
+    """The edges from each member to the centre, whose node number follows the last rank."""
     half_ms = {
         one["rank"]: one["link"]["rtt_ms"] / 2
         for one in status["members"]

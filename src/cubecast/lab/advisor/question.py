@@ -13,7 +13,7 @@ from cubecast.sim.scenario import SEED_MAX
 
 Optimise = Literal["time-to-stable", "bytes", "buffer"]
 WITHIN_MS = 1000.0
-"""The limit of the time to stable where the fewest bytes are asked for: without one, the longest pause would win."""
+"""The limit of the time to stable if bytes are minimised: without a limit, the longest pause would win."""
 SEEDS_MAX = 64
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _TIMES_MS = {"ms": 1.0, "s": 1e3}
@@ -22,7 +22,7 @@ _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 
 @dataclass(frozen=True, kw_only=True)
 class GroupQuestion:
-    """A group, its network and load, and what the answer must keep to.
+    """A group, its network and load, and the limits that the answer must keep.
 
     Attributes:
         members: Members of the group.
@@ -32,11 +32,11 @@ class GroupQuestion:
         rate: Data messages per second of each sender.
         payload_bytes: Bytes of a data message.
         budget_bytes_per_s: What the stability protocol may send, per member; None: any amount.
-        within_ms: The longest time to stable that will do; None: any, or 1 s where the fewest bytes are asked for.
-        optimise: What is to be small: the time until the last member knows a message stable, the bytes that the
+        within_ms: The longest acceptable time to stable; None: any, or 1 s if bytes are minimised.
+        optimise: What to minimise: the time until the last member knows that a message is stable, the bytes that the
             stability protocol sends, or the unstable messages that a member holds.
-        protocols: Those to choose from; empty: all of the family stability.
-        placement: May ranks be given to members by their place in the network?
+        protocols: The protocols to choose from; empty: all of the family stability.
+        placement: May ranks be assigned to members by their place in the network?
         seed: The first seed of the simulations.
         settings: Other fields of `Scenario`, the same for all candidates: routing, multicast, transport, …
     """
@@ -56,7 +56,7 @@ class GroupQuestion:
     settings: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        """Validate what `Scenario` does not; the rest is checked when the first scenario is made."""
+        """Validate what `Scenario` does not; the rest is validated when the first scenario is made."""
         if self.optimise not in get_args(Optimise):
             raise LocalProtocolError(f"optimise = {self.optimise!r}: choose one of {', '.join(get_args(Optimise))}")
         for name in ("budget_bytes_per_s", "within_ms"):
@@ -84,7 +84,7 @@ class GroupQuestion:
 
 
 def network_spec(text: str) -> str:
-    """The spec of a network; the name of a file stands for the network in it."""
+    """The spec of a network; the name of a file means the network in it."""
     is_file = ":" not in text and ("/" in text or "." in text)
     if is_file and not Path(text).is_file():
         raise LocalProtocolError(f"network {text!r}: no such file, and no such kind in `cubecast networks`")

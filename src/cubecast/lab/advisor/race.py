@@ -1,18 +1,18 @@
 """The race: which candidate is simulated next, and which is dropped.
 
-All candidates meet the same seeds, so that differences between them are theirs and not of the networks (common random
-numbers). Three stages:
+All candidates run with the same seeds, so that differences are due to the candidates and not to the networks (common
+random numbers). Three stages:
 
 1. *Screening*, one seed. Δ trades time for bytes: with a longer pause a protocol sends less and is slower. So each
    configuration finds its best Δ by bisection along `DELTAS_MS`: the shortest pause that keeps the budget, or the
    longest that keeps the time; then it tries the pause at which the limit should just be kept. A configuration whose
-   best conceivable value is worse than another's real one is dropped.
-2. *Halving*. The best go on to twice the seeds, rung by rung, fewer on each rung. Where more seeds move the pause that
-   just keeps a limit, the new one joins them.
-3. *The final* ends when one is the best with probability `SURE`, or with `SEEDS[-1]` seeds.
+   best conceivable value is worse than the measured value of another one is dropped.
+2. *Halving*. The best continue with twice the seeds, rung by rung, fewer on each rung. If more seeds move the pause
+   that just keeps a limit, a candidate with the new pause joins them.
+3. *The final* ends when one candidate is the best with probability `SURE`, or with `SEEDS[-1]` seeds.
 
-Everything follows from the question and the results, so a race that is repeated asks for the same trials in the same
-order: what was simulated before it was interrupted is not simulated again.
+The trials depend only on the question and the results, so a repeated race requests the same trials in the same order:
+what was simulated before an interruption is not simulated again.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from cubecast.lab.advisor.results import Results, Trial
 from cubecast.lab.advisor.selection import Selection, select
 
 SEEDS = (2, 4, 8, 16)
-"""How many seeds the candidates of each rung have."""
+"""The number of seeds of the candidates on each rung."""
 KEPT = (16, 8, 5, 3)
-"""How many go on to each rung at most."""
+"""The largest number of candidates on each rung."""
 CLOSE = (1.4, 1.25, 1.15, 1.1)
-"""How many times the best value a candidate of a rung may have to go on, beyond the first `KEPT_MIN`."""
+"""A candidate continues if its value is at most this factor times the best; the first `KEPT_MIN` always continue."""
 KEPT_MIN = 3
 SLACK = 1.2
-"""How much better than one seed suggests a configuration may turn out."""
+"""How much better a configuration may turn out than one seed suggests."""
 NEAR_LIMIT = 1.1
-"""A candidate that exceeds a limit by less than this with one seed may keep it on average."""
+"""A candidate that exceeds a limit by less than this with one seed may still keep it on average."""
 AIM = 0.97
 """The share of a limit that a refined Δ aims at."""
 REFINED = 6
-"""How many configurations have their Δ refined."""
+"""The number of configurations whose Δ is refined."""
 SURE = 0.95
 
 Measure = Callable[[list[Trial]], None]
-"""Simulates trials and adds what they say to the results."""
+"""Simulates trials and adds their measurements to the results."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Finish:
     """How a race ended."""
 
     finalists: list[Candidate]
-    """Those of the last rung, the best first."""
+    """The candidates of the last rung, the best first."""
     selection: Selection
     seeds: int
 
@@ -107,7 +107,7 @@ class _Line:
 
 
 def _screen(configurations: list[Configuration], results: Results, measure: Measure) -> list[Candidate]:
-    """One seed each: the best Δ of every configuration, and its neighbours where they may be better."""
+    """With one seed, find the best Δ of every configuration, and its neighbours if they may be better."""
     seed = results.question.seed
     lines = [_Line(configuration) for configuration in configurations]
     while waiting := [line for line in lines if not line.is_settled]:
@@ -128,7 +128,7 @@ def _screen(configurations: list[Configuration], results: Results, measure: Meas
 
 
 def _halve(line: _Line, results: Results) -> None:
-    """Too many bytes: a longer pause. Too slow: a shorter one. Else in the direction of what is to be small."""
+    """Halve: towards longer pauses if bytes exceed the budget, shorter if it is too slow, else by what is minimised."""
     candidate = line.next
     place = DELTAS_MS.index(candidate.delta_ms)
     longer = results.objective == "bytes_per_s"
@@ -143,7 +143,7 @@ def _halve(line: _Line, results: Results) -> None:
 
 
 def _bound(line: _Line, results: Results) -> float:
-    """No Δ that is left, or was found good, has a smaller value than this, as far as one seed says."""
+    """A lower bound, from one seed, of the values at the Δ that are left or were found good."""
     known = set(results.candidates)
     tested = [one for one in line.tested if one in known and results.ended(one)]
     good = [results.value(one) for one in tested if results.is_feasible(one)]
@@ -159,7 +159,7 @@ def _delta(place: int) -> float:
 
 
 def _worth(line: _Line, results: Results) -> list[Candidate]:
-    """The best that was tested, and what was only just beyond a limit."""
+    """The best tested candidate, and those only just beyond a limit."""
     tested = [one for one in results.candidates if one.configuration == line.configuration and results.ended(one)]
     near = [one for one in tested if 1 < _worst(results, one) <= NEAR_LIMIT]
     best = results.ranked([one for one in tested if results.is_feasible(one)])[:1]
@@ -174,7 +174,7 @@ def _worst(results: Results, candidate: Candidate) -> float:
 
 
 def _best(results: Results, contenders: list[Candidate], rung: int) -> list[Candidate]:
-    """Who goes on to a rung."""
+    """The candidates that continue to a rung."""
     ranked = _distinct(results, results.ranked(contenders))
     if not results.is_feasible(ranked[0]):
         return ranked[:KEPT_MIN]
@@ -184,7 +184,7 @@ def _best(results: Results, contenders: list[Candidate], rung: int) -> list[Cand
 
 
 def _distinct(results: Results, ranked: list[Candidate]) -> list[Candidate]:
-    """Without those that behave exactly as one before them."""
+    """Drop candidates that behave exactly like an earlier one."""
     kept: list[Candidate] = []
     for candidate in ranked:
         if not any(results.same(candidate, other) for other in kept):
@@ -193,14 +193,14 @@ def _distinct(results: Results, ranked: list[Candidate]) -> list[Candidate]:
 
 
 def _refined(results: Results, contenders: list[Candidate]) -> list[Candidate]:
-    """The pauses that just keep a limit, as far as the contenders of a rung say."""
+    """Candidates with the pauses that just keep a limit, estimated from the contenders of a rung."""
     ranked = results.ranked(contenders)
     best = list(dict.fromkeys(one.configuration for one in ranked))[:REFINED]
     return _crossings(results, [[one for one in contenders if one.configuration == which] for which in best])
 
 
 def _crossings(results: Results, tested: list[list[Candidate]]) -> list[Candidate]:
-    """For each list of candidates of one configuration: those between two of them of which one keeps the limits."""
+    """For each list of candidates of one configuration: those between two of which only one keeps the limits."""
     found = []
     for own in tested:
         ended = sorted(one for one in own if results.ended(one))
@@ -212,7 +212,7 @@ def _crossings(results: Results, tested: list[list[Candidate]]) -> list[Candidat
 
 
 def _crossing(results: Results, shorter: Candidate, longer: Candidate) -> float | None:
-    """Bytes per second go with 1 / (Δ + round), the time to stable with Δ; between two pauses that is close enough."""
+    """Interpolate: bytes per second go as 1 / (Δ + round), the time to stable as Δ; exact enough between two pauses."""
     for field in results.limits:
         one, other = results.excess(shorter, field), results.excess(longer, field)
         if not min(one, other) <= 1 < max(one, other):
@@ -225,7 +225,7 @@ def _crossing(results: Results, shorter: Candidate, longer: Candidate) -> float 
 
 
 def _two_digits(value: float, *, up: bool) -> float:
-    """A pause that can be read, rounded to the safe side."""
+    """A pause of two digits, rounded to the safe side."""
     if value <= 0:
         return 0.0
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)

@@ -14,7 +14,7 @@ from cubecast.lab.advisor.workload import Observation
 _FIELDS = {"time-to-stable": "time_ms", "bytes": "bytes_per_s", "buffer": "buffer"}
 SAFE_SEEDS = 4
 SAFE_ERRORS = 1.3
-"""So many standard errors below a limit a mean must be: that is kept with a probability of about 90 %."""
+"""How many standard errors a mean must be below a limit; the limit is then kept with a probability of about 90 %."""
 
 
 class Trial(NamedTuple):
@@ -34,7 +34,7 @@ class Means(NamedTuple):
 
 
 class Results:
-    """The measurements by candidate and seed, and what a question makes of them."""
+    """The measurements by candidate and seed, and their ranking for a question."""
 
     def __init__(self, question: GroupQuestion) -> None:
         """Nothing is measured yet."""
@@ -52,7 +52,7 @@ class Results:
 
     @property
     def candidates(self) -> list[Candidate]:
-        """Those that were simulated at all, in order."""
+        """The candidates that were simulated, in order."""
         return sorted(self._found)
 
     @property
@@ -65,7 +65,7 @@ class Results:
         return math.fsum(one.cpu_s for one in found if one is not None)
 
     def seeds(self, candidate: Candidate) -> list[int]:
-        """The seeds with which it was simulated, whether the run ended or not."""
+        """The seeds with which a candidate was simulated, whether the run ended or not."""
         return sorted(self._found.get(candidate, ()))
 
     def is_known(self, trial: Trial) -> bool:
@@ -81,16 +81,16 @@ class Results:
         return [math.inf if (one := found[seed]) is None else float(getattr(one, field)) for seed in seeds]
 
     def means(self, candidate: Candidate) -> Means:
-        """Over all its seeds; infinite if a run did not end."""
+        """The means over all seeds of a candidate; infinite if a run did not end."""
         seeds = self.seeds(candidate)
         return Means(*(fmean(self.values(candidate, field, seeds)) for field in Means._fields))
 
     def value(self, candidate: Candidate) -> float:
-        """What is to be small."""
+        """The value that is minimised."""
         return float(getattr(self.means(candidate), self.objective))
 
     def excess(self, candidate: Candidate, field: str) -> float:
-        """The share of a limit that it uses, on the safe side once there are seeds to tell the spread; 0 without one.
+        """The share of a limit that a candidate uses, with a safety margin from two seeds on; 0 without a limit.
 
         Of many candidates the fastest that seems to keep a budget is likely one whose bytes were underestimated.
         """
@@ -107,7 +107,7 @@ class Results:
         return self.ended(candidate) and all(self.excess(candidate, field) <= 1 for field in self.limits)
 
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """The best first: within the limits by value, then by how far beyond the limits; simple ones before others."""
+        """The best first: within the limits by value, then by excess over the limits; of equals the simplest first."""
 
         def key(candidate: Candidate) -> tuple[bool, float, int, Candidate]:
             feasible = self.is_feasible(candidate)
@@ -118,7 +118,7 @@ class Results:
         return sorted(candidates, key=key)
 
     def same(self, one: Candidate, other: Candidate) -> bool:
-        """Did both do exactly the same with every seed they share? Then they are two names of one behaviour."""
+        """Did both behave exactly alike with every seed they share? Then they are two names for the same thing."""
         shared = [seed for seed in self._found[one] if seed in self._found[other]]
         pairs = [(self._found[one][seed], self._found[other][seed]) for seed in shared]
         return bool(pairs) and all(

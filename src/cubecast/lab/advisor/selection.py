@@ -2,10 +2,10 @@
 
 The finalists have the same seeds. Given the measurements, their true means are distributed about the measured ones like
 a multivariate Student t, with the covariance over the seeds (the posterior of normal data without prior knowledge). It
-is drawn `DRAWS` times with random numbers of its own, the same each time: m + √((n−1)/χ²) · Σ gᵢ (xᵢ − m) / √(n (n−1)),
-gᵢ normal, one for each seed, has exactly this covariance and keeps the correlation between candidates and between time
-and bytes. A draw is won by the candidate with the smallest value among those that keep the limits in that draw. One
-that was dropped early is not drawn; with its few seeds it would count for more than it is worth.
+is drawn `DRAWS` times from a separate random stream that is the same each time: m + √((n−1)/χ²) · Σ gᵢ (xᵢ − m) /
+√(n (n−1)), with gᵢ normal, one per seed, has exactly this covariance and keeps the correlation between candidates and
+between time and bytes. The winner of a draw is the candidate with the smallest value among those that keep the limits
+in that draw. A candidate that was dropped early is not drawn; its few seeds would give it too much weight.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _KEY = 0x6164766973
 
 
 class Selection(NamedTuple):
-    """How sure it is that the first of the finalists is the best."""
+    """The confidence that the first of the finalists is the best."""
 
     best: float
     """The probability that none of the others is better."""
     near: float
     """The probability that none is better by more than `INDIFFERENT`."""
     shares: tuple[float, ...]
-    """The probability of each to be the best, in the order of the finalists."""
+    """The probability that each is the best, in the order of the finalists."""
 
 
 def select(results: Results, ranked: Sequence[Candidate]) -> Selection:
-    """Probabilities from the seeds that all of these have in common."""
+    """Compute the probabilities from the seeds that all candidates have in common."""
     shared = sorted(set.intersection(*(set(results.seeds(one)) for one in ranked))) if ranked else []
     if not ranked or not results.is_feasible(ranked[0]):
         return Selection(0.0, 0.0, (0.0,) * len(ranked))
@@ -51,7 +51,7 @@ def select(results: Results, ranked: Sequence[Candidate]) -> Selection:
         values = np.where(_draw(results, ranked, field, shared) > limit, np.inf, values)
     least = values.min(axis=1)
     some = np.isfinite(least)
-    # The best of a draw in which nobody keeps the limits is nobody.
+    # A draw in which no candidate keeps the limits has no winner.
     wins = (values == least[:, None]) & some[:, None]
     shares = (wins / np.maximum(wins.sum(axis=1), 1)[:, None]).mean(axis=0)
     near = (values[:, 0] <= (1 + INDIFFERENT) * least) & some
@@ -72,9 +72,9 @@ def _draw(results: Results, ranked: Sequence[Candidate], field: str, seeds: list
 
 
 def pareto_front(results: Results) -> list[Candidate]:
-    """The candidates to which no other is better both in time and in bytes, the cheapest first.
+    """The candidates that no other one beats both in time and in bytes, the cheapest first.
 
-    One that is faster than the next cheaper one by less than `INDIFFERENT` is left out.
+    A candidate that is faster than the next cheaper one by less than `INDIFFERENT` is left out.
     """
     ended = [one for one in results.candidates if results.ended(one)]
     means = {one: results.means(one) for one in ended}

@@ -1,6 +1,6 @@
 """Simulate trials: in this process, or on Spark. Every result is kept in a store and computed once.
 
-The store is that of a study (`lab.store`): a plan with the same candidates finds its runs done already.
+The store is that of a study (`lab.store`): a plan with the same candidates finds its runs already finished.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from cubecast.lab.whole_file import write_whole
 LOCAL_MEMBERS_MAX = 200
 """In larger groups simulations are done on Spark, unless the user decides otherwise."""
 FILE_SECONDS = 2.0
-"""So much work is lost at most when the process is killed."""
+"""The most work that is lost when the process is killed."""
 
 Progress = Callable[[int, str], None]
-"""Called with the simulations done so far, and what is next."""
+"""Called with the number of finished simulations, and the next one."""
 Key = tuple[str, str]
 
 
@@ -49,7 +49,7 @@ class Trials:
         self.done_now = 0
 
     def measure(self, results: Results, trials: list[Trial]) -> None:
-        """Do what is not known yet, and add all of it to the results."""
+        """Simulate the trials that are not known yet, and add all of them to the results."""
         runs = {trial: self._run(trial) for trial in trials}
         missing = [run for run in runs.values() if (run.id, run.code) not in self._known]
         if missing:

@@ -1,14 +1,14 @@
 """The simulation of one candidate: its duration and the measured values.
 
 Data flows for at least `PERIODS` rounds with their pauses, and for at least `MULTICASTS` messages of all senders, so
-that a short pause costs a short simulation. All candidates meet the same networks and random streams, seed by seed.
+that a short pause costs a short simulation. All candidates run on the same networks and random streams, seed by seed.
 
-A run ends with a round. The pause that would follow belongs to that round: without it, k + 1 rounds would be charged to
-k periods, and a few long pauses would look dearer than many short ones.
+A run ends with a round. The pause that would follow counts with that round: without it, k + 1 rounds would be charged
+to k periods, and a few long pauses would look more expensive than many short ones.
 
-| quantity    | of a run                                                                      |
+| quantity    | meaning, per run                                                              |
 |-------------|-------------------------------------------------------------------------------|
-| time        | from the multicast of a message until the last member knows it stable, mean   |
+| time        | from a multicast until the last member knows that the message is stable, mean |
 | bytes       | what the stability protocol sends per second and member                       |
 | buffer      | unstable messages that a member holds, mean over members and time             |
 | messages    | what the stability protocol sends per second and member                       |
@@ -30,12 +30,12 @@ PERIODS = 4
 MULTICASTS = 300
 MESSAGES_MIN = 4
 PATIENCE = 20
-"""A run is given up after so many times the data flowed, and not before `PATIENCE_MS_MIN`."""
+"""A run is abandoned after this factor times the duration of the data flow, and not before `PATIENCE_MS_MIN`."""
 PATIENCE_MS_MIN = 20_000.0
 
 
 class Observation(NamedTuple):
-    """What one simulation of a candidate says."""
+    """The measurements of one simulation of a candidate."""
 
     time_ms: float
     bytes_per_s: float
@@ -48,14 +48,14 @@ class Workload:
     """The settings of the simulations that answer a question."""
 
     def __init__(self, question: GroupQuestion) -> None:
-        """The time of a round is estimated once, on the network of the first seed."""
+        """Estimate the length of a round once, on the network of the first seed."""
         self.question = question
         network = build_network(question.network, members=question.members, seed=question.seed)
         self._rounds_ms: dict[str, float] = {}
         self._network = network
 
     def settings(self, candidate: Candidate) -> dict[str, Any]:
-        """All settings but the seed."""
+        """All settings except the seed."""
         own = candidate.configuration.settings | {"delta_ms": candidate.delta_ms}
         return self.question.common | own | self._lengths(candidate)
 
@@ -75,7 +75,7 @@ class Workload:
 def read_observation(
     metrics: Mapping[str, float], *, members: int, delta_ms: float, cpu_s: float
 ) -> Observation | None:
-    """None for a run in which no message became stable everywhere."""
+    """The observation of a run; None if no message became stable at all members."""
     time_ms = metrics.get("tts_last_ms", math.nan)
     if math.isnan(time_ms) or metrics["simulated_ms"] <= 0:
         return None
@@ -90,6 +90,6 @@ def read_observation(
 
 
 def _last_pause_ms(metrics: Mapping[str, float], delta_ms: float) -> float:
-    """Δ, or what lies between two rounds at most where a protocol does not pause for so long."""
+    """Δ, or the longest time between two rounds if the protocol pauses for less."""
     gaps = metrics["rounds"] - 1
     return min(delta_ms, metrics["simulated_ms"] / gaps) if gaps > 0 else delta_ms

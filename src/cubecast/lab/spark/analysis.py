@@ -1,14 +1,14 @@
 """From results to findings on Spark: runs → values → summary → findings, each a table on disk.
 
-| table | a row is | columns |
+| table | one row per | columns |
 |---|---|---|
-| `values` | one measured number | study, point, seed, metric, value |
-| `summary` | a metric at a point | study, point, metric, n, mean, sd, ci_low, ci_high, smallest, largest |
-| `findings` | a test of a claim at a point | `lab.questions.FINDINGS` |
-| `points` | a point of a study | study, point, and a column per parameter |
+| `values` | measured number | study, point, seed, metric, value |
+| `summary` | metric and point | study, point, metric, n, mean, sd, ci_low, ci_high, smallest, largest |
+| `findings` | test of a claim and point | `lab.questions.FINDINGS` |
+| `points` | point of a study | study, point, and a column per parameter |
 
-All are partitioned by study. Only the metrics that a plan draws or tests are taken out of the results. A claim is
-answered in parts (`lab.questions`), so that no worker needs the values of a whole study, and the driver none at all.
+All are partitioned by study. Only the metrics that a plan draws or tests are read from the results. A claim is answered
+in parts (`lab.questions`), so that no worker needs the values of a whole study, and the driver needs none.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ VALUES_DDL = "point int, seed bigint, metric string, value double, study string"
 def analyse(
     spark: SparkSession, store: Store, plans: Sequence[Plan], size: str, runs: Sequence[Run]
 ) -> dict[str, float]:
-    """Write the tables of these studies, in place of what they had; returns the CPU time of their runs by study."""
+    """Replace the tables of these studies; return the CPU time of their runs by study."""
     _write_points(store, plans, size)
     with _on_disk(store, _wanted(runs), WANTED) as path:
         wanted = read_parquet(spark, path)
@@ -78,16 +78,16 @@ def summary_of(spark: SparkSession, store: Store, plans: Sequence[Plan], runs: S
 
 
 def _cpu_seconds(spark: SparkSession, store: Store, wanted: DataFrame) -> dict[str, float]:
-    """By study; a run of two studies counts for both."""
+    """The CPU time by study; a run of two studies counts for both."""
     results = _read_results(spark, store).select("run_id", "code", "cpu_seconds").dropDuplicates(["run_id", "code"])
     found = wanted.join(results, ["run_id", "code"]).groupBy("study").agg({"cpu_seconds": "sum"}).collect()
     return {row[0]: float(row[1] or 0.0) for row in found}
 
 
 def measured(spark: SparkSession, store: Store, wanted: DataFrame, plans: Sequence[Plan]) -> DataFrame:
-    """One row per measured value. Results of other code or other plans stay out, and so do metrics nobody asks for."""
+    """One row per measured value, without results of other code or other plans and without unused metrics."""
     names = ", ".join(sorted({repr(metric) for plan in plans for metric in plan.measured})) or "NULL"
-    # Left out here, before anything is sorted: a run has some 30 metrics, and a plan looks at two.
+    # Filtered before anything is sorted: a run has some 30 metrics, and a plan uses two.
     metrics = expr(f"map_filter(metrics, (name, value) -> name IN ({names}))").alias("metrics")
     results = _read_results(spark, store).where("status = 'ok'").select("run_id", "code", metrics)
     joined = wanted.join(results.dropDuplicates(["run_id", "code"]), ["run_id", "code"])
@@ -109,7 +109,7 @@ def _read_results(spark: SparkSession, store: Store) -> DataFrame:
 
 
 def _read_values(spark: SparkSession, store: Store, plans: Sequence[Plan]) -> DataFrame:
-    """The values of these studies, with the study that their folder names."""
+    """The values of these studies, with the study from the name of their folder."""
     if isinstance(folder := store.table("values"), Path):
         return spark.read.schema(VALUES_DDL).parquet(str(folder)).where(_is_one_of(plans))
     ddl = VALUES_DDL.removesuffix(", study string")
@@ -141,7 +141,7 @@ def _answers(
     points: dict[str, list[Point]],
     questions: dict[str, list[Question]],
 ) -> DataFrame:
-    """The findings of all questions, part by part, then corrected claim by claim and reading by reading."""
+    """The findings of all questions, per part; then corrected per claim and reading."""
 
     def work(table: pa.Table) -> pa.Table:
         study, number = table.column("study")[0].as_py(), table.column("question")[0].as_py()
@@ -159,7 +159,7 @@ def _answers(
 
 
 def _replace(frame: DataFrame, store: Store, plans: Sequence[Plan], name: str) -> None:
-    """Write the partitions of these studies; those of others stay as they are."""
+    """Write the partitions of these studies; those of other studies do not change."""
     for plan in plans:
         remove_tree(store.partition(name, plan.id))
     store.table(name).mkdir(parents=True, exist_ok=True)
@@ -187,14 +187,14 @@ def _write_points(store: Store, plans: Sequence[Plan], size: str) -> None:
 
 
 def parameter_column(values: list[Any]) -> pa.Array:
-    """Values of a parameter as numbers, as truth values or, where they are of several kinds, as text."""
+    """Values of a parameter as numbers, as booleans or, if they have several types, as text."""
     kinds = {type(value) for value in values}
     return pa.array(values if len(kinds) == 1 or kinds == {int, float} else [str(value) for value in values])
 
 
 @contextmanager
 def _on_disk(store: Store, rows: Iterator[dict[str, object]], schema: pa.Schema) -> Iterator[AnyPath]:
-    """Rows as a file that workers can read, as long as the block lasts; a few of them in memory at a time."""
+    """Rows as a file that workers can read during the block; only a few of them are in memory at a time."""
     folder = store.root / f"{ROWS_PREFIX}{uuid.uuid4().hex}"
     path = folder / "rows.parquet"
     try:

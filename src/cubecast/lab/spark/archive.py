@@ -1,9 +1,9 @@
 """An archive of the Java classes that Spark loads, so that Java starts in half the time.
 
-Spark loads 15,000 classes out of 280 files, and Java checks each of them. With a class-data archive (JDK 13 and later)
-they are mapped into memory, checked already. The archive belongs to one Java and one installation of PySpark: Java
-compares the size and the time of every file with those it was made from, and does without the archive when one differs.
-So both are part of its name, and `cubecast warm` makes a new one after PySpark was installed again.
+Spark loads 15,000 classes from 280 files, and Java verifies each of them. With a class-data archive (JDK 13 and later)
+they are mapped into memory already verified. The archive belongs to one Java and one installation of PySpark: Java
+compares the size and the time of every file with those from which the archive was made, and ignores the archive if one
+differs. So both are part of its name, and `cubecast warm` makes a new one after PySpark was installed again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyspark
 from cubecast.jit.sources import cache_root
 from cubecast.lab.java import find_java
 
-# Java tells on stdout why it does not use an archive, or leaves a class out of it: no news for the user.
+# Java prints on stdout why it does not use an archive, or omits a class from it: the user does not need this.
 _QUIET = "-Xlog:disable"
 
 
 def archive_path() -> Path | None:
-    """Where the archive of this Java and this PySpark is, or would be; none without Java."""
+    """The path of the archive of this Java and this PySpark, whether it exists or not; None without Java."""
     found = find_java()
     if found is None:
         return None
@@ -32,7 +32,7 @@ def archive_path() -> Path | None:
 
 
 def older_archives(path: Path) -> list[Path]:
-    """Archives of the same place that fit no more."""
+    """Outdated archives in the same folder."""
     place, _ = path.name.split("-")
     return [other for other in path.parent.glob(f"{place}-*.jsa") if other != path]
 
@@ -47,7 +47,7 @@ def _digest(*texts: str) -> str:
 
 
 def use_archive() -> str:
-    """Java's options to use the archive; empty where there is none."""
+    """Java's options to use the archive; empty if there is none."""
     path = archive_path()
     return f'{_QUIET} "-XX:SharedArchiveFile={path}"' if path is not None and path.is_file() else ""
 

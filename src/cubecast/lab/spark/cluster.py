@@ -7,19 +7,19 @@ from pyspark.sql.functions import expr, spark_partition_id
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Is this the session of a Spark Connect server, without a Java of our own?"""
+    """Is this a session of a Spark Connect server, without a Java in this process?"""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks Spark does at once, as far as it knows: the partitions of a range that has no number of them."""
+    """How many tasks Spark runs at once, as far as it knows: the default number of partitions of a range."""
     if not is_remote(spark):
         return spark.sparkContext.defaultParallelism
     return max(spark.range(1 << 16).select(spark_partition_id().alias("part")).distinct().count(), 1)
 
 
 def cancel(spark: SparkSession) -> None:
-    """End all that is under way."""
+    """Cancel all running jobs."""
     if is_remote(spark):
         spark.interruptAll()
     else:
@@ -27,7 +27,7 @@ def cancel(spark: SparkSession) -> None:
 
 
 def versions(spark: SparkSession) -> dict[str, str]:
-    """Of Spark and Java, and where it runs, for the report."""
+    """The versions of Spark and Java, and the master, for the report."""
     java = spark.range(1).select(expr("java_method('java.lang.System', 'getProperty', 'java.version')")).collect()[0][0]
     master = "Spark Connect" if is_remote(spark) else str(spark.sparkContext.master)
     return {"Spark": spark.version, "Java": str(java), "master": master}

@@ -1,10 +1,10 @@
 """The reason of a failure on Spark, in one line.
 
-Nothing is guessed from the text of Spark's messages. What decides is, in this order:
+Nothing is guessed from the text of Spark's messages. These sources decide, in this order:
 
-| source | tells |
+| source | reason |
 |---|---|
-| a message that our code in a worker made (`reported`) | an error of ours, word by word |
+| a message that our code in a worker made (`reported`) | one of our errors, word by word |
 | the exit code of Java | it ran out of memory (`ExitOnOutOfMemoryError`) or was killed |
 | the classes in Java's chain of causes, their conditions and who threw them | no memory, cancelled, a worker died |
 | the disk itself | it is full |
@@ -28,7 +28,7 @@ from cubecast.errors import CubecastError
 from cubecast.lab.spark.settings import DRIVER_MEMORY, MEMORY_VARIABLE
 
 MARK = "cubecast-error "
-"""Stands before the message of a worker: JSON, in one line."""
+"""Prefix of the message of a worker: JSON, in one line."""
 JAVA_OUT_OF_MEMORY = 3
 """Exit code of Java when it runs out of memory, with `ExitOnOutOfMemoryError`."""
 _FULL_DISK_BYTES = 1 << 20
@@ -45,7 +45,7 @@ WORKER_DIED = (
 
 
 class WorkerError(Exception):
-    """An error of ours on its way from a worker to the driver; Spark carries nothing but its text."""
+    """One of our errors on its way from a worker to the driver; Spark transfers only its text."""
 
 
 class Cause(NamedTuple):
@@ -60,7 +60,7 @@ class Cause(NamedTuple):
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """In a worker: let an error of ours reach the driver as it is."""
+    """In a worker: let one of our errors reach the driver unchanged."""
     try:
         yield
     except CubecastError as error:
@@ -68,7 +68,7 @@ def reported() -> Iterator[None]:
 
 
 def reported_message(error: BaseException) -> str | None:
-    """What our code in a worker said, from the text that Spark made of it."""
+    """The message of our code in a worker, extracted from Spark's text."""
     text = str(error)
     place = text.find(MARK)
     if place < 0:
@@ -78,7 +78,7 @@ def reported_message(error: BaseException) -> str | None:
 
 
 def explain(error: Exception, *, java_exit: int | None, folders: tuple[Path, ...] = ()) -> str:
-    """Why it failed; `folders` are those that were written to."""
+    """The reason of a failure; `folders` are those that were written to."""
     said = reported_message(error)
     if said is not None:
         return said
@@ -101,7 +101,7 @@ def explain(error: Exception, *, java_exit: int | None, folders: tuple[Path, ...
 
 
 def java_causes(error: Exception) -> Iterator[Cause]:
-    """Java's chain of causes, the outermost first; nothing where the error is not Java's."""
+    """Java's chain of causes, the outermost first; empty if the error is not Java's."""
     one = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     while one is not None:
         kind = str(one.getClass().getName())
@@ -111,7 +111,7 @@ def java_causes(error: Exception) -> Iterator[Cause]:
 
 
 def _condition(one: Any) -> str | None:
-    """Spark's own name for a kind of error, if this is one that has a name."""
+    """Spark's name for this kind of error, if it has one."""
     try:
         return None if one.getCondition() is None else str(one.getCondition())
     except Exception:  # Py4J has no way to ask whether a Java object has a method
@@ -119,7 +119,7 @@ def _condition(one: Any) -> str | None:
 
 
 def is_full(folder: Path) -> bool:
-    """Ask the disk itself: is there no room for one more file?"""
+    """Is the disk full? Tested by writing a file."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, _FULL_DISK_BYTES)
@@ -129,7 +129,7 @@ def is_full(folder: Path) -> bool:
 
 
 def _innermost(causes: list[Cause]) -> str | None:
-    """The cause that began it, with its class: what to search for."""
+    """The innermost cause, with its class, for the user to search for."""
     if not causes:
         return None
     cause = causes[-1]
@@ -138,6 +138,6 @@ def _innermost(causes: list[Cause]) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error that has something to say."""
+    """The first line of an error that is not empty."""
     text = error.getMessage() if isinstance(error, PySparkException) else None
     return next((line.strip() for line in (text or str(error)).splitlines() if line.strip()), type(error).__name__)

@@ -1,10 +1,10 @@
 """Follow a folder of live traces with Structured Streaming: stability lag, slowest member and buffers, per window.
 
 Spark reads what the processes appended since the last batch, and reduces it to the furthest place of each member in
-each window; the driver joins the windows (`lab.windows`) and hands the table to the caller. The state is the driver's,
-so the stream itself needs none; after every batch all of it is written into the checkpoint, with the number of the
-batch. A batch that Spark does again after a kill is left out: a follower that was killed and started again shows what
-an undisturbed one shows.
+each window; the driver joins the windows (`lab.windows`) and passes the table to the caller. The driver has the state,
+so the stream itself needs none; after every batch the complete state is written into the checkpoint, with the number of
+the batch. A batch that Spark repeats after a kill is ignored: a follower that was killed and restarted shows the same
+as an undisturbed one.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def follow(
     checkpoint: Path,
     enough: threading.Event | None = None,
 ) -> list[Row]:
-    """Call `show` with the table after every batch. Gives the last table.
+    """Call `show` with the table after every batch; return the last table.
 
-    It ends after `seconds`, when somebody has had `enough`, or with Ctrl-C. With the `checkpoint` of an earlier time
-    the stream goes on where it stopped, with all its windows.
+    It ends after `seconds`, when `enough` is set, or with Ctrl-C. With the `checkpoint` of an earlier call the stream
+    continues where it stopped, with all its windows.
     """
     if window_s < SHORTEST_WINDOW_S:
         raise LocalProtocolError(f"window of {window_s:g} s: choose at least {SHORTEST_WINDOW_S:g}")
@@ -79,7 +79,7 @@ def follow(
 
 
 def _read_state(path: Path) -> tuple[int, Row | None]:
-    """The number of the last batch that the windows in the checkpoint know of, and the windows."""
+    """The number of the last batch in the windows of the checkpoint, and the windows."""
     try:
         found = json.loads(path.read_bytes())
         return int(found["batch"]), dict(found["windows"])
@@ -92,7 +92,7 @@ def _read_state(path: Path) -> tuple[int, Row | None]:
 def _wait_for(
     query: StreamingQuery, seconds: float | None, enough: threading.Event, batches: list[int]
 ) -> Exception | None:
-    """Let the query run until its time is over, then end it; gives what went wrong in it."""
+    """Let the query run until its time is over, then end it; return its error, if any."""
     until = math.inf if seconds is None else time.monotonic() + seconds
     try:
         while query.isActive and time.monotonic() < until and not enough.wait(POLL_SECONDS):
@@ -108,9 +108,9 @@ def _wait_for(
 
 
 def _take_the_rest(query: StreamingQuery, batches: list[int]) -> None:
-    """Wait for what is written by now; a group that goes on writing is not waited for.
+    """Wait for what is written by now, but not for a group that continues to write.
 
-    The batch that runs now may have been planned before; the one after it covers everything until now.
+    The running batch may have been planned earlier; the next one covers everything until now.
     """
 
     def process_all() -> None:
@@ -125,11 +125,11 @@ def _take_the_rest(query: StreamingQuery, batches: list[int]) -> None:
 
 
 def furthest(events: DataFrame, window_s: float) -> DataFrame:
-    """How far each member was with each sender in each window, by the view it was in; and the members of views.
+    """How far each member was with each sender in each window and view; and the members of views.
 
     | column | meaning |
     |---|---|
-    | `window`, `member`, `view`, `sender` | `sender` is null in a row that only says that the member was there |
+    | `window`, `member`, `view`, `sender` | `sender` is null in a row that only shows the presence of the member |
     | `received`, `stable` | highest sequence number that the member had, and that it knew to be stable |
     | `gone` | the member stopped or left |
     | `number`, `tag`, `peer` | in rows of views: the view, and one of its members; else null |
@@ -138,7 +138,7 @@ def furthest(events: DataFrame, window_s: float) -> DataFrame:
     wanted = events.where(f"event IN ({', '.join(repr(event) for event in EVENTS)})")
     is_view = "event = 'view'"
     has = "event IN ('deliver', 'hold', 'restore', 'sent')"
-    # A state from another member is of the beginning of a view, and what came before a view is stable.
+    # A state from another member is that of the beginning of a view, and everything before a view is stable.
     knows = "(event = 'stable' OR (event = 'restore' AND round >= 0))"
     keys = [
         expr(f"time_ns DIV {round(window_s * 1e9)}").alias("window"),

@@ -1,8 +1,8 @@
 """A folder of live traces as a streaming source of Spark: what was appended since the last batch.
 
-Each live process appends blocks to a file of its own (`cubecast.trace.blocks`). The offset of the stream holds for each
-file the place behind its last whole block; a block that is half written is left for a later batch. A process that
-restarts appends to its file, with new ids: members are named in the rows, as `NAME (INCARNATION)`.
+Each live process appends blocks to its own file (`cubecast.trace.blocks`). The offset of the stream holds for each file
+the place behind its last complete block; a half-written block is left for a later batch. A process that restarts
+appends to its file, with new ids, so rows name members as `NAME (INCARNATION)`.
 
 | column | meaning |
 |---|---|
@@ -10,8 +10,8 @@ restarts appends to its file, with new ids: members are named in the rows, as `N
 | `member`, `peer`, `sender` | names instead of ids; null where there is none |
 | `view` | the highest view that the member installed in the batch up to this row, −1 before the first |
 
-The reader lives in a process beside the driver. It scans every file once from the beginning, to find the ends of blocks
-and the names; tasks get the names with the part of the file that they read.
+The reader runs in a process beside the driver. It scans every file once from the beginning, to find the ends of blocks
+and the names; tasks get the names together with the part of the file that they read.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ COLUMNS_DDL = (
     "event string, member string, peer string, sender string, view int"
 )
 Places = dict[str, int]
-"""By name of the file, the place behind the last block."""
+"""The place behind the last block, by name of the file."""
 
 
 class FilePart(InputPartition):
-    """What one task reads: a file from one place to another, and the names that were given before."""
+    """The part of a file that a task reads, and the names given before it."""
 
     def __init__(self, path: str, start: int, end: int, names: Names) -> None:
         self.path, self.start, self.end, self.names = path, start, end, names
@@ -104,7 +104,7 @@ class _Reader(DataSourceStreamReader):
 
 
 class LiveTraceFile:
-    """How far the file of a process was scanned, and the names that were found there."""
+    """How far the file of a process was scanned, and the names found there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -114,10 +114,10 @@ class LiveTraceFile:
         self.place = 0
         self.names = Names()
         self._ends: dict[int, int] = {}
-        """By session, the place behind its last block."""
+        """The place behind the last block of each session."""
 
     def scan(self) -> int:
-        """Go on to the last whole block; gives the place behind it."""
+        """Scan to the last complete block; return the place behind it."""
         size = self.path.stat().st_size
         if size < self.place:
             self._begin()  # it was replaced
@@ -137,14 +137,14 @@ class LiveTraceFile:
 
 
 class LiveTraceFiles:
-    """The traces of live processes in a folder; other files there are left alone."""
+    """The traces of live processes in a folder; other files there are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files: dict[str, LiveTraceFile] = {}
 
     def look(self, before: Places) -> Places:
-        """How far each file reaches now; `before` is how far they were read."""
+        """The present end of each file; `before` is how far they were read."""
         places = {}
         for path in sorted(self.folder.iterdir()):
             try:
@@ -182,7 +182,7 @@ def read_part(part: FilePart) -> Iterator[pa.RecordBatch]:
 
 
 def label(name: Any, incarnation: int) -> str:
-    """A member, as tables show it."""
+    """The name of a member in tables."""
     return f"{name} ({incarnation})"
 
 

@@ -10,9 +10,9 @@
 | `load_mean` | sends less arrivals and drops, at every millisecond of a round |
 | `queue_mean`, `queue_max` | when copies joined a link and when the one before had left it |
 
-Not in a trace, and so not here: how many multicasts there were where they went as copies; what a processor of the WAN
-tree had waiting; what a member held back before delivery. Load is left out where copies multiply on the way (tree
-multicast, duplication), the queue where nodes take time or a network has no links.
+These are not in a trace, so they cannot be recomputed: the number of multicasts that were sent as copies; the queue of
+a processor of the WAN tree; the messages that a member held back before delivery. Load is left out if copies multiply
+on the way (tree multicast, duplication), the queue if nodes take time or a network has no links.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOLERANCE = 1e-9
 
 
 def recompute(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
-    """One row a trace and metric: `found` in the rows, `said` by the run that wrote it, and whether they agree."""
+    """One row per trace and metric: `found` in the rows, `said` by the run that wrote it, and whether they agree."""
     if not traces:
         return []
     broadcast(spark.createDataFrame(_heads(traces))).createOrReplaceTempView("heads")
@@ -83,9 +83,9 @@ def _heads(traces: list[TraceFile]) -> pa.Table:
 
 
 def _links(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
-    """The delay of every link: a copy left the queue's head that long before it arrived, less its transmission.
+    """The delay of every link, which separates the end of a copy's transmission from its arrival.
 
-    Workers make the networks again, one scenario after another.
+    Workers build the networks again, one scenario after another.
     """
     names = [trace.name for trace in traces]
     scenarios = [trace.scenario for trace in traces]
@@ -103,9 +103,9 @@ def _links(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
 
 
 def _network_of(scenario: dict[str, Any]) -> Network | None:
-    """The network of a simulated run, made again; none for a live one, or one without links or with slow nodes.
+    """The network of a simulated run, built again; None for a live run, without links, or with slow nodes.
 
-    Where members come and go, a trace numbers incarnations, and the network has a place for every host.
+    In a run with views the trace numbers incarnations, and the network has a place for every host.
     """
     if "network" not in scenario or str(scenario["network"]).startswith("file:"):
         return None
@@ -120,7 +120,7 @@ def _network_of(scenario: dict[str, Any]) -> Network | None:
 
 _LINKS = pa.schema([("trace", pa.string()), ("link", pa.int32()), ("delay_ns", pa.int64())])
 _SHARED = {"done", "rounds", "known", "published"}
-"""Steps that several metrics begin with: done once."""
+"""Queries on which several metrics depend; each is executed once."""
 _STEPS = {
     "finished": "SELECT trace, max(time_ns) AS end_ns FROM events WHERE event IN ('stable', 'done') GROUP BY trace",
     # When the application asked for each message: in a run with views it may be sent later.
@@ -154,7 +154,7 @@ _STEPS = {
         JOIN (SELECT trace, round, count(*) AS done_up FROM done LEFT ANTI JOIN down USING (trace, member)
               GROUP BY trace, round) USING (trace, round)
         JOIN up USING (trace) WHERE done_up >= up.up""",
-    # Times when at least one round is under way; rounds that are not over last to the end of the run.
+    # Times when at least one round is in progress; unfinished rounds last to the end of the run.
     "open_rounds": """
         SELECT trace, round, begun_ns, coalesce(last_ns, end_ns + 1) AS last_ns FROM
             (SELECT trace, round, min(time_ns) AS begun_ns FROM events WHERE event = 'round' GROUP BY trace, round)

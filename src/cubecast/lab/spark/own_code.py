@@ -1,7 +1,7 @@
 """User code on Spark: its files are sent with the tasks, and workers load them before the first run.
 
-A worker that finds the file where the driver has it, with the same content, loads it there: it then finds the code that
-the driver compiled. Otherwise it writes a copy into a folder of the cache that is named by the content.
+A worker that finds the file at the driver's path, with the same content, loads it there and so finds the code that the
+driver compiled. Otherwise it writes a copy into a folder of the cache that is named after the content.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from cubecast.lab.own_code import code_files, load_code_file
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _loaded: dict[str, str] = {}
-"""The content that this worker has, by the name of the file."""
+"""The content that this worker loaded, by name of the file."""
 
 
 class ShippedFile(NamedTuple):
-    """A file of code, and the files of its folder that it imports."""
+    """A code file, and the files of its folder that it imports."""
 
     folder: str
-    """Where the driver has it."""
+    """The driver's path."""
     name: str
     files: tuple[tuple[str, bytes], ...]
-    """Path inside the folder, and content."""
+    """Paths inside the folder, and contents."""
 
     def digest(self) -> str:
         """A name for the content."""
@@ -37,7 +37,7 @@ class ShippedFile(NamedTuple):
 
 
 def shipped_files() -> list[ShippedFile]:
-    """The files of code that were loaded in this process."""
+    """The code files that were loaded in this process."""
     return [_read(path) for path in code_files()]
 
 
@@ -48,7 +48,7 @@ def _read(path: Path) -> ShippedFile:
 
 
 def load_shipped(files: list[ShippedFile]) -> None:
-    """Make known in this process what the files declare, once."""
+    """Add in this process what the files declare, once."""
     for one in files:
         digest = one.digest()
         if _loaded.get(one.name, digest) != digest:
@@ -67,7 +67,7 @@ def _is_there(one: ShippedFile) -> bool:
 
 
 def _unpack(one: ShippedFile, digest: str) -> Path:
-    """Write the files; several workers may do so at once, and the first to end wins."""
+    """Write the files; several workers may do so at once, and the first to finish wins."""
     place = cache_root() / "own_code" / digest
     if place.is_dir():
         return place

@@ -1,7 +1,6 @@
 """Tables of Spark in Parquet files: in a folder by Spark itself, in an object store by Arrow in the workers.
 
-What a worker writes into a store is named by the partition that it is made of, so a task that is tried again writes the
-same file again.
+A worker names a file in a store after its partition, so a repeated task writes the same file again.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def read_parquet(spark: SparkSession, path: AnyPath, ddl: str | None = None) -> 
 
 
 def _columns(name: str, schema: pa.Schema) -> pa.Table:
-    """These columns of a file; one that it lacks is empty."""
+    """These columns of a file; a missing one is empty."""
     with pq.ParquetFile(source(path_of(name))) as file:
         there = [one for one in schema.names if one in file.schema_arrow.names]
         table = file.read(columns=there)
@@ -85,7 +84,7 @@ def write_by_study(frame: DataFrame, folder: AnyPath) -> None:
 
 
 def write_tasks(frame: DataFrame, folder: AnyPath, schema: pa.Schema) -> None:
-    """Append the rows of each partition as one file, which is there whole or not at all."""
+    """Append the rows of each partition as one file, which is complete or absent."""
     if isinstance(folder, Path):
         frame.write.mode("append").parquet(str(folder))
         return

@@ -30,7 +30,7 @@ from cubecast.lab.spark.settings import connect_address, session_settings, spark
 
 LOCAL = "local[*]"
 JAVA_EXIT_SECONDS = 2.0
-"""How long an error may be ahead of the end of the Java that made it."""
+"""How long after an error the Java that raised it may end."""
 ANSWER_SECONDS = 10.0
 CONNECT_PORT = 15002
 STOP_SECONDS = 10.0
@@ -46,11 +46,11 @@ def session(
     meanwhile: Callable[[], None] = lambda: None,
     archive: str | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session on `master`, stopped at the end; `heavy` when Spark itself has much data to go through.
+    """A Spark session on `master`, stopped at the end; `heavy` if Spark itself has to process much data.
 
-    Without a master it is the one of Spark's own configuration, else all cores of this machine. `conf` are settings of
-    Spark that come before all others. While Java starts, `meanwhile` is done here. `archive` are Java's options for
-    the archive of Spark's classes, by default to use it. Inside another session it is that other one, whatever the
+    The default master is that of Spark's configuration, otherwise all cores of this machine. `conf` are Spark settings
+    that take precedence over all others. `meanwhile` is called while Java starts. `archive` are Java's options for
+    the archive of Spark's classes; the default uses it. Inside another session the other one is returned, whatever the
     master: a process has one Spark at a time.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -99,7 +99,7 @@ def _connected(address: str, conf: dict[str, str]) -> Iterator[SparkSession]:
 
 
 def _require_answer(address: str) -> None:
-    """Spark itself would try for ten minutes to reach a server that is not there."""
+    """Require that the server answers; Spark itself would try for ten minutes to reach it."""
     place = urlsplit(address)
     try:
         socket.create_connection((place.hostname or "", place.port or CONNECT_PORT), ANSWER_SECONDS).close()
@@ -108,7 +108,7 @@ def _require_answer(address: str) -> None:
 
 
 def _stop(spark: SparkSession) -> None:
-    """End Spark; a Java that does not answer any more is killed, so that this process ends too."""
+    """End Spark; a Java that does not answer is killed, so that this process can end."""
 
     def stop() -> None:
         with suppress(Exception):  # of a Java that has ended already
@@ -123,12 +123,12 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _java() -> subprocess.Popen[bytes] | None:
-    """The Java that this process started, if it did."""
+    """The Java that this process started, or None."""
     return getattr(SparkContext._gateway, "proc", None)
 
 
 def java_exit() -> int | None:
-    """How Java ended; None while it runs, or where it was not started from here."""
+    """The exit code of Java; None while it runs, or if it was not started from here."""
     java = _java()
     with suppress(subprocess.TimeoutExpired):
         return None if java is None else java.wait(JAVA_EXIT_SECONDS)
@@ -137,7 +137,7 @@ def java_exit() -> int | None:
 
 @contextmanager
 def one_line(what: str, *, kept: AnyPath | None = None) -> Iterator[None]:
-    """Whatever Spark has to say of a failure, at length, as one line; `kept` is the folder of what was done so far."""
+    """Turn a failure of Spark into an error of one line; `kept` is the folder of the finished results."""
     try:
         yield
     except CubecastError:
@@ -167,13 +167,13 @@ def _start(master: str, settings: dict[str, str]) -> SparkSession:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Py4J logs a page when a command to Java is cut short by Ctrl-C; the error itself is raised too."""
+    """Drop the page that Py4J logs when Ctrl-C interrupts a command to Java; the error itself is raised too."""
     return not str(record.msg).startswith("Exception while sending command")
 
 
 @contextmanager
 def _stderr_in_file() -> Iterator[IO[bytes]]:
-    """Java keeps the stderr it is started with; what it and the workers say there goes to a file, not to the user."""
+    """Start Java with a file as its stderr, so that output of Java and the workers does not reach the user."""
     with tempfile.TemporaryFile() as file:
         kept = os.dup(2)
         os.dup2(file.fileno(), 2)
@@ -185,7 +185,7 @@ def _stderr_in_file() -> Iterator[IO[bytes]]:
 
 
 def _reason_in(said: IO[bytes], error: Exception) -> str:
-    """Why Java did not come up: the line of its own that says so, otherwise the error itself."""
+    """Why Java did not start: the line of its output that says so, otherwise the error itself."""
     said.seek(0)
     lines = said.read().decode(errors="replace").splitlines()
     causes = [line for line in lines if "Exception" in line or "Error" in line]
@@ -193,5 +193,5 @@ def _reason_in(said: IO[bytes], error: Exception) -> str:
 
 
 def _with_retries(master: str) -> str:
-    """A local master gives up at the first failure of a task; let it try three times, as a cluster does."""
+    """Let a local master try a failed task three times, as a cluster does; by default it gives up at once."""
     return master.replace("]", ",3]") if master.startswith("local[") and "," not in master else master

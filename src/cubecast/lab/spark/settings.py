@@ -1,7 +1,7 @@
 """The settings of a Spark session: those of the user take precedence over our defaults.
 
-The user's are `spark-defaults.conf` (of `SPARK_CONF_DIR`, or of Spark's installation) and, above it, `--conf`. Options
-for Java are the exception: ours and the user's are put together.
+The user's settings are `spark-defaults.conf` (of `SPARK_CONF_DIR`, or of Spark's installation) and `--conf`, which
+takes precedence. Options for Java are the exception: ours and the user's are combined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DRIVER_MEMORY = "2g"
 MEMORY_VARIABLE = "CUBECAST_SPARK_MEMORY"
 _LOG4J = Path(__file__).parents[1] / "log4j2.properties"
 _LOGGING = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
-# Otherwise the thread that ran out of memory ends, and the others wait for it without a word.
+# Otherwise the thread that ran out of memory ends, and the others wait for it silently.
 _EXIT = "-XX:+ExitOnOutOfMemoryError"
 # The heavy work is in Python: a quick start matters more than Java at its fastest.
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -67,7 +67,7 @@ def connect_address(master: str | None, theirs: dict[str, str]) -> str | None:
 
 
 def session_settings(theirs: dict[str, str], *, master: str, heavy: bool, archive: str) -> dict[str, str]:
-    """What a session is started with; `heavy` when Spark itself has much data to go through."""
+    """The settings of a session; `heavy` if Spark itself has to process much data."""
     java = f"{_EXIT} {archive}" if heavy else f"{_EXIT} {QUICK_START} {archive}"
     ours = {
         "spark.driver.memory": DRIVER_MEMORY,

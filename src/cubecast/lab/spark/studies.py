@@ -1,10 +1,10 @@
 """The runs of studies on Spark: results in Parquet, task by task.
 
 *Commit.* Every task writes one file, which Spark's committer (algorithm 2) renames into `runs/` when the task ends.
-What was renamed is complete and stays, whatever happens to the study; a task that is tried again gives the same rows.
-Into an object store the worker writes the file itself (`lab/spark/parquet.py`).
+A renamed file is complete and stays, whatever happens to the study; a repeated task gives the same rows. In an object
+store the worker writes the file itself (`lab/spark/parquet.py`).
 
-*Placement.* `spark.range(k)` in k partitions gives exactly one task a partition, started in order, longest first; a
+*Placement.* `spark.range(k)` in k partitions gives exactly one task per partition, started in order, longest first; a
 shuffle would skew or merge them. The rows of the tasks are a table on disk (`lab/task_file.py`).
 
 *Workers* import the kernel themselves; nothing compiled is shipped. The driver warms the compiler's cache beforehand.
@@ -35,11 +35,11 @@ POLL_SECONDS = 0.2
 COUNT_SECONDS = 0.5
 
 Progress = Callable[[int, int], None]
-"""Called with the runs done and the runs in all."""
+"""Called with the number of finished runs and the number of all runs."""
 
 
 def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progress) -> None:
-    """Do the runs; results appear in the store task by task. Ctrl-C cancels the rest and keeps what is done."""
+    """Execute the runs; results appear in the store per task. Ctrl-C cancels the rest and keeps finished results."""
     tasks = pack(runs, parallelism(spark))
     counted = _Counted(store, [len(task) for task in tasks])
     with task_file(store, tasks) as pending:
@@ -48,7 +48,7 @@ def execute(spark: SparkSession, store: Store, runs: list[Run], progress: Progre
 
 
 class _Counted:
-    """The runs done, by the files of their tasks."""
+    """Counts finished runs by the files of their tasks."""
 
     def __init__(self, store: Store, sizes: list[int]) -> None:
         self._store, self._sizes = store, sizes
@@ -57,18 +57,18 @@ class _Counted:
         self._done = 0
 
     def done(self) -> int:
-        """Look from time to time."""
+        """The number of finished runs; the folder is read only from time to time."""
         if time.monotonic() >= self._next:
             began = time.monotonic()
             new = {path.name for path in result_files(self._store)} - self._before
             self._done = sum(self._sizes[number] for number in {int(name.split("-")[1]) for name in new})
-            # A folder of many files, or a distant store, is not to be busy with this.
+            # Listing a folder of many files, or a distant store, takes time.
             self._next = time.monotonic() + max(COUNT_SECONDS, 20 * (time.monotonic() - began))
         return self._done
 
 
 def _write(frame: DataFrame, store: Store, progress: Callable[[], None]) -> None:
-    """Write the results in a thread of their own, so that this one can show progress and hear Ctrl-C."""
+    """Write the results in a separate thread, so that this one can show progress and receive Ctrl-C."""
     failures: list[Exception] = []
 
     def write() -> None:
@@ -92,7 +92,7 @@ def _write(frame: DataFrame, store: Store, progress: Callable[[], None]) -> None
 
 
 def _worker(tasks: TaskFile, code: list[ShippedFile]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a worker does with the number of a task."""
+    """The function of a worker, which gets the number of a task."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with reported():

@@ -23,7 +23,7 @@ _SPARK_TYPES = {"|i1": "tinyint", "<i2": "smallint", "<i4": "int", "<i8": "bigin
 
 @dataclass(frozen=True, kw_only=True)
 class TraceFile:
-    """A trace on disk and what its head says."""
+    """A trace on disk and its metadata."""
 
     path: AnyPath
     scenario: dict[str, Any] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class TraceFile:
     events: int = 0
     row_groups: int = 0
     error: str | None = None
-    """Why it cannot be read; nothing else is known of it then."""
+    """Why it cannot be read; the other fields are unknown then."""
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class TraceFile:
 
 
 def find_traces(place: str | AnyPath) -> list[TraceFile]:
-    """The trace of a file, or those of a folder, by the scenario in the metadata of each; a damaged one says so."""
+    """The trace of a file, or those of a folder, each with the scenario of its metadata; a damaged one has an error."""
     folder = path_of(place)
     paths: list[AnyPath] = sorted(folder.glob("*.parquet"), key=str) if folder.is_dir() else [folder]
     if not paths:
@@ -80,7 +80,7 @@ def read_events(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
 
 
 def _read_by_arrow(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
-    """The same from an object store: a row group is a task."""
+    """Read events from an object store: each row group is a task."""
     places = [(trace.name, part) for trace in traces for part in range(trace.row_groups)]
     types = {
         name: "string" if name in NAMES else _SPARK_TYPES[EVENT_DTYPE[name].str] for name in EVENT_DTYPE.names or ()

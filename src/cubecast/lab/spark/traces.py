@@ -1,20 +1,20 @@
 """Check traces on Spark: the promises of `trace.checkers`, on any number of traces of any length.
 
-| traces | a task |
+| traces | contents of a task |
 |---|---|
 | of one row group | several traces, by their size |
 | longer ones, first | the summary of one row group: it divides a trace by time |
 | longer ones, then | one trace and a share of the promises: it goes through the row groups in order |
 
-Every trace is judged by the very checkers that judge it in one process (`cubecast check`), part by part in the same
-order, so the two agree by construction. What Spark adds is where that happens. A long trace has two stages. Summaries
-of row groups can be joined in any order of computing (`trace.checkers.facts`), so each is a task. The promises do not
-depend on each other, so each share of them is a task, which is sent the summary and reads the row groups itself. No
-events travel, and a task holds one row group at a time (`trace.checkers.fold` says what else); the driver joins the
-summaries, which are a few numbers per member and the rows of membership.
+Every trace is judged by the same checkers as in one process (`cubecast check`), part by part in the same order, so the
+two agree by construction. Spark only distributes the work. A long trace has two stages. Summaries of row groups may be
+computed in any order (`trace.checkers.facts`), so each is a task. The promises do not depend on each other, so each
+share of them is a task, which gets the summary and reads the row groups itself. No events are sent, and a task holds
+one row group at a time (`trace.checkers.fold` lists what else); the driver joins the summaries, which are a few numbers
+per member and the rows of membership.
 
-Checkers of the user's own judge a trace as a whole. An offending event is named by its trace and its row in it. A trace
-that cannot be read is a row of its own, and the others are judged.
+User checkers judge a trace as a whole. A violation names the trace and the rows in it. A trace that cannot be read is a
+row of its own, and the others are judged.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from cubecast.trace.files import StoredTrace
 READABLE = "readable trace"
 TRACE_SECONDS = 0.005
 EVENTS_PER_SECOND = 1e6
-"""About what it takes to open a trace, and to read and check it."""
+"""Estimated seconds to open a trace, and to read and check it."""
 SHARES = (
     ("FIFO per link",),
     ("causal order", "causal stability", "agreement", "in-order delivery"),
     ("no premature stability", "stability never decreases", "every round ends", "counts agree with the metrics"),
 )
-"""Which promises are judged apart where there are more cores than long traces; the others are a share too."""
+"""The promises that are judged separately if there are more cores than long traces; the others form one share."""
 VIOLATIONS_DDL = "trace string, checker string, message string, rows array<bigint>, time_ns bigint"
 VIOLATIONS = pa.schema(
     [
@@ -122,7 +122,7 @@ def by_time(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]
 
 
 def _joined(parts: pa.Table) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """The summary of each trace, by those of its row groups; and the traces of which a row group cannot be read."""
+    """The summary of each trace, joined from its row groups; and the traces with a row group that cannot be read."""
     by_trace: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(parts.to_pylist(), key=lambda row: row["part"]):
         by_trace.setdefault(row["trace"], []).append(row)
@@ -137,12 +137,12 @@ def _joined(parts: pa.Table) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
 
 
 def all_promises() -> frozenset[str]:
-    """What the driver wants judged: a worker may know checkers of earlier jobs besides."""
+    """The promises to judge; a worker may also know checkers of earlier jobs."""
     return frozenset(checker.NAME for checker in (*CHECKERS, *own_checkers()))
 
 
 def shares_of(count: int) -> list[frozenset[str]]:
-    """Divide the promises into at most so many shares, at least one."""
+    """Divide the promises into at most `count` shares, at least one."""
     rest = all_promises().difference(*SHARES)
     groups = [*SHARES, tuple(rest)]
     count = min(max(count, 1), len(groups))
@@ -150,7 +150,7 @@ def shares_of(count: int) -> list[frozenset[str]]:
 
 
 def _one_per_task(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The rows of a table, each in a task of its own, started in order."""
+    """The rows of a table, one task each, started in order."""
     numbered = table.append_column("place", pa.array(range(len(table)), pa.int64()))
     places = spark.range(0, len(table), 1, max(len(table), 1)).withColumnRenamed("id", "place")
     return places.join(broadcast(spark.createDataFrame(numbered)), "place").select(*table.column_names)
@@ -162,7 +162,7 @@ def _open(name: str) -> StoredTrace:
 
 
 def summary_of(name: str, part: int) -> pa.Table:
-    """The summary of one row group, or why there is none."""
+    """The summary of one row group, or the error."""
     row: dict[str, Any] = {"trace": name, "part": part, "summary": None, "error": None}
     try:
         with closing(_open(name)) as trace:

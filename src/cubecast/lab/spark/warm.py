@@ -18,7 +18,7 @@ from cubecast.lab.store import Store
 
 
 def make_archive() -> Path | None:
-    """Make the archive if there is none; where it is if it had to be made."""
+    """Make the archive if there is none; return its path if it was made."""
     path = archive_path()
     if path is None or path.is_file():
         return None
@@ -42,8 +42,8 @@ def _archive_in(folder: str) -> Path:
 
 
 def load_classes(folder: str) -> None:
-    """Do on Spark what a study does; Java writes the archive into the folder when this process ends."""
-    # A formula: nothing of it is compiled, so that this may run beside the compiler.
+    """Run a small study on Spark; Java writes the archive into the folder when this process ends."""
+    # A formula: nothing is compiled, so this may run beside the compiler.
     size = PlanSize(repeats=2, fixed={"payload_bytes": 0}, sweep={"members": [16]}, zips=())
     plan = Plan(
         id="warm",

@@ -3,25 +3,25 @@
 | field      | shape          | meaning                                                                             |
 |------------|----------------|-------------------------------------------------------------------------------------|
 | offsets    | rows + 1       | the links of a row are offsets[row] … offsets[row + 1] − 1                          |
-| neighbours | links          | the rank at the other end; −1: a spare place for a later link                       |
+| neighbours | links          | the rank at the other end; −1: an unused place for a later link                     |
 | failure    | links          | the probability that a message does not get across (known, or estimated)            |
-| quota      | 1              | messages a member may send per multicast; 0: one to each peer                       |
+| quota      | 1              | messages that a member may send per multicast; 0: one to each peer                  |
 | eager      | links × m      | is the link in the tree of that sender (eagerPushPeers)?                            |
 | wanted     | links × m or 0 | does this member want that sender's messages over the link? See below               |
-| provider   | rows × m       | from whom this member gets that sender's messages; −1 = nobody yet                  |
-| seen       | rows × m × W   | the sequence number that was seen last at place sequence mod W                      |
-| sent       | kinds          | messages sent, of each kind                                                         |
-| changed_ns | 1              | when a tree changed last                                                            |
+| provider   | rows × m       | the neighbour that provides that sender's messages; −1 = none yet                   |
+| seen       | rows × m × W   | the sequence number seen last at place sequence mod W                               |
+| sent       | kinds          | messages sent, by kind                                                              |
+| changed_ns | 1              | when a tree last changed                                                            |
 | scratch    | degree         | room for the shares of a quota                                                      |
 
 W, the window, bounds how far messages of one sender may overtake each other; an older one counts as a duplicate.
 
 **Wanted.** Where links may lose a PRUNE, a member infers the tree from the messages that arrive. Where links lose
 nothing and keep order (`reliable`), it knows what it last requested from each neighbour, and the neighbour's `eager`
-follows that request: a message that arrives over an unwanted link was in transit when the link was pruned, and carries
-no information about the tree. So two PRUNEs that cross do not disconnect a member.
+follows that request: a message that arrives over an unwanted link was in transit when the link was pruned, and says
+nothing about the tree. So two PRUNEs that cross do not disconnect a member.
 
-Invariants: a spare place is eager for no sender; a provider is a neighbour, or was one when it sent the message; on
+Invariants: an unused place is eager for no sender; a provider is a neighbour, or was one when it sent the message; on
 reliable links a provider's messages are wanted.
 """
 
@@ -106,7 +106,7 @@ def new_peers(
 
 @linked
 def note_seen(peers, row, sender, sequence):
-    """Is this message new here, seen before, or too old to decide? A new one is recorded."""
+    """Is this message new here, seen before, or too old to decide? Record a new one."""
     place = sequence % peers.seen.shape[2]
     if peers.seen[row, sender, place] == sequence:
         return AGAIN
@@ -118,7 +118,7 @@ def note_seen(peers, row, sender, sequence):
 
 @linked
 def take(state, row, mail, slot):
-    """Deliver a message that is new here. R is the highest number seen: messages may be missing before it."""
+    """Deliver a message that is new here. R becomes the highest number seen; earlier messages may be missing."""
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
     state.group.received[row, sender] = max(np.int64(state.group.received[row, sender]), sequence)
@@ -136,7 +136,7 @@ def link_to(peers, row, rank):
 
 @linked
 def add_link(peers, row, mail, rank):
-    """Add a neighbour: as at the start it is an eager peer for every sender. Returns the link, or −1."""
+    """Add a neighbour as an eager peer for every sender, as at the start. Return the link, or −1."""
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         if peers.neighbours[link] < 0:
             peers.neighbours[link] = rank
@@ -151,7 +151,7 @@ def add_link(peers, row, mail, rank):
 
 @linked
 def drop_link(peers, row, rank):
-    """Remove a neighbour: nothing is pushed to it, and it provides nothing."""
+    """Remove a neighbour: this member pushes nothing to it, and it provides nothing."""
     link = link_to(peers, row, rank)
     for sender in range(peers.eager.shape[1]):
         if link >= 0:
@@ -164,7 +164,7 @@ def drop_link(peers, row, rank):
 
 @linked
 def set_eager(peers, row, sender, rank, eager, now_ns):
-    """Put a neighbour into the sender's tree, or take it out."""
+    """Add a neighbour to the sender's tree, or remove it."""
     link = link_to(peers, row, rank)
     if link >= 0 and peers.eager[link, sender] != eager:
         peers.eager[link, sender] = eager
@@ -195,7 +195,7 @@ def is_wanted(peers, row, sender, rank):
 
 @linked
 def set_provider(peers, row, sender, rank, now_ns):
-    """Get the sender's messages from `rank` from now on."""
+    """Make `rank` the provider of the sender's messages."""
     if peers.provider[row, sender] != rank:
         peers.provider[row, sender] = rank
         peers.changed_ns[0] = now_ns
@@ -203,7 +203,7 @@ def set_provider(peers, row, sender, rank, now_ns):
 
 @linked
 def takes_over(state, row, sender, source, now_ns):
-    """On reliable links: replace a provider that is gone by a neighbour that pushes. Returns whether there is one."""
+    """On reliable links: replace a provider that has left by a neighbour that pushes. Return whether there is one."""
     peers = state.peers
     vacant = is_reliable(peers) and peers.provider[row, sender] < 0 and sender != state.group.rank[row]
     if vacant and is_wanted(peers, row, sender, source):
@@ -214,7 +214,7 @@ def takes_over(state, row, sender, source, now_ns):
 
 @linked
 def share_out(peers, row, sender, source):
-    """How many copies to send to each eager peer but `source`: into `scratch`, in the order of the links."""
+    """Write into `scratch` how many copies to send to each eager peer except `source`, in the order of the links."""
     count = 0
     for link in range(peers.offsets[row], peers.offsets[row + 1]):
         if peers.eager[link, sender] != 0 and peers.neighbours[link] != source:
@@ -225,7 +225,7 @@ def share_out(peers, row, sender, source):
 
 @linked
 def send_counted(peers, mail, slot, rank, kind):
-    """Send, and count by kind."""
+    """Send a message, and count it by kind."""
     peers.sent[kind] += 1
     send(mail, slot, rank)
 
@@ -240,12 +240,12 @@ class MulticastTreeParameters:
 
 
 def window_of(context: Context) -> int:
-    """How far messages of one sender may overtake each other; a short run has no more messages than that."""
+    """The window: how far messages of one sender may overtake each other, at most the number of messages of a run."""
     return min(WINDOW, context.window)
 
 
 def network_links(context: Context) -> tuple[Overlay, np.ndarray]:
-    """The network's own links, and how likely each fails."""
+    """The links of the network, and the failure probability of each."""
     if context.overlay is None or context.link_failure is None:
         raise LocalProtocolError("a multicast tree follows links between members: choose a network whose nodes are all")
     return context.overlay, context.link_failure

@@ -1,21 +1,20 @@
 """Plumtree: epidemic broadcast trees (Leitão, Pereira and Rodrigues 2007; rasm §3.2 compares with it).
 
 A member pushes a message *eagerly* to the peers in its tree and announces it *lazily* (IHAVE) to its other neighbours.
-A duplicate is answered by PRUNE, which makes the link lazy: the link that delivered first stays, so the tree follows
-the lowest latency. A member that knows of an announced message and does not receive it in time sends GRAFT to one of
-the members that announced it, which sends the message and puts the link back into the tree. There is one tree per
-sender.
+It answers a duplicate with PRUNE, which makes the link lazy: the link that delivered first stays, so the tree follows
+the lowest latency. A member that does not receive an announced message in time sends GRAFT to one of the members that
+announced it; that member sends the message and puts the link back into the tree. There is one tree per sender.
 
 | field     | shape         | meaning                                                                             |
 |-----------|---------------|-------------------------------------------------------------------------------------|
-| peers     | –             | neighbours, trees and what was seen: `protocols.broadcast.peers`                    |
+| peers     | –             | neighbours, trees and messages seen: `protocols.broadcast.peers`                    |
 | carried   | –             | numbers that a message carries unchanged from hop to hop                            |
 | graft_ns  | 1             | how long to wait for an announced message; half of it between two GRAFTs            |
 | announced | links × m × W | the message announced over this link and not requested yet, at sequence mod W       |
 | requested | rows × m × W  | the message for which a GRAFT timer runs                                            |
 
 Departures: announcements are sent at once, not batched; of several members that announced a message, the one on the
-first link is asked first; the optional optimisation of the tree by hop counts is left out.
+first link gets the first GRAFT; the optional optimisation of the tree by hop counts is left out.
 """
 
 from typing import NamedTuple
@@ -63,7 +62,7 @@ MESSAGES = (
     message("GRAFT", sequence=4),
 )
 
-GRAFT_NS = 10_000_000  # ten rounds of 1 ms, longer than any path of the rasm study's trees but the ring's
+GRAFT_NS = 10_000_000  # ten rounds of 1 ms, longer than any path in the trees of the rasm study, except the ring's
 
 
 class PlumtreeState(NamedTuple):
@@ -279,7 +278,7 @@ PROTOCOL = Protocol(
     title="Plumtree",
     family="broadcast",
     paper="rasm §3.2",
-    summary="a tree of the fastest paths by eager push and PRUNE, mended by IHAVE and GRAFT",
+    summary="a tree of the fastest paths by eager push and PRUNE, repaired by IHAVE and GRAFT",
     state=PlumtreeState,
     messages=MESSAGES,
     parameters=MulticastTreeParameters,

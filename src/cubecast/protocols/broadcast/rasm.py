@@ -6,11 +6,11 @@ is pruned by its own provider answers REPAIR. There is one tree per sender.
 
 | field   | shape        | meaning                                                                             |
 |---------|--------------|-------------------------------------------------------------------------------------|
-| peers   | –            | neighbours, trees and what was seen: `protocols.broadcast.peers`                    |
+| peers   | –            | neighbours, trees and messages seen: `protocols.broadcast.peers`                    |
 | carried | –            | numbers that a message carries unchanged from hop to hop; its cost comes after them |
 | costs   | links        | −ln((1 − P_i)(1 − L_ij)(1 − P_j)) of each link, as a whole number of 1e-7           |
 | best    | rows × m × W | the cost of the best copy of a message so far                                       |
-| giver   | rows × m × W | who sent that copy (oldSender)                                                      |
+| giver   | rows × m × W | the neighbour that sent that copy (oldSender)                                       |
 
 Probabilities multiply along a path, so their negative logarithms add; in whole numbers sums are exact and equal paths
 tie. A higher probability is a lower cost.
@@ -58,7 +58,7 @@ GOSSIP, PRUNE, REPAIR = range(3)
 KINDS = 3
 MESSAGES = (message("GOSSIP", cost=4, payload=payload()), message("PRUNE"), message("REPAIR"))
 COST_SCALE = 1e7
-COST_MAX = 1 << 28  # eight links that never get anything across still fit a 32-bit number
+COST_MAX = 1 << 28  # the cost of eight links that lose everything still fits a 32-bit number
 
 
 class RasmState(NamedTuple):

@@ -1,16 +1,16 @@
-"""Neighbours announce what has arrived and request what is missing: how trees that a crash cut are repaired.
+"""Neighbours announce what has arrived and request what is missing: this repairs trees that a crash has cut.
 
 The lazy half of Plumtree (Leitão, Pereira and Rodrigues 2007, §3.3) for links that lose nothing. A message is missing
 because a member on its path crashed, or because members that provide messages to each other wait for each other. A
-member announces to each neighbour how much of every sender has arrived, HAVE(have), some time after an arrival and once
-per change. A member that learns of newer messages and receives nothing more of that sender before its timer expires
-sends ASK(have) to the neighbour that announced most. That neighbour sends everything it has beyond `have`, and pushes
-those senders' messages over the link from then on.
+member announces to each neighbour how many messages of every sender have arrived, HAVE(have), some time after an
+arrival and once per change. A member that learns of newer messages and receives nothing more of that sender before its
+timer expires sends ASK(have) to the neighbour that announced the most. That neighbour sends everything it has beyond
+`have`, and pushes those senders' messages over the link from then on.
 
 | field       | shape    | meaning                                                                                 |
 |-------------|----------|-----------------------------------------------------------------------------------------|
-| announce_ns | –        | how long announcements are batched; the wait for missing messages lasts twice as long   |
-| announced   | rows × m | what this member announced last                                                         |
+| announce_ns | –        | how long announcements are batched; the wait for missing messages is twice as long      |
+| announced   | rows × m | what this member last announced                                                         |
 | gathering   | rows     | is the timer for the next announcement running?                                         |
 | known       | rows × m | the highest number that a neighbour announced                                           |
 | holder      | rows × m | the neighbour that announced it                                                         |
@@ -157,13 +157,13 @@ def _is_overdue(news, order, row, sender):
 
 @linked
 def _is_missing(numbers, news, order, row, sender):
-    """Are there messages that have neither arrived nor been requested?"""
+    """Does any sender have messages that neither arrived here nor were requested?"""
     return numbers[row, sender] > order.have[row, sender] and numbers[row, sender] > news.requested[row, sender]
 
 
 @linked
 def forget_announcements(news, row):
-    """A member crashed that may have announced messages or been asked for them: start again."""
+    """A member crashed that may have announced messages or received a request for them: start again."""
     for sender in range(news.known.shape[1]):
         news.known[row, sender] = 0
         news.awaited[row, sender] = 0

@@ -1,7 +1,8 @@
 """Causal order by vector stamps, for any routing: which messages have arrived and which must wait (causal §3.1, Fig 1).
 
-Every message carries a stamp T, how much of each sender its own sender had delivered when it was sent. A message is
-delivered when it is the next of its sender and everything its stamp names has been delivered; until then it waits.
+Every message carries a stamp T: how many messages of each sender its own sender had delivered when it sent the
+message. A message is delivered when it is the next of its sender and everything that its stamp names has been
+delivered; until then it waits.
 
 | field   | shape          | meaning                                                                             |
 |---------|----------------|-------------------------------------------------------------------------------------|
@@ -17,12 +18,12 @@ delivered when it is the next of its sender and everything its stamp names has b
 W, the window, bounds how many messages of a sender are in transit at a time. T of a member is `group.received`. A stamp
 is a part of its message, so one table `sent` serves all rows of a simulation; a live member keeps records as bytes.
 
-Invariants: a message that waits stands in exactly one chain, that of the *first* entry of its stamp that is not yet
-delivered; entries before it are delivered for good, since T only grows. So a message's stamp is read once from left to
-right however long it waits, and a delivery wakes only those that wait for it. `have` ≥ `group.received`.
+Invariants: a waiting message is in exactly one chain, that of the *first* entry of its stamp that is not yet
+delivered; the entries before it stay delivered, since T only grows. So a stamp is read once from left to right however
+long its message waits, and a delivery wakes only the messages that wait for it. `have` ≥ `group.received`.
 
-Departures from Fig 1: no repeated scan of the buffer (lines 23–31), for the reason just given. The buffer is bounded;
-when it is full, or a message comes W after one that is missing, the run ends with an error.
+Departures from Fig 1: the chains replace the repeated scan of the buffer (lines 23–31). The buffer is bounded; when it
+is full, or a message arrives W after one that is missing, the run ends with an error.
 """
 
 from typing import NamedTuple
@@ -42,7 +43,7 @@ HELD = np.dtype([(name, np.int64) for name in ("sender", "sequence", "needs_send
 FIRST_FREE, EVER_USED = range(2)
 BUCKETS = 1024  # a power of two
 KNOWN, DELIVERED, WAITS = range(3)
-NOTHING_MORE = (1 << 31) - 1  # in a vector of what a member has: it wants no messages of that sender
+NOTHING_MORE = (1 << 31) - 1  # in a vector of a member's messages: it wants no messages of that sender
 
 
 class HoldBack(NamedTuple):
@@ -60,7 +61,7 @@ class HoldBack(NamedTuple):
 
 
 def new_hold_back(group: GroupState, *, sizes: np.ndarray, room: int, window: int, keeps_stamps: bool) -> HoldBack:
-    """Nothing arrived; a member holds back up to `room` messages. `sizes` are those of the protocol's messages."""
+    """Nothing has arrived; a member holds back up to `room` messages. `sizes` are the sizes of the message kinds."""
     rows, senders = group.received.shape
     places = rows * room
     return HoldBack(
@@ -78,7 +79,7 @@ def new_hold_back(group: GroupState, *, sizes: np.ndarray, room: int, window: in
 
 @linked
 def stamp_next(order, group, row, mail, slot):
-    """Make a draft the next message of this member: it has happened after all that is delivered here (lines 9–11)."""
+    """Make a draft the next message of this member: it follows everything delivered here (lines 9–11)."""
     me = group.rank[row]
     sequence = np.int64(group.received[row, me]) + 1
     group.received[row, me] = sequence
@@ -113,7 +114,7 @@ def draft_have(order, row, mail, kind):
 
 @linked
 def accept(order, group, row, mail, slot):
-    """A message of the application arrived: deliver it and all that waited for it, or hold it back (lines 1–8)."""
+    """Handle a message of the application: deliver it and all that waited for it, or hold it back (lines 1–8)."""
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
     place = sequence % order.arrived.shape[2]
@@ -126,7 +127,7 @@ def accept(order, group, row, mail, slot):
     _raise_have(order, row, sender)
     missing = _first_missing(order, group, row, mail.numbers[slot], sender, 0)
     if missing >= 0:
-        _let_wait(order, row, mail, slot, missing)
+        _add_waiting(order, row, mail, slot, missing)
         return WAITS
     _hand_over(group, row, mail, sender, sequence)
     _deliver_woken(order, group, row, mail, _wake(order, group, row, sender, sequence, -1))
@@ -144,7 +145,7 @@ def _raise_have(order, row, sender):
 
 @linked
 def _first_missing(order, group, row, stamp, sender, begin):
-    """The first sender from `begin` on of which the stamp names more than was delivered here, or −1 (lines 14–19)."""
+    """The first sender from `begin` on for which the stamp names more than is delivered here, or −1 (lines 14–19)."""
     for k in range(begin, order.have.shape[1]):
         wanted = stamp[k] - 1 if k == sender else stamp[k]
         if wanted > group.received[row, k]:
@@ -160,7 +161,7 @@ def _hand_over(group, row, mail, sender, sequence):
 
 
 @linked
-def _let_wait(order, row, mail, slot, missing):
+def _add_waiting(order, row, mail, slot, missing):
     """Line 6: add the message to the chain of the delivery it waits for."""
     place = order.pool[FIRST_FREE]
     if place >= 0:
@@ -197,7 +198,7 @@ def _bucket(sender, sequence):
 
 @linked
 def _wake(order, group, row, sender, sequence, ready):
-    """Take the messages that waited for this delivery out of its chain; those that lack nothing go before `ready`."""
+    """Remove the messages that waited for this delivery from its chain; put those that lack nothing before `ready`."""
     bucket = _bucket(sender, sequence)
     place = np.int64(order.chains[row, bucket])
     order.chains[row, bucket] = -1
@@ -219,7 +220,7 @@ def _wake(order, group, row, sender, sequence, ready):
 
 @linked
 def _deliver_woken(order, group, row, mail, ready):
-    """Lines 23–31: each delivery may wake more."""
+    """Lines 23–31: deliver the woken messages; each delivery may wake more."""
     while ready >= 0:
         place = ready
         ready = order.held[place].next

@@ -1,8 +1,8 @@
 """Overlay: causal broadcast by constrained flooding over the hypercube, without any control data (causal §3.2, Fig 2).
 
-A member that receives a message for the first time delivers it and sends it on to every neighbour but the one it came
-from. Links are FIFO and reliable, so whatever a neighbour forwards comes after everything that neighbour delivered
-before: first receipts are in causal order (Theorem 3.1), and nothing ever waits.
+A member that receives a message for the first time delivers it and forwards it to every neighbour except the one it
+came from. Links are FIFO and reliable, so a message from a neighbour arrives after everything that the neighbour
+delivered before: first receipts are in causal order (Theorem 3.1), and no message ever waits.
 
 **More crashes than the cube is connected** (beyond the paper, which tolerates fewer than log2 n). When the neighbour
 p = i ⊕ 2^s of member i is reported dead, i looks for the first live rank in i ⊕ 2^s, i ⊕ 2^s ⊕ 1, i ⊕ 2^s ⊕ 2, … below
@@ -19,13 +19,13 @@ costs one vector, a message none.
 **Eager tree.** All this holds for any connected overlay, and a tree needs one copy per delivery where the cube needs
 log2 n. `eager_tree` names a spanning tree to flood (`protocols/causal/eager_tree.py`); all other links stay lazy, and
 are opened when a crash requires a new parent. The price is latency: a message routed through a crashed member waits
-until the crash is reported, while the cube would have delivered it over another path.
+until the crash is reported, whereas the cube delivers it over another path.
 
 | field      | shape        | meaning                                                                            |
 |------------|--------------|------------------------------------------------------------------------------------|
-| neighbours | rows × links | to whom this member forwards; the first `degree[row]` count                        |
+| neighbours | rows × links | the members to which this member forwards; the first `degree[row]` are in use      |
 | degree     | rows         | how many                                                                           |
-| asked      | rows × words | whom this member asked to forward to it (its first neighbours without a message)   |
+| asked      | rows × words | the members asked to forward to this one (the initial neighbours need no message)  |
 | log        | rows × room  | deliveries in order, sender << 32 | sequence; a ring buffer of `room` entries      |
 | logged     | rows         | deliveries ever logged                                                             |
 
@@ -142,7 +142,7 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def _deliver_and_forward(state, row, mail, sender, sequence, source):
-    """Forwarding comes first in the outbox: a member that delivers has forwarded (Fig 2 against its text, §3.2)."""
+    """Forward before delivering in the outbox: a member that delivers has forwarded (Fig 2 against its text, §3.2)."""
     state.group.received[row, sender] = sequence
     room = state.log.shape[1]
     state.log[row, state.logged[row] % room] = sender << 32 | sequence
@@ -164,7 +164,7 @@ def _draft_data(state, mail, sender, sequence):
 
 @linked
 def _unlink(state, row, rank):
-    """Take a rank out of the neighbours; the order of the others does not matter."""
+    """Remove a rank from the neighbours; the order of the others does not matter."""
     for k in range(state.degree[row]):
         if state.neighbours[row, k] == rank:
             state.degree[row] -= 1
@@ -174,7 +174,7 @@ def _unlink(state, row, rank):
 
 @linked
 def _ask(state, row, mail, rank):
-    """OPEN(R): forward to me, from what I hold on."""
+    """Send OPEN(R): forward to me what I lack beyond R, and all later messages."""
     rank_sets.add(state.asked[row], rank)
     senders = state.group.received.shape[1]
     slot = draft(mail, OPEN, -1, state.sizes[OPEN])
@@ -184,7 +184,7 @@ def _ask(state, row, mail, rank):
 
 @linked
 def _open_towards(state, row, mail, slot, source):
-    """Send what the other side lacks, in the order delivered here, and forward to it from now on."""
+    """Send what the other side lacks, in the order of delivery here, and forward to it from now on."""
     if not rank_sets.contains(state.group.members[row], source):
         return
     if state.degree[row] >= state.neighbours.shape[1]:
@@ -200,7 +200,10 @@ def _open_towards(state, row, mail, slot, source):
 
 @linked
 def _send_log_beyond(state, row, mail, slot, source):
-    """A stable message reached the other side after its request, and is no longer stored."""
+    """Send the logged deliveries beyond the numbers of `slot`.
+
+    The other side has received every stable message since its request, and stable messages are no longer stored.
+    """
     raise_numbers(mail.numbers[slot, : state.group.stable.shape[1]], state.group.stable[row])
     lacking = np.int64(0)
     for sender in range(state.group.received.shape[1]):

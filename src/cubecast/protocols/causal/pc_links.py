@@ -6,9 +6,9 @@ old links. So a link i → j is not used at once. Member i floods a *ping* for j
 with a *pong*. Whatever i delivered before the ping reaches j before the ping does; what i delivers after the ping is
 buffered and sent over the new link first. Then the link is *safe*.
 
-**Whom to link to**: in every dimension s the first member of i ⊕ 2^s, i ⊕ 2^s ⊕ 1, … (VCube order, as in `overlay`),
-among those that are known to take part. A link is opened both ways. The membership service reports joins and leaves to
-each member at its own time.
+**Which members to link to**: in every dimension s the first member of i ⊕ 2^s, i ⊕ 2^s ⊕ 1, … (VCube order, as in
+`overlay`) among those known to take part. A link is opened in both directions. The membership service reports joins
+and leaves to each member at a different time.
 """
 
 import numpy as np
@@ -23,16 +23,16 @@ from cubecast.protocol.mail import (
 )
 
 DATA, PING, PONG, READY = range(4)
-# safe: may this member use the link? ready: has the peer said that it may?
-# heard: was a ping of the peer answered, so that messages over the link are in order? released: was the peer sent
-# CAN_GO? approved: did the peer send CAN_GO?
+# safe: may this member use the link? ready: has the peer declared the other direction safe?
+# heard: was a ping of the peer answered, so that messages over the link are in order? released: was CAN_GO sent to
+# the peer? approved: did the peer send CAN_GO?
 _FIELDS = ("peer", "safe", "ready", "heard", "released", "approved", "ping", "begin")
 LINK = np.dtype([(name, np.int64) for name in _FIELDS])
 LINKS_MAX = 256
 
 
 def first_peers(present: set[int], dimension: int) -> dict[int, set[int]]:
-    """The links between the initial members: each with the nearest member of every dimension, both ways."""
+    """The links between the initial members: each member and the nearest one of every dimension, both ways."""
     peers: dict[int, set[int]] = {rank: set() for rank in present}
     for rank in present:
         for place in range(dimension):
@@ -55,7 +55,7 @@ def find_link(state, row, rank):
 
 @linked
 def add_link(state, row, mail, rank, safe):
-    """The place of a new link to `rank`, safe in both directions or in neither."""
+    """Add a link to `rank`, safe in both directions or in neither; return its place."""
     place = state.degree[row]
     if place >= state.links.shape[1]:
         mail.counts[OVERFLOW] = BUFFER_FULL
@@ -119,7 +119,7 @@ def _ping(state, row, mail, place):
 
 @linked
 def announce(state, row, mail):
-    """Flood a ping for oneself: everybody learns that this member takes part."""
+    """Flood a ping for this member itself, so that all others learn that it takes part."""
     me = state.group.rank[row]
     state.pinged[row] += 1
     state.pings[row, me] = state.pinged[row]
@@ -128,7 +128,7 @@ def announce(state, row, mail):
 
 @linked
 def flood(state, row, mail, a, b, source):
-    """Log an entry for the links that are opening, and send it over the safe ones."""
+    """Log an entry for the links that are being opened, and send it over the safe links."""
     room = state.log.shape[1]
     state.log[row, state.logged[row] % room, 0] = a
     state.log[row, state.logged[row] % room, 1] = b
@@ -177,7 +177,7 @@ def pass_ping(state, row, mail, origin, number, target, source):
             open_wanted(state, row, mail)
         return
     if not rank_sets.contains(state.present[row], origin):
-        return  # it is gone: its ping came after its GONE
+        return  # it has left: its ping arrived after its GONE
     place = find_link(state, row, origin)
     if place < 0:
         _open(state, row, mail, origin)
@@ -188,7 +188,7 @@ def pass_ping(state, row, mail, origin, number, target, source):
 
 @linked
 def make_safe(state, row, mail, place, number):
-    """The ping has arrived: send what was buffered, and use the link from now on."""
+    """The ping has arrived: send the buffered entries, and use the link from now on."""
     if state.links[row, place].safe == 1 or state.links[row, place].ping != number:
         return
     room = state.log.shape[1]

@@ -1,18 +1,19 @@
 """Overlay on a changing overlay: causal flooding while members join and leave (causal §7's open problem).
 
-Causal flooding over links that are opened and closed as the group changes (`pc_links`): nothing is flushed, nobody
+Causal flooding over links that are opened and closed as the group changes (`pc_links`): there is no flush, no member
 stops sending, and no message carries data that grows with the group.
 
 **Joining**: the newcomer sends HELLO to a member. The answer, WELCOME, carries R of that host; the newcomer starts from
-it, and the link between the two is safe both ways at once, as neither has delivered anything that the other lacks. It
-then floods that it takes part (a ping for itself), and links are opened by pings. If the membership service reports
-that the host has left, or the host has not joined itself yet, the newcomer tries another, one at a time.
+it, and the link between the two is safe both ways at once, as neither has delivered anything that the other lacks. The
+newcomer then announces itself by flooding a ping for itself, and pings open the other links. If the membership service
+reports that the host has left, or the host has not joined itself yet, the newcomer tries other members, one at a time.
 
 **Leaving**: a leaving member stops multicasting, and otherwise behaves like any other. Its neighbours open the links
-that replace it. A neighbour whose links to members that stay are all safe both ways sends CAN_GO. With CAN_GO from all
-its neighbours the member sends GONE, the last message over each of its links, and is gone. So no member ever loses its
-last safe link into a half of a subcube, and by the argument of `overlay` the safe links connect all members at every
-moment; removing a link does not affect order. A newcomer sends CAN_GO to its host only when it has links of its own.
+that replace it. A neighbour sends CAN_GO once all its links to members that stay are safe both ways. When the member
+has CAN_GO from all its neighbours, it sends GONE, the last message over each of its links, and has left. So no member
+ever loses its last safe link into a half of a subcube, and by the argument of `overlay` the safe links connect all
+members at every moment; removing a link does not affect order. A newcomer sends CAN_GO to its host only when it has
+links of its own.
 
 | field   | shape           | meaning                                                                               |
 |---------|-----------------|---------------------------------------------------------------------------------------|
@@ -21,11 +22,11 @@ moment; removing a link does not affect order. A newcomer sends CAN_GO to its ho
 | pinged  | rows            | pings this member has flooded                                                         |
 | pings   | rows × n        | the newest ping of each member that was seen                                          |
 | log     | rows × room × 2 | what was flooded, in order: (sender, sequence), or (−1 − origin, ping << 32 | target) |
-| logged  | rows            | how many                                                                              |
-| joined  | rows            | does it take part?                                                                    |
-| present | rows × words    | who is known to take part                                                             |
-| going   | rows × words    | who is known to leave                                                                 |
-| leaving | rows            | is it leaving?                                                                        |
+| logged  | rows            | entries ever logged                                                                   |
+| joined  | rows            | does this member take part?                                                           |
+| present | rows × words    | the members known to take part                                                        |
+| going   | rows × words    | the members known to leave                                                            |
+| leaving | rows            | is this member leaving?                                                               |
 | unsent  | rows            | messages its application sent before it had joined                                    |
 | host    | rows            | the member a newcomer sent HELLO to; −1 = none                                        |
 
@@ -104,7 +105,7 @@ class PcOverlayState(NamedTuple):
 
 
 def build(group: GroupState, context: Context, parameters: NoParameters) -> PcOverlayState:
-    """The members that each row sees in the group are linked already; a row that is not among them has yet to join."""
+    """Link the members that each row sees in the group; a row that is not among them has yet to join."""
     rows, members = len(group.rank), context.members
     # Pings are logged too: one per link that is opened, and a join or leave opens few.
     room = context.room + min(512 * members, 1 << 14)
@@ -162,7 +163,7 @@ def receive(state, row, now_ns, mail, slot):
     if kind == HELLO:
         _welcome(state, row, mail, source)
     elif kind == NOT_YET:
-        if state.host[row] == source:  # otherwise the host was reported gone, and another was asked
+        if state.host[row] == source:  # otherwise the host was reported to have left, and another was asked
             _ask_next(state, row, mail)
     elif kind == WELCOME:
         _enter(state, row, mail, slot, source)
@@ -173,12 +174,12 @@ def receive(state, row, now_ns, mail, slot):
         place = find_link(state, row, source)
         if place >= 0:
             _receive_over(state, row, mail, slot, place)
-    _let_go(state, row, mail)
+    _let_members_leave(state, row, mail)
 
 
 @linked
 def _receive_over(state, row, mail, slot, place):
-    """Handle a message from a link; floods only after a ping of the other side was answered."""
+    """Handle a message from a link; accept floods only after a ping of the other side was answered."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
@@ -199,7 +200,7 @@ def _receive_over(state, row, mail, slot, place):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Member `tag` is gone for good. If it never learned of a link to it, no GONE will come over that link."""
+    """Member `tag` has left for good. If it never learned of a link to it, no GONE will arrive over that link."""
     if state.joined[row] == 0:
         if state.host[row] == tag:
             _ask_next(state, row, mail)
@@ -209,23 +210,23 @@ def on_timer(state, row, now_ns, mail, timer, tag):
     if place >= 0 and state.links[row, place].safe == 0 and state.links[row, place].heard == 0:
         drop_link(state, row, tag)
     open_wanted(state, row, mail)
-    _let_go(state, row, mail)
+    _let_members_leave(state, row, mail)
 
 
 @linked
 def on_join(state, row, now_ns, mail, rank):
-    """A newcomer may be nearer than the present neighbour of its dimension."""
+    """Link to a newcomer that is nearer than the present neighbour of its dimension."""
     open_wanted(state, row, mail)
 
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Replace a neighbour that leaves; or leave."""
+    """Replace a neighbour that leaves; if this member is asked to leave, leave."""
     rank_sets.add(state.going[row], rank)
     if rank == state.group.rank[row]:
         state.leaving[row] = 1
     open_wanted(state, row, mail)
-    _let_go(state, row, mail)
+    _let_members_leave(state, row, mail)
 
 
 @linked
@@ -242,14 +243,14 @@ def _deliver(state, row, mail, sender, sequence, source):
 
 
 @linked
-def _let_go(state, row, mail):
-    """Send CAN_GO to leaving neighbours that can go; leave once all neighbours have sent it."""
+def _let_members_leave(state, row, mail):
+    """Send CAN_GO to the leaving neighbours that may go; leave once all neighbours have sent it."""
     if state.joined[row] == 0:
         return
     if _is_covered(state, row):
         for place in range(state.degree[row]):
             link = state.links[row, place]
-            # Before a ping or a pong of the peer has come, it may not know of the link, and would miss CAN_GO.
+            # Until a ping or a pong of the peer arrives, the peer may not know of the link, and would miss CAN_GO.
             if link.released == 0 and link.safe + link.heard > 0 and rank_sets.contains(state.going[row], link.peer):
                 link.released = 1
                 send_control(state, mail, CAN_GO, 0, link.peer)
@@ -263,7 +264,7 @@ def _let_go(state, row, mail):
 
 @linked
 def _is_covered(state, row):
-    """Are all links to members that stay safe both ways? (All wanted links exist, possibly just opened.)"""
+    """Are all links to members that stay safe both ways? (All wanted links exist; some may be new.)"""
     for place in range(state.degree[row]):
         link = state.links[row, place]
         if not rank_sets.contains(state.going[row], link.peer) and (link.safe == 0 or link.ready == 0):
@@ -294,7 +295,7 @@ def _ask_next(state, row, mail):
 
 @linked
 def _welcome(state, row, mail, source):
-    """Admit a newcomer: it starts from R of this member, and neither lacks what the other has."""
+    """Admit a newcomer: it starts from R of this member, so both have delivered the same messages."""
     if state.joined[row] == 0:
         send_control(state, mail, NOT_YET, 0, source)
         return
@@ -308,7 +309,7 @@ def _welcome(state, row, mail, source):
 
 @linked
 def _enter(state, row, mail, slot, source):
-    """The newcomer takes over R of its host, announces that it takes part, and sends what had to wait."""
+    """As a newcomer, take over R of the host, announce this member, and send the messages that had to wait."""
     state.joined[row] = 1
     copy_numbers(state.group.received[row], mail.numbers[slot])
     for sender in range(state.group.received.shape[1]):

@@ -2,9 +2,9 @@
 
 A message carries a vector stamp and travels along its sender's tree, which grows over the links of the hypercube by
 eager push and PRUNE (`protocols.broadcast.plumtree`, `protocols.broadcast.rasm`): one copy per delivery once it has
-grown. A message that arrives waits for its causes (`protocols.causal.hold_back`). A message that is missing, because a
-member on its path crashed, is requested when a neighbour announces it (`protocols.causal.announcements`), and its tree
-grows again over that link; this needs no report of the crash.
+grown. A message that arrives waits for its causes (`protocols.causal.hold_back`). When a member on the path of a
+message crashes, members that miss the message request it from a neighbour that announces it
+(`protocols.causal.announcements`), and its tree grows again over that link; this needs no report of the crash.
 
 **Crashes.** When a neighbour in the hypercube is reported dead, a member links to the replacement that Overlay would
 choose (`protocols.causal.overlay`), so the survivors stay connected whichever members crashed. LINK(have) opens the
@@ -16,7 +16,7 @@ that one survivor has reaches all.
 |-----------|-------|-------------------------------------------------------------------------------|
 | members   | –     | ranks 0 … members−1                                                           |
 | dimension | –     | of the hypercube                                                              |
-| order     | –     | what arrived, and what waits: `protocols.causal.hold_back`                    |
+| order     | –     | arrived and waiting messages: `protocols.causal.hold_back`                    |
 | news      | –     | announcements and requests: `protocols.causal.announcements`                  |
 | tree      | –     | the state of Plumtree or RASM; its neighbours have spare places for new links |
 
@@ -111,7 +111,7 @@ RASM_MESSAGES = (
     message("REPAIR"),
     *_NEWS,
 )
-LINKS_MAX = 64  # of one member, where there are many rows; a cube has log2 n, and crashes may add some
+LINKS_MAX = 64  # of one member, if there are many rows; a cube has log2 n links per member, and crashes may add some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,9 +299,9 @@ def _open_link(state, row, mail, rank):
 
 @linked
 def _send_again(state, row, now_ns, mail, slot, source):
-    """Send what the other lacks, and push those senders' messages to it from now on.
+    """Send what the other side lacks, and push those senders' messages to it from now on.
 
-    A stable message reached the other side after its request, and is no longer stored.
+    The other side has received every stable message since its request, and stable messages are no longer stored.
     """
     link = link_to(state.tree.peers, row, source)
     for sender in range(state.order.have.shape[1]):
@@ -318,7 +318,7 @@ def _send_again(state, row, now_ns, mail, slot, source):
 
 @linked
 def _compare_again(state, row, mail, rank, better):
-    """Have more neighbours push than one, so that the best path wins (rasm §3.3).
+    """Make several neighbours push, so that the best path wins (rasm §3.3).
 
     For a link that got better, request from that neighbour what others provide; for one that got worse, request from
     the others what that neighbour provides.

@@ -3,18 +3,18 @@
 A message goes from its sender to all others in one hop; `protocols.causal.hold_back` makes it wait for its causes.
 Links must be reliable; they may reorder and duplicate.
 
-**Crashes** (beyond the paper, in which nobody crashes). A sender that crashes during a multicast has reached only some
-members. A member to which a crash is reported multicasts HAVE, how much of each sender has arrived, and from then on
-accepts nothing from the crashed member, so its messages of that sender grow only by this exchange. A member that
-receives a HAVE with more messages of a crashed sender than it has sends ASK back; one that has more itself answers
+**Crashes** (beyond the paper, in which no member crashes). A sender that crashes during a multicast has reached only
+some members. A member that learns of a crash multicasts HAVE, how many messages of each sender have arrived, and from
+then on accepts nothing from the crashed member, so only this exchange brings it more messages of that sender. A member
+that receives a HAVE with more messages of a crashed sender than it has answers ASK; one that has more itself answers
 HAVE_TOO, so that the other can ask. Of two survivors one learns of the crash last; the other, which knows of it
 already, receives its HAVE: so each pair compares, and a message that one survivor has reaches all. When a member that
-was asked crashes, everybody multicasts HAVE again; so does a member in which an answer closes the gap before messages
-that had overtaken it, since nobody else counted those.
+received an ASK crashes, all members multicast HAVE again. So does a member when an answer fills the gap before messages
+that arrived earlier, since no HAVE has counted those.
 
 | field     | shape    | meaning                                                                         |
 |-----------|----------|---------------------------------------------------------------------------------|
-| order     | –        | what arrived, and what waits: `protocols.causal.hold_back`                      |
+| order     | –        | arrived and waiting messages: `protocols.causal.hold_back`                      |
 | requested | rows × m | messages of a crashed sender up to this one were requested since the last crash |
 
 A message of a crashed sender that causally follows one that no survivor has is never delivered: it stays in the buffer.
@@ -94,7 +94,7 @@ def receive(state, row, now_ns, mail, slot):
     """Handle a message, or, after a crash, HAVE, HAVE_TOO or ASK."""
     source = mail.heads[slot].source
     if not rank_sets.contains(state.group.members[row], source):
-        return  # this member's HAVE already stated what it has of the crashed sender
+        return  # this member's HAVE has already stated what it has of the crashed sender
     kind = mail.heads[slot].kind
     if kind == DATA:
         _accept_message(state, row, mail, slot)
@@ -116,7 +116,7 @@ def _accept_message(state, row, mail, slot):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Multicast what has arrived here: some may lack messages of the crashed sender."""
+    """Multicast HAVE: some members may lack messages of the crashed sender."""
     for sender in range(state.requested.shape[1]):
         state.requested[row, sender] = 0
     multicast(mail, draft_have(state.order, row, mail, HAVE))
@@ -124,7 +124,7 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def _compare(state, row, mail, slot, source):
-    """Request the messages of crashed senders that the other has and this member lacks; if it has less, let it ask."""
+    """Request the messages of crashed senders that this member lacks; if the other side lacks some, let it ask."""
     lacks = False
     has_more = False
     for sender in range(state.requested.shape[1]):
@@ -157,7 +157,10 @@ def _request(state, row, mail, slot, source):
 
 @linked
 def _send_again(state, row, mail, slot, source):
-    """A stable message reached the other side after its request, and is no longer stored."""
+    """Send what the other side lacks.
+
+    It has received every stable message since its request, and stable messages are no longer stored.
+    """
     for sender in range(state.requested.shape[1]):
         has = max(np.int64(mail.numbers[slot, sender]), np.int64(state.group.stable[row, sender]))
         for sequence in range(has + 1, np.int64(state.order.have[row, sender]) + 1):

@@ -1,20 +1,20 @@
 """Gossip-style failure detection (guo §3.1.2, Fig 3.1).
 
-Every step a member adds one to every entry of its live array L but its own, and sends L to a random subset of the
-members. A member that receives an L' takes the element-wise minimum; a data message from j sets L[j] = 0. A member
-whose entry reaches K_fail is suspected. `cubecast.models.failure.k_fail` chooses K_fail for a probability of mistake.
+In every step a member adds one to every entry of its live array L except its own, and sends L to a random subset of
+the members. A member that receives an L' takes the element-wise minimum; a data message from j sets L[j] = 0. A member
+whose entry reaches K_fail is suspected. `cubecast.models.failure.k_fail` computes K_fail for a probability of mistake.
 
-State and invariants: `silence` (L is `silent`); besides
+State and invariants: `silence` (L is `silent`), and
 
 | field         | shape  | meaning                                                             |
 |---------------|--------|---------------------------------------------------------------------|
 | chosen        | subset | room for the ranks drawn in one step                                |
 
-Each member suspects independently and can be wrong independently; a live group, which must agree on whom it excludes,
-runs `live_array`.
+Each member suspects independently and can be wrong independently; a live group, whose members must exclude the same
+ones, runs `live_array`.
 
-Departure: entries of members that have left are neither aged nor merged: what others still report about a member that
-was given up changes nothing.
+Departure: entries of members that have left are neither aged nor merged, so late reports about an excluded member
+change nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -43,14 +43,14 @@ from cubecast.protocols.failure.silence import (
 )
 
 GOSSIP = 0
-DRAWS = 32  # before the next eligible rank is taken instead: only in groups that have mostly crashed
+DRAWS = 32  # draws before the next eligible rank is taken instead; reached only when most members have crashed
 
 
 @dataclass(frozen=True, kw_only=True)
 class GossipDetectorParameters(DetectorParameters):
     """Parameters of gossip-style detection."""
 
-    subset: int = parameter(1, "Members that a member sends to in one step; at most all others.", at_least=1)
+    subset: int = parameter(1, "How many members a member sends to in one step; at most all others.", at_least=1)
 
 
 def _entry_bytes(parameters: GossipDetectorParameters) -> int:
@@ -75,7 +75,7 @@ class GossipDetectorState(NamedTuple):
 
 
 def build(group: GroupState, context: Context, parameters: GossipDetectorParameters) -> GossipDetectorState:
-    """Nobody was silent yet."""
+    """No member has been silent yet."""
     return GossipDetectorState(
         group=group,
         step_ns=round(parameters.step_ms * 1e6),
@@ -89,7 +89,7 @@ def build(group: GroupState, context: Context, parameters: GossipDetectorParamet
 
 @linked
 def start(state, row, now_ns, mail):
-    """The first gossip comes within a step."""
+    """Send the first gossip within a step."""
     begin_steps(state, row, mail)
 
 
@@ -107,7 +107,7 @@ def on_heard(state, row, now_ns, mail, rank):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step: age, suspect, and gossip L to a random subset."""
+    """One step: age the entries, suspect silent members, and gossip L to a random subset."""
     age(state, row, mail)
     slot = draft(mail, GOSSIP, -1, state.sizes[GOSSIP])
     copy_numbers(mail.numbers[slot, : state.silent.shape[1]], state.silent[row])
@@ -117,7 +117,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def _choose(state, row):
-    """Draw distinct members other than this one; returns how many there are."""
+    """Draw distinct members other than this one; return how many were drawn."""
     for k in range(state.chosen.shape[0]):
         rank = _draw_one(state, row, k)
         if rank < 0:

@@ -1,7 +1,7 @@
 """Failure detection by heartbeat (guo §3.1.1, the first scheme).
 
-Every step a member multicasts "I am alive". A member from which neither a heartbeat nor a data message came for
-`threshold` steps is suspected. State and invariants: `silence`.
+In every step a member multicasts "I am alive". A member is suspected when neither a heartbeat nor a data message has
+arrived from it for `threshold` steps. State and invariants: `silence`.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ class HeartbeatState(NamedTuple):
 
 
 def build(group: GroupState, context: Context, parameters: DetectorParameters) -> HeartbeatState:
-    """Nobody was silent yet."""
+    """No member has been silent yet."""
     return HeartbeatState(
         group=group,
         step_ns=round(parameters.step_ms * 1e6),
@@ -54,7 +54,7 @@ def build(group: GroupState, context: Context, parameters: DetectorParameters) -
 
 @linked
 def start(state, row, now_ns, mail):
-    """The first heartbeat comes within a step."""
+    """Send the first heartbeat within a step."""
     begin_steps(state, row, mail)
 
 
@@ -66,13 +66,13 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_heard(state, row, now_ns, mail, rank):
-    """A data message is as good as a heartbeat."""
+    """A data message counts as a heartbeat."""
     hear(state, row, rank)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step: suspect silent members, and multicast a heartbeat."""
+    """One step: suspect silent members, and multicast a heartbeat."""
     age(state, row, mail)
     multicast(mail, draft(mail, HEARTBEAT, -1, state.sizes[HEARTBEAT]))
 
@@ -89,7 +89,7 @@ PROTOCOL = Protocol(
     title="Heartbeat",
     family="failure",
     paper="guo §3.1.1",
-    summary="everybody multicasts that it is alive",
+    summary="every member multicasts that it is alive",
     state=HeartbeatState,
     messages=MESSAGES,
     parameters=DetectorParameters,

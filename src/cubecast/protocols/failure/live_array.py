@@ -1,23 +1,23 @@
-"""Gossip-style failure detection of live groups: L goes to overlay neighbours, and each member suspects on its own.
+"""Gossip-style failure detection of live groups: members send L to overlay neighbours, and each suspects on its own.
 
-L is aged, merged and judged as by every other detector (`silence`, guo §3.1.2, Fig 3.1, van Renesse et al. 1998). What
-differs from `gossip`:
+L is aged, merged and judged as in every other detector (`silence`, guo §3.1.2, Fig 3.1, van Renesse et al. 1998). The
+differences from `gossip`:
 
-- L goes to all overlay neighbours in place of a random subset, because a live member has links to few others. News
-  travels one hop per step, so a live member's entry stays at or below the diameter plus the delay of messages; K_fail
-  is above that.
+- A member sends L to all overlay neighbours instead of a random subset, because a live member has links to few others.
+  News travels one hop per step, so a live member's entry stays at or below the diameter plus the delay of messages;
+  K_fail is above that.
 - A suspicion ends with the next sign of life. Membership decides what follows from suspicions; within a view no member
   is excluded by one member's suspicion.
 - Anything that arrives on a link is a sign of life of the neighbour at its other end, as a data message is for
   `gossip`: under load the gossip itself may be late.
-- When a member goes, so do the paths through it, and news of others may need another path. So nobody is suspected
-  within the next `NEWS_STEPS`.
+- When a member leaves, the paths through it disappear, and news of others may need another path. So no member is
+  suspected during the next `NEWS_STEPS`.
 
 Besides the fields of `silence`:
 
 | field     | shape        | meaning                                                                            |
 |-----------|--------------|------------------------------------------------------------------------------------|
-| neighbours| links        | to whom each row gossips, `offsets[row]` … `offsets[row + 1] − 1`                  |
+| neighbours| links        | the members each row gossips to, `offsets[row]` … `offsets[row + 1] − 1`           |
 | progress  | rows × n     | how many messages each member has delivered, as far as known here                  |
 """
 
@@ -67,7 +67,7 @@ class LiveArrayState(NamedTuple):
 
 
 def build(group: GroupState, context: Context, parameters: DetectorParameters) -> LiveArrayState:
-    """Nobody suspected; every other member has K_fail = `threshold` steps to appear."""
+    """No member is suspected; every other member has K_fail = `threshold` steps to appear."""
     rows, members = len(group.rank), context.members
     overlay = of_ranks(hypercube(members), group.rank)
     return LiveArrayState(
@@ -84,7 +84,7 @@ def build(group: GroupState, context: Context, parameters: DetectorParameters) -
 
 @linked
 def start(state, row, now_ns, mail):
-    """The first gossip, so that neighbours hear of this member at once."""
+    """Gossip at once, so that neighbours learn of this member."""
     _send_to_neighbours(state, row, mail)
     set_timer(mail, STEP, 0, state.step_ns)
 
@@ -110,14 +110,14 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_heard(state, row, now_ns, mail, rank):
-    """Something arrived from this neighbour: L[rank] = 0."""
+    """A message arrived from this neighbour: L[rank] = 0."""
     if rank_sets.contains(state.group.members[row], rank):
         hear(state, row, rank)
 
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """News of the others may need another path now: allow time for it, and gossip to the new neighbours."""
+    """News of other members may now need another path: allow time for it, and gossip to the new neighbours."""
     for other in range(state.silent.shape[1]):
         state.silent[row, other] = min(state.silent[row, other], state.threshold - NEWS_STEPS)
     _send_to_neighbours(state, row, mail)
@@ -143,7 +143,7 @@ def _send_to_neighbours(state, row, mail):
 def _resolve(parameters: DetectorParameters, context: Context) -> DetectorParameters:
     if parameters.threshold is not None:
         return parameters
-    # The arrays of all neighbours are as good as one heartbeat, which takes a step for every hop.
+    # The arrays of all neighbours count as one heartbeat that takes a step for every hop.
     allowed = misses_allowed(members=context.members, p_mistake=parameters.p_mistake, arrival=context.network.arrival)
     return replace(parameters, threshold=hypercube_dimension(context.members) + allowed)
 
@@ -153,7 +153,7 @@ PROTOCOL = Protocol(
     title="Live array",
     family="failure",
     paper="guo §3.1.2",
-    summary="live arrays go to hypercube neighbours, and all drop the same members: what live groups run",
+    summary="members send live arrays to hypercube neighbours; the detector of live groups",
     state=LiveArrayState,
     messages=MESSAGES,
     parameters=DetectorParameters,

@@ -1,7 +1,7 @@
 """Failure detection by polling (guo §3.1.1, the second scheme).
 
-Every step a member multicasts POLL, and each receiver sends back ANSWER. A member that answered none of `threshold`
-polls in a row, and sent no data message meanwhile, is suspected. State and invariants: `silence`.
+In every step a member multicasts POLL, and each receiver sends back ANSWER. A member is suspected when it answered none
+of `threshold` polls in a row and sent no data message meanwhile. State and invariants: `silence`.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ class PollingState(NamedTuple):
 
 
 def build(group: GroupState, context: Context, parameters: DetectorParameters) -> PollingState:
-    """Nobody was silent yet."""
+    """No member has been silent yet."""
     return PollingState(
         group=group,
         step_ns=round(parameters.step_ms * 1e6),
@@ -58,7 +58,7 @@ def build(group: GroupState, context: Context, parameters: DetectorParameters) -
 
 @linked
 def start(state, row, now_ns, mail):
-    """The first poll comes within a step."""
+    """Send the first poll within a step."""
     begin_steps(state, row, mail)
 
 
@@ -74,13 +74,13 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_heard(state, row, now_ns, mail, rank):
-    """A data message is as good as an answer."""
+    """A data message counts as an answer."""
     hear(state, row, rank)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step: suspect those who do not answer, and poll again."""
+    """One step: suspect members that do not answer, and poll again."""
     age(state, row, mail)
     multicast(mail, draft(mail, POLL, -1, state.sizes[POLL]))
 
@@ -99,7 +99,7 @@ PROTOCOL = Protocol(
     title="Polling",
     family="failure",
     paper="guo §3.1.1",
-    summary="everybody polls everybody",
+    summary="every member polls every other",
     state=PollingState,
     messages=MESSAGES,
     parameters=DetectorParameters,

@@ -1,20 +1,21 @@
 """State that the failure detectors share: how long each member has been silent, in steps of the observing member.
 
-Every step a member adds one to the silence of each other member of its group, and suspects those whose silence has
-reached the threshold. News of a member, its own or relayed, resets its silence. Steps are counted, not time: a member
-that was down itself does not suspect everybody else when it wakes up.
+In every step a member adds one to the silence of each other member of its group, and suspects those whose silence has
+reached the threshold. News of a member, its own or relayed, resets its silence. The detectors count steps, not time: a
+member that was down itself does not suspect all others when it wakes up.
 
 A detector's state has these fields (and the group):
 
 | field     | shape    | meaning                                                                                     |
 |-----------|----------|---------------------------------------------------------------------------------------------|
 | step_ns   | –        | the length of a step                                                                        |
-| threshold | –        | suspect a member after that many steps without news of it (K_fail, k)                       |
-| silent    | rows × n | L: steps since there was news of each member; the member's own entry stays 0                |
-| random    | rows × 2 | a stream for each row                                                                       |
+| threshold | –        | suspect a member after this many steps without news of it (K_fail, k)                       |
+| silent    | rows × n | L: steps since the last news of each member; the member's own entry stays 0                 |
+| random    | rows × 2 | a random stream for each row                                                                |
 
-Only members of the group age, so `silent ≤ threshold` always, and a newcomer starts from 0. A negative entry means that
-no news has come yet, and how many steps its member still has to appear; the first news, however old, replaces it.
+Only the entries of group members age, so `silent ≤ threshold` always, and a newcomer starts from 0. A negative entry
+means that no news has arrived yet; its absolute value is the number of steps that the member still has to appear. The
+first news, however old, replaces it.
 """
 
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ STEP = 0  # the one timer of a detector
 
 
 def new_silence(group: GroupState, members: int) -> np.ndarray:
-    """Everybody was heard just now."""
+    """Every member was heard just now."""
     return np.zeros((len(group.rank), members), np.int32)
 
 
@@ -43,13 +44,13 @@ def new_streams(group: GroupState, seed: int) -> np.ndarray:
 
 @linked
 def begin_steps(state, row, mail):
-    """Members step at random offsets, so that their messages do not come all at once."""
+    """Begin at a random offset, so that the messages of all members are not sent at the same time."""
     set_timer(mail, STEP, 0, below(state.random[row], state.step_ns))
 
 
 @linked
 def age(state, row, mail):
-    """Age everybody else by one step, suspect members that were silent too long, and set the timer of the next step."""
+    """Age all others by one step, suspect members that were silent too long, and set the timer of the next step."""
     me = state.group.rank[row]
     for rank in range(state.silent.shape[1]):
         if rank != me and rank_sets.contains(state.group.members[row], rank):
@@ -61,13 +62,13 @@ def age(state, row, mail):
 
 @linked
 def hear(state, row, rank):
-    """The member is alive."""
+    """Note that the member is alive."""
     state.silent[row, rank] = 0
 
 
 @linked
 def merge(state, row, heard):
-    """L = ArrayMin(L, L'): the latest news of a member counts (guo Fig 3.1)."""
+    """L = ArrayMin(L, L'): keep the latest news of each member (guo Fig 3.1)."""
     for rank in range(state.silent.shape[1]):
         newest = _newest(state.silent[row, rank], heard[rank])
         if newest != state.silent[row, rank] and rank_sets.contains(state.group.members[row], rank):
@@ -91,5 +92,5 @@ class DetectorParameters:
         None, "K_fail: silent steps before a suspicion.", at_least=1, otherwise="calculated from p_mistake"
     )
     p_mistake: float = parameter(
-        1e-6, "How likely a false suspicion may be, at any one time.", at_least=1e-300, at_most=0.999999
+        1e-6, "The acceptable probability of a false suspicion at any one time.", at_least=1e-300, at_most=0.999999
     )

@@ -1,7 +1,7 @@
 """Gossip-style failure detection in local groups: a hierarchy of two levels (guo §3.1.2).
 
 "A hierarchical structure can be employed in the failure detection protocol to reduce gossip message sizes and improve
-scalability"; the text says no more. This is the multi-level gossip of van Renesse, Minsky and Hayden (1998) with the
+scalability"; the paper says no more. This is the multi-level gossip of van Renesse, Minsky and Hayden (1998) with the
 local groups of S_Gossip (guo §4.3.3), which follow the network:
 
 - *Within a local group* members gossip as in `gossip`, with the live array L of their own group only. A member whose
@@ -9,30 +9,30 @@ local groups of S_Gossip (guo §4.3.3), which follow the network:
 - *Between local groups* a live array L2 has one entry per group. In each step a member sends (L2, F) to a random member
   of another group with probability 1 / (members of its group that are up), so about one message leaves each group. A
   group whose entry reaches the second threshold is suspected as a whole.
-- L2 and F are also on the local messages. A member that receives F suspects its members: "this information is
-  propagated throughout the group" (guo §3.2). A suspicion of a whole group is not passed on: every member judges for
+- Local messages carry L2 and F too. A member that receives F suspects its members: "this information is propagated
+  throughout the group" (guo §3.2). A member does not forward its suspicion of a whole group: every member judges for
   itself.
 
-A message is g entries of its local group, n / g entries of groups and n bits long, in place of n entries.
+A message carries g entries of its local group, n / g entries of groups and n bits, instead of n entries.
 
-State: `silence`, with the entries of the own local group in use; besides
+State: `silence`, in which only the entries of the own local group are used, and
 
 | field           | shape         | meaning                                                          |
 |-----------------|---------------|------------------------------------------------------------------|
-| group_threshold | –             | suspect a group after that many steps without news of it         |
+| group_threshold | –             | suspect a group after this many steps without news of it         |
 | order, first    | n, groups + 1 | the ranks of local group k: order[first[k] : first[k + 1]]       |
 | local_group     | n             | the local group of each rank                                     |
-| local_bytes     | groups        | the size of a LOCAL message; that of a smaller group is shorter  |
-| silent_groups   | rows × groups | L2: steps since there was news of each group; the own entry is 0 |
+| local_bytes     | groups        | the size of a LOCAL message; shorter in a smaller group          |
+| silent_groups   | rows × groups | L2: steps since the last news of each group; the own entry is 0  |
 | failed          | rows × words  | F                                                                |
 | chosen          | subset        | room for the ranks drawn in one step                             |
 
-Invariants: `silent` ≤ threshold, `silent_groups` ≤ group_threshold; F only grows; a member is in F only if one of its
-own local group found it silent for K_fail steps.
+Invariants: `silent` ≤ threshold, `silent_groups` ≤ group_threshold; F only grows; a member is in F only if a member of
+its local group found it silent for K_fail steps.
 
-Thresholds: K_fail is that of a group of the size of the largest local group. News of a group is on its way between
-groups and, once there, in a local group; for each doubling of the groups that have it, and once more at the end, a
-whole K_fail is allowed. A member elsewhere thus learns of a crash within K_fail · (2 + ⌈log2 groups⌉) steps, and most
+Thresholds: K_fail is that of a group of the size of the largest local group. News of a group spreads between groups
+and then within each local group; a whole K_fail is allowed for each doubling of the groups that have the news, and one
+more at the end. So a member of another group learns of a crash within K_fail · (2 + ⌈log2 groups⌉) steps, and most
 learn of it much sooner.
 """
 
@@ -61,7 +61,7 @@ from cubecast.protocols.failure.silence import (
 )
 
 LOCAL, AMONG_GROUPS = range(2)
-DRAWS = 32  # before the next eligible rank is taken instead: only in groups that have mostly crashed
+DRAWS = 32  # draws before the next eligible rank is taken instead; reached only when most members have crashed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +69,12 @@ class StructuredGossipParameters(DetectorParameters):
     """Parameters of gossip-style detection in local groups."""
 
     group_size: int | None = parameter(
-        None, "Members of a local group, at most.", at_least=2, otherwise="⌈√n⌉, for the shortest messages"
+        None, "The largest size of a local group.", at_least=2, otherwise="⌈√n⌉, for the shortest messages"
     )
     group_threshold: int | None = parameter(
         None, "Silent steps before a whole group is suspected.", at_least=1, otherwise="K_fail · (1 + ⌈log2 groups⌉)"
     )
-    subset: int = parameter(1, "Members of its group that a member sends to in one step.", at_least=1)
+    subset: int = parameter(1, "How many members of its local group a member sends to in one step.", at_least=1)
 
 
 def _divide(context: Context, parameters: StructuredGossipParameters) -> list[np.ndarray]:
@@ -132,7 +132,7 @@ class StructuredGossipState(NamedTuple):
 
 
 def build(group: GroupState, context: Context, parameters: StructuredGossipParameters) -> StructuredGossipState:
-    """Nobody was silent yet."""
+    """No member has been silent yet."""
     local = as_arrays(_divide(context, parameters))
     sizes = message_sizes(MESSAGES, context, parameters)
     return StructuredGossipState(
@@ -155,13 +155,13 @@ def build(group: GroupState, context: Context, parameters: StructuredGossipParam
 
 @linked
 def start(state, row, now_ns, mail):
-    """The first gossip comes within a step."""
+    """Send the first gossip within a step."""
     begin_steps(state, row, mail)
 
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """L = ArrayMin(L, L'), L2 = ArrayMin(L2, L2'), and suspect who is in F'."""
+    """L = ArrayMin(L, L'), L2 = ArrayMin(L2, L2'), and suspect the members in F'."""
     own = state.local_group[state.group.rank[row]]
     entries = 0
     if mail.heads[slot].kind == LOCAL:
@@ -184,7 +184,7 @@ def on_heard(state, row, now_ns, mail, rank):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step: age, suspect, gossip within the local group, and now and then to another."""
+    """One step: age the entries, suspect silent members, gossip in the local group, and sometimes to another."""
     me = state.group.rank[row]
     own = state.local_group[me]
     up = _age_local(state, row, mail, own)
@@ -203,7 +203,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def _age_local(state, row, mail, own):
-    """Age the others of the local group, and suspect who was silent too long; returns how many are up, with me."""
+    """Age the others of the local group, suspect the silent ones; return how many are up, this member included."""
     me = state.group.rank[row]
     up = 1
     for place in range(state.first[own], state.first[own + 1]):
@@ -219,7 +219,7 @@ def _age_local(state, row, mail, own):
 
 @linked
 def _age_groups(state, row, mail, own):
-    """Age the other groups that have members, and suspect all of one that was silent too long."""
+    """Age the other groups that have members, and suspect all members of a group that was silent too long."""
     for k in range(state.silent_groups.shape[1]):
         if k != own and _has_members(state, row, k):
             state.silent_groups[row, k] += 1
@@ -247,7 +247,7 @@ def _merge_local(state, row, own, numbers):
 
 @linked
 def _suspect_failed(state, row, mail, failed):
-    """What a local group found out about its members counts everywhere; nobody counts itself out."""
+    """Suspect the failed members that another member reports, except this one, and add them to F."""
     me = state.group.rank[row]
     for k in range(state.failed.shape[1]):
         if (failed[k] & ~state.failed[row, k]) != np.uint64(0):
@@ -260,7 +260,7 @@ def _suspect_failed(state, row, mail, failed):
 
 @linked
 def _draft(state, row, mail, kind, own, size):
-    """A message with L where it is local, L2, and F."""
+    """Draft a message with L2 and F, and with L if it is local."""
     slot = draft(mail, kind, -1, size)
     entries = 0
     if kind == LOCAL:
@@ -276,7 +276,7 @@ def _draft(state, row, mail, kind, own, size):
 
 @linked
 def _choose(state, row, begin, end):
-    """Draw distinct others of order[begin : end] that are members; returns how many there are."""
+    """Draw distinct other members from order[begin : end]; return how many were drawn."""
     for k in range(state.chosen.shape[0]):
         rank = _draw_one(state, row, begin, end, k)
         if rank < 0:
@@ -349,7 +349,7 @@ PROTOCOL = Protocol(
     title="Structured gossip detection",
     family="failure",
     paper="guo §3.1.2",
-    summary="live arrays of local groups spread by gossip, and the failed members between the groups",
+    summary="live arrays spread by gossip in local groups, failed members between the groups",
     state=StructuredGossipState,
     messages=MESSAGES,
     parameters=StructuredGossipParameters,

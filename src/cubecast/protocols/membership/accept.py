@@ -1,13 +1,13 @@
 """A member's part in agreeing on the next view: promise, flush, accept (Paxos, one decree per view).
 
-The acceptors of what follows a view are its members. A promise also *freezes* the member: it delivers nothing more in
-this view until a decision says how far (virtual synchrony needs that nobody delivers what the cut does not cover).
-The freeze outlives the ballot that caused it.
+The members of a view are the acceptors of the next one. A promise also *freezes* the member: it delivers nothing more
+in this view until a decision sets the cut (virtual synchrony requires that no member delivers what the cut does not
+cover). The freeze lasts beyond the ballot that caused it.
 
 | field           | meaning                                                              |
 |-----------------|----------------------------------------------------------------------|
 | promised        | the newest ballot this member follows                                |
-| accepted        | the proposal it accepted last, and in which ballot                   |
+| accepted        | the proposal it accepted last, and the ballot                        |
 | flush           | the flush in progress: cut and sources, until it is answered         |
 | moved_ns        | when the change last made progress here                              |
 """
@@ -51,7 +51,7 @@ class Acceptor:
         return True
 
     def flushes(self, message: Flush, now_ns: int) -> bool:
-        """Begin to gather what the cut covers."""
+        """Begin to pull the missing messages up to the cut."""
         if message.ballot != self.promised:
             return False
         if self.flush is None:

@@ -1,31 +1,32 @@
 """When to change the view, which coordinator to follow, how to act on a decision: one member's part, without I/O.
 
-The *coordinator* is the first rank that is not suspected. It begins when a member is doomed, wants to leave, wants to
-join, or needs a new view because a link cannot be resumed; it gathers such requests for `batch_ns`, so that one change
-serves several. A frozen member that sees no progress takes over with a newer ballot, lower ranks first, so a
+The *coordinator* is the first rank that is not suspected. It begins a change when a member is doomed, wants to leave,
+wants to join, or needs a new view because a link cannot be resumed; it gathers such requests for `batch_ns`, so that
+one change serves several. A frozen member that sees no progress takes over with a newer ballot, lower ranks first, so a
 coordinator may crash at any point.
 
 **Evidence.** Members report their suspicions to the first ranks that are not suspected. A member is *doomed* when
-`observers` members suspect it (fewer where fewer are left). While some suspicion has too few observers, the coordinator
+`observers` members suspect it (fewer if fewer are left). While some suspicion has too few observers, the coordinator
 waits a few batches for more, so that members that fail together are excluded together (as in Rapid).
 
-**Probe.** A change pauses everybody until all have promised; a member that is down and not suspected yet delays it
-until it is suspected: 200 ms rather than 10. The coordinator therefore probes all members first, while it gathers
-requests and nobody is paused, and begins when every member that is not doomed has answered. Members that measure
-round-trip times report them with their answer; the ranks of the next view may follow from them.
+**Probe.** A change pauses all members until all have promised; a member that is down and not suspected yet delays the
+change until it is suspected: 200 ms instead of 10. The coordinator therefore probes all members first, while it gathers
+requests and no member is paused, and begins when every member that is not doomed has answered. Members that measure
+round-trip times report them with their answer; the ranks of the next view may depend on them.
 
 **Founding.** View 0 lists the names of the founders, without incarnations: its members agree on view 1 by the same
-rules, and learn each other's incarnations from the promises. It needs a majority of the founders whatever `quorum` is.
+rules, and learn each other's incarnations from the promises. View 1 needs a majority of the founders, whatever `quorum`
+is.
 
 | field         | meaning                                                                              |
 |---------------|--------------------------------------------------------------------------------------|
 | view          | the view this member is in                                                           |
 | ranks         | its members and their ranks                                                          |
-| place         | this member as the view lists it                                                     |
+| place         | this member as listed in the view                                                    |
 | acceptor      | what it promised and accepted for the next view                                      |
 | proposer      | its own ballot, if it coordinates a change                                           |
-| last_decision | what led to this view, for members that missed it                                    |
-| have_state    | members that are known to have the application's state                               |
+| last_decision | the decision that led to this view, for members that missed it                       |
+| have_state    | members known to have the application's state                                        |
 | is_forced     | an operator declared the reachable members to be enough                              |
 """
 
@@ -69,15 +70,15 @@ from cubecast.protocols.membership.views import (
 )
 
 Measured = dict[MemberId, dict[MemberId, int]]
-"""Round-trip times in microseconds, as members reported them; 0 where there is none."""
+"""Round-trip times in microseconds, as reported by members; 0 for an unmeasured link."""
 REPORT_TO = 3
-"""Reports go to this many of the first ranks: the coordinator, and those who would take over."""
+"""Members send reports to this many of the first ranks: the coordinator, and those that would take over."""
 EVIDENCE_BATCHES = 8
 """How many batches a coordinator waits for more observers of a suspicion."""
 
 
 class AgreementHost(Protocol):
-    """What the agreement needs of the member it is part of."""
+    """What the agreement needs from its member."""
 
     renews: bool
     """Does this member need a new view?"""
@@ -88,7 +89,7 @@ class AgreementHost(Protocol):
 
     @property
     def wants_to_leave(self) -> bool:
-        """Does the application leave, and is nothing left to send?"""
+        """Does the application want to leave, and is nothing left to send?"""
 
     def send(self, to: MemberId, message: Message) -> None:
         """Send a message."""
@@ -100,16 +101,16 @@ class AgreementHost(Protocol):
         """Which members of the view the failure detector suspects now."""
 
     def behind(self) -> Collection[MemberId]:
-        """Which members hold back the stability of too many messages."""
+        """Which members delay the stability of too many messages."""
 
     def delivered(self) -> Vector:
         """How many messages of each rank were delivered in this view."""
 
     def round_trips(self) -> Vector:
-        """What the links measured (`RoundTrips`); empty if ranks do not follow from it."""
+        """The round-trip times of the links (`RoundTrips`); empty if ranks do not depend on them."""
 
     def ranked(self, members: Sequence[MemberId], measured: Measured) -> Sequence[MemberId]:
-        """The members of the next view by rank, given those that `next_view` finds."""
+        """Order the members of the next view by rank; `members` is the order that `next_view` gives."""
 
     def freeze(self) -> None:
         """Deliver and send nothing more in this view."""
@@ -118,7 +119,7 @@ class AgreementHost(Protocol):
         """Is anything up to the cut neither delivered nor recovered here?"""
 
     def pull(self, flush: Flush) -> None:
-        """Ask the sources of a flush for what is missing."""
+        """Request the missing messages from the sources of a flush."""
 
     def install(self, proposal: Proposal, now_ns: int) -> None:
         """Continue in the decided view, or outside of it."""
@@ -155,10 +156,10 @@ class Agreement:
         self._measured: Measured = {}
         self._to_self: list[Message] = []
 
-    # The view.
+    # View.
 
     def begin_view(self, view: View, now_ns: int) -> None:
-        """Everything that belongs to one view, from the start."""
+        """Reset everything that belongs to one view."""
         self._before = (self.view, self.ranks) if self.ranks else None
         self.view = view
         self.ranks = {who: rank for rank, who in enumerate(view.members)}
@@ -188,12 +189,12 @@ class Agreement:
         return ANY if self.is_forced else self.settings.quorum
 
     def shared_view(self, said: ViewId, to: MemberId) -> View | None:
-        """The view in which a message was sent, if this member and its sender are or just were both in it."""
+        """The view in which a message was sent, if this member and its sender are in it, or were in it just before."""
         known = [(self.view, self.ranks), *([self._before] if self._before else [])] if self.ranks else []
         return next((view for view, ranks in known if view.id == said and to in ranks), None)
 
     def within_reach(self) -> set[MemberId]:
-        """The members that are not suspected, this one among them."""
+        """The members that are not suspected, including this one."""
         return set(self.view.members).difference(self._host.suspects()) | {self.place}
 
     def has_quorum(self) -> bool:
@@ -201,12 +202,12 @@ class Agreement:
         return has_quorum(self.view.members, self.within_reach(), self.quorum)
 
     def knows_source(self, source: MemberId) -> MemberId | None:
-        """The sender of a message as the view lists it; None for anybody else."""
+        """The sender of a message as the view lists it; None if it is not in the view."""
         place = MemberId(source.name, 0) if self.view.number == 0 else source
         return place if place in self.ranks else None
 
     def _send(self, to: MemberId, message: Message) -> None:
-        """To another member, or to oneself when the present call is done."""
+        """Send to another member, or to this member itself when the present call is done."""
         if to == self.place:
             self._to_self.append(message)
         elif self.view.number == 0:
@@ -261,7 +262,7 @@ class Agreement:
                 self._send(who, Probe(self.view.id))
 
     def _is_probed(self, now_ns: int, waited_ns: int) -> bool:
-        """Have all answered that will? A silent member is doomed in time, unless only this one hears nothing of it."""
+        """Have all members answered that will? A silent one is soon doomed, unless only this member cannot hear it."""
         if waited_ns > self.settings.suspect_ns + self.settings.patience_ns:
             return True
         silent = self.ranks.keys() - self._present
@@ -269,7 +270,7 @@ class Agreement:
 
     @property
     def is_active(self) -> bool:
-        """Is a change in progress, or wanted? Then call `tick` often."""
+        """Is a change in progress, or wanted? If so, `tick` must be called often."""
         return self.acceptor.is_frozen or self.proposer is not None or self._wanted_ns >= 0
 
     def _is_first(self) -> bool:
@@ -301,7 +302,7 @@ class Agreement:
         return fresh & self.within_reach() if fresh else fresh
 
     def _may_leave(self, now_ns: int) -> set[MemberId]:
-        """Who wants to leave and need not stay as the last member that has the state."""
+        """The members that want to leave, except one that must stay as the last member with the state."""
         leavers = self._fresh_reports(now_ns, "leaves") | ({self.place} if self._host.wants_to_leave else set())
         if not leavers or self.have_state - leavers:
             return leavers
@@ -317,7 +318,7 @@ class Agreement:
             self._joins[who] = now_ns
 
     def wanted_joins(self, now_ns: int) -> list[MemberId]:
-        """Who asked lately to join: of each name the last incarnation."""
+        """The processes that asked to join recently: the last incarnation of each name."""
         newest: dict[Name, int] = {}
         for who, then in self._joins.items():
             if self._may_join(who) and now_ns - then <= 2 * self.settings.suspect_ns:
@@ -325,7 +326,7 @@ class Agreement:
         return sorted(MemberId(name, incarnation) for name, incarnation in newest.items())
 
     def slow(self, now_ns: int) -> set[MemberId]:
-        """Which members hold back too many messages, by this member's observation or a fresh report."""
+        """Which members delay the stability of too many messages, as this member or a fresh report observed."""
         return set(self._host.behind()) | self._reported_ranks(now_ns, "behind")
 
     def _reported_ranks(self, now_ns: int, field: str) -> set[MemberId]:
@@ -354,13 +355,13 @@ class Agreement:
         return len(list(islice(agree, wanted))) == wanted
 
     def _mute(self, now_ns: int) -> set[MemberId]:
-        """Who will not answer: the doomed, and those whose process asks to join as a later incarnation."""
+        """The members that will not answer: doomed ones, and those whose process asks to join again."""
         doomed = self.doomed(now_ns)
         names = {who.name for who in self.wanted_joins(now_ns)}
         return doomed | {who for who in self.view.members if who.name in names} if names else doomed
 
     def _has_open_suspicions(self, now_ns: int) -> bool:
-        """Is a member suspected by some, but not by enough?"""
+        """Is any member suspected by some members, but not by enough?"""
         suspected = set(self._host.suspects()) | self._reported_ranks(now_ns, "suspects")
         return bool(suspected - self.doomed(now_ns))
 
@@ -384,7 +385,7 @@ class Agreement:
         self._reported, self._reported_ns = report, now_ns
         near = self.within_reach()
         first = [who for who in self.view.members if who in near][:REPORT_TO]
-        # The first ranks of all too: to a member that restarted, those from which nothing comes yet seem out of reach.
+        # Report to the first of all ranks too: a member that restarted has not heard from them yet and suspects them.
         for who in dict.fromkeys([*first, *self.view.members[:REPORT_TO]]):
             if who != self.place:
                 self._send(who, report)
@@ -396,14 +397,14 @@ class Agreement:
             self.hear_join(who, now_ns)
 
     def force(self, now_ns: int) -> None:
-        """An operator declares the reachable members to be enough, also for a change in progress."""
+        """Apply an operator's declaration that the reachable members are enough, also for a change in progress."""
         self.is_forced = True
         if self.proposer is not None:
             self._begin(now_ns)
             self._answer_self(now_ns)
 
     def begin_founding(self, now_ns: int) -> bool:
-        """Enough founders are here: agree on view 1, unless another one does already."""
+        """Begin to agree on view 1, if enough founders are reachable and no other one has begun."""
         if self.proposer is not None or self.acceptor.is_frozen:
             return False
         self._begin(now_ns)
@@ -411,7 +412,7 @@ class Agreement:
         return True
 
     def _begin(self, now_ns: int) -> None:
-        """A new ballot of this member."""
+        """Begin a new ballot of this member."""
         self._attempt = 1 + max(self._attempt, self.acceptor.promised[0])
         ballot = (self._attempt, self.ranks[self.place])
         self.proposer = Proposer(self.view, ballot, now_ns, self.quorum, self._group)
@@ -430,7 +431,7 @@ class Agreement:
             self._push()
 
     def _close(self, now_ns: int) -> bool:
-        """Continue from the promises, if there are enough."""
+        """Continue with the promises, if there are enough."""
         proposer = self.proposer
         if proposer is None:
             return False
@@ -448,7 +449,7 @@ class Agreement:
     # Messages of this view.
 
     def handle(self, source: MemberId, message: Message, now_ns: int) -> None:
-        """A message of a member of this view, said in this view."""
+        """Handle a message that a member of this view sent in this view."""
         self._handle(source, message, now_ns)
         self._answer_self(now_ns)
 
@@ -489,7 +490,7 @@ class Agreement:
             self.hear_join(message.who, now_ns)
 
     def _on_present(self, source: MemberId, now_ns: int) -> None:
-        """One more member answered the probe; begin with the last one, if it is time."""
+        """Note that a member answered the probe; begin after the last answer, if it is time."""
         self._present.add(source)
         is_last = len(self._present) + len(self._mute(now_ns)) >= len(self.view.members)
         if is_last and self.proposer is None and not self.acceptor.is_frozen:
@@ -532,7 +533,7 @@ class Agreement:
         )
 
     def _on_flush(self, source: MemberId, message: Flush, now_ns: int) -> None:
-        """Gather what is missing up to the cut."""
+        """Pull the missing messages up to the cut."""
         is_new = self.acceptor.flush is None
         if not self.acceptor.flushes(message, now_ns):
             self._send(source, Refusal(self.view.id, self.acceptor.promised))
@@ -540,7 +541,7 @@ class Agreement:
             self._host.pull(message)
 
     def say_flushed(self) -> bool:
-        """Report to the coordinator that everything up to the cut is here, if it is."""
+        """Report to the coordinator once everything up to the cut is here; return whether it is."""
         flush = self.acceptor.flush
         if flush is None or self._host.lacks(flush.cut):
             return False
@@ -548,7 +549,7 @@ class Agreement:
         return True
 
     def recovered(self, now_ns: int) -> None:
-        """Pulled messages have arrived."""
+        """Continue the flush after pulled messages have arrived."""
         self.acceptor.moved_ns = now_ns
         self.say_flushed()
         self._answer_self(now_ns)
@@ -573,14 +574,14 @@ class Agreement:
         return self.proposer if self.proposer is not None and self.proposer.ballot == ballot else None
 
     def _on_promise(self, source: MemberId, message: Promise, now_ns: int) -> None:
-        """One more promise."""
+        """Count a promise."""
         proposer = self._own_ballot(message.ballot)
         if proposer is not None and proposer.phase == GATHER:
             proposer.promises[source] = message
             self._close(now_ns)
 
     def _on_flushed(self, source: MemberId, message: Flushed, now_ns: int) -> None:
-        """One more member holds everything."""
+        """Note that a member holds everything up to the cut."""
         proposer = self._own_ballot(message.ballot)
         if proposer is not None and proposer.phase == FLUSH:
             proposer.take_flushed(source, now_ns)
@@ -588,7 +589,7 @@ class Agreement:
                 self._push()
 
     def _on_accepted(self, source: MemberId, message: Accepted, now_ns: int) -> None:
-        """With a quorum it is decided: send the decision to everybody, also to excluded members."""
+        """Count an acceptance; with a quorum, send the decision to all members, including excluded ones."""
         proposer = self._own_ballot(message.ballot)
         if proposer is None:
             return
@@ -599,7 +600,7 @@ class Agreement:
             self._host.install(proposer.proposal, now_ns)
 
     def send_decision(self, decision: Decide) -> None:
-        """To the members of the old view and of the new one."""
+        """Send a decision to the members of the old view and of the new one."""
         if decision.view.number == 0:
             names = {who.name for who in self.view.members} | {who.name for who in decision.proposal.view.members}
             everybody = sorted(MemberId(name, ANY_INCARNATION) for name in names)
@@ -610,7 +611,7 @@ class Agreement:
                 self._host.send(who, decision)
 
     def _on_refusal(self, message: Refusal, now_ns: int) -> None:
-        """A newer ballot is on its way: step back, and wait for it."""
+        """A newer ballot exists: give up this one, and wait for the newer one."""
         if self.proposer is not None and message.ballot > self.proposer.ballot:
             self._attempt = max(self._attempt, message.ballot[0])
             self.proposer = None

@@ -1,4 +1,4 @@
-"""The messages members exchange about membership and state.
+"""The messages that members exchange about membership and state.
 
 Every message names the view in which it was sent. A ballot is (attempt, rank of the coordinator): no two coordinators
 share one.
@@ -7,19 +7,19 @@ share one.
 |------------------------|----------------------------------|----------------------------------------------------------|
 | Join                   | newcomer, any member             | let me join                                              |
 | ChangeReport           | member, likely coordinators      | whom it suspects, who wants to join, whether it leaves   |
-| Probe, Present         | coordinator and member           | are you there? before anybody is asked to promise        |
-| RoundTrips             | member, coordinator              | what its links measured: ranks may follow from it        |
+| Probe, Present         | coordinator and member           | are you up? sent before PREPARE                          |
+| RoundTrips             | member, coordinator              | round-trip times of its links: ranks may depend on them  |
 | Prepare, Promise       | coordinator and member           | Paxos, and: deliver no more; delivered so far            |
 | Flush, Flushed         | coordinator and member           | hold everything up to the cut                            |
 | Pull, Missing          | member and source                | the messages it lacks up to the cut, in causal order     |
 | Accept, Accepted       | coordinator and member           | Paxos                                                    |
 | Refusal                | member, coordinator              | there is a newer ballot                                  |
-| Decide                 | anybody, anybody                 | this view follows                                        |
+| Decide                 | any member, any member           | this view follows                                        |
 | Gone                   | member, past member              | the group continues without you                          |
 | AskState, State        | newcomer and holder              | pieces of the application's state                        |
-| NoState                | holder, newcomer                 | ask another                                              |
-| Ready                  | newcomer, everybody              | it has the state                                         |
-| AskLevel, LevelReached | sender and member                | has it dealt with, or written, a message? when it has    |
+| NoState                | holder, newcomer                 | ask another member                                       |
+| Ready                  | newcomer, all members            | it has the state                                         |
+| AskLevel, LevelReached | sender and member                | report when you have processed, or written, a message    |
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANY_INCARNATION = -1
 
 
 class Proposal(NamedTuple):
-    """The view that is to follow, and how many messages of each rank of the old view are delivered before it."""
+    """A proposed next view, and how many messages of each rank of the old view are delivered before it."""
 
     view: View
     cut: Vector
@@ -54,21 +54,21 @@ class Join(NamedTuple):
 
 
 class ChangeReport(NamedTuple):
-    """What a member reports to those who may coordinate the next change."""
+    """What a member reports to the members that may coordinate the next change."""
 
     view: ViewId
     suspects: int
-    """A bit for each rank it suspects, the first rank's the lowest."""
+    """A bit for each rank that it suspects; the lowest bit is the first rank's."""
     behind: int
-    """A bit for each rank that holds back the stability of too many messages."""
+    """A bit for each rank that delays the stability of too many messages."""
     joins: tuple[MemberId, ...]
     leaves: bool
     renews: bool
-    """Does it need a new view because a link of this one cannot be resumed?"""
+    """Does it need a new view because one of its links cannot be resumed?"""
 
 
 class Probe(NamedTuple):
-    """A coordinator is about to change the view: are you there?"""
+    """A coordinator is about to change the view: are you up?"""
 
     view: ViewId
 
@@ -124,7 +124,7 @@ class Flush(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """Send what lies between these messages and the cut, in the order in which you delivered it."""
+    """Send the messages between these and the cut, in the order in which you delivered them."""
 
     view: ViewId
     ballot: Ballot
@@ -147,7 +147,7 @@ class Flushed(NamedTuple):
 
 
 class Accept(NamedTuple):
-    """Every member that stays holds what it must: accept this view."""
+    """Every member that stays holds everything up to the cut: accept this view."""
 
     view: ViewId
     ballot: Ballot
@@ -169,7 +169,7 @@ class Decide(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """You are not in the group any more; it is at this view."""
+    """You are no longer in the group; this is its current view."""
 
     view: ViewId
 
@@ -183,7 +183,7 @@ class AskState(NamedTuple):
 
 
 class State(NamedTuple):
-    """A piece of it, of so many."""
+    """A piece of the state, and the number of pieces."""
 
     view: ViewId
     piece: int
@@ -192,7 +192,7 @@ class State(NamedTuple):
 
 
 class NoState(NamedTuple):
-    """I do not have it (yet)."""
+    """I do not have the state (yet)."""
 
     view: ViewId
 
@@ -246,7 +246,7 @@ Message = (
 
 
 def proposal_in(message: Message) -> Proposal | None:
-    """The proposal that a message carries, if it does."""
+    """The proposal that a message carries, or None."""
     if isinstance(message, Accept | Decide):
         return message.proposal
     return message.accepted if isinstance(message, Promise) else None

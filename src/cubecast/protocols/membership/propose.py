@@ -1,15 +1,15 @@
 """A coordinator's part in agreeing on the next view: gather promises, flush, have it accepted, decide.
 
-1. *Gather.* PREPARE to all members of the view. It continues when every member has promised that is not doomed (enough
-   members suspect it); after `patience_ns` a quorum is enough. A member that promised without the application's state
-   is asked again: the state may have come since.
-2. If a promise names a proposal that was accepted before, the newest one of these is proposed again, as it is: it may
-   have been decided (Paxos). Otherwise the next view consists of those who promised and want to stay, and of those who
-   join. The *cut* is the largest `delivered` of each rank among the promises: everything a survivor delivered.
-3. *Flush.* Those who stay and lack something pull it from a member that has it; where nobody does, this step is left
-   out. Nobody accepts before all of them hold everything, so a decided view can be installed at once by each of its
-   members, even if others crash meanwhile.
-4. *Accept.* With a quorum of the old view it is decided.
+1. *Gather.* Send PREPARE to all members of the view. Continue when every member that is not doomed (suspected by enough
+   members) has promised; after `patience_ns` a quorum is enough. A member that promised without the application's state
+   is asked again, because the state may have arrived since.
+2. If promises name proposals that were accepted before, the newest of these is proposed again, unchanged: it may have
+   been decided (Paxos). Otherwise the next view consists of the members that promised and want to stay, and of those
+   that join. The *cut* is the largest `delivered` of each rank among the promises: all that any survivor delivered.
+3. *Flush.* The members that stay pull what they lack from a member that has it; if none lacks anything, this step is
+   skipped. No member accepts before all of them hold everything, so each member of a decided view can install it at
+   once, even if others crash meanwhile.
+4. *Accept.* A quorum of the old view decides.
 
 A change needs one member that stays and has the application's state: without one the group would forget it.
 """
@@ -44,7 +44,7 @@ class Proposer:
     """One ballot of one coordinator."""
 
     def __init__(self, view: View, ballot: Ballot, now_ns: int, quorum: str, group: str) -> None:
-        """PREPARE is to be sent."""
+        """Begin with the phase that sends PREPARE."""
         self.view = view
         self.ballot = ballot
         self.phase = GATHER
@@ -59,7 +59,7 @@ class Proposer:
         self._flush: Flush | None = None
 
     def to_send(self) -> list[tuple[MemberId, Message]]:
-        """What is still to be sent in this phase, to those who have not answered; repeated every tick."""
+        """The messages of this phase to the members that have not answered; repeated every tick."""
         if self.phase == GATHER:
             prepare = Prepare(self.view.id, self.ballot)
             return [(who, prepare) for who in self.view.members if not self._is_answered(who)]
@@ -91,7 +91,7 @@ class Proposer:
         now_ns: int,
         ranked: Callable[[Sequence[MemberId]], Sequence[MemberId]],
     ) -> bool:
-        """Make the proposal from the promises; False when nobody who stays has the state."""
+        """Make the proposal from the promises; False if no member that stays has the state."""
         earlier = self.newest_accepted()
         if earlier is not None:
             self.proposal = earlier
@@ -123,12 +123,12 @@ class Proposer:
         return newest.accepted if newest.accepted_ballot > NO_BALLOT else None
 
     def cut(self) -> Vector:
-        """The largest number of each rank that anybody who promised has delivered."""
+        """For each rank, the largest number that a member that promised has delivered."""
         vectors = {promise.delivered for promise in self.promises.values()}
         return tuple(map(max, zip(*vectors, strict=True))) if len(vectors) > 1 else vectors.pop()
 
     def _sources(self, cut: Vector) -> Vector:
-        """For each rank, the rank of a member that has delivered up to the cut; as few different ones as is easy."""
+        """For each rank, the rank of a member that has delivered up to the cut; names few different members."""
         delivered = {
             rank: self.promises[who].delivered for rank, who in enumerate(self.view.members) if who in self.promises
         }
@@ -146,9 +146,9 @@ class Proposer:
         return tuple(sources)
 
     def _who_stays(self, joins: Sequence[MemberId], slow: Collection[MemberId]) -> set[MemberId]:
-        """Those who promised, except members that want to leave, came back in a new incarnation, or are too slow.
+        """The members that promised, except those that want to leave, returned as a new incarnation, or are too slow.
 
-        When none of the others has the state, the first one that has it must wait.
+        If none of the remaining members has the state, the first member that has it must stay for now.
         """
         names = {who.name for who in joins}
         present = [who for who in self.view.members if who in self.promises and who.name not in names]
@@ -158,13 +158,13 @@ class Proposer:
         return stay
 
     def take_flushed(self, who: MemberId, now_ns: int) -> None:
-        """When all who stay have flushed, send ACCEPT."""
+        """Note that a member has flushed; when all that stay have, send ACCEPT."""
         self.flushed.add(who)
         if self.phase == FLUSH and self.flushed.issuperset(self._survivors):
             self._enter(ACCEPT, now_ns)
 
     def may_flush(self, doomed: Collection[MemberId]) -> bool:
-        """Can all who are to stay still flush?"""
+        """Are all members that are to stay still able to flush?"""
         return all(who in self.flushed or who not in doomed for who in self._survivors)
 
     def is_decided(self) -> bool:

@@ -1,6 +1,7 @@
-"""What a member writes to its journal, so that it can continue after a crash as if it had only been slow.
+"""The records that a member writes to its journal, so that it can continue after a crash as if it had only been slow.
 
-Each record is one step of the state that others rely on, or that the application saw. `member.durable` reads them back.
+Each record is one change of the state that other members rely on, or that the application saw. `member.durable` reads
+the records back.
 
 | record            | written when                                                                                    |
 |-------------------|-------------------------------------------------------------------------------------------------|
@@ -9,8 +10,8 @@ Each record is one step of the state that others rely on, or that the applicatio
 | Promised          | a ballot is followed; Adopted: a proposal is accepted                                           |
 | Delivered         | messages are delivered, own ones included, in this order                                        |
 | Recovered         | messages were pulled during a change and wait for its decision                                  |
-| Settled           | more is known to be stable                                                                      |
-| Pending           | the application multicast what cannot be sent yet                                               |
+| Settled           | more messages are known to be stable                                                            |
+| Pending           | the application multicast a message that cannot be sent yet                                     |
 | Knows             | a name under which the group may be found                                                       |
 | ExclusionReported | the application has learned of its exclusion                                                    |
 | StatePiece        | a piece of the application's state has arrived; Restored: all of it                             |
@@ -33,9 +34,9 @@ from cubecast.protocols.membership.views import (
 
 
 class Incarnation(NamedTuple):
-    """Who this is, which members it asks to join or founds with, and what waits to be sent.
+    """The member's identity, the members it asks to join or founds with, and the messages that wait to be sent.
 
-    `returned` is what an exclusion returned that is not sent again, if the application has not learned of it yet.
+    `returned`: messages that an exclusion returned and that are not sent again, until the application learns of them.
     """
 
     me: MemberId
@@ -55,7 +56,7 @@ class Entered(NamedTuple):
 
 
 class Promised(NamedTuple):
-    """No older ballot is followed, and nothing more is delivered in this view."""
+    """The member follows no older ballot, and delivers nothing more in this view."""
 
     ballot: Ballot
 
@@ -80,7 +81,7 @@ class Recovered(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """So many messages of each rank are stable."""
+    """The number of messages of each rank that are stable."""
 
     stable: Vector
 
@@ -115,7 +116,7 @@ class StatePiece(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The state with which a view began, for those who joined with it."""
+    """The state with which a view began, for the members that joined with it."""
 
     view: int
     state: bytes
@@ -123,14 +124,14 @@ class Kept(NamedTuple):
 
 
 class Over(NamedTuple):
-    """Out of the group, by this decision if it is known; has this member left of its own accord?"""
+    """The member is out of the group, by this decision if it is known; `left`: of its own accord."""
 
     decision: Decide | None
     has_left: bool
 
 
 class ExclusionReported(NamedTuple):
-    """The application has learned of its last exclusion, and what that returned."""
+    """The application has learned of its last exclusion, and of the messages that it returned."""
 
 
 class Checkpoint(NamedTuple):
@@ -146,7 +147,7 @@ class Checkpoint(NamedTuple):
     delivered: Vector
     stable: Vector
     unstable: bytes
-    """Data records of what is delivered and not stable, in the order of delivery."""
+    """Data records of the messages that are delivered and not stable, in the order of delivery."""
     recovered: bytes
     pending: tuple[bytes, ...]
     snapshots: tuple[Kept, ...]

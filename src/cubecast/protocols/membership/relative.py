@@ -1,15 +1,15 @@
 """A proposal relative to the view that it succeeds: who is removed, who joins, and the cut.
 
-A view lists every member, a change few of them. A member of the old view can construct the next one itself, so it is
-sent only the change; a process that is not in the old view needs the whole view. So does a founder: no change leads
+A view lists every member, a change only a few. A member of the old view can construct the next one itself, so it
+receives only the change; a process that is not in the old view needs the whole view. So does a founder: no change leads
 from view 0 to view 1.
 
 | field   | meaning                                                                                 |
 |---------|-----------------------------------------------------------------------------------------|
-| tag     | that of the next view: a digest, by which a reader checks the view it constructed       |
-| removed | ranks of the old view, ascending: who is not in the next one                            |
+| tag     | the tag of the next view: a digest with which a reader checks the view it constructed   |
+| removed | the ranks of the old view that are not in the next one, ascending                       |
 | left    | those of them that left of their own accord                                             |
-| joined  | who is new, in this order                                                               |
+| joined  | the new members, in this order                                                          |
 | cut     | as in a proposal                                                                        |
 """
 
@@ -29,7 +29,7 @@ from cubecast.protocols.membership.views import (
 
 
 class Change(NamedTuple):
-    """What makes a view the next one."""
+    """The difference between a view and the next one."""
 
     tag: int
     removed: Vector
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 def change_in(message: Message, base: View | None) -> Change | None:
-    """The proposal of a message relative to this view; None if it has none, or one that does not follow from it."""
+    """The proposal of a message relative to this view; None if it has none, or one that does not follow this view."""
     proposal = proposal_in(message)
     if proposal is None or base is None or message.view != base.id:
         return None
@@ -47,7 +47,7 @@ def change_in(message: Message, base: View | None) -> Change | None:
 
 
 def change_to(base: View, proposal: Proposal) -> Change | None:
-    """What leads from a view to a proposal; None if it takes more than a change."""
+    """The change from a view to a proposal; None if a change cannot express it."""
     view = proposal.view
     if len(proposal.cut) != len(base.members):
         return None
@@ -65,7 +65,7 @@ def change_to(base: View, proposal: Proposal) -> Change | None:
 
 
 def apply_change(base: View, change: Change) -> Proposal:
-    """Make the proposal again. A change of another view is refused."""
+    """Reconstruct the proposal; reject a change of another view."""
     members = len(base.members)
     if len(change.cut) != members:
         raise RemoteProtocolError(f"a change with {len(change.cut)} entries in a view of {members} members")

@@ -12,22 +12,22 @@ NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
-    """The same for all members of a group."""
+    """Settings of the agreement, the same for all members of a group."""
 
     tick_ns: int = 20 * NS_PER_MS
     """How often `Agreement.tick` is called while a change is going on."""
     suspect_ns: int = 100 * NS_PER_MS
-    """Silence after which a member is suspected; also the time for which a report counts."""
+    """Silence after which a member is suspected; also how long a report is valid."""
     observers: int = 2
-    """How many members must suspect one before it is excluded; fewer where fewer are left."""
+    """How many members must suspect a member before it is excluded; fewer if fewer are left."""
     batch_ns: int = 20 * NS_PER_MS
-    """How long a coordinator gathers changes before it begins to agree on a view."""
+    """How long a coordinator gathers changes before it starts the agreement on a view."""
     patience_ns: int = 200 * NS_PER_MS
-    """How long a change waits for a member that is not excluded yet and does not answer."""
+    """How long a change waits for a member that does not answer and is not excluded yet."""
     takeover_ns: int = 300 * NS_PER_MS
-    """How long a change may stand still before the next rank takes it over."""
+    """How long a change may make no progress before the next rank takes it over."""
     quorum: str = MAJORITY
-    """`majority`: one primary partition. `any`: whichever members are left continue."""
+    """`majority`: one primary partition. `any`: the remaining members continue, however few."""
 
     def __post_init__(self) -> None:
         """Validate the settings."""

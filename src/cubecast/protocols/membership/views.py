@@ -1,16 +1,16 @@
-"""Views: who is in the group, in which order, and how many of them may decide who is next.
+"""Views: the members of a group by rank, and which sets of them may decide the next view.
 
-A *member* is one incarnation of a process: a name and a number that grows each time the process begins anew. Names are
-addresses in the live runtime and numbers in the simulator, so that a view is enough to reach its members.
+A *member* is one incarnation of a process: a name and a number that grows each time the process starts anew. Names are
+addresses in the live runtime and numbers in the simulator, so a view is enough to reach its members.
 
 **Quorum** (primary partition, guo §2.2.1). With `majority` the next view is decided by a majority of the last one; of
 an even number, one half is enough when the first rank is in it. Any two quorums of a view share a member, so no two
-different views can follow the same one. With `any` the members that are left may decide: a partition then splits the
-group into branches, and views of two branches share a number but not a tag.
+different views can follow the same one. With `any` the remaining members may decide: a partition then splits the group
+into branches, and views of two branches share a number but not a tag.
 
-**Ranks stay.** A member that stays keeps its rank as long as there is room; a hole is filled by a newcomer, or by the
-member with the highest rank. So few links of an overlay over the ranks change with a view. Where round-trip times are
-measured, the coordinator may rank the members otherwise (`ranked`).
+**Stable ranks.** A member that stays keeps its rank as long as the rank exists; a newcomer fills a hole, or else the
+member with the highest rank does. So few links of an overlay over the ranks change with a view. If round-trip times
+are measured, the coordinator may rank the members differently (`ranked`).
 
 | field     | meaning                                                                                      |
 |-----------|----------------------------------------------------------------------------------------------|
@@ -18,9 +18,9 @@ measured, the coordinator may rank the members otherwise (`ranked`).
 | tag       | a digest of the view's members, of the cut before it, and of all views before it             |
 | group_id  | the tag of the founding view: two foundings of one name differ                               |
 | members   | by rank                                                                                      |
-| joined    | those of them that are new                                                                   |
-| left      | members of the view before that left of their own accord; others that are gone were excluded |
-| sent      | how many messages each of them had multicast before this view                                |
+| joined    | the new members among them                                                                   |
+| left      | members of the view before that left of their own accord; other removed ones were excluded   |
+| sent      | how many messages each member had multicast before this view                                 |
 | departed  | the last incarnation of names that are no longer members, the most recent last, bounded      |
 | forgotten | an incarnation up to this one, under a name that is not listed, is past                      |
 """
@@ -34,11 +34,11 @@ from typing import Any, NamedTuple
 from cubecast.errors import LocalProtocolError
 
 Name = Any
-"""Anything that can be compared, ordered and hashed; of one type in a group."""
+"""Any type that can be compared, ordered and hashed; all names of a group have the same type."""
 Vector = tuple[int, ...]
 MAJORITY, ANY = "majority", "any"
 DEPARTED_MAX = 256
-"""Names a view remembers of members that are gone; all older ones are past up to `forgotten`."""
+"""How many names of former members a view remembers; all older ones are past up to `forgotten`."""
 
 
 class MemberId(NamedTuple):
@@ -59,7 +59,7 @@ NO_VIEW = ViewId(0, 0)
 
 
 class View(NamedTuple):
-    """The members by rank, and what must be known of those who were members before."""
+    """The members by rank, and what must be known of former members."""
 
     number: int
     tag: int
@@ -77,7 +77,7 @@ class View(NamedTuple):
         return ViewId(self.number, self.tag)
 
     def is_past(self, who: MemberId) -> bool:
-        """Was this incarnation a member, or could it have been, and is it no longer?"""
+        """Was this incarnation possibly a member, and is it no longer?"""
         if who in self.members:
             return False
         for known in (*self.members, *self.departed):
@@ -87,7 +87,7 @@ class View(NamedTuple):
 
 
 def founding_view(members: Sequence[MemberId], group: str = "") -> View:
-    """View 1, which all founders install alike."""
+    """View 1, the same for all founders."""
     if not members:
         raise LocalProtocolError("0 founders: a group is founded by at least one member")
     if len({who.name for who in members}) < len(members):
@@ -97,13 +97,13 @@ def founding_view(members: Sequence[MemberId], group: str = "") -> View:
 
 
 def has_quorum(view_members: Sequence[Any], present: Collection[Any], quorum: str = MAJORITY) -> bool:
-    """May those present decide what follows a view of these members?"""
+    """May the members in `present` decide what follows a view of these members?"""
     count = sum(member in present for member in view_members)
     return is_quorum(count, len(view_members), view_members[0] in present, quorum)
 
 
 def is_quorum(count: int, of: int, has_first: bool, quorum: str) -> bool:
-    """May so many members of a view decide what follows it, with or without its first rank?"""
+    """May `count` members of a view decide what follows it? `has_first`: the first rank is among them."""
     if quorum == ANY:
         return count > 0
     return 2 * count > of or (2 * count == of and has_first)
@@ -117,7 +117,7 @@ def next_view(
     left: Collection[MemberId] = (),
     ranked: Callable[[Sequence[MemberId]], Sequence[MemberId]] = tuple,
 ) -> View:
-    """The view of those who stay and those who join, when everything up to the cut is delivered."""
+    """The view of the members that stay and join, after everything up to the cut is delivered."""
     count = len(stay) + len(join)
     ranks: list[MemberId | None] = [who if who in stay else None for who in view.members[:count]]
     ranks += [None] * (count - len(ranks))
@@ -156,5 +156,5 @@ def _departed(view: View, members: set[MemberId]) -> tuple[tuple[MemberId, ...],
 
 
 def _digest(*parts: object) -> int:
-    """63 bits, the same in every process."""
+    """A digest of 63 bits, the same in every process."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little") >> 1

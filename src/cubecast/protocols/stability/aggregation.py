@@ -1,9 +1,10 @@
-"""Minima over an aggregation overlay: what `dissemination` and `cascade` have in common.
+"""Minima over an aggregation overlay: the common part of `dissemination` and `cascade`.
 
-Members stand at *places* 0 … n−1, the current members in the order of their ranks: when one is excluded, those behind
-it move up. An overlay gives every place a number of *levels*, and at each level *inputs* (places it hears from) and
-*outputs* (places it sends to). At level 0 a member knows its own R; its minimum at level l is that of level l−1 and of
-all inputs of level l; an output of level l sends the minimum of level l; at the top it covers all members, and is S.
+Members have *places* 0 … n−1, the current members in the order of their ranks: when one is excluded, those behind it
+move up. An overlay gives every place a number of *levels*, and at each level *inputs* (places it hears from) and
+*outputs* (places it sends to). At level 0 a member knows its own R; its minimum at level l is the minimum of level l−1
+and of all inputs of level l; an output of level l gets the minimum of level l; the minimum at the top covers all
+members, and is S.
 
 | overlay       | inputs of place i, by level         | outputs of place i, by level             |
 |---------------|-------------------------------------|------------------------------------------|
@@ -12,46 +13,46 @@ all inputs of level l; an output of level l sends the minimum of level l; at the
 | HYPERCUBE     | 1: i + 2ᵐ; k+2: i ⊕ 2ᵏ, k = 0 … m−1 | k+1: i ⊕ 2ᵏ; top: i + 2ᵐ                 |
 
 The cube has 2ᵐ ≤ n < 2ᵐ⁺¹ places; place i + 2ᵐ has the output i at level 0 and the input i at level 1. A member has
-at most one input and one output per other member, so a message need not say which level it is of.
+at most one input and one output per other member, so a message need not name its level.
 
 | field        | shape        | meaning                                                                               |
 |--------------|--------------|---------------------------------------------------------------------------------------|
-| places       | n            | the rank at each place, in the membership last looked at …                            |
-| places_of    | 4            | … which is this one: its set, the mark of that, how many members, `view_seen`         |
-| view_seen    | rows         | a number that stands for the membership as this member sees it                        |
+| places       | n            | the rank at each place, in the membership last used …                                 |
+| places_of    | 4            | … which is this one: its set, the mark of that set, number of members, `view_seen`    |
+| view_seen    | rows         | a number that identifies the membership as this member sees it                        |
 | top          | rows         | its highest level                                                                     |
 | inputs       | rows × W     | the ranks it hears from, lower levels first; `input_count` of them                    |
-| input_levels | rows × W     | the level at which each counts                                                        |
+| input_levels | rows × W     | the level of each input                                                               |
 | outputs      | rows × W     | the ranks it sends to, lower levels first; `output_count` of them                     |
-| output_levels| rows × W     | the level that each is sent                                                           |
-| heard        | rows × W × m | the element-wise largest vector from each input                                       |
-| heard_round  | rows × W     | the newest round it was for                                                           |
+| output_levels| rows × W     | the level whose minimum each output gets                                              |
+| heard        | rows × W × m | the element-wise maximum of the vectors from each input                               |
+| heard_round  | rows × W     | the newest round heard from each input                                                |
 | sent_round   | rows × W     | the newest round sent to each output                                                  |
-| linger_ns    | rows × W     | what a message to each output says of lingering (`cascade`)                           |
+| linger_ns    | rows × W     | the lingering time that a message to each output states (`cascade`)                   |
 | minimum      | L × m        | scratch: the minimum at each level of the member it was last computed for             |
 
 *Soundness.* Let C(i, l) be the places that level l of place i covers: C(i, 0) = {i}, and C(i, l) is the union of
 C(i, l−1) and of what its inputs of level l cover at the level they send. Claim: at any time, minimum[i, l] ≤ R_j for
 all j in C(i, l), and so is every vector that was sent from level l of i. By induction over events: R only grows, so
-what held when a vector was computed holds ever after, however late, often or in whatever order it arrives; `heard` is
-an element-wise maximum of vectors that are all ≤ R_j, hence ≤ R_j; a minimum of vectors covers the union. No round,
-acknowledgement or order is part of the argument: rounds only say when to send. C(i, top) is everyone (the tests
-compute it for every n), so S is never premature. (Where errors are sought, minima are maxima of what was seen: they
-are reached by somebody, which needs no argument.)
+what held when a vector was computed still holds when it arrives, however late, how often and in whatever order;
+`heard` is an element-wise maximum of vectors that are all ≤ R_j, hence ≤ R_j; a minimum of vectors covers the union of
+their places. The argument uses no round, acknowledgement or order: rounds only determine when to send. C(i, top) is
+the whole group (the tests compute it for every n), so S is never premature. (With the goal errors the minima become
+maxima of what was seen: some member has reached each of them, so they need no argument.)
 
-A place means the same to two members only while they see the same membership G. A message therefore carries the view
-of its sender and counts for members with the same one; when the membership changes, all that was heard is forgotten
-and minima start again from R. S stays: what all of G hold, all that are left of G hold, and a newcomer begins with
-what is stable. Live members have one view per state and the frame names it, so this is exact there; in the simulator
-two memberships have the same number with a probability of 2⁻³¹.
+A place denotes the same member for two members only while they see the same membership G. A message therefore carries
+the view of its sender and counts only for members with the same view; when the membership changes, everything heard is
+discarded and minima start again from R. S stays: what all of G hold, all remaining members of G hold, and a newcomer
+begins with what is stable. Live members have one view per state and the frame names it, so there the comparison is
+exact; in the simulator two memberships have the same number with a probability of 2⁻³¹.
 
-*Liveness.* In one view each pair of an output and its input learns of the view at different times. If the sender is
-later, it sends afresh in the new view; if the receiver is later, it asks (`ask_missing`). A member that is asked sends
-what it has for that round, and otherwise will as soon as it has it. Where messages are lost, it sends at once what it
-has of an earlier round that the other lacks: otherwise two members that lack each other's last round wait for ever.
+*Liveness.* The two members of an output and its input learn of a view at different times. If the sender is later, it
+sends again in the new view; if the receiver is later, it asks (`ask_missing`). A member that is asked sends what it has
+for that round, or sends it as soon as it has it. If messages can be lost, it sends at once what it has of an earlier
+round that the other lacks: otherwise two members that lack each other's last round would wait for ever.
 
 *Quiet.* The driver wakes a member for the next round. While nothing is unstable here, that round ends without a
-message (`skipped`); should another member have something, this one joins when it hears of its round.
+message (`skipped`); if another member has an unstable message, this member joins when it hears of the round.
 """
 
 from typing import NamedTuple
@@ -68,7 +69,7 @@ from cubecast.protocol.traffic import Traffic, pairs, together, up_tree
 MINIMUM, ASK = range(2)
 TREE, DISSEMINATION, HYPERCUBE = range(3)
 RADIX_MAX = 64
-IDLE_NS = 1_000_000  # at least so long between two looks at R while nothing is unstable
+IDLE_NS = 1_000_000  # the least time between two looks at R while nothing is unstable
 
 
 class Aggregation(NamedTuple):
@@ -97,7 +98,7 @@ class Aggregation(NamedTuple):
 def new_aggregation(
     group: GroupState, context: Context, *, overlay: int, fanout: int, sizes: np.ndarray
 ) -> Aggregation:
-    """Nothing heard. `fanout` is the degree of the tree, or the radix of the dissemination."""
+    """Nothing has been heard. `fanout` is the degree of the tree, or the radix of the dissemination."""
     rows, senders = group.received.shape
     width, levels = _extent(context.members, overlay, fanout)
     return Aggregation(
@@ -120,7 +121,7 @@ def new_aggregation(
 
 
 def _extent(members: int, overlay: int, fanout: int) -> tuple[int, int]:
-    """At most how many inputs or outputs a place has, and how many levels."""
+    """The largest number of inputs or outputs of a place, and of levels."""
     if overlay == TREE:
         return min(fanout, members - 1) + 1, 2
     if overlay == HYPERCUBE:
@@ -134,7 +135,7 @@ def _extent(members: int, overlay: int, fanout: int) -> tuple[int, int]:
 
 
 def aggregation_traffic(members: int, overlay: int, fanout: int) -> Traffic:
-    """From every place to its outputs, as long as all members are there: one minimum each per round."""
+    """The traffic of a full group: one minimum per round from every place to each of its outputs."""
     places = np.arange(members)
     if overlay == TREE:
         up = up_tree((places - 1) // fanout)
@@ -151,7 +152,7 @@ def aggregation_traffic(members: int, overlay: int, fanout: int) -> Traffic:
 
 @linked
 def link(links, group, row):
-    """Find the inputs and outputs in the membership as it is now; nothing has been heard in it."""
+    """Find the inputs and outputs in the present membership, in which nothing has been heard yet."""
     _find_places(links, group, row)
     count = links.places_of[2]
     place = np.searchsorted(links.places[:count], group.rank[row])
@@ -175,7 +176,7 @@ def link(links, group, row):
 
 @linked
 def _find_places(links, group, row):
-    """Fill `places`, unless the last member that looked at them sees the same membership: most do."""
+    """Fill `places`, unless the member that last used them sees the same membership, which is the usual case."""
     members = group.members[row]
     which = group.members.which[row]
     mark = np.int64(group.members.marks[which] >> np.uint64(1))
@@ -259,7 +260,7 @@ def _add_output(links, row, place, level):
 
 @linked
 def input_from(links, row, rank):
-    """Which input this rank is, or −1."""
+    """The index of the input from this rank, or −1."""
     for k in range(links.input_count[row]):
         if links.inputs[row, k] == rank:
             return k
@@ -268,7 +269,7 @@ def input_from(links, row, rank):
 
 @linked
 def output_to(links, row, rank):
-    """Which output this rank is, or −1."""
+    """The index of the output to this rank, or −1."""
     for k in range(links.output_count[row]):
         if links.outputs[row, k] == rank:
             return k
@@ -277,7 +278,7 @@ def output_to(links, row, rank):
 
 @linked
 def take(links, row, mail, slot):
-    """Merge the minimum that a message of this view carries; returns which input it came from, or −1."""
+    """Merge the minimum that a message of this view carries; return the index of its input, or −1."""
     k = input_from(links, row, mail.heads[slot].source)
     number = minimum_round_of(mail, slot)
     if k >= 0 and number > 0:
@@ -297,7 +298,7 @@ def round_ready(links, row, number, level):
 
 @linked
 def compute_minima(links, group, row):
-    """The minima at all levels, from R and what was heard as they are now."""
+    """Compute the minima at all levels, from the present R and what was heard."""
     copy_numbers(links.minimum[0], group.received[row])
     k = 0
     for level in range(1, links.top[row] + 1):
@@ -320,7 +321,7 @@ def send_minimum(links, row, mail, k, number):
 
 @linked
 def send_ready(links, group, row, mail, number):
-    """Send every output whose level is ready for a round that was not sent yet; returns the round ready at the top."""
+    """Send to every output whose level is ready for a round not sent yet; return the round that is ready at the top."""
     ready = number
     k = 0
     o = 0
@@ -341,7 +342,7 @@ def send_ready(links, group, row, mail, number):
 
 @linked
 def ask(links, group, row, mail, k, number, own):
-    """Ask input k for its minimum of a round, and repeat what it may have lost; `own` is the newest round begun."""
+    """Ask input k for its minimum of a round, and repeat what it may lack; `own` is the newest round begun here."""
     slot = draft(mail, ASK, number, links.sizes[ASK])
     mail.heads[slot].field_1 = links.view_seen[row]
     o = output_to(links, row, links.inputs[row, k])
@@ -367,9 +368,9 @@ def ask_missing(links, group, row, mail, number):
 
 @linked
 def answer(links, group, row, mail, slot, own, is_lossy):
-    """Send an output again if it is ready for the round asked for; `own` is the newest round begun here.
+    """Send to an output again if it is ready for the requested round; `own` is the newest round begun here.
 
-    Where messages are lost, a member that asks for the newest round may lack earlier ones too, and others with it.
+    If messages can be lost, a member that asks for the newest round may lack earlier ones too, and so may others.
     """
     k = output_to(links, row, mail.heads[slot].source)
     if k >= 0:
@@ -389,7 +390,7 @@ def minimum_round_of(mail, slot):
 def is_unstable(group, row):
     """Does this member hold a message that it does not know to be stable?
 
-    Where errors are sought (`protocol.group.ERRORS`) a member cannot know what it has not heard of: always.
+    With the goal errors (`protocol.group.ERRORS`) always: a member cannot know of messages it has not heard of.
     """
     if group.goal != STABILITY:
         return True
@@ -407,5 +408,5 @@ def view_of(mail, slot):
 
 @linked
 def linger_of(mail, slot):
-    """For how long a member that reports upwards has waited; for how long one that hears from above should."""
+    """The lingering time in a message: how long a reporting child waited, or how long a parent asks it to wait."""
     return mail.heads[slot].field_2

@@ -1,34 +1,34 @@
 """Cascade: stability without rounds, over a tree, the dissemination pattern or a hypercube (`overlay`).
 
-Received-vectors only grow, so a minimum over a fixed set of members only grows, and no round is needed to take it. Each
-member keeps the newest minimum heard from each of its inputs and sends on the minimum of its part of the overlay; what
-is at the top is S. Late, lost, doubled and reordered messages are harmless: see *Soundness* in `aggregation`, which
-uses no round, start or acknowledgement. What remains to be decided is *when* to send.
+Received-vectors only grow, so a minimum over a fixed set of members only grows, and taking it needs no round. Each
+member keeps the newest minimum heard from each of its inputs and forwards the minimum of its part of the overlay; the
+minimum at the top is S. Late, lost, duplicate and reordered messages are harmless: see *Soundness* in `aggregation`,
+which uses no round, start or acknowledgement. What remains to be decided is *when* to send.
 
-**Pacing.** Sent whenever something has grown, minima that are not of one moment meet: the oldest of n vectors with
-random phases is almost one interval old, and it alone counts. So minima go in *waves*. A wave has a number, which says
-only that its sender has heard all its inputs since the wave began.
+**Pacing.** If members sent whenever something has grown, minima of different moments would meet: the oldest of n
+vectors with random phases is almost one interval old, and it alone determines the minimum. So minima travel in *waves*.
+A wave has a number, which says only that its sender has heard all its inputs since the wave began.
 
-- A member sends to an output once all inputs below have come for the wave (the last child decides), and reads its own R
-  as late as that.
-- A wave that has reached the top is over at this member. Over the tree it is the frontier that comes down, and it is
-  the signal for the next climb at the same time: a wave costs 2·(n−1) messages, where a round costs 3·(n−1), and
-  4·(n−1) with the acknowledgements of the lossy form. The next wave begins Δ later, and only if something is unstable
-  (R > S): a quiet group sends nothing, and a member that alone has nothing unstable joins when it hears of a wave.
-- A member whose minimum would wait at its parent for a sibling's rather waits itself, and reads R later (`linger`). The
-  parent measures how long after the beginning of a wave each child comes, without what it lingered, and sends each
-  how much earlier than the latest it is; an inner member adds what its own parent sent.
-- An input that does not come in its usual time and deviation (measured as TCP does) is asked for, again and again, at
-  intervals that grow by a quarter each. Until something was measured the time is twice that of the latest sibling, or
-  `repeat_ns`. An ASK carries the minimum that goes the same way, in case that was lost, and takes the other member into
-  the wave.
-- Where messages are lost, a wave over the tree goes on without a child that is overdue, unless the pause Δ is more than
-  twice as long as a wave takes: the next one is near. The child's last minimum, which is a lower bound of its R for
-  ever, counts meanwhile. With n−1 children and loss somebody is always missing, and most waves would wait for several
-  repetitions, although almost all messages wait for another member's minimum. A child that was never heard is waited
-  for, and so are all in the first wave after a rest: a lone message takes one climb and one descent.
-- A member whose frontier had to be asked for begins its next wave late. It says by how much, as if it had lingered, so
-  that its parent does not take the loss for the distance.
+- A member sends to an output once all inputs below have arrived for the wave (the last child decides), and only then
+  reads its own R.
+- A wave that has reached the top is over at this member. In the tree it then comes down as the frontier, which is also
+  the signal for the next climb: a wave costs 2·(n−1) messages, where a round costs 3·(n−1), and 4·(n−1) with the
+  acknowledgements of the lossy form. The next wave begins Δ later, and only if something is unstable (R > S): a quiet
+  group sends nothing, and a member that has nothing unstable joins when it hears of a wave.
+- A member whose minimum would wait at its parent for a sibling's waits itself instead, and reads R later (`linger`).
+  The parent measures how long after the beginning of a wave each child's minimum arrives, without the time the child
+  lingered, and sends each child how much earlier than the latest it is; an inner member adds what its own parent sent.
+- A member asks for an input that does not arrive within its usual time and deviation (measured as TCP does), and
+  repeats this at intervals that grow by a quarter each. Until a time has been measured it is twice that of the latest
+  sibling, or `repeat_ns`. An ASK carries the minimum that goes the same way, in case that was lost, and takes the other
+  member into the wave.
+- If messages can be lost, a wave over the tree goes on without an overdue child, unless the pause Δ is more than twice
+  as long as a wave takes: then the next wave is far. Meanwhile the child's last minimum counts, which remains a lower
+  bound of its R. With n−1 children and loss some child is always missing, and most waves would wait for several
+  repetitions, although almost all messages wait for another member's minimum. A wave waits for a child that was never
+  heard; the first wave after a rest waits for all children, so that a lone message takes one climb and one descent.
+- A member that had to ask for its frontier begins its next wave late. It states the delay as if it had lingered, so
+  that its parent does not mistake the loss for distance.
 
 | field       | shape    | meaning                                                                               |
 |-------------|----------|---------------------------------------------------------------------------------------|
@@ -36,29 +36,29 @@ only that its sender has heard all its inputs since the wave began.
 | round       | rows     | the newest wave this member has begun or joined                                       |
 | ended       | rows     | the newest wave that reached its top with the present membership                      |
 | done        | rows     | the newest wave that ever did                                                         |
-| skipped     | rows     | rounds that the driver asked for while nothing was unstable: ended without a message  |
+| skipped     | rows     | rounds that the driver requested while nothing was unstable: ended without a message  |
 | rested      | rows     | has it skipped any since its last wave?                                               |
 | began_ns    | rows     | when its newest wave began …                                                          |
 | done_ns     | rows     | … and when its last one was over                                                      |
 | lap_ns      | rows     | how long a wave takes, smoothed                                                       |
-| linger_ns   | rows     | how long to linger before a wave, as the parent said                                  |
-| lingered_ns | rows     | how long it did before its newest wave, with `late_ns`                                |
-| late_ns     | rows     | how much later than usual its last frontier came that it had to ask for               |
+| linger_ns   | rows     | how long to linger before a wave, as the parent requested                             |
+| lingered_ns | rows     | how long it lingered before its newest wave, with `late_ns`                           |
+| late_ns     | rows     | how much later than usual its last requested frontier arrived                         |
 | lag_ns      | rows × W | how long after a wave began each input comes, smoothed, without lingering; 0: unknown |
 | spread_ns   | rows × W | the mean deviation from that                                                          |
 | early_ns    | rows × W | how long each child is to linger beyond this member                                   |
-| backoff_ns  | rows × W | added to the patience with an input that had to be asked, until it comes by itself    |
+| backoff_ns  | rows × W | added to the patience with a requested input, until it comes without a request        |
 | due_ns      | rows × W | when each input is overdue                                                            |
-| asked       | rows × W | the newest wave for which each was asked                                              |
+| asked       | rows × W | the newest wave for which each input was requested                                    |
 
 Invariants: `done ≤ round`, `ended ≤ round`. To the driver wave w is round w + `skipped`.
 
-*Liveness.* A member that has begun a wave asks the inputs that have not come, until they do or the wave goes on without
-them; a member that is asked joins the wave, and so does the same. By induction over the levels every wave ends, if
-messages that are repeated arrive at last. Waves follow each other while anything is unstable, and a minimum that comes
-too late for one counts in the next, so what all have received is stable at last. When the membership changes, places
-are re-indexed, what was heard is forgotten, minima start again from R, the wave is run again and all inputs are asked
-for it; S stays.
+*Liveness.* A member that has begun a wave asks for the inputs that have not arrived, until they do or the wave goes on
+without them; a member that is asked joins the wave, and does the same. By induction over the levels every wave ends, if
+repeated messages eventually arrive. Waves follow each other while anything is unstable, and a minimum that is too late
+for one wave counts in the next, so what all have received eventually becomes stable. When the membership changes,
+places are re-indexed, what was heard is discarded, minima start again from R, the wave runs again and all inputs are
+asked for it; S stays.
 """
 
 from dataclasses import dataclass, replace
@@ -101,19 +101,19 @@ MESSAGES = (
 )
 NEXT_WAVE, OVERDUE = range(2)
 OVERLAYS = {"tree": TREE, "dissemination": DISSEMINATION, "hypercube": HYPERCUBE}
-PATIENCE_NS = 20_000_000  # with inputs that have never come, in the reliable form
-LINGER_NS_MAX = (1 << 31) - 1  # what a live message carries
-DEGREE_MAX = 256  # by default: the state of every member has room for so many children
+PATIENCE_NS = 20_000_000  # with inputs that have never arrived, in the reliable form
+LINGER_NS_MAX = (1 << 31) - 1  # the largest value that a live message can carry
+DEGREE_MAX = 256  # by default: every member's state has room for this many children
 BACKOFF_NS_MAX = 10_000_000_000  # added to the patience: a slow network may need seconds for an answer
 _NEVER = np.int64(1) << 62
 
 
 @dataclass(frozen=True, kw_only=True)
 class CascadeParameters:
-    """What Cascade leaves open."""
+    """Parameters of Cascade."""
 
     overlay: Literal["tree", "dissemination", "hypercube"] = parameter(
-        "tree", "Along which edges minima go.", search=("dissemination", "hypercube")
+        "tree", "The edges along which minima travel.", search=("dissemination", "hypercube")
     )
     tree_degree: int | None = parameter(
         None,
@@ -125,7 +125,7 @@ class CascadeParameters:
     )
     radix: int = parameter(
         2,
-        "What a member covers grows by this factor in a step of dissemination.",
+        "Each step of dissemination multiplies the members that a member covers by this factor.",
         at_least=2,
         at_most=RADIX_MAX,
         search=(4,),
@@ -133,14 +133,14 @@ class CascadeParameters:
     )
     linger: bool = parameter(
         True,
-        "Members whose minima would wait in the tree for later ones wait before they read R.",
+        "Members whose minima would wait in the tree for later ones wait themselves before they read R.",
         search=(False,),
         matters_with=("overlay", "tree"),
     )
 
 
 def resolve(parameters: CascadeParameters, context: Context) -> CascadeParameters:
-    """A tree of one level, as long as its root can hold the vectors of all."""
+    """By default a tree of one level, as long as its root can hold the vectors of all members."""
     degree = parameters.tree_degree or max(1, min(context.members - 1, DEGREE_MAX))
     return replace(parameters, tree_degree=min(degree, max(1, context.members - 1)))
 
@@ -223,7 +223,7 @@ def start(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """The minimum of an input, or a question for ours."""
+    """Handle the minimum of an input, or a request for this member's."""
     if view_of(mail, slot) != state.links.view_seen[row]:
         return
     k = take(state.links, row, mail, slot)
@@ -236,12 +236,12 @@ def receive(state, row, now_ns, mail, slot):
         return
     if is_question:
         answer(state.links, state.group, row, mail, slot, state.round[row], state.repeat_ns > 0)
-    _go_on(state, row, now_ns, mail)
+    _advance(state, row, now_ns, mail)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or inputs of this wave are overdue."""
+    """Begin the next wave when Δ is over; ask for overdue inputs of this wave."""
     if timer == NEXT_WAVE:
         if tag == state.done[row] + state.skipped[row] and state.round[row] == state.done[row]:
             _begin_or_skip(state, row, now_ns, mail)
@@ -263,7 +263,7 @@ def on_join(state, row, now_ns, mail, rank):
 
 @linked
 def _restart(state, row, now_ns, mail):
-    """In a new view: what was heard or measured no longer says anything of the present inputs."""
+    """Start again in a new view: what was heard or measured does not apply to the present inputs."""
     link(state.links, state.group, row)
     for k in range(state.lag_ns.shape[1]):
         state.lag_ns[row, k] = 0
@@ -275,12 +275,12 @@ def _restart(state, row, now_ns, mail):
         state.ended[row] = 0
         ask_missing(state.links, state.group, row, mail, state.round[row])
         _watch_inputs(state, row, now_ns, mail)
-        _go_on(state, row, now_ns, mail)
+        _advance(state, row, now_ns, mail)
 
 
 @linked
 def _begin_or_skip(state, row, now_ns, mail):
-    """Begin the next wave; while nothing is unstable, end the round that the driver asks for without one."""
+    """Begin the next wave; while nothing is unstable, end the requested round without one."""
     if is_unstable(state.group, row):
         _begin_wave(state, row, now_ns, mail, state.round[row] + 1)
         return
@@ -300,12 +300,12 @@ def _begin_wave(state, row, now_ns, mail, number):
     state.lingered_ns[row] = min(max(waited_ns, 0), state.linger_ns[row]) + state.late_ns[row]
     begin_round(mail, number + state.skipped[row])
     _watch_inputs(state, row, now_ns, mail)
-    _go_on(state, row, now_ns, mail)
+    _advance(state, row, now_ns, mail)
 
 
 @linked
-def _go_on(state, row, now_ns, mail):
-    """Send what is ready; a wave that has reached the top is over, and its minimum is S."""
+def _advance(state, row, now_ns, mail):
+    """Send what is ready; if the wave has reached the top it is over, and its minimum is S."""
     if state.lingers != 0:
         _share_linger(state, row)
     ready = send_ready(state.links, state.group, row, mail, state.round[row])
@@ -329,7 +329,7 @@ def _go_on(state, row, now_ns, mail):
 
 @linked
 def _frontier_late_ns(state, row, now_ns):
-    """How much later than usual a frontier came that had to be asked for: the others began their next waves in time."""
+    """How much later than usual a requested frontier arrived; the other members began their next waves in time."""
     k = state.links.input_count[row] - 1
     if state.lingers == 0 or k < 0 or state.links.input_levels[row, k] == 1:
         return np.int64(0)
@@ -340,7 +340,7 @@ def _frontier_late_ns(state, row, now_ns):
 
 @linked
 def _note_arrival(state, row, now_ns, mail, slot, k):
-    """Measure how long after the beginning of its wave an input comes; hear from the parent how long to linger."""
+    """Measure how long after the beginning of its wave an input arrives; take the lingering time from the parent."""
     is_child = state.links.input_levels[row, k] == 1
     number = mail.heads[slot].round_number
     if state.asked[row, k] >= number:
@@ -361,9 +361,9 @@ def _note_arrival(state, row, now_ns, mail, slot, k):
 
 @linked
 def _smooth(state, row, k, lag_ns):
-    """Mean and mean deviation, with TCP's weights (Jacobson 1988) for what grows; what shrinks is followed at once.
+    """Update the mean and mean deviation, with TCP's weights (Jacobson 1988); a decrease of the mean counts half.
 
-    The first waves wait for what is lost, and are no measure of those that do not.
+    The first waves wait for lost messages, so their times say little about later waves.
     """
     state.backoff_ns[row, k] = 0
     if state.lag_ns[row, k] == 0:
@@ -377,7 +377,7 @@ def _smooth(state, row, k, lag_ns):
 
 @linked
 def _share_linger(state, row):
-    """Tell the children how long to linger, so that their minima come together, and the parent how long it was here."""
+    """Set the lingering times in messages to the children, so that their minima arrive together, and to the parent."""
     links = state.links
     latest_ns = np.int64(0)
     children = 0
@@ -385,7 +385,7 @@ def _share_linger(state, row):
         latest_ns = max(latest_ns, state.lag_ns[row, children] + state.spread_ns[row, children])
         children += 1
     first = 0
-    if links.output_count[row] > children:  # all but the root send to their parent first
+    if links.output_count[row] > children:  # all except the root send to their parent first
         links.linger_ns[row, 0] = state.lingered_ns[row]
         first = 1
     for k in range(children):
@@ -397,12 +397,12 @@ def _share_linger(state, row):
 
 @linked
 def _watch_inputs(state, row, now_ns, mail):
-    """Note when each input is overdue, and wake up for the first."""
+    """Note when each input is overdue, and set a timer for the first."""
     first_ns = _NEVER
     unknown_ns = _unknown_patience_ns(state, row)
     for k in range(state.links.input_count[row]):
         usual_ns = state.early_ns[row, k] + _patience_ns(state, row, k, unknown_ns)
-        if state.rested[row] == 1:  # the others look at R only so often, and may still wait for the message
+        if state.rested[row] == 1:  # the others look at R at intervals, and may still wait for the message
             usual_ns += max(state.delta_ns, IDLE_NS)
         state.due_ns[row, k] = now_ns + usual_ns + state.backoff_ns[row, k]
         first_ns = min(first_ns, state.due_ns[row, k])
@@ -414,9 +414,9 @@ def _watch_inputs(state, row, now_ns, mail):
 def _patience_ns(state, row, k, unknown_ns):
     """How long to wait for an input that does not linger; `unknown_ns` for one that was never measured.
 
-    Longer before a question than before a wave goes on, which costs no message. An input that takes this member into
-    its waves seems to take no time at all, and so do its siblings: there is a least time for all of them, so that
-    nobody asks faster than an answer comes.
+    The wait before a request is longer than the wait before a wave goes on, which costs no message. An input that takes
+    this member into its waves seems to take no time at all, and so do its siblings; a minimum applies to all of them,
+    so that no member asks faster than an answer can arrive.
     """
     least_ns = max(state.lap_ns[row] // 16, np.int64(state.repeat_ns // 64))
     if state.lag_ns[row, k] == 0:
@@ -443,7 +443,7 @@ def _unknown_patience_ns(state, row):
 
 @linked
 def _ask_overdue(state, row, now_ns, mail):
-    """Ask for what should have come by now, less and less often; go on without children that were heard before."""
+    """Ask for overdue inputs, at growing intervals; go on without children that were heard before."""
     number = state.round[row]
     unknown_ns = _unknown_patience_ns(state, row)
     first_ns = _NEVER
@@ -465,12 +465,12 @@ def _ask_overdue(state, row, now_ns, mail):
     if first_ns < _NEVER:
         set_timer(mail, OVERDUE, number, first_ns - now_ns)
     if is_excused:
-        _go_on(state, row, now_ns, mail)
+        _advance(state, row, now_ns, mail)
 
 
 @linked
 def _may_excuse(state, row, k):
-    """May a wave go on with the last minimum of this input? That of a child, and where minima are what is sought.
+    """May a wave go on with the last minimum of this input? Only of a child, and not with the goal errors.
 
     After a rest the child may not have heard of anything new; with a long pause the next wave is far.
     """

@@ -1,25 +1,26 @@
-"""Coord: one coordinator collects every member's R and tells everyone the minimum (cube §2.1, Fig 1; guo §4.2.1).
+"""Coord: one coordinator collects every member's R and multicasts the minimum (cube §2.1, Fig 1; guo §4.2.1).
 
-A round: the coordinator multicasts START; each member answers ACK(R); with an ACK from every member the coordinator
+A round: the coordinator multicasts START; each member answers ACK(R); when the coordinator has every member's ACK, it
 multicasts INFO(S). The coordinator is the lowest rank alive.
 
 | field    | shape        | meaning                                                                        |
 |----------|--------------|--------------------------------------------------------------------------------|
 | round    | rows         | the newest round this member knows of                                          |
 | done     | rows         | the newest round whose S this member knows                                     |
-| phase    | rows         | as coordinator: IDLE, COLLECTING ACKs, INFORMING, or WAITING Δ                 |
+| phase    | rows         | as coordinator: IDLE, COLLECTING ACKs, INFORMING, or WAITING for Δ             |
 | minimum  | rows × m     | M: as coordinator, the minimum of the ACKs of this round                       |
-| acked    | rows × words | as coordinator: whose ACK is in                                                |
-| informed | rows × words | as coordinator: whose ACK_INFO is in (lossy form)                              |
+| acked    | rows × words | as coordinator: the members whose ACK has arrived                              |
+| informed | rows × words | as coordinator: the members whose ACK_INFO has arrived (lossy form)            |
 
 Invariants: `done ≤ round`; a coordinator holds `minimum ≤ R` of every member in `acked`, so S is never premature.
 
 CoordP of guo is this protocol; the two papers differ in what they repeat. Lossy form (cube §3.5), when `repeat_ns >
-0`: every message carries its round; START is repeated to the members whose ACK is missing, INFO to those whose
-ACK_INFO is missing. With `repeat_acks` members repeat their ACK by themselves as well, until they know S (guo §4.2.1,
-where START and INFO are left to a reliable multicast). Departures from the paper: repeats go only to those who are
-missing, not to all; and when the coordinator leaves the membership, the next lowest rank runs the unfinished round
-again (guo §4.1). A member that is ahead of such a newcomer says so in its ACK, and the newcomer takes up that round.
+0`: every message carries its round; the coordinator repeats START to the members whose ACK is missing, and INFO to
+those whose ACK_INFO is missing. With `repeat_acks` members also repeat their ACK without a request, until they know S
+(guo §4.2.1, which leaves START and INFO to a reliable multicast). Departures from the paper: repeats are sent only to
+the members whose answer is missing, not to all; and when the coordinator leaves the membership, the next lowest rank
+runs the unfinished round again (guo §4.1). A member that is ahead of the new coordinator reports its round in its ACK,
+and the new coordinator continues with that round.
 """
 
 from dataclasses import dataclass
@@ -64,9 +65,9 @@ MESSAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class CoordParameters:
-    """What Coord leaves open."""
+    """Parameters of Coord."""
 
-    repeat_acks: bool = parameter(False, "Members repeat their ACKs by themselves (guo §4.2.1).")
+    repeat_acks: bool = parameter(False, "Members repeat their ACKs without a request (guo §4.2.1).")
 
 
 class CoordState(NamedTuple):
@@ -126,7 +127,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or it is time to repeat what was not answered."""
+    """Open the next round when Δ is over, or repeat what was not answered."""
     if timer == REPEAT_ACK:
         _repeat_ack(state, row, mail, tag)
         return
@@ -142,7 +143,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """The round continues without the member that left; the lowest live rank coordinates."""
+    """Continue the round without the member that left; the lowest live rank coordinates."""
     if not is_lowest(state.group, row):
         return
     if state.phase[row] == COLLECTING:
@@ -158,7 +159,7 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def _succeed(state, row, mail):
-    """Go on after the last round of a coordinator that left, perhaps before all knew its result."""
+    """Continue after the last round of a coordinator that left, perhaps before all members knew its result."""
     if state.repeat_ns > 0 and state.done[row] > 0:
         set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
         _inform(state, row, mail)
@@ -196,7 +197,7 @@ def _on_start(state, row, mail, slot):
 
 @linked
 def _repeat_ack(state, row, mail, number):
-    """guo §4.2.1: the coordinator may not have got the ACK."""
+    """Repeat the ACK: the coordinator may not have received it (guo §4.2.1)."""
     if state.round[row] == number and state.done[row] < number and not is_lowest(state.group, row):
         answer = _draft_array(state, mail, ACK, number, state.group.received[row])
         send(mail, answer, rank_sets.lowest(state.group.members[row]))
@@ -227,7 +228,7 @@ def _inform_if_collected(state, row, mail):
 
 @linked
 def _inform(state, row, mail):
-    """Tell everyone S of the last round done."""
+    """Multicast S of the last finished round."""
     number = state.done[row]
     multicast(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]))
     if state.repeat_ns > 0:
@@ -273,7 +274,7 @@ def _on_ack_info(state, row, mail, slot):
 
 @linked
 def _repeat(state, row, mail):
-    """Ask again those who have not answered."""
+    """Repeat the message to the members that have not answered."""
     number = state.round[row]
     if state.phase[row] == COLLECTING:
         _send_to_missing(state, row, mail, _draft_bare(state, mail, START, number), state.acked[row])
@@ -306,7 +307,7 @@ def _draft_array(state, mail, kind, number, numbers):
 
 
 def _traffic(context: Context, _parameters: CoordParameters) -> Traffic:
-    """START and INFO to all, an ACK from each."""
+    """START and INFO to all members, an ACK from each."""
     calls = to_all(0, context.members, 2.0)
     return together(calls, pairs(calls.target, calls.source))
 

@@ -1,8 +1,8 @@
 """CubeFullDist: gossip with the hypercube neighbours only, in iterations (cube §3.2, Fig 5).
 
-A round: each member sends (G, M, round, iteration) to its neighbours, waits to hear from all of them, merges what it
-heard, and goes on to the next iteration until G covers the membership. It then sends the full G once more, so that no
-neighbour waits for one that has moved on, and M is S.
+A round: each member sends (G, M, round, iteration) to its neighbours, waits for a message from all of them, merges
+these, and begins the next iteration, until G covers the membership; then M is S. It sends the full G once more, so that
+no neighbour waits for a member that has finished.
 
 | field      | shape        | meaning                                                                           |
 |------------|--------------|-----------------------------------------------------------------------------------|
@@ -12,18 +12,18 @@ neighbour waits for one that has moved on, and M is S.
 | done       | rows         | the newest round whose S this member knows                                        |
 | iteration  | rows         | k: the current iteration                                                          |
 | minimum    | rows × m     | M: the minimum over the members in `heard`                                        |
-| heard      | rows × words | G: whose R is in `minimum`                                                        |
+| heard      | rows × words | G: the members whose R is in `minimum`                                            |
 
 Invariants: `minimum ≤ R_k` for every k in `heard`, so a covering G is never premature; `done ≤ round ≤ done + 1`
 unless rounds were skipped.
 
-`reached` in place of the paper's counter makes duplicates, loss and a neighbour that is one iteration ahead harmless:
-an iteration is complete when every live neighbour has reached it. A message of a later round is joined at once
-(possible during Δ, or after loss). Lossy form (`repeat_ns > 0`): an unfinished member repeats its state; a finished
-one answers a neighbour that lags behind with the full G and S.
+`reached` replaces the paper's counter, so that duplicates, loss and a neighbour that is one iteration ahead do no harm:
+an iteration is complete when every live neighbour has reached it. A member that receives a message of a later round
+joins that round at once (possible during Δ, or after loss). Lossy form (`repeat_ns > 0`): an unfinished member repeats
+its state; a finished one answers a neighbour that lags behind with the full G and S.
 
-Two readings of a message's size (`format`): *bitmap* counts all that Fig 5 sends, 36 + 4m + ⌈n/8⌉ bytes, 474 at
-n = 1900; *stated* is what cube §4.1 says, a 32-byte header and an array of "at most 200 bytes".
+Two readings of a message's size (`format`): *bitmap* counts everything that Fig 5 sends, 36 + 4m + ⌈n/8⌉ bytes, 474 at
+n = 1900; *stated* counts what cube §4.1 states, a 32-byte header and an array of "at most 200 bytes".
 """
 
 import math
@@ -61,15 +61,15 @@ NEXT_ROUND, REPEAT = range(2)
 
 @dataclass(frozen=True, kw_only=True)
 class CubeFullDistParameters:
-    """What CubeFullDist leaves open."""
+    """Parameters of CubeFullDist."""
 
     format: Literal["bitmap", "stated"] = parameter(
-        "bitmap", "What a message counts: array, bitmap and round, or as cube §4.1 states, 4 B per sender and no more."
+        "bitmap", "The size of a message: array, bitmap and round, or as cube §4.1 states, only 4 B per sender."
     )
 
 
 def _unless_stated(size: Size) -> Size:
-    """A field that the sizes stated in cube §4.1 leave out."""
+    """The size of a field that counts 0 in the format *stated* (cube §4.1)."""
     return Size(
         f"{size.text}; 0 as stated",
         lambda context, parameters: 0 if parameters.format == "stated" else size.of(context, parameters),
@@ -124,11 +124,11 @@ def build(group: GroupState, context: Context, parameters: CubeFullDistParameter
 
 @linked
 def start(state, row, now_ns, mail):
-    """Every member opens the first round by itself."""
+    """Open the first round; every member does so."""
     if state.round[row] == 0:
         _enter_round(state, row, mail, 1)
         _send_state(state, row, mail)
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
@@ -149,17 +149,17 @@ def receive(state, row, now_ns, mail, slot):
     _merge(state, row, mail, slot)
     if joins:
         _send_state(state, row, mail)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or it is time to repeat."""
+    """Begin the next round when Δ is over, or repeat the state."""
     if timer == NEXT_ROUND:
         if state.round[row] == tag and state.done[row] == tag:
             _enter_round(state, row, mail, tag + 1)
             _send_state(state, row, mail)
-            _go_on(state, row, mail)
+            _advance(state, row, mail)
     elif state.done[row] < tag:
         # Also when a later round has begun: rounds that follow faster than repeats must not leave anyone behind.
         _send_state(state, row, mail)
@@ -169,9 +169,9 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Neither its bit nor its message is waited for any more."""
+    """Stop waiting for the bit and the message of a member that left."""
     if state.done[row] < state.round[row]:
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
@@ -197,8 +197,8 @@ def _merge(state, row, mail, slot):
 
 
 @linked
-def _go_on(state, row, mail):
-    """Finish the round, or as many iterations as the neighbours allow."""
+def _advance(state, row, mail):
+    """Run the iterations for which all neighbours have sent, and finish the round if G covers the membership."""
     while not rank_sets.covers(state.heard[row], state.group.members[row]):
         if not _iteration_complete(state, row):
             return
@@ -251,7 +251,7 @@ def _send_state(state, row, mail):
 
 @linked
 def _send_result(state, row, mail, rank):
-    """S and a full G: all that a neighbour still in that round, or an earlier one, needs."""
+    """Send S and a full G: all that a neighbour in that round, or an earlier one, needs."""
     slot = draft(mail, RESULT, state.done[row], state.sizes[RESULT])
     _set_iteration(mail, slot, state.iteration[row])
     copy_numbers(mail.numbers[slot, : state.minimum.shape[1]], state.group.stable[row])
@@ -260,7 +260,7 @@ def _send_result(state, row, mail, rank):
 
 
 def _round_messages(context: Context) -> float:
-    """Every member sends to ⌈log2 n⌉ neighbours as many times."""
+    """Messages per round: every member sends to ⌈log2 n⌉ neighbours, ⌈log2 n⌉ times."""
     return context.members * BUSIEST_LINK_SHARE * math.log2(2 * context.members) ** 2
 
 

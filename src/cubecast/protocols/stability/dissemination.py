@@ -1,8 +1,8 @@
-"""Dissemination: the dissemination barrier with a minimum in place of a signal (Hensgen, Finkel and Manber 1988).
+"""Dissemination: the dissemination barrier with a minimum instead of a signal (Hensgen, Finkel and Manber 1988).
 
-A round: in step k a member sends the minimum it knows to the members r·bᵏ places ahead, r = 1 … b−1, and waits for
-those as many places behind. One that covers bᵏ places then covers bᵏ⁺¹; after ⌈log_b n⌉ steps it covers all, and the
-minimum is S. At most (b−1)·n·⌈log_b n⌉ messages for any n, each of a size that does not depend on n.
+A round: in step k a member sends the minimum it knows to the members r·bᵏ places ahead, r = 1 … b−1, and waits for the
+members as many places behind. A minimum that covers bᵏ places then covers bᵏ⁺¹; after ⌈log_b n⌉ steps it covers all
+places, and is S. This takes at most (b−1)·n·⌈log_b n⌉ messages for any n, each of a size that does not depend on n.
 
 | field   | shape | meaning                                                                              |
 |---------|-------|--------------------------------------------------------------------------------------|
@@ -10,19 +10,19 @@ minimum is S. At most (b−1)·n·⌈log_b n⌉ messages for any n, each of a si
 | round   | rows  | the newest round this member has begun                                               |
 | ended   | rows  | the newest round that it ended with the present membership                           |
 | done    | rows  | the newest round whose S it knows                                                    |
-| skipped | rows  | rounds that the driver asked for while nothing was unstable: ended without a message |
+| skipped | rows  | rounds that the driver requested while nothing was unstable: ended without a message |
 
 Invariants: `ended ≤ round`, `done ≤ round`. To the driver round w is round w + `skipped`.
 
-*Soundness* is that of `aggregation`: a vector heard in any round is at most the present R of all it covers, so rounds
-only say when to send. A vector of a later round counts for an earlier one too, and a member that hears of a later round
-goes over to it: nobody waits for a round that others have left.
+*Soundness* is that of `aggregation`: a vector heard in any round is at most the present R of all members it covers, so
+rounds only determine when to send. A vector of a later round counts for an earlier one too, and a member that hears of
+a later round joins it: no member waits for a round that others have left.
 
-*Healing.* When a member is excluded or joins, places are re-indexed over the current members, what was heard is
-forgotten, and the round starts again from R, also for those who had ended it: others need their minima in the new
-places. A member that restarts asks its inputs, since their messages of the new view may have come too early. Lossy form
-(`repeat_ns > 0`): a member that has not ended its round asks again, after each `repeat_ns`, for what it has not heard.
-A member that is asked joins the round, and answers once it has got so far. A quiet group sends nothing.
+*Repair.* When a member is excluded or joins, places are re-indexed over the current members, what was heard is
+discarded, and the round starts again from R, also at members that had ended it: others need their minima in the new
+places. A member that starts again asks its inputs, since their messages of the new view may have arrived too early.
+Lossy form (`repeat_ns > 0`): a member that has not ended its round asks again, every `repeat_ns`, for what it has not
+heard. A member that is asked joins the round, and answers once it has reached that step. A quiet group sends nothing.
 """
 
 from dataclasses import dataclass
@@ -64,11 +64,11 @@ NEXT_ROUND, REPEAT = range(2)
 
 @dataclass(frozen=True, kw_only=True)
 class DisseminationParameters:
-    """What Dissemination leaves open."""
+    """Parameters of Dissemination."""
 
     radix: int = parameter(
         2,
-        "What a member covers grows by this factor in a step: more messages, fewer steps.",
+        "Each step multiplies the members that a member covers by this factor: more messages, fewer steps.",
         at_least=2,
         at_most=RADIX_MAX,
         search=(4, 8),
@@ -106,7 +106,7 @@ def build(group: GroupState, context: Context, parameters: DisseminationParamete
 
 @linked
 def start(state, row, now_ns, mail):
-    """Every member opens the first round by itself; a newcomer asks for the one under way."""
+    """Open the first round, as every member does; a newcomer asks for the round in progress."""
     link(state.links, state.group, row)
     if now_ns > 0:
         ask_missing(state.links, state.group, row, mail, 1)
@@ -116,7 +116,7 @@ def start(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """The minimum of an input, or a question for ours."""
+    """Handle the minimum of an input, or a request for this member's."""
     if view_of(mail, slot) != state.links.view_seen[row]:
         return
     take(state.links, row, mail, slot)
@@ -126,12 +126,12 @@ def receive(state, row, now_ns, mail, slot):
         return
     if mail.heads[slot].kind == ASK:
         answer(state.links, state.group, row, mail, slot, state.round[row], state.repeat_ns > 0)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or minima of this round are overdue."""
+    """Begin the next round when Δ is over; ask for overdue minima of this round."""
     if timer == NEXT_ROUND:
         if tag == state.done[row] + state.skipped[row] and state.round[row] == state.done[row]:
             _enter_or_skip(state, row, mail)
@@ -154,7 +154,7 @@ def on_join(state, row, now_ns, mail, rank):
 
 @linked
 def _restart(state, row, mail):
-    """In a new view: what was heard no longer says for whom it speaks."""
+    """Start again in a new view: the members that the minima heard so far cover are no longer known."""
     link(state.links, state.group, row)
     if state.round[row] == 0:
         return
@@ -163,7 +163,7 @@ def _restart(state, row, mail):
     ask_missing(state.links, state.group, row, mail, state.round[row])
     if had_ended and state.repeat_ns > 0:
         set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
@@ -185,15 +185,14 @@ def _enter_round(state, row, mail, number):
     begin_round(mail, number + state.skipped[row])
     if state.repeat_ns > 0:
         set_timer(mail, REPEAT, number, state.repeat_ns)
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
-def _go_on(state, row, mail):
-    """Take as many steps as minima have come for; once all places are covered, the minimum is S.
+def _advance(state, row, mail):
+    """Take the steps whose minima have arrived; once all places are covered, the minimum is S.
 
-    That can be so for a round before the newest: a member that always hears of the next one first would otherwise end
-    none.
+    This may end a round before the newest: otherwise a member that always hears of the next round first would end none.
     """
     ready = send_ready(state.links, state.group, row, mail, state.round[row])
     if ready <= state.ended[row]:
@@ -220,7 +219,7 @@ PROTOCOL = Protocol(
     title="Dissemination",
     family="stability",
     paper="own, after Hensgen, Finkel and Manber 1988",
-    summary="minima go ahead in strides that grow by a radix",
+    summary="minima travel ahead in strides that grow by a radix",
     state=DisseminationState,
     messages=MESSAGES,
     parameters=DisseminationParameters,

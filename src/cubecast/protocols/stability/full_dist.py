@@ -1,26 +1,26 @@
-"""FullDist: everybody tells everybody (cube §2.2, Fig 2; guo §4.2.2).
+"""FullDist: every member multicasts its R to every other (cube §2.2, Fig 2; guo §4.2.2).
 
 A round: the leader (lowest rank alive) multicasts INFO(R); on the first INFO of a round each member multicasts its
 own, at once or, *scattered* (guo §5.4.3), after an offset drawn from `scatter_ns`. A member keeps the newest row it
-heard from each member; it is done with a round when it holds a row of that round, or of a later one, from every
-member, and S is then the column minimum.
+heard from each member. It has finished a round when it holds a row of that round, or of a later one, from every
+member; S is then the column minimum.
 
 | field   | shape        | meaning                                                                             |
 |---------|--------------|-------------------------------------------------------------------------------------|
 | matrix  | rows × n × m | E: the newest R heard from each member                                              |
-| latest  | rows × n     | the round that row belongs to                                                       |
+| latest  | rows × n     | the round of each of these rows                                                     |
 | joined  | rows         | the newest round this member knows of                                               |
 | sent    | rows         | the newest round in which this member multicast its own row                         |
 | done    | rows         | the newest round whose S this member knows                                          |
 | missing | rows         | how many members have not yet sent a row of a round later than `done`               |
-| minimum | rows × m     | the column minimum of the last round done                                           |
+| minimum | rows × m     | the column minimum of the last finished round                                       |
 
 Invariants: `matrix[row, k] ≤ R_k` now, so a column minimum is never premature; `done ≤ sent ≤ joined`.
 
-Counting a row of round r+1 for round r too is the paper's own rule (cube §3.5): a newer row carries at least as much.
-Lossy form (`repeat_ns > 0`): an unfinished member sends its row again, as a request, to those whose row it lacks, and
-they answer with theirs. The paper re-multicasts to all instead; the request says the same to fewer, and a finished
-member, which would be silent there, still answers. An older row never replaces a newer one, so order does not matter.
+A row of round r+1 counts for round r too, by the paper's own rule (cube §3.5): a newer row is at least as large. Lossy
+form (`repeat_ns > 0`): an unfinished member sends its row again, as a request, to the members whose row it lacks, and
+they answer with theirs. The paper multicasts again to all instead; the request reaches fewer members, and a finished
+member, which is silent in the paper, still answers. An older row never replaces a newer one, so order does not matter.
 """
 
 import math
@@ -67,7 +67,7 @@ SCATTER_GAP_NS = 400_000  # per member: 0.02 s at n = 50, 0.20 s at n = 500 (guo
 
 @dataclass(frozen=True, kw_only=True)
 class FullDistParameters:
-    """What FullDist leaves open."""
+    """Parameters of FullDist."""
 
     scatter: bool = parameter(False, "Multicast rows at random offsets, 0.4 ms · n apart on average (guo §5.4.3).")
 
@@ -112,7 +112,7 @@ def build(group: GroupState, context: Context, parameters: FullDistParameters) -
 
 @linked
 def start(state, row, now_ns, mail):
-    """The leader opens the first round; a newcomer counts whose rows it lacks."""
+    """As the leader, open the first round; as a newcomer, count the missing rows."""
     if now_ns > 0:
         _count_missing(state, row)
     if is_lowest(state.group, row):
@@ -135,7 +135,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or it is time to ask for the rows that are missing."""
+    """Open the next round when Δ is over, or request the missing rows."""
     if timer == NEXT_ROUND:
         if is_lowest(state.group, row) and state.joined[row] == tag and state.done[row] == tag:
             _open_round(state, row, mail, tag + 1)
@@ -152,7 +152,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Do not wait for the row of a member that left; the lowest live rank leads."""
+    """Stop waiting for the row of a member that left; the lowest live rank leads."""
     _count_missing(state, row)
     if state.joined[row] > 0 and state.joined[row] == state.done[row]:
         _schedule_next_round(state, row, mail)
@@ -163,13 +163,13 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def on_join(state, row, now_ns, mail, rank):
-    """A row of the newcomer is waited for."""
+    """Wait for a row of the newcomer too."""
     _count_missing(state, row)
 
 
 @linked
 def _open_round(state, row, mail, number):
-    """As leader: nobody waits for a scattered leader."""
+    """Open a round as the leader, whose row is never scattered."""
     state.joined[row] = number
     begin_round(mail, number)
     _send_row(state, row, mail)
@@ -199,7 +199,7 @@ def _send_row(state, row, mail):
 
 @linked
 def _answer(state, row, mail, source):
-    """Somebody lacks this member's row: it gets the newest, unless that is about to be multicast."""
+    """Send this member's newest row to a member that lacks it, unless it is about to be multicast."""
     if state.sent[row] == state.joined[row]:
         send(mail, _draft_row(state, row, mail, INFO), source)
 
@@ -264,7 +264,7 @@ def _draft_row(state, row, mail, kind):
 
 
 def _round_messages(context: Context) -> float:
-    """Every row that is missing is asked for and sent again."""
+    """Messages per round: every missing row is requested and sent again."""
     n = context.members
     missing: float = 1 - (1 - context.network.loss) ** math.log2(2 * n)
     return n + 2 * n**2 * missing * BUSIEST_LINK_SHARE

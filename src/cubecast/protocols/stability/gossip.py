@@ -1,39 +1,39 @@
-"""Gossip: every step, every member tells a random subset what it has gathered (guo §4.2.4, Figs 4.5–4.6).
+"""Gossip: in every step, every member sends what it has gathered to a random subset (guo §4.2.4, Figs 4.5–4.6).
 
-State M (the minimum so far), W (whom I've heard from), S and the round r. Every step interval a member sends (M, W, r)
-to `subset` members drawn at random; members begin at random offsets inside the first step. On a message of the same
-round, M and W are merged; when W covers the membership, M is S.
+State M (the minimum so far), W (the members heard from), S and the round r. Every step interval a member sends
+(M, W, r) to `subset` members drawn at random; members begin at random offsets inside the first step. A member merges
+the M and W of a message of its own round; when W covers the membership, M is S.
 
 | field   | shape        | meaning                                                                             |
 |---------|--------------|-------------------------------------------------------------------------------------|
 | round   | rows         | r: the current round                                                                |
 | done    | rows         | the newest round whose S this member knows                                          |
 | minimum | rows × m     | M: the minimum of R over the members in `heard`                                     |
-| heard   | rows × words | W: whose R is in `minimum`                                                          |
+| heard   | rows × words | W: the members whose R is in `minimum`                                              |
 | stream  | rows × 2     | each member's own random numbers                                                    |
-| order   | n, or scopes | the ranks to choose from; with `ttl` those in scope of each row, one after the other |
-| first   | rows         | where in `order` those of a row begin                                               |
-| choice  | rows         | how many they are                                                                   |
+| order   | n, or scopes | the ranks to choose from; with `ttl` the ranks in scope of each row, row after row  |
+| first   | rows         | where in `order` the ranks for a row begin                                          |
+| choice  | rows         | the number of these ranks                                                           |
 | targets | subset       | the subset being chosen                                                             |
 
 Invariants: `minimum ≤ R_k` for every k in `heard`, so a covering W is never premature; `done ≤ round`.
 
-Two endings. *Piggyback*: a member that covers the membership begins the next round at once, and S is piggybacked on
-every gossip from then on; where no next round is wanted, it still gossips that it covers the membership. *Optimised*:
-it multicasts INFO(S); all rest until Δ is over, then the next round begins. Where messages can be lost (`repeat_ns
-> 0`) a member that hears gossip of a round it is done with answers with its S, in place of the paper's occasional
-piggyback. Nothing else is repeated: gossip is its own repetition.
+Two endings. *Piggyback*: a member whose W covers the membership begins the next round at once, and piggybacks S on
+every gossip from then on; if no further round is wanted, it still gossips its full W. *Optimised*: it multicasts
+INFO(S); all members rest until Δ is over, then the next round begins. If messages can be lost (`repeat_ns > 0`), a
+member that hears gossip of a finished round answers with its S, instead of the paper's occasional piggyback. Nothing
+else is repeated: gossip repeats itself.
 
-With `ttl` a member does not choose: as an IP packet with that time-to-live would, gossip reaches all members within so
+With `ttl` a member does not choose: like an IP packet with that time-to-live, gossip reaches all members within that
 many hops of the network, which a member need not know by name. News then travels `ttl` hops per step, and the members
 that are up must be connected by such hops.
 
-Size (guo §5.2): 36 + 4m + ⌈n/8⌉ bytes, header, round, M and W. The paper's figure has no room for S; where it is
-piggybacked (from the second round on) we add its 4m bytes.
+Size (guo §5.2): 36 + 4m + ⌈n/8⌉ bytes: header, round, M and W. The paper's figure has no room for S; when S is
+piggybacked (from the second round on), its 4m bytes are added.
 
-Departures: a gossip of limited scope is a message to each member in it, where IP would send one copy per link. A member
-that enters a later round merges its own R (Fig 4.6 as printed would certify a round it took no part in), and a message
-more than one round ahead, possible once messages are lost, is treated like one of the next round.
+Departures: a gossip of limited scope is one message to each member in it, where IP would send one copy per link. A
+member that enters a later round merges its own R (Fig 4.6 as printed would certify a round it took no part in). A
+message more than one round ahead, possible once messages are lost, is treated like one of the next round.
 """
 
 from dataclasses import dataclass, replace
@@ -73,26 +73,26 @@ MESSAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class GossipParameters:
-    """What Gossip leaves open."""
+    """Parameters of Gossip."""
 
     subset: int = parameter(
-        1, "Members that a member sends to in one step; at most all others.", at_least=1, search=(2, 4)
+        1, "How many members a member sends to in one step; at most all others.", at_least=1, search=(2, 4)
     )
     step_s: float | None = parameter(
         None,
         "The step interval, in seconds.",
         at_least=1e-9,
-        otherwise="as step_rule says",
+        otherwise="by step_rule",
         search_factors=(0.5, 2.0),
     )
     step_rule: Literal["automatic", "table"] = parameter(
         "automatic",
-        "Without step_s: what the busiest link needs for a step, or guo Table 5.1 (50 to 500 members).",
+        "Without step_s: the time that the busiest link needs for a step, or guo Table 5.1 (50 to 500 members).",
     )
-    step_scale: float = parameter(1.0, "How many times the interval of step_rule a step takes.", at_least=1e-9)
+    step_scale: float = parameter(1.0, "Factor on the step interval of step_rule.", at_least=1e-9)
     ttl: int | None = parameter(
         None,
-        "Gossip goes to all members within so many hops of the network (guo §4.2.4), in steps as long as otherwise.",
+        "Gossip goes to all members within this many hops of the network (guo §4.2.4); the step interval is the same.",
         at_least=1,
         otherwise="to a random subset",
     )
@@ -122,7 +122,7 @@ class GossipState(NamedTuple):
 
 
 def _choices(group: GroupState, context: Context, ttl: int | None) -> list[np.ndarray]:
-    """For each row the ranks to choose from, which all rows share where everybody may be chosen."""
+    """For each row the ranks to choose from; one list for all rows if every member may be chosen."""
     if ttl is None:
         return [np.arange(context.members)]
     if context.overlay is None:
@@ -157,7 +157,7 @@ def build(group: GroupState, context: Context, parameters: GossipParameters) -> 
 
 @linked
 def start(state, row, now_ns, mail):
-    """Every member begins the first round, and gossips first at a random offset inside the step."""
+    """Begin the first round, and gossip first at a random offset inside the step."""
     _enter_round(state, row, mail, state.done[row] + 1)
     set_timer(mail, STEP, 0, np.int64(uniform(state.stream[row]) * state.step_ns))
     _finish_if_covered(state, row, mail)
@@ -165,7 +165,7 @@ def start(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Fig 4.6, or the multicast result."""
+    """Handle gossip (Fig 4.6), or the multicast result."""
     number = mail.heads[slot].round_number
     if mail.heads[slot].kind == INFO:
         learn_stable(state.group, row, mail.numbers[slot])
@@ -189,7 +189,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step is over, or Δ is."""
+    """Gossip at the end of a step, or begin the next round when Δ is over."""
     if timer == STEP:
         if state.done[row] < state.round[row] or state.piggyback != 0:
             _gossip(state, row, mail)
@@ -201,7 +201,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Its bit is not waited for any more."""
+    """Stop waiting for the bit of a member that left."""
     if state.done[row] < state.round[row]:
         _finish_if_covered(state, row, mail)
 
@@ -227,14 +227,14 @@ def _finish_if_covered(state, row, mail):
 
 @linked
 def _end_rounds(state, row, mail, number):
-    """S of this round, and with it of every earlier one, is known; rest for Δ, with the piggyback ending not at all."""
+    """End this round and every earlier one, whose S is now known; rest for Δ, except with the piggyback ending."""
     if number <= state.done[row]:
         return
     state.done[row] = number
     end_round(mail, number)
     if state.round[row] <= number:
         state.round[row] = number
-        # Alone, a member would otherwise end round after round in no time.
+        # Otherwise a member that is alone would end rounds without any delay between them.
         alone = rank_sets.count(state.group.members[row]) == 1
         rest(mail, NEXT_ROUND, number, 0 if state.piggyback != 0 and not alone else state.delta_ns)
 

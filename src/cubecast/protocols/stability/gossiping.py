@@ -1,4 +1,4 @@
-"""What the gossip protocols share: choosing targets, and merging what was received (guo §4.2.4, Figs 4.5–4.6)."""
+"""The common part of the gossip protocols: choose targets, and merge what was received (guo §4.2.4, Figs 4.5–4.6)."""
 
 from typing import Protocol
 
@@ -22,12 +22,12 @@ TABLE_5_1: dict[int, dict[int, float]] = {
 """guo Table 5.1, the near-optimal step interval of Gossip: senders → members → seconds."""
 
 _LONGEST = message("GOSSIP", round=4, minimum=per_sender(4), heard=member_set())
-"""What a member sends in a step, at most: the bitmap of a local group is shorter."""
+"""The largest message of a step; with a local group's bitmap it is shorter."""
 
 
 @linked
 def merge_news(group, minimum, heard, numbers, others):
-    """Take in (M', W'): ignore what adds nothing, adopt what says all and more, otherwise M = min and W = or."""
+    """Merge (M', W'): ignore a subset of W, adopt a superset of W, otherwise M = min and W = or."""
     if rank_sets.covers(heard, others):
         return
     if rank_sets.covers(others, heard):
@@ -40,7 +40,7 @@ def merge_news(group, minimum, heard, numbers, others):
 
 @linked
 def is_among(targets, chosen, rank):
-    """Was this rank chosen already?"""
+    """Is this rank among the first `chosen` targets?"""
     for k in range(chosen):
         if targets[k] == rank:
             return True
@@ -49,9 +49,9 @@ def is_among(targets, chosen, rank):
 
 @linked
 def choose_subset(stream, order, first, size, members, me, targets):
-    """Fill `targets` with distinct live members of `order[first : first + size]`, not `me`; returns how many.
+    """Fill `targets` with distinct live members of `order[first : first + size]`, not `me`; return how many.
 
-    Fewer than wanted only when there are no more.
+    There are fewer than wanted only if there are no more live members.
     """
     chosen = 0
     while chosen < targets.shape[0]:
@@ -79,7 +79,7 @@ def _choose_one(stream, order, first, size, members, me, targets, chosen):
 
 
 def scope(overlay: Overlay, rank: int, ttl: int) -> list[int]:
-    """The other members within `ttl` hops: whom an IP packet with that time-to-live reaches (guo §4.2.4)."""
+    """The other members within `ttl` hops, which an IP packet with that time-to-live reaches (guo §4.2.4)."""
     reached, frontier = {rank}, [rank]
     for _ in range(ttl):
         beyond = {
@@ -93,14 +93,14 @@ def scope(overlay: Overlay, rank: int, ttl: int) -> list[int]:
 
 
 def others_at_most(subset: int, members: int) -> int:
-    """As many members as are wanted in a step, or all others."""
+    """The size of the subset, but at most all other members."""
     return max(1, min(subset, members - 1))
 
 
 def step_ns(context: Context, gossiping: int, subset: int) -> int:
-    """The step interval that keeps the busiest link just busy, where `gossiping` members share it.
+    """The step interval at which `gossiping` members just fill the busiest link.
 
-    A live member does not know its network: four steps fit between two rounds.
+    A live member does not know its network, and takes a quarter of the time between two rounds.
     """
     if context.is_live:
         return max(LIVE_STEP_NS_MIN, context.delta_ns // 4)
@@ -110,7 +110,7 @@ def step_ns(context: Context, gossiping: int, subset: int) -> int:
 
 
 def table_step_s(members: int, senders: int) -> float:
-    """The step interval of guo Table 5.1 for so many that gossip with each other."""
+    """The step interval of guo Table 5.1 for this many members that gossip with each other."""
     if members not in TABLE_5_1.get(senders, {}):
         sizes = ", ".join(map(str, TABLE_5_1[50]))
         raise LocalProtocolError(
@@ -133,7 +133,7 @@ class StepParameters(Protocol):
 
 
 def resolve_step_s(parameters: StepParameters, context: Context, gossiping: int, subset: int) -> float:
-    """The step interval that was given, or so many times that of the table or the automatic one."""
+    """The given step interval, or else that of the table or the automatic rule, times `step_scale`."""
     if parameters.step_s is not None:
         return parameters.step_s
     if parameters.step_rule in ("table", "group-table"):

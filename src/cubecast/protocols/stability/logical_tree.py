@@ -1,7 +1,7 @@
-"""The logical tree of the structured protocols, repaired around members that are gone (guo §4.3).
+"""The logical tree of the structured protocols, repaired around members that have left (guo §4.3).
 
-`parents[rank]` is the tree as it was drawn (see `overlays.tree_parents`). A member knows its ancestors: it reports to
-the nearest live one or, without any, to the lowest live rank, which is then the root.
+`parents[rank]` is the initial tree (see `overlays.tree_parents`). A member knows its ancestors: it reports to the
+nearest live one or, if none is alive, to the lowest live rank, which is then the root.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from cubecast.protocol.rank_lists import RankLists, fill, new_rank_lists
 
 @linked
 def live_parent(parents, members, rank):
-    """The nearest ancestor alive; without one the lowest rank alive; −1 for that one itself."""
+    """The nearest live ancestor; if there is none, the lowest live rank; −1 for that rank itself."""
     lowest = rank_sets.lowest(members)
     if rank == lowest:
         return np.int64(-1)
@@ -34,7 +34,7 @@ def live_parent(parents, members, rank):
 
 
 def first_tree(group: GroupState, parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Before anything happens: the live parent of every rank, and which ranks are members.
+    """At the start: the live parent of every rank, and which ranks are members.
 
     Ranks that join later are left out. Rank 0 is a member and the root of every tree, so that each walk up ends.
     """
@@ -49,7 +49,7 @@ def first_tree(group: GroupState, parents: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def children_of(group: GroupState, parents: np.ndarray) -> RankLists:
-    """The set of children of each local member, before anything happens."""
+    """The set of children of each local member at the start."""
     above, present = first_tree(group, parents)
     row_of = np.full(len(parents), -1, np.int64)
     row_of[group.rank] = np.arange(len(group.rank))
@@ -62,17 +62,17 @@ def children_of(group: GroupState, parents: np.ndarray) -> RankLists:
 
 @dataclass(frozen=True, kw_only=True)
 class LogicalTreeParameters:
-    """What a protocol over a logical tree leaves open."""
+    """Parameters of a protocol over a logical tree."""
 
     tree_degree: int | None = parameter(
         None,
         "Children of an inner member of the logical tree.",
         at_least=1,
-        otherwise="⌈log2 n⌉, on a wan-tree its own",
+        otherwise="⌈log2 n⌉; on a wan-tree, the network's",
         search=(4, 16),
     )
     group_size: int | None = parameter(
-        None, "Sub-groups of so many in a tree of two levels (guo §5.5).", at_least=2, otherwise="a balanced tree"
+        None, "Size of the sub-groups of a tree of two levels (guo §5.5).", at_least=2, otherwise="a balanced tree"
     )
     shuffled: bool | None = parameter(
         None, "The logical tree ignores where members are.", otherwise="only on a sparse wan-tree (guo §5.5)"
@@ -83,7 +83,7 @@ Parameters = TypeVar("Parameters", bound=LogicalTreeParameters)
 
 
 def resolve_tree(parameters: Parameters, context: Context) -> Parameters:
-    """The shape that the network suggests."""
+    """Choose the default shape from the network."""
     network = context.network
     shuffled = network.is_sparse if parameters.shuffled is None else parameters.shuffled
     degree = parameters.tree_degree or network.tree_children or paper_tree_degree(context.members)
@@ -91,7 +91,7 @@ def resolve_tree(parameters: Parameters, context: Context) -> Parameters:
 
 
 def logical_order(context: Context, *, shuffled: bool) -> np.ndarray:
-    """The ranks as logical trees and local groups list them; rank 0, which leads, comes first."""
+    """The order of the ranks in logical trees and local groups; rank 0, which leads, comes first."""
     order = np.arange(context.members)
     if shuffled:
         stream = new_stream(context.seed, "logical order")

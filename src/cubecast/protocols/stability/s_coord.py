@@ -1,40 +1,41 @@
 """S_Coord: Coord over a tree (cube §2.3, Fig 3; guo §4.3.1, S_CoordP).
 
-A round: the root multicasts START; leaves ACK their parent with R; an inner member that has every child's ACK sends the
-minimum with its own R to its parent; the root multicasts INFO(S). Ranks fill the tree breadth first, or in the order
-and the shape that `parents` says.
+A round: the root multicasts START; leaves send ACK(R) to their parent; an inner member that has every child's ACK sends
+the minimum of these and its own R to its parent; the root multicasts INFO(S). Ranks fill the tree breadth first, or in
+the order and shape that `parents` gives.
 
 Two readings of *multicast*: the network carries START and INFO from the root to all members; or members relay both down
 the logical tree, each to its children (`relayed`), so that "each node sends and receives only log(n) messages" (cube
-§4.2.2). Without multicast in the network the first would be n−1 messages from the root alone, so the second is the
-default there.
+§4.2.2). If the network has no multicast, the first takes n−1 messages from the root alone, so the second is the default
+there.
 
 | field    | shape        | meaning                                                                          |
 |----------|--------------|----------------------------------------------------------------------------------|
-| parents  | n            | the tree as it was drawn: the parent of every rank                               |
+| parents  | n            | the initial tree: the parent of every rank                                       |
 | round    | rows         | the newest round this member knows of                                            |
 | reported | rows         | the newest round in which it sent its ACK (the root: knew S)                     |
 | done     | rows         | the newest round whose S it knows                                                |
-| view_seen | rows        | a number that stands for the membership as this member sees it                   |
-| parent   | rows         | whom it reports to; −1 at the root                                               |
-| children | rows         | who reports to it (`protocol.rank_lists`, like the next two)                     |
+| view_seen | rows        | a number that identifies the membership as this member sees it                   |
+| parent   | rows         | the member it reports to; −1 at the root                                         |
+| children | rows         | the members that report to it (`protocol.rank_lists`, like the next two)         |
 | minimum  | rows × m     | M: the minimum of its own R and its children's ACKs in this round                |
-| acked    | rows         | whose ACK of this round and view is in                                           |
-| informed | rows         | whose ACK_INFO of this round is in (lossy form)                                  |
+| acked    | rows         | the children whose ACK of this round and view has arrived                        |
+| informed | rows         | the children whose ACK_INFO of this round has arrived (lossy form)               |
 
 Invariants: `done ≤ round`, `reported ≤ round`; `minimum` is at most R of every live member below a child in `acked`.
 
 The tree of cube does not survive a crash. Here a member knows its ancestors (guo §4.3.1): it reports to the nearest
-live one, or, without any, to the lowest live rank, which is then the root; `parent` and `children` follow the
-membership. An ACK speaks for those who are below its sender in the membership as the sender sees it, so it carries
-that view (a number in its header) and counts for a member with the same one. Whenever the membership changes in an
-unfinished round, every member collects ACKs again: it asks its children (ASK), and reports anew. Of a child and its
-parent one learns of the change last: a child then sends its ACK by itself, a parent is answered. Who knows S already
-answers with INFO. A new root runs the unfinished round again. A newcomer is asked like every other child. Lossy form
-(`repeat_ns > 0`), per edge: a parent repeats START to children whose ACK is missing and INFO to those whose ACK_INFO
-is missing; a child that has reported answers a repeated START with its ACK. ACK_INFO climbs the tree like ACK, so the
-root knows when all know S. In the relayed form a member that takes on the children of one that is gone tells them the
-result that it may not have passed on, and a member that has reported answers a second START.
+live one or, if none is alive, to the lowest live rank, which is then the root; `parent` and `children` follow the
+membership. An ACK covers the members below its sender in the membership as the sender sees it, so it carries that view
+(a number in its header) and counts only for a member with the same view. Whenever the membership changes in an
+unfinished round, every member collects ACKs again: it asks its children (ASK), and reports again. Of a child and its
+parent one learns of the change last: if it is the child, it then sends its ACK without a request; if it is the parent,
+its ASK is answered. A member that already knows S answers with INFO. A new root runs the unfinished round again. A
+newcomer is asked like every other child. Lossy form (`repeat_ns > 0`), per edge: a parent repeats START to children
+whose ACK is missing and INFO to those whose ACK_INFO is missing; a child that has reported answers a repeated START
+with its ACK. ACK_INFO climbs the tree like ACK, so the root knows when all know S. In the relayed form a member that
+takes over the children of one that left sends them the result, which that member may not have relayed, and a member
+that has reported answers a second START.
 """
 
 from dataclasses import dataclass, replace
@@ -89,12 +90,12 @@ MESSAGES = (  # the view is in the header
 
 @dataclass(frozen=True, kw_only=True)
 class SCoordParameters(LogicalTreeParameters):
-    """What S_Coord leaves open."""
+    """Parameters of S_Coord."""
 
     relayed: bool | None = parameter(
         None,
         "START and INFO go down the logical tree, from parent to child (cube §4.2.2).",
-        otherwise="where the network has no multicast",
+        otherwise="if the network has no multicast",
     )
 
 
@@ -143,7 +144,7 @@ def build(group: GroupState, context: Context, parameters: SCoordParameters) -> 
 
 @linked
 def start(state, row, now_ns, mail):
-    """The root opens the first round; a newcomer finds its place."""
+    """As the root, open the first round; as a newcomer, find the place in the tree."""
     if now_ns > 0:
         _rebuild_edges(state, row, mail)
     if is_lowest(state.group, row):
@@ -168,7 +169,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or it is time to repeat what was not answered."""
+    """Open the next round when Δ is over, or repeat what was not answered."""
     if timer == NEXT_ROUND:
         if is_lowest(state.group, row) and state.done[row] == tag and state.round[row] == tag:
             _open_round(state, row, mail, tag + 1)
@@ -178,7 +179,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Follow the new tree, collect again, lead when nobody else is left to."""
+    """Follow the new tree and collect again; lead if this member is the root now."""
     before = state.parent[row]
     was_informed = rank_lists.covers(state.informed, state.children, row)
     _rebuild_edges(state, row, mail)
@@ -196,7 +197,7 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def _lead(state, row, mail, before, unfinished, was_informed):
-    """Go on as the root: as before, or in place of the one that left."""
+    """Continue as the root: as before, or in place of a root that left."""
     if before != -1:
         if unfinished:
             _open_round(state, row, mail, state.round[row])
@@ -210,27 +211,27 @@ def _lead(state, row, mail, before, unfinished, was_informed):
 
 @linked
 def _inform_orphans(state, row, mail):
-    """Its own children all know S, and it had stopped repeating; those it takes on may not."""
+    """Repeat INFO for children taken over, which may lack S; repeats had stopped once all own children knew S."""
     if state.repeat_ns > 0 and not rank_lists.covers(state.informed, state.children, row):
         set_timer(mail, REPEAT, state.round[row], state.repeat_ns)
 
 
 @linked
 def on_join(state, row, now_ns, mail, rank):
-    """A newcomer takes its place; its parent asks it in the round that is under way."""
+    """Give a newcomer its place; its parent asks it in the round in progress."""
     was_informed = rank_lists.covers(state.informed, state.children, row)
     _rebuild_edges(state, row, mail)
     if state.done[row] == state.round[row]:
-        if not was_informed:  # it may have waited for one that reports to the newcomer from now on
-            _tell_if_informed(state, row, mail)
+        if not was_informed:  # it may have waited for a member that now reports to the newcomer
+            _finish_if_informed(state, row, mail)
         return
     _collect_again(state, row, mail)
     _report_if_collected(state, row, mail)
 
 
 @linked
-def _tell_if_informed(state, row, mail):
-    """Everybody below knows S: say so, or, at the root, rest."""
+def _finish_if_informed(state, row, mail):
+    """If all members below know S, report that or, at the root, rest."""
     if state.parent[row] >= 0:
         _acknowledge_if_informed(state, row, mail)
     elif state.repeat_ns > 0:
@@ -239,7 +240,7 @@ def _tell_if_informed(state, row, mail):
 
 @linked
 def _rebuild_edges(state, row, mail):
-    """Follow the membership; in the relayed form tell new children what their last parent may have kept from them."""
+    """Follow the membership; in the relayed form send new children what their last parent may not have relayed."""
     me = state.group.rank[row]
     members = state.group.members[row]
     state.view_seen[row] = rank_sets.fingerprint(members)
@@ -255,7 +256,7 @@ def _rebuild_edges(state, row, mail):
 
 @linked
 def _collect_again(state, row, mail):
-    """In a new view: what was reported to this member, and what it reported, no longer says for whom it speaks."""
+    """Collect again in a new view: ACKs sent and received so far cover other members than the present tree."""
     rank_lists.clear(state.acked, row)
     state.reported[row] = state.round[row] - 1
     ask = _draft_bare(state, mail, ASK, state.round[row])
@@ -265,7 +266,7 @@ def _collect_again(state, row, mail):
 
 @linked
 def _open_round(state, row, mail, number):
-    """At the root: tell everyone that the round began."""
+    """At the root: multicast that the round began."""
     _enter_round(state, row, mail, number)
     _spread(state, row, mail, _draft_bare(state, mail, START, number))
     _report_if_collected(state, row, mail)
@@ -273,7 +274,7 @@ def _open_round(state, row, mail, number):
 
 @linked
 def _spread(state, row, mail, slot):
-    """Send START or INFO on its way from the root: to everyone, or to the children, who relay it."""
+    """Send START or INFO from the root to all members, or to the children, which relay it."""
     if state.relayed == 0:
         multicast(mail, slot)
         return
@@ -298,7 +299,7 @@ def _enter_round(state, row, mail, number):
 
 @linked
 def _catch_up(state, row, mail, number):
-    """Enter a round that others are in already; a root that was behind opens it for everyone, a relay passes it on."""
+    """Enter a round that others are in already; a root that was behind opens it for all, a relay forwards it."""
     if number > state.round[row]:
         _enter_round(state, row, mail, number)
         if state.parent[row] == -1 or state.relayed != 0:
@@ -306,8 +307,8 @@ def _catch_up(state, row, mail, number):
 
 
 @linked
-def _catches_up(state, row, mail, slot):
-    """Enter the round of a START or ASK; a sender that is behind, a newly risen root, gets the round under way."""
+def _enter_or_answer(state, row, mail, slot):
+    """Enter the round of a START or ASK; send the round in progress to a sender that is behind, such as a new root."""
     number = mail.heads[slot].round_number
     if number < state.round[row]:
         send(mail, _draft_bare(state, mail, START, state.round[row]), mail.heads[slot].source)
@@ -319,11 +320,11 @@ def _catches_up(state, row, mail, slot):
 @linked
 def _on_start(state, row, mail, slot):
     number = mail.heads[slot].round_number
-    if not _catches_up(state, row, mail, slot):
+    if not _enter_or_answer(state, row, mail, slot):
         return
     if state.reported[row] < number:
         _report_if_collected(state, row, mail)
-    elif state.repeat_ns > 0 or state.relayed != 0:  # a repeated START; elsewhere the children's ACKs overtook it
+    elif state.repeat_ns > 0 or state.relayed != 0:  # a repeated START; otherwise the children's ACKs overtook it
         _report(state, row, mail)
 
 
@@ -334,16 +335,16 @@ def _on_ack(state, row, mail, slot):
     if number == state.round[row]:
         fold(state.group, state.minimum[row], mail.numbers[slot])
         if _view_of(mail, slot) != state.view_seen[row]:
-            return  # it comes again: see the module
+            return  # it will be sent again: see the module
         rank_lists.add(state.acked, row, mail.heads[slot].source, mail)
         _report_if_collected(state, row, mail)
 
 
 @linked
 def _on_ask(state, row, mail, slot):
-    """A parent asks for the ACK in its view; a member that has none in that view yet sends it later by itself."""
+    """Answer a parent's request for the ACK in its view; without an ACK in that view yet, send it later."""
     number = mail.heads[slot].round_number
-    if not _catches_up(state, row, mail, slot):
+    if not _enter_or_answer(state, row, mail, slot):
         return
     if state.done[row] == number:
         send(mail, _draft_array(state, mail, INFO, number, state.group.stable[row]), mail.heads[slot].source)
@@ -384,7 +385,7 @@ def _report(state, row, mail):
 
 @linked
 def _conclude(state, row, mail):
-    """At the root, with every child's ACK: S is known."""
+    """At the root, which has every child's ACK and so knows S: end the round."""
     number = state.round[row]
     learn_stable(state.group, row, state.minimum[row])
     if number > state.done[row]:
@@ -399,7 +400,7 @@ def _conclude(state, row, mail):
 
 @linked
 def _succeed(state, row, mail):
-    """Go on after the last round of a root that left, perhaps before all knew its result."""
+    """Continue after the last round of a root that left, perhaps before all members knew its result."""
     if state.repeat_ns > 0 and state.done[row] > 0:
         rank_lists.clear(state.informed, row)
         _spread(state, row, mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]))
@@ -433,7 +434,7 @@ def _on_info(state, row, mail, slot):
 
 @linked
 def _acknowledge_if_informed(state, row, mail):
-    """Tell the parent that S is known here and below."""
+    """Report to the parent that S is known here and below."""
     if state.repeat_ns > 0 and state.parent[row] >= 0 and rank_lists.covers(state.informed, state.children, row):
         send(mail, _draft_bare(state, mail, ACK_INFO, state.done[row]), state.parent[row])
 
@@ -446,12 +447,12 @@ def _on_ack_info(state, row, mail, slot):
         return
     rank_lists.add(state.informed, row, source, mail)
     if number == state.done[row]:
-        _tell_if_informed(state, row, mail)
+        _finish_if_informed(state, row, mail)
 
 
 @linked
 def _repeat(state, row, mail):
-    """Ask the children again that have not answered."""
+    """Repeat the message to the children that have not answered."""
     number = state.round[row]
     if state.done[row] < number:
         _send_to_missing(state, row, mail, _draft_bare(state, mail, START, number), state.acked)
@@ -492,7 +493,7 @@ def _resolve(parameters: SCoordParameters, context: Context) -> SCoordParameters
 
 
 def _traffic(context: Context, parameters: SCoordParameters) -> Traffic:
-    """ACK up the tree; START and INFO down the same links, or from the root to all."""
+    """ACK up the tree; START and INFO down the same links, or from the root to all members."""
     parents = logical_parents(logical_order(context, shuffled=bool(parameters.shuffled)), parameters)
     if parameters.relayed:
         return up_tree(parents, 3.0)

@@ -1,33 +1,34 @@
 """S_Gossip: gossip in local groups, then among their controllers (guo §4.3.3, Fig 4.13).
 
-The group is cut into local groups of at most `group_size` members, "according to their location on the network": each
-fills branches of the network's tree (`Context.local_groups`). Without a network, or `shuffled`, they are equal slices
-of a list. In the first phase every member gossips (M, W, r) inside its local group. A stability controller (the first
-G live members of each local group are its controllers) that has heard from its whole local group begins the second
-phase: it gossips the local minima it has gathered, and from which local groups they are, to controllers of all groups.
-The first to hold all of them multicasts INFO(S).
+The group is divided into local groups of at most `group_size` members, "according to their location on the network":
+each fills branches of the network's tree (`Context.local_groups`). Without a network, or with `shuffled`, they are
+equal slices of a list. In the first phase every member gossips (M, W, r) inside its local group. A stability controller
+(the first G live members of each local group are its controllers) that has heard from its whole local group begins the
+second phase: it gossips the local minima it has gathered, and the set of their local groups, to controllers of all
+groups. The first controller that holds all of them multicasts INFO(S).
 
 | field         | shape        | meaning                                                                       |
 |---------------|--------------|-------------------------------------------------------------------------------|
-| order         | n            | the members, local group by local group                                       |
+| order         | n            | the members, one local group after the other                                  |
 | first         | groups + 1   | the local group g is order[first[g] : first[g + 1]]                           |
 | local_group   | n            | the local group of every member                                               |
 | local_bytes   | groups       | the size of a LOCAL message in each local group                               |
 | round, done   | rows         | r, and the newest round whose S this member knows                             |
 | minimum       | rows × m     | M: the minimum of R over the members in `heard`                               |
-| heard         | rows × words | W: whom of the local group it has heard from                                  |
+| heard         | rows × words | W: the members of the local group it has heard from                           |
 | gathered      | rows × m     | the minimum over the local groups in `groups`                                 |
-| groups        | rows × words | of which local groups the minimum is in `gathered`                            |
+| groups        | rows × words | the local groups whose minimum is in `gathered`                               |
 | stream        | rows × 2     | each member's own random numbers                                              |
 | targets       | subset       | the subset being chosen                                                       |
 
 Invariants: `minimum ≤ R_k` for every k in `heard`; `gathered ≤ R_k` for every live k of a local group in `groups`.
 
-Steps, offsets, the ending (the optimised one), Δ and the answer to a late member are those of Gossip. A message of the
-first phase costs 36 + 4m + ⌈g/8⌉ bytes for a local group of g, one of the second 36 + 4m + ⌈G/8⌉ for G local groups.
+Steps, offsets, the ending (optimised), Δ and the answer to a late member are those of Gossip. A message of the first
+phase costs 36 + 4m + ⌈g/8⌉ bytes for a local group of g members, a message of the second 36 + 4m + ⌈G/8⌉ for G local
+groups.
 
-Faults: the next live member of a local group becomes a controller in place of one that is gone; it has gossiped all
-along, so it knows what the others know. A local group of which nobody is left is not waited for.
+Faults: the next live member of a local group replaces a controller that has left; it has gossiped from the start, so it
+knows what the others know. No member waits for a local group without live members.
 """
 
 from dataclasses import dataclass, replace
@@ -77,25 +78,25 @@ LOCAL_GROUP = 50  # members of a local group (guo §5.4)
 
 @dataclass(frozen=True, kw_only=True)
 class SGossipParameters:
-    """What S_Gossip leaves open."""
+    """Parameters of S_Gossip."""
 
-    group_size: int = parameter(LOCAL_GROUP, "Members of a local group, at most (guo §5.4).", at_least=2, search=(10,))
+    group_size: int = parameter(LOCAL_GROUP, "The largest size of a local group (guo §5.4).", at_least=2, search=(10,))
     controllers: int = parameter(2, "Stability controllers of a local group.", at_least=1)
     subset: int = parameter(
-        1, "Members that a member sends to in one step; at most all others.", at_least=1, search=(2,)
+        1, "How many members a member sends to in one step; at most all others.", at_least=1, search=(2,)
     )
     step_s: float | None = parameter(
         None,
         "The step interval, in seconds.",
         at_least=1e-9,
-        otherwise="as step_rule says",
+        otherwise="by step_rule",
         search_factors=(0.5, 2.0),
     )
     step_rule: Literal["automatic", "table", "group-table"] = parameter(
         "automatic",
         "Without step_s: as the busiest link needs, or guo Table 5.1 (its row for a local group or for the group).",
     )
-    step_scale: float = parameter(1.0, "How many times the interval of step_rule a step takes.", at_least=1e-9)
+    step_scale: float = parameter(1.0, "Factor on the step interval of step_rule.", at_least=1e-9)
     shuffled: bool = parameter(False, "Local groups ignore where members are.")
 
 
@@ -170,15 +171,15 @@ def build(group: GroupState, context: Context, parameters: SGossipParameters) ->
 
 @linked
 def start(state, row, now_ns, mail):
-    """Every member begins the first round, and gossips first at a random offset inside the step."""
+    """Begin the first round, and gossip first at a random offset inside the step."""
     _enter_round(state, row, mail, state.done[row] + 1)
     set_timer(mail, STEP, 0, np.int64(uniform(state.stream[row]) * state.step_ns))
-    _go_on(state, row, mail)
+    _advance(state, row, mail)
 
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """News of the local group, news among controllers, or the result."""
+    """Handle gossip of the local group, gossip among controllers, or the result."""
     kind = mail.heads[slot].kind
     number = mail.heads[slot].round_number
     if kind == INFO:
@@ -195,26 +196,26 @@ def receive(state, row, now_ns, mail, slot):
         else:
             words = state.groups.shape[1]
             merge_news(state.group, state.gathered[row], state.groups[row], mail.numbers[slot], mail.bits[slot, :words])
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A step is over, or Δ is."""
+    """Gossip at the end of a step, or begin the next round when Δ is over."""
     if timer == STEP:
         if state.done[row] < state.round[row]:
             _gossip(state, row, mail)
         set_timer(mail, STEP, 0, state.step_ns)
     elif state.done[row] == tag and state.round[row] == tag:
         _enter_round(state, row, mail, tag + 1)
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Do not wait for it; the present controllers continue."""
+    """Stop waiting for a member that left; the present controllers continue."""
     if state.done[row] < state.round[row]:
-        _go_on(state, row, mail)
+        _advance(state, row, mail)
 
 
 @linked
@@ -227,8 +228,8 @@ def _enter_round(state, row, mail, number):
 
 
 @linked
-def _go_on(state, row, mail):
-    """Hand the local result to the second phase, and end the round when that has all of them."""
+def _advance(state, row, mail):
+    """Add a complete local result to the second phase, and end the round when all local results are there."""
     mine = state.local_group[state.group.rank[row]]
     if not rank_sets.contains(state.groups[row], mine):
         if not _is_controller(state, row) or not _has_heard_group(state, row, mine):
@@ -243,7 +244,7 @@ def _go_on(state, row, mail):
 
 @linked
 def _gather(state, row, mine):
-    """Put the local minimum among those gathered."""
+    """Merge the local minimum into those gathered."""
     if rank_sets.lowest(state.groups[row]) < 0:
         copy_numbers(state.gathered[row], state.minimum[row])
     else:
@@ -276,7 +277,7 @@ def _group_count(state):
 
 @linked
 def _controller(state, row, which, turn):
-    """The `turn`-th controller of a local group, −1 when it has not so many live members."""
+    """The `turn`-th controller of a local group; −1 if it has fewer live members."""
     members = state.group.members[row]
     for place in range(state.first[which], state.first[which + 1]):
         if rank_sets.contains(members, state.order[place]):
@@ -298,7 +299,7 @@ def _is_controller(state, row):
 
 @linked
 def _end_rounds(state, row, mail, number):
-    """S of this round, and with it of every earlier one, is known; rest for Δ."""
+    """End this round and every earlier one, whose S is now known; rest for Δ."""
     if number <= state.done[row]:
         return
     state.done[row] = number
@@ -313,7 +314,7 @@ def _gossip(state, row, mail):
     me = state.group.rank[row]
     mine = state.local_group[me]
     if rank_sets.contains(state.groups[row], mine) and _is_controller(state, row):
-        _tell_controllers(state, row, mail)
+        _gossip_to_controllers(state, row, mail)
         return
     first = state.first[mine]
     size = state.first[mine + 1] - first
@@ -326,7 +327,7 @@ def _gossip(state, row, mail):
 
 
 @linked
-def _tell_controllers(state, row, mail):
+def _gossip_to_controllers(state, row, mail):
     slot = _draft_array(state, mail, AMONG_CONTROLLERS, state.round[row], state.gathered[row])
     rank_sets.clear(mail.bits[slot])
     for k in range(state.groups.shape[1]):
@@ -341,7 +342,7 @@ def _tell_controllers(state, row, mail):
 
 @linked
 def _choose_controller(state, row, chosen):
-    """A live controller, neither this member nor one of those chosen; −1 when there is none."""
+    """Draw a live controller other than this member and those chosen; −1 if there is none."""
     me = state.group.rank[row]
     count = _group_count(state)
     for _ in range(TRIES):

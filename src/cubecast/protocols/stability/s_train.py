@@ -1,32 +1,32 @@
 """S_Train: a train in every sub-group of a tree (guo §4.3.2, Fig 4.12).
 
-A round: the root multicasts START. Among siblings the running minimum goes from each to the next (ACK1); the last one
-hands it to the parent (ACK2). A member sends on once it has the ACK2 of its last child and the ACK1 of its elder
-sibling, as far as it has such. With its last child's ACK2 the root knows S and multicasts INFO(S).
+A round: the root multicasts START. Each sibling sends the running minimum to the next (ACK1); the last one sends it to
+the parent (ACK2). A member sends once it has the ACK2 of its last child and the ACK1 of its elder sibling, if it has
+these relatives. With its last child's ACK2 the root knows S and multicasts INFO(S).
 
 | field      | shape    | meaning                                                                                |
 |------------|----------|----------------------------------------------------------------------------------------|
-| parents    | n        | the tree as it was drawn: the parent of every rank                                     |
-| place      | n        | where each rank stands in the tree; siblings go by it                                  |
+| parents    | n        | the initial tree: the parent of every rank                                             |
+| place      | n        | the position of each rank in the tree, which orders siblings                           |
 | round      | rows     | the newest round this member knows of                                                  |
 | done       | rows     | the newest round whose S it knows                                                      |
-| view_seen  | rows     | a number that stands for the membership as this member sees it                         |
+| view_seen  | rows     | a number that identifies the membership as this member sees it                         |
 | sent_round | rows     | the newest round in which it sent its ACK (the root: knew S) …                         |
 | sent_view  | rows     | … and its view then                                                                    |
 | parent, elder, younger, last_child | rows | its live relatives, −1 for none                                    |
-| elder_in   | rows     | is the elder sibling's ACK1 of this round and view in?                                 |
-| child_in   | rows     | is the last child's ACK2 of this round and view in?                                    |
-| minimum    | rows × m | M: its own R and all that was handed to it in this round                               |
+| elder_in   | rows     | has the elder sibling's ACK1 of this round and view arrived?                           |
+| child_in   | rows     | has the last child's ACK2 of this round and view arrived?                              |
+| minimum    | rows × m | M: the minimum of its own R and of the ACKs it received in this round                  |
 
-Invariant: `minimum` is at most R of every live member that stands, in this view, below it, or among its elder siblings
-and below those, once `elder_in` and `child_in` hold.
+Invariant: once `elder_in` and `child_in` hold, `minimum` is at most R of every live member that in this view is below
+it, or is an elder sibling or below one.
 
-Faults. Relatives follow the membership: without its parent a sub-group reports to its grandparent, among the children
-of which it then stands; the train leaves out a sibling that is gone. Where a member stands decides what its ACK
-speaks for, so an ACK carries the sender's view (in its header) and counts only for a member with the same view:
-whenever the membership changes, the members send again under the new view, and ask their relatives to do so. A new
-root gives up an unfinished round and opens the one after. Lossy form (`repeat_ns > 0`): the root repeats START, every
-member repeats its ACK, or asks for those it waits for, until it knows S, and one that knows S answers with INFO.
+Faults. Relatives follow the membership: a sub-group that lost its parent reports to its grandparent and joins the
+grandparent's children; the train skips a sibling that has left. A member's position decides which members its ACK
+covers, so an ACK carries the sender's view (in its header) and counts only for a member with the same view: whenever
+the membership changes, the members send again in the new view, and ask their relatives to do so. A new root gives up an
+unfinished round and opens the next one. Lossy form (`repeat_ns > 0`): the root repeats START; every member repeats its
+ACK, or asks for those it waits for, until it knows S; a member that knows S answers with INFO.
 """
 
 from typing import NamedTuple
@@ -120,7 +120,7 @@ def build(group: GroupState, context: Context, parameters: LogicalTreeParameters
 
 
 def _first_relatives(group: GroupState, parents: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
-    """What `_see_membership` finds before anything happens, for all members at once."""
+    """The relatives that `_see_membership` would find at the start, for all members at once."""
     above, present = first_tree(group, parents)
     children = np.flatnonzero(present & (above >= 0))
     children = children[np.lexsort((place[children], above[children]))]  # siblings together, the eldest first
@@ -134,7 +134,7 @@ def _first_relatives(group: GroupState, parents: np.ndarray, place: np.ndarray) 
 
 @linked
 def start(state, row, now_ns, mail):
-    """The root opens the first round; a newcomer finds its relatives and asks for the one under way."""
+    """As the root, open the first round; as a newcomer, find the relatives and ask for the round in progress."""
     if now_ns > 0:
         _see_membership(state, row)
     if is_lowest(state.group, row):
@@ -160,13 +160,13 @@ def receive(state, row, now_ns, mail, slot):
     elif number >= state.round[row]:
         _catch_up(state, row, mail, number)
         if kind != START:
-            _take_in(state, row, mail, slot, kind)
+            _merge_ack(state, row, mail, slot, kind)
         _send_on_if_ready(state, row, mail)
 
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or it is time to repeat."""
+    """Open the next round when Δ is over, or repeat."""
     if timer == NEXT_ROUND:
         if is_lowest(state.group, row) and state.done[row] == tag and state.round[row] == tag:
             _open_round(state, row, mail, tag + 1)
@@ -196,7 +196,7 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def on_join(state, row, now_ns, mail, rank):
-    """The newcomer takes its place in a train, and must hear of the round that is under way."""
+    """Give the newcomer its place in a train, and let it know of the round in progress."""
     _see_membership(state, row)
     if state.parent[row] == -1 and state.done[row] < state.round[row]:
         send(mail, _draft_bare(state, row, mail, START), rank)
@@ -205,7 +205,7 @@ def on_join(state, row, now_ns, mail, rank):
 
 @linked
 def _start_over(state, row, mail):
-    """In a new view: what was handed to this member no longer says for whom it speaks."""
+    """Start over in a new view: the ACKs received so far cover other members than the present tree."""
     if state.done[row] == state.round[row]:
         return
     _send_on_if_ready(state, row, mail)
@@ -214,7 +214,7 @@ def _start_over(state, row, mail):
 
 @linked
 def _ask(state, row, mail):
-    """Ask for what is waited for; a newcomer, for any news."""
+    """Ask for the ACKs that this member waits for; as a newcomer, for any news."""
     slot = _draft_bare(state, row, mail, ASK)
     if state.elder[row] >= 0:
         send(mail, slot, state.elder[row])
@@ -226,7 +226,7 @@ def _ask(state, row, mail):
 
 @linked
 def _see_membership(state, row):
-    """Find the live relatives in the membership as it is now; nothing has been handed over in this view yet."""
+    """Find the live relatives in the present membership; no ACK has arrived in this view yet."""
     me = state.group.rank[row]
     members = state.group.members[row]
     parent = live_parent(state.parents, members, me)
@@ -261,7 +261,7 @@ def _earlier(state, known, rank):
 
 @linked
 def _view_of(mail, slot):
-    """Which membership its sender sees."""
+    """The number of the membership that the sender of a message sees."""
     return mail.heads[slot].field_1
 
 
@@ -295,7 +295,7 @@ def _enter_round(state, row, mail, number):
 
 @linked
 def _catch_up(state, row, mail, number):
-    """Enter a round that others are in already; a root that was behind opens it for everyone."""
+    """Enter a round that others are in already; a root that was behind opens it for all members."""
     if number > state.round[row]:
         _enter_round(state, row, mail, number)
         if state.parent[row] == -1:
@@ -303,8 +303,8 @@ def _catch_up(state, row, mail, number):
 
 
 @linked
-def _take_in(state, row, mail, slot, kind):
-    """An ACK of this round: the numbers count always, for whom they speak only in the same view."""
+def _merge_ack(state, row, mail, slot, kind):
+    """Merge an ACK of this round: its numbers always count; it counts as the relative's ACK only in the same view."""
     fold(state.group, state.minimum[row], mail.numbers[slot])
     if _view_of(mail, slot) != state.view_seen[row]:
         return
@@ -367,7 +367,7 @@ def _on_info(state, row, mail, slot):
 
 @linked
 def _on_ask(state, row, mail, slot):
-    """A relative requests the ACK again, in its view; a member without one in that view sends it later by itself."""
+    """Answer a relative's request for the ACK in its view; without an ACK in that view yet, send it later."""
     number = mail.heads[slot].round_number
     if state.done[row] > 0 and number <= state.done[row]:
         send(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]), _source(mail, slot))
@@ -393,7 +393,7 @@ def _draft_array(state, mail, kind, number, numbers):
 
 
 def _traffic(context: Context, parameters: LogicalTreeParameters) -> Traffic:
-    """START and INFO to all; a minimum from sibling to sibling, and from the last one to the parent."""
+    """START and INFO to all members; a minimum from sibling to sibling, and from the last sibling to the parent."""
     order = logical_order(context, shuffled=bool(parameters.shuffled))
     parents = logical_parents(order, parameters)
     siblings = order[1:][np.argsort(parents[order[1:]], kind="stable")]  # elder before younger

@@ -1,23 +1,23 @@
 """Train: the running minimum goes round the group, then the result does (guo §4.2.3, Fig 4.3).
 
-A round: the trainmaster (lowest rank alive) sends ACK(R) to the next member; each member puts the minimum with its
-own R on the train and sends it on; back at the trainmaster the train holds S, and INFO(S) goes round the same way. 2n
-unicasts, S is known after n of them.
+A round: the trainmaster (lowest rank alive) sends ACK(R) to the next member; each member forwards the minimum of the
+train and its own R; back at the trainmaster the train holds S, and INFO(S) goes round the same way. A round takes 2n
+unicasts; S is known after n of them.
 
 | field   | shape    | meaning                                                                                   |
 |---------|----------|-------------------------------------------------------------------------------------------|
-| passed  | rows     | the newest train sent on: 2r for the ACK of round r, 2r + 1 for its INFO; 0 for none      |
-| home    | rows     | as trainmaster: the newest INFO that came home, as in `passed`                            |
+| passed  | rows     | the newest train forwarded: 2r for the ACK of round r, 2r + 1 for its INFO; 0 for none    |
+| home    | rows     | as trainmaster: the newest INFO that came back, numbered as in `passed`                   |
 | done    | rows     | the newest round whose S this member knows                                                |
-| train   | rows × m | what that train carried when it was sent on: the running minimum M, or S                  |
+| train   | rows × m | the contents of that train when it was forwarded: the running minimum M, or S             |
 
-Invariants: `done ≤ passed / 2`; an ACK train holds at most R of every live member it has passed. It goes in the order
-of the ranks and leaves out only members that are gone, so at home it has passed every live member.
+Invariants: `done ≤ passed / 2`; an ACK train holds at most R of every live member it has passed. It visits the members
+in the order of the ranks and skips only members that have left, so when it is back it has passed every live member.
 
 Faults. A member whose successor leaves sends its train again to the next one: the train takes another route. A member
-that has passed a train ignores it when it comes again. When the trainmaster leaves, the next lowest rank takes over; it
-gives up an unfinished round and opens the one after, whose S covers it. Lossy form (`repeat_ns > 0`): every member
-repeats the train it sent last, until a newer one comes by (guo §4.2.3).
+that has forwarded a train ignores it when it arrives again. When the trainmaster leaves, the next lowest rank takes
+over; it gives up an unfinished round and opens the next one, whose S covers it. Lossy form (`repeat_ns > 0`): every
+member repeats the train it sent last, until a newer one arrives (guo §4.2.3).
 """
 
 from typing import NamedTuple
@@ -92,11 +92,11 @@ def start(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """The train comes by, or comes home."""
+    """Handle a train that passes, or one that comes back."""
     number = mail.heads[slot].round_number
     stage = 2 * number + mail.heads[slot].kind
     if is_lowest(state.group, row):
-        # Home it comes from a higher rank; from a lower one, which is gone, it is an older train of the same number.
+        # A train comes back from a higher rank; from a lower one, which has left, it is an older train of this number.
         if stage == state.passed[row] and mail.heads[slot].source > state.group.rank[row]:
             copy_numbers(state.train[row], mail.numbers[slot])
             _come_home(state, row, mail)
@@ -116,7 +116,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Δ is over, or it is time to send the same train again."""
+    """Send the next train when Δ is over, or repeat the last one."""
     if timer == NEXT_ROUND:
         if is_lowest(state.group, row) and tag == state.done[row] and tag == state.passed[row] >> 1:
             _depart(state, row, mail, tag + 1)
@@ -138,13 +138,13 @@ def on_leave(state, row, now_ns, mail, rank):
 
 @linked
 def _lies_between(rank, me, successor, size):
-    """Going round from `me`, does `rank` come before `successor`? Then it was the successor until now."""
+    """Does `rank` come before `successor` on the way round from `me`? If so, it was the successor until now."""
     return (rank - me) % size < (successor - me) % size
 
 
 @linked
 def _take_over(state, row, mail):
-    """The lowest rank now: what went to the old trainmaster is lost with it."""
+    """Take over as the lowest rank: a train sent to the old trainmaster is lost."""
     number = state.passed[row] >> 1
     if number > state.done[row] or number == 0:
         _depart(state, row, mail, number + 1)
@@ -189,7 +189,7 @@ def _send_again(state, row, mail):
 
 @linked
 def _come_home(state, row, mail):
-    """At the trainmaster: an ACK train has become S, an INFO train has informed everyone."""
+    """At the trainmaster: an ACK train now holds S, an INFO train has informed all members."""
     if state.passed[row] & 1 == ACK:
         _conclude(state, row, mail, state.passed[row] >> 1)
     elif state.home[row] < state.passed[row]:
@@ -198,7 +198,7 @@ def _come_home(state, row, mail):
 
 @linked
 def _conclude(state, row, mail, number):
-    """The train holds S: tell everyone, if there is anyone."""
+    """The train holds S: send it round as INFO, if there are other members."""
     _learn(state, row, mail, number)
     copy_numbers(state.train[row], state.group.stable[row])
     if _is_alone(state, row):
@@ -222,7 +222,7 @@ def _wait(state, row, mail):
 
 
 def _traffic(context: Context, _parameters: NoParameters) -> Traffic:
-    """Two trains round the ring of the ranks."""
+    """Two messages per round from every rank to the next."""
     ranks = np.arange(context.members)
     return pairs(ranks, (ranks + 1) % context.members, 2.0)
 

@@ -1,12 +1,12 @@
 """Sender-initiated reliable multicast: acknowledgements, and a timer for each message (guo §2.1.1; Figs 2.1, 2.2).
 
-A sender multicasts a message and starts a timer for it. Every receiver answers each data message with an ACK: what it
-holds, up to the first gap and as a mask beyond. When the timer expires before every member has acknowledged the
-message, the sender multicasts it again (or, as an option, sends it to those whose ACK is missing) and starts the
-timer anew. A message that all have acknowledged is released. Shared parts: `acks`, `window`.
+A sender multicasts a message and starts a timer for it. Every receiver answers each data message with an ACK: the
+messages it holds, up to the first gap and as a mask beyond. If the timer expires before every member has acknowledged
+the message, the sender multicasts it again (or, as an option, sends it to the members whose ACK is missing) and
+restarts the timer. It releases a message that all have acknowledged. Shared parts: `acks`, `window`.
 
-The sender alone repairs: what it did not get to everybody before it left stays missing where it is missing, and never
-becomes stable. `resend_ns = 0` is the form for links that lose nothing: ACKs, but no timers.
+Only the sender repairs: a message that some members still miss when it leaves stays missing there, and never becomes
+stable. `resend_ns = 0` is the form for links that lose nothing: ACKs, but no timers.
 """
 
 from typing import NamedTuple
@@ -91,7 +91,7 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Acknowledge data; note who acknowledged mine."""
+    """Acknowledge data; note an ACK for this member's messages."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     if kind == ACK:
@@ -105,7 +105,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """A message was not acknowledged by all in time: send it again, to all or to those."""
+    """Send a message again that not all have acknowledged in time, to all members or to those."""
     me = state.group.rank[row]
     slot = 0
     for rank in range(state.members):
@@ -126,7 +126,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Its ACK is not waited for any more."""
+    """Stop waiting for the ACKs of a member that left."""
     release_what_all_hold(state, row, mail)
 
 
@@ -135,7 +135,7 @@ PROTOCOL = Protocol(
     title="ACK",
     family="transport",
     paper="guo §2.1.1",
-    summary="everybody acknowledges every message; the sender repeats what is not",
+    summary="every member acknowledges every message; the sender repeats unacknowledged ones",
     state=AckState,
     messages=MESSAGES,
     parameters=RepairParameters,

@@ -1,16 +1,16 @@
-"""Receivers acknowledge what they hold: the part that ACK-based release needs (guo §2.1.1 and §2.1.3).
+"""Receivers acknowledge the messages they hold: the common part of ACK-based release (guo §2.1.1 and §2.1.3).
 
-A sender keeps, for every receiver, what that one said it holds. Once every member holds a message it is released: the
-sender frees it and announces that number (4 bytes) in its next messages, or in an announcement when none
-follows. This is stability detection by the sender for its own messages; rounds of a stability
-protocol may find out the same earlier or later.
+A sender records which messages each receiver has acknowledged. Once every member holds a message, the sender releases
+it: it frees the message and announces that number (4 bytes) in its next messages, or in an announcement if none
+follows. This is stability detection by the sender for its own messages; rounds of a stability protocol may find the
+same earlier or later.
 
 | field        | shape    | meaning                                                                           |
 |--------------|----------|-----------------------------------------------------------------------------------|
-| acknowledged | rows × n | this member's messages up to here are held by rank k                              |
-| beyond       | rows × n | a mask of the 64 numbers after that: which of them rank k holds as well           |
+| acknowledged | rows × n | rank k holds this member's messages up to this number                             |
+| beyond       | rows × n | a mask of the 64 numbers after that: which of them rank k holds too               |
 
-Invariant: `acknowledged[row, k] ≤ R_k[rank]`, so what is released is held by every member.
+Invariant: `acknowledged[row, k] ≤ R_k[rank]`, so every member holds what is released.
 """
 
 from typing import NamedTuple
@@ -42,14 +42,14 @@ class Acks(NamedTuple):
 
 
 def new_acks(group: GroupState, members: int) -> Acks:
-    """Nobody has acknowledged anything."""
+    """No member has acknowledged anything."""
     rows = len(group.rank)
     return Acks(acknowledged=np.zeros((rows, members), np.int32), beyond=np.zeros((rows, members), np.uint64))
 
 
 @linked
 def acknowledge(state, row, mail, sender):
-    """Send a sender what this member holds of its messages."""
+    """Acknowledge to a sender which of its messages this member holds."""
     if not rank_sets.contains(state.group.members[row], sender):
         return
     received = np.int64(state.group.received[row, sender])
@@ -66,7 +66,7 @@ def acknowledge(state, row, mail, sender):
 
 @linked
 def note_ack(state, row, mail, slot):
-    """A receiver holds more of my messages; an ACK overtaken by a later one says nothing new."""
+    """Note which of this member's messages a receiver holds; an ACK overtaken by a later one changes nothing."""
     source = mail.heads[slot].source
     sequence = mail.heads[slot].sequence
     before = state.acks.acknowledged[row, source]
@@ -80,7 +80,7 @@ def note_ack(state, row, mail, slot):
 
 @linked
 def is_acknowledged(state, row, rank, sequence):
-    """Did this receiver say that it holds my message?"""
+    """Has this receiver acknowledged this member's message?"""
     upto = np.int64(state.acks.acknowledged[row, rank])
     if sequence <= upto:
         return True
@@ -90,7 +90,7 @@ def is_acknowledged(state, row, rank, sequence):
 
 @linked
 def release_what_all_hold(state, row, mail):
-    """As a sender, free what every member holds; announce it when that is everything, since no message follows."""
+    """As a sender, free what every member holds; if that is everything, announce it, since no message follows."""
     me = state.group.rank[row]
     if me >= state.group.received.shape[1]:
         return

@@ -1,22 +1,22 @@
 """Hierarchical reliable multicast: designated receivers repair and report for their subtree (guo §2.1.4, RMTP).
 
-All members form one tree (breadth first by rank, `degree` children), of which each sender regards itself as the root: a
-member's *designated receiver* for a sender is its next live neighbour on the way to that sender, and a member that has
-members behind it is their designated receiver. Senders multicast to all. While messages of a sender are not
-released, a member reports to its designated receiver every `report_ns`: STATUS(what it misses; what it and everyone
-behind it hold). The designated receiver sends what is missing, to that member alone, as far as it holds it, and takes
-the minimum into its own report. The sender releases the minimum of the reports it gets, and announces its last number
-until all is released. Neither repairs nor acknowledgements implode.
+All members form one tree (breadth first by rank, `degree` children), and each sender is the root for its own messages:
+a member's *designated receiver* for a sender is its next live neighbour on the path to that sender; a member that has
+members behind it is their designated receiver. Senders multicast to all. While messages of a sender are not released, a
+member reports to its designated receiver every `report_ns`: STATUS(what it misses; what it and all members behind it
+hold). The designated receiver sends the missing messages that it holds to that member alone, and merges the minimum
+into its own report. The sender releases the minimum of the reports it receives, and announces its last number until all
+is released. Neither repairs nor acknowledgements implode.
 
 | field     | shape            | meaning                                                                      |
 |-----------|------------------|------------------------------------------------------------------------------|
 | reporting | rows             | is the report timer running?                                                 |
-| turns     | rows             | reports so far, to try others in turn when there is nobody on the way        |
+| turns     | rows             | reports so far, to try others in turn if there is no neighbour on the path   |
 | child     | rows × places    | the members whose reports are kept, −1 for an empty place                    |
-| claimed   | rows × m × places| what each of them said that it and everyone behind it hold                   |
+| claimed   | rows × m × places| the messages that each reported to be held by it and all members behind it   |
 
-Invariant: a claim is true for ever, for R never decreases. A member that is adopted after a crash is not covered by
-a claim until its own report comes; so the minimum over the *present* children is never premature.
+Invariant: a claim remains true, because R never decreases. A member that is adopted after a crash is not covered by a
+claim until its own report arrives; so the minimum over the *present* children is never premature.
 """
 
 from dataclasses import dataclass, replace
@@ -75,10 +75,10 @@ MESSAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchicalParameters:
-    """What the hierarchical transport leaves open."""
+    """Parameters of the hierarchical transport."""
 
     tree_degree: int | None = parameter(
-        None, "Children of a designated receiver.", at_least=1, otherwise="⌈log2 n⌉, on a wan-tree its own"
+        None, "Children of a designated receiver.", at_least=1, otherwise="⌈log2 n⌉; on a wan-tree, the network's"
     )
 
 
@@ -131,7 +131,7 @@ def publish(state, row, now_ns, mail):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Data, news of the sender, or the report of a member behind me."""
+    """Handle data, an announcement of the sender, or the report of a member behind this one."""
     kind = mail.heads[slot].kind
     sender = mail.heads[slot].sender
     sequence = mail.heads[slot].sequence
@@ -150,7 +150,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Report what is not released, or announce that it exists."""
+    """Report on messages that are not released, or announce that they exist."""
     if timer == REPORT:
         _report(state, row, mail)
         return
@@ -162,13 +162,13 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Its report is not waited for any more."""
+    """Stop waiting for the report of a member that left."""
     _release_if_sender(state, row, mail, state.group.rank[row])
 
 
 @linked
 def _report(state, row, mail):
-    """One STATUS for each sender with messages that are not released; nothing more to report ends the timer."""
+    """Send one STATUS for each sender with messages that are not released; without any, stop the timer."""
     me = state.group.rank[row]
     state.reporting[row] = 0
     state.turns[row] += 1
@@ -196,7 +196,7 @@ def _send_status(state, row, mail, sender, to):
 
 @linked
 def _claim_in(mail, slot):
-    """What a member says that it and everyone behind it hold."""
+    """The claim in a STATUS: what its sender and all members behind it hold."""
     return mail.heads[slot].field_1
 
 
@@ -207,7 +207,7 @@ def _set_claim(mail, slot, sequence):
 
 @linked
 def _on_status(state, row, mail, slot):
-    """Send what that member misses; remember what it and everyone behind it hold."""
+    """Send what that member misses; record what it and all members behind it hold."""
     sender = mail.heads[slot].sender
     first = mail.heads[slot].sequence
     source = mail.heads[slot].source
@@ -224,7 +224,7 @@ def _on_status(state, row, mail, slot):
 
 @linked
 def _release_if_sender(state, row, mail, sender):
-    """Let go of my messages that everyone holds; when that is everything, say so."""
+    """As the sender, free the messages that all members hold; if these are all, announce it."""
     me = state.group.rank[row]
     if sender != me or sender >= state.group.received.shape[1]:
         return
@@ -237,7 +237,7 @@ def _release_if_sender(state, row, mail, sender):
 
 @linked
 def _place_of(state, row, rank):
-    """Where the reports of this member are kept; a free place, or that of one that left, if it has none; or −1."""
+    """The place for the reports of this member: its own, or a free one or that of a member that left; or −1."""
     free = -1
     for place in range(state.child.shape[1]):
         child = state.child[row, place]
@@ -254,7 +254,7 @@ def _place_of(state, row, rank):
 
 @linked
 def _claim_of(state, row, sender, rank):
-    """What a member said that it and everyone behind it hold; 0 before its first report."""
+    """What a member reported that it and all members behind it hold; 0 before its first report."""
     for place in range(state.child.shape[1]):
         if state.child[row, place] == rank:
             return np.int64(state.claimed[row, sender, place])
@@ -263,7 +263,7 @@ def _claim_of(state, row, sender, rank):
 
 @linked
 def _held_behind(state, row, sender):
-    """What this member and everyone behind it, seen from the sender, hold."""
+    """What this member and all members behind it, seen from the sender, hold."""
     me = state.group.rank[row]
     towards = _step(state, me, sender)
     held = np.int64(state.group.received[row, sender])
@@ -286,9 +286,9 @@ def _held_behind(state, row, sender):
 
 @linked
 def _designated(state, row, rank, sender):
-    """The next live neighbour of `rank` on the way to the sender, or to the lowest rank alive when it has left.
+    """The next live neighbour of `rank` on the path to the sender or, if that has left, to the lowest live rank.
 
-    That lowest rank itself requests it from the others in turn: any of them may hold what the sender left behind.
+    The lowest rank itself requests from the others in turn: any of them may hold messages of the sender that left.
     """
     members = state.group.members[row]
     goal = sender
@@ -305,7 +305,7 @@ def _designated(state, row, rank, sender):
 
 @linked
 def _step(state, rank, goal):
-    """The neighbour of `rank` on the tree path to `goal`; `rank` itself when it is there."""
+    """The neighbour of `rank` on the tree path to `goal`; `rank` itself if it is the goal."""
     below_goal = goal
     while below_goal > rank:
         parent = (below_goal - 1) // state.degree

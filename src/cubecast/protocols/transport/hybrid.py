@@ -1,11 +1,11 @@
 """Hybrid reliable multicast: NAKs for repair, ACKs for release (guo §2.1.3).
 
-Lost messages are requested and sent again as in the first receiver-initiated variation (`nak`). Besides, a receiver
+Receivers request lost messages as in the first receiver-initiated variation (`nak`). In addition, a receiver
 acknowledges a whole partition of `ack_every` messages at a time, and the tail when the sender announces it. The sender
 releases what every member has acknowledged (`acks`), and announces until all is released.
 
-`nak_ns = 0` is the form for links that lose nothing: nothing is announced, and the messages after the last whole
-partition are released by the rounds of the stability protocol only.
+`nak_ns = 0` is the form for links that lose nothing: there are no announcements, and only the rounds of the stability
+protocol release the messages after the last whole partition.
 """
 
 from dataclasses import dataclass
@@ -60,9 +60,9 @@ MESSAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class HybridParameters(RepairParameters):
-    """What Hybrid leaves open."""
+    """Parameters of Hybrid."""
 
-    ack_every: int = parameter(8, "Messages after which a member acknowledges.", at_least=1)
+    ack_every: int = parameter(8, "Number of messages that one acknowledgement covers.", at_least=1)
 
 
 class HybridState(NamedTuple):
@@ -94,7 +94,7 @@ def build(group: GroupState, context: Context, parameters: HybridParameters) -> 
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Data, news of the sender, a request for data, or an acknowledgement."""
+    """Handle data, an announcement, a request for data, or an acknowledgement."""
     kind = mail.heads[slot].kind
     if kind == NAK:
         answer(state, row, mail, slot)
@@ -120,7 +120,7 @@ def _accept_and_acknowledge(state, row, now_ns, mail, slot):
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
-    """Its ACK is not waited for any more."""
+    """Stop waiting for the ACKs of a member that left."""
     release_what_all_hold(state, row, mail)
 
 

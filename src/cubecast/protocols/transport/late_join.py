@@ -1,16 +1,16 @@
-"""Late-join handlers: a newcomer gets the messages that everybody else has by messages (guo §2.2.1 and §3.2).
+"""Late-join handlers: they send a newcomer the messages that all other members have (guo §2.2.1 and §3.2).
 
 A few members, the late-join handlers, keep all messages; the others discard what is stable. A newcomer delivers what is
 multicast from now on and, once every member knows of it, asks a handler for the rest: REQUEST with its R. The handler
-sends it the messages beyond that, some at a time, and HISTORY with its own R. The newcomer asks again until it
-holds all that a handler held when it was asked; then it counts as a member.
+sends it the messages beyond that, some at a time, and HISTORY with its own R. The newcomer asks again until it holds
+everything that a handler held when it was asked; then it counts as a member.
 
-Why that is enough: a result that was reached without the newcomer rests on the R of every member then, those of the
-handlers among them, before all members knew of the newcomer. What a handler holds after that includes it.
+Why this is enough: a result without the newcomer is based on the R of every member at that time, including the
+handlers, before all members knew of the newcomer. What a handler holds afterwards includes that result.
 
 | field    | shape | meaning                                                                       |
 |----------|-------|-------------------------------------------------------------------------------|
-| handlers | –     | how many members, the lowest ranks, keep everything                           |
+| handlers | –     | how many members (the lowest ranks) keep everything                           |
 | catching | rows  | is this member a newcomer that does not hold everything yet? `ASKS`: it asks  |
 | attempts | rows  | REQUESTs that were not answered in time; the next goes to the next handler    |
 | asked    | rows  | REQUESTs sent: a timer for an earlier one is stale                            |
@@ -18,8 +18,8 @@ handlers among them, before all members knew of the newcomer. What a handler hol
 A newcomer that crashes while it catches up and returns goes on to catch up: it counts no sooner than one that did not
 crash, when a handler has answered that it holds everything.
 
-Requests, announcements and repairs of what is lost: `repair`, as in `nak`. A newcomer sends no NAK until it counts, and
-no member but a handler answers for messages that it has discarded.
+Requests, announcements and repairs of lost messages: `repair`, as in `nak`. A newcomer sends no NAK until it counts,
+and only handlers answer for messages that the others have discarded.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ MESSAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class LateJoinParameters:
-    """What the paper leaves open: how many late-join handlers there are."""
+    """Parameters of the late-join handlers."""
 
     handlers: int = parameter(2, "Members that keep all messages, the lowest ranks (guo §2.2.1).", at_least=1)
 
@@ -90,7 +90,7 @@ class LateJoinState(NamedTuple):
 
 
 def build(group: GroupState, context: Context, parameters: LateJoinParameters) -> LateJoinState:
-    """Nothing sent, nothing missing, nobody new."""
+    """Nothing sent, nothing missing, no newcomer."""
     rows = group.received.shape[0]
     return LateJoinState(
         group=group,
@@ -114,7 +114,7 @@ def start(state, row, now_ns, mail):
 
 @linked
 def on_join(state, row, now_ns, mail, rank):
-    """The driver calls a newcomer with its own rank when every member knows of it: it may ask for what it lacks."""
+    """Called with a newcomer's own rank once every member knows of it: ask for what it lacks."""
     if rank == state.group.rank[row] and state.catching[row] == CATCHES:
         state.catching[row] = ASKS
         _ask(state, row, mail)
@@ -122,7 +122,7 @@ def on_join(state, row, now_ns, mail, rank):
 
 @linked
 def _ask(state, row, mail):
-    """Send R to a handler, and again to the next one if nothing comes of it."""
+    """Send R to a handler, and to the next one if no answer comes."""
     handler = _handler(state, row, state.attempts[row] % state.handlers)
     state.asked[row] += 1
     if handler >= 0:
@@ -140,7 +140,7 @@ def _write_received(state, row, mail, slot):
 
 @linked
 def _handler(state, row, place):
-    """The handler at a place among the members believed alive, this one left out; the first if there are fewer."""
+    """The handler at a place among the other members believed alive; the first if there are fewer."""
     me = state.group.rank[row]
     first = np.int64(-1)
     found = 0
@@ -167,7 +167,7 @@ def _is_handler(state, row):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Data, a request for data, an announcement; of newcomers and handlers what the module says."""
+    """Handle data, a request for data, an announcement, or a message between newcomer and handler."""
     kind = mail.heads[slot].kind
     if kind == NAK:
         _forget_discarded(state, row, mail, slot)
@@ -184,7 +184,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def _forget_discarded(state, row, mail, slot):
-    """Take out of a NAK what this member has discarded."""
+    """Remove from a NAK the messages that this member has discarded."""
     if _is_handler(state, row):
         return
     first = mail.heads[slot].sequence
@@ -212,7 +212,7 @@ def _hand_over(state, row, mail, slot):
 
 @linked
 def _on_history(state, row, mail, slot):
-    """Does this newcomer hold what the handler held? Then it counts; otherwise it asks for more."""
+    """If this newcomer holds what the handler held, it counts; otherwise ask for more."""
     if state.catching[row] != ASKS:
         return
     state.attempts[row] = 0
@@ -226,7 +226,7 @@ def _on_history(state, row, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Ask the next handler, or what `repair` does at its timers."""
+    """Ask the next handler, or handle a timer of `repair`."""
     if timer != REQUEST_AGAIN:
         ring_repair(state, row, now_ns, mail, timer, tag)
     elif state.catching[row] == ASKS and tag == state.asked[row]:
@@ -239,7 +239,7 @@ PROTOCOL = Protocol(
     title="NAK, late-join handlers",
     family="transport",
     paper="guo §2.1.2, §2.2.1 and §3.2",
-    summary="as nak; newcomers get what everybody has from members that keep all messages",
+    summary="as nak; newcomers get earlier messages from members that keep all of them",
     state=LateJoinState,
     messages=MESSAGES,
     parameters=LateJoinParameters,

@@ -4,8 +4,8 @@ A sender multicasts its messages. A receiver that notices a gap sends a NAK to t
 again (or, as an option, sends it to the requester alone). Requests, announcements and repairs: `repair`; the receive
 window: `window`.
 
-Departure: a message that was multicast again a moment ago is not multicast again for the next NAK, which was on its way
-meanwhile; the paper would answer each.
+Departure: a message that was multicast again a moment ago is not multicast again for the next NAK, which was in transit
+meanwhile; the paper answers each NAK.
 """
 
 from cubecast.jit.decorators import linked
@@ -38,7 +38,7 @@ def build(group: GroupState, context: Context, parameters: RepairParameters) -> 
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Data, a request for data, or an announcement of the sender's last number."""
+    """Handle data, a request for data, or an announcement of the sender's last number."""
     if mail.heads[slot].kind == NAK:
         answer(state, row, mail, slot)
     else:

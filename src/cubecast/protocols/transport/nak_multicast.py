@@ -37,7 +37,7 @@ def build(group: GroupState, context: Context, parameters: NoParameters) -> NakM
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Data, a member's request for data, or an announcement of the sender's last number."""
+    """Handle data, a member's request for data, or an announcement of the sender's last number."""
     if mail.heads[slot].kind != NAK:
         accept(state, row, now_ns, mail, slot)
     elif responder_of(mail, slot) == state.group.rank[row]:

@@ -1,24 +1,25 @@
-"""Receivers request what they miss: the part that the receiver-initiated families share (guo §2.1.2).
+"""Receivers request what they miss: the common part of the receiver-initiated families (guo §2.1.2).
 
 A receiver that notices a gap sends a NAK, and repeats it until the gap is filled. A NAK names the first missing number,
-a mask of the 63 after it, and the member that is to answer: the sender or, once the sender has left, the other members
-in turn, since every member keeps what is not stable. A sender announces its last number while that is not
-stable, so that a lost tail is noticed too.
+a mask of the 63 numbers after it, and the member that is to answer: the sender or, once the sender has left, the other
+members in turn, since every member keeps what is not stable. A sender announces its last number while that is not
+stable, so that receivers notice a lost tail too.
 
 | field      | shape            | meaning                                                                     |
 |------------|------------------|-----------------------------------------------------------------------------|
 | nak_ns     | –                | how long a repair may take; 0: links lose nothing, no NAK is sent           |
 | wait_ns    | –                | how long a gap may last before the first NAK: links may reorder             |
-| spread_ns  | –                | a random delay up to this is added, so that one NAK may serve several       |
+| spread_ns  | –                | the largest random delay added, so that one NAK may serve several members   |
 | by_all     | –                | is a NAK multicast?                                                         |
 | again_all  | –                | is a repair multicast, or sent to the requester alone?                      |
-| is_waiting | rows × m         | does the timer of that sender run?                                          |
+| is_waiting | rows × m         | is the timer for that sender running?                                       |
 | due_ns     | rows × m         | when the next NAK is due                                                    |
 | tries      | rows × m         | NAKs since the last progress; the wait doubles three times                  |
 | repairing  | rows × m × words | messages whose repair is due or was sent a moment ago                       |
 | random     | rows × 2         | a random stream per row                                                     |
 
-Departure: the paper runs a timer for each missing message; here one for each sender, and a NAK that speaks of 64.
+Departure: the paper runs a timer for each missing message; here there is one for each sender, and a NAK covers 64
+messages.
 """
 
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ from cubecast.protocols.transport.window import (
     send_next,
 )
 
-REPAIR_BURST = 16  # messages that one NAK may bring back
+REPAIR_BURST = 16  # most messages that one NAK requests
 DOUBLINGS = 3
 NAK_MESSAGES = (
     message("PAYLOAD", PAYLOAD, payload=payload()),
@@ -72,10 +73,10 @@ NAK_MESSAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class RepairParameters:
-    """What the reliable transports leave open."""
+    """Parameters of the reliable transports."""
 
     repair: Literal["multicast", "unicast"] = parameter(
-        "multicast", "A lost message is multicast again (guo §2.1), or sent to those who miss it."
+        "multicast", "A lost message is multicast again (guo §2.1), or sent to the members that miss it."
     )
 
 
@@ -104,7 +105,7 @@ def new_requests(
     again_all: bool = True,
     seed: int = 0,
 ) -> Requests:
-    """Nothing is missed."""
+    """Nothing is missing."""
     rows, senders = group.received.shape
     return Requests(
         nak_ns=nak_ns,
@@ -121,7 +122,7 @@ def new_requests(
 
 
 class NakFields(NamedTuple):
-    """The state of a transport that only receivers' NAKs drive, one row per local member."""
+    """The state of a transport that only the NAKs of receivers drive, one row per local member."""
 
     group: GroupState
     members: int
@@ -170,7 +171,7 @@ def on_timer(state, row, now_ns, mail, timer, tag):
 
 @linked
 def spread(state, row):
-    """A random part of the spread."""
+    """A random delay from 0 up to the spread."""
     if state.requests.spread_ns == 0:
         return np.int64(0)
     return np.int64(below(state.requests.random[row], state.requests.spread_ns))
@@ -178,7 +179,7 @@ def spread(state, row):
 
 @linked
 def announce_later(state, row, mail):
-    """The message just sent may be lost, and no later one may reveal the gap."""
+    """Schedule an announcement: the message just sent may be lost, and no later message may reveal the gap."""
     if state.requests.nak_ns > 0:
         set_timer(
             mail, ANNOUNCE_AGAIN, np.int64(state.group.received[row, state.group.rank[row]]), state.requests.nak_ns
@@ -314,7 +315,7 @@ def answer(state, row, mail, slot):
 
 @linked
 def _repair(state, row, mail, slot, sequence):
-    """To the requester alone, or to all; then not again for a while, since others will request it too."""
+    """Repair for the requester alone or for all; then not again for a while, since others will request it too."""
     sender = mail.heads[slot].sender
     if state.requests.again_all == 0:
         send(mail, draft_payload(state, row, mail, sender, sequence), mail.heads[slot].source)

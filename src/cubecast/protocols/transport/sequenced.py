@@ -10,13 +10,13 @@ members deliver all messages in the same order: 4 bytes per member suffice.
 |---------------|----------------|----------------------------------------------------------------------|
 | submitted     | rows           | messages that this member has multicast so far                       |
 | accepted      | rows           | how many of them have a number in their sequence, as far as it knows |
-| is_submitting | rows           | does its timer run?                                                  |
-| place         | rows           | its row in `taken`; −1: it is no sequencer                           |
+| is_submitting | rows           | is its timer running?                                                |
+| place         | rows           | its row in `taken`; −1: it is not a sequencer                        |
 | taken         | sequencers × n | how many messages of each member have a number                       |
 
-Where messages may be lost, the sequencer answers every SUBMIT with ACCEPTED and how many it has taken, and a sender
-submits again what was not accepted for so long. A message that comes early, or again, is not taken. Other fields:
-`repair`.
+If messages may be lost, the sequencer answers every SUBMIT with ACCEPTED and how many it has taken, and a sender
+submits again what is not accepted after `nak_ns`. A message that arrives early, or again, is not taken. Other
+fields: `repair`.
 
 The paper does not say what becomes of a sequence whose sequencer crashes, nor which messages a successor would have to
 number again. So a run in which members that share sequences crash, leave, join or are suspected is refused
@@ -125,7 +125,7 @@ def _multicast_numbered(state, row, mail, origin, own_number):
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Data, a request for data, an announcement, a message to be numbered, or news that messages were."""
+    """Handle data, a request for data, an announcement, a SUBMIT or an ACCEPTED."""
     kind = mail.heads[slot].kind
     if kind == NAK:
         answer(state, row, mail, slot)
@@ -139,7 +139,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def _on_submit(state, row, mail, slot):
-    """Number a message that is the next of its sender; say how many were."""
+    """Number a message if it is the next of its sender; answer how many are numbered."""
     origin = mail.heads[slot].source
     place = state.place[row]
     if mail.heads[slot].sequence == state.taken[place, origin] + 1:
@@ -154,7 +154,7 @@ def _on_submit(state, row, mail, slot):
 
 @linked
 def on_timer(state, row, now_ns, mail, timer, tag):
-    """Submit again what was not accepted since `tag` was, or what `repair` does at its timers."""
+    """Submit again if nothing was accepted since `tag` was, or handle a timer of `repair`."""
     if timer != SUBMIT_AGAIN:
         ring_repair(state, row, now_ns, mail, timer, tag)
         return
@@ -173,7 +173,7 @@ PROTOCOL = Protocol(
     title="Sequencers",
     family="transport",
     paper="guo ch. 7 and §4.2.1",
-    summary="senders share sequences, whose sequencers number and multicast their messages",
+    summary="senders share sequences; sequencers number and multicast the messages",
     state=SequencedState,
     messages=MESSAGES,
     build=build,

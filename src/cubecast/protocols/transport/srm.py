@@ -5,7 +5,7 @@ repair instead of sending their own. A member that holds the message waits a ran
 unless another member does so first. Shared parts: `repair` (`repairing` holds the repairs that are due), `window`.
 
 Departure: Floyd et al. draw the waits in proportion to the distance of the two members; here all members draw from the
-same span, since they do not measure distances.
+same range, since they do not measure distances.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ def build(group: GroupState, context: Context, parameters: NoParameters) -> SrmS
 
 @linked
 def receive(state, row, now_ns, mail, slot):
-    """Data, a member's request for data, or an announcement of the sender's last number."""
+    """Handle data, a member's request for data, or an announcement of the sender's last number."""
     kind = mail.heads[slot].kind
     if kind == NAK:
         _on_nak(state, row, now_ns, mail, slot)
@@ -59,7 +59,7 @@ def receive(state, row, now_ns, mail, slot):
 
 @linked
 def _on_nak(state, row, now_ns, mail, slot):
-    """Schedule a repair of what this member holds; do not request twice what it misses too."""
+    """Schedule a repair of what this member holds; do not request what it misses too."""
     sender = mail.heads[slot].sender
     first = mail.heads[slot].sequence
     left = REPAIR_BURST

@@ -1,17 +1,17 @@
-"""What a member has of each sender's messages: the receive window that all reliable multicast families share.
+"""The receive window that all reliable multicast families share: which messages of each sender a member holds.
 
 | field      | shape            | meaning                                                                    |
 |------------|------------------|----------------------------------------------------------------------------|
 | highest    | rows × m         | the highest sequence number of each sender known to exist                  |
-| ahead      | rows × m × words | which sequence numbers beyond R are held (a circle of `64 · words` bits)   |
-| swept      | rows × m         | up to which number the bits of `ahead` were cleared: R, as this window knows it |
+| ahead      | rows × m × words | which sequence numbers beyond R are held (a ring of `64 · words` bits)     |
+| swept      | rows × m         | the number up to which `ahead` was cleared: R, as this window knows it     |
 | duplicates | rows             | data messages received that were held already                              |
 
-Invariants: R (`group.received`) grows by one with every delivery; no bit of `ahead` is set for a number ≤ R, nor for
-one more than the circle beyond it: such a message is not kept, and asked for when its turn comes.
+Invariants: R (`group.received`) grows by one with every delivery; no bit of `ahead` is set for a number ≤ R, nor for a
+number more than the length of the ring beyond R: such a message is not kept, and requested when its turn comes.
 
 A family's state has the fields `group`, `window` and `sizes`. Its messages have these kinds, and its timers these
-names, so that the parts which several families share can be written once.
+names, so that several families can share code.
 """
 
 from typing import NamedTuple
@@ -32,13 +32,13 @@ from cubecast.protocol.mail import (
 
 NAK, ANNOUNCE, ACK, STATUS, SUBMIT, ACCEPTED, REQUEST_HISTORY, HISTORY = range(1, 9)  # kinds beside PAYLOAD
 REQUEST, ANNOUNCE_AGAIN, REPAIRED, RESEND, REPORT, SUBMIT_AGAIN, REQUEST_AGAIN = range(7)  # timers
-MASK_BITS = 64  # numbers beyond the first that one NAK or ACK speaks of
+MASK_BITS = 64  # numbers beyond the first that one NAK or ACK covers
 MASK_BYTES = MASK_BITS // 8
-NUMBERS = 1024  # beyond R that a member can hold of one sender
+NUMBERS = 1024  # messages beyond R that a member can hold of one sender
 
 
 class Window(NamedTuple):
-    """What is held, and what is known to exist."""
+    """The messages that are held, and those known to exist."""
 
     highest: np.ndarray
     ahead: np.ndarray
@@ -77,7 +77,7 @@ def misses_any(state, row, sender):
 
 @linked
 def keep(state, row, mail, sender, sequence):
-    """Take in a data message: deliver in order, hold what came early."""
+    """Accept a data message: deliver in order, and hold a message that arrived early."""
     received = np.int64(state.group.received[row, sender])
     ahead = state.window.ahead[row, sender]
     circle = ahead.shape[0] * 64
@@ -99,7 +99,7 @@ def keep(state, row, mail, sender, sequence):
 
 @linked
 def _sweep(state, row, sender):
-    """R may grow without this layer (a late-join handler brings a newcomer up to date): clear what it passed."""
+    """Clear the bits up to R, which may grow without this layer (a late-join handler updates a newcomer)."""
     received = np.int64(state.group.received[row, sender])
     ahead = state.window.ahead[row, sender]
     circle = ahead.shape[0] * 64
@@ -121,7 +121,7 @@ def next_missing(state, row, sender, first):
 
 @linked
 def mark_missing(state, row, mail, slot, sender, first):
-    """Write into a drafted message which of the numbers from `first` on are missing."""
+    """Mark in a drafted message which of the numbers from `first` on are missing."""
     rank_sets.clear(mail.bits[slot])
     last = min(np.int64(state.window.highest[row, sender]), first + MASK_BITS - 1)
     for sequence in range(first, last + 1):
@@ -131,15 +131,15 @@ def mark_missing(state, row, mail, slot, sender, first):
 
 @linked
 def send_next(state, row, mail):
-    """This member's next message: held and delivered by itself at once; returns its draft."""
+    """Number this member's next message and deliver it to itself at once; return its draft."""
     return number_next(state, row, mail, np.int64(-1), np.int64(0))
 
 
 @linked
 def number_next(state, row, mail, origin, own_number):
-    """The next message of this member's sequence, which `origin` multicast as its message `own_number`.
+    """Number, deliver and draft the next message of this sequence, which `origin` multicast as its `own_number`.
 
-    An origin of −1 is this member itself, where it shares the sequence with nobody.
+    An origin of −1 is this member itself, if it does not share the sequence.
     """
     me = state.group.rank[row]
     sequence = np.int64(state.group.received[row, me]) + 1
@@ -151,7 +151,7 @@ def number_next(state, row, mail, origin, own_number):
 
 @linked
 def draft_payload(state, row, mail, sender, sequence):
-    """A data message, for the first time or again; it tells how far its sender's messages are stable."""
+    """Draft a data message, new or repeated; it states up to which number its sender's messages are stable."""
     slot = draft(mail, PAYLOAD, -1, state.sizes[PAYLOAD])
     mail.heads[slot].sender = sender
     mail.heads[slot].sequence = sequence
@@ -161,7 +161,7 @@ def draft_payload(state, row, mail, sender, sequence):
 
 @linked
 def draft_announcement(state, row, mail):
-    """News of how far this sender is, and how far its messages are stable."""
+    """Draft an announcement: this sender's last number, and up to which number its messages are stable."""
     me = state.group.rank[row]
     slot = draft(mail, ANNOUNCE, -1, state.sizes[ANNOUNCE])
     mail.heads[slot].sender = me
@@ -172,7 +172,7 @@ def draft_announcement(state, row, mail):
 
 @linked
 def released_of(mail, slot):
-    """The sender's messages up to this one are held by every member, as a data message or an announcement says."""
+    """The number in a data message or an announcement up to which every member holds the sender's messages."""
     return mail.heads[slot].field_1
 
 
@@ -183,7 +183,7 @@ def _set_released(mail, slot, sequence):
 
 @linked
 def learn_released(state, row, mail, sender, sequence):
-    """Everything of the sender up to `sequence` is held by every member: the buffers may let go of it."""
+    """Note that every member holds the sender's messages up to `sequence`, so that buffers may free them."""
     if sequence > state.group.stable[row, sender]:
         state.group.stable[row, sender] = sequence
         released(mail)

@@ -11,10 +11,10 @@ packets of the simulated network, and the kernel returns to Python when one arri
 | `transport`        | reliable FIFO links between incarnations: sending, retransmission, order              |
 | `stacks`           | the protocols of a view, built and bound                                              |
 | `simulated_member` | one incarnation of a process: the host of an `Agreement`                              |
-| `group`            | all of them and the clock: hands messages to Python, installs views, detects failures |
+| `group`            | all of them and the clock: passes messages to Python, installs views, finds failures  |
 | `pauses`           | how long members were paused                                                          |
-| `churn_schedule`   | who joins, leaves, crashes and returns, and when                                      |
-| `sizes`            | how many bytes a membership message takes                                             |
+| `churn_schedule`   | which processes join, leave, crash and return, and when                               |
+| `sizes`            | the size of a membership message in bytes                                             |
 | `settings`         | the settings of a scenario for views, validated                                       |
 | `simulate`         | a run from its scenario to its result                                                 |
 | `metrics`          | the result of a run                                                                   |

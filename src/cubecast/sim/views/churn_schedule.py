@@ -3,10 +3,10 @@
 Changes come at random moments, `churn_per_s` of them per second on average. Each is drawn from those that are possible,
 with the weights of `churn_mix`:
 
-| change | who                                                                |
+| change | process                                                            |
 |--------|--------------------------------------------------------------------|
-| leave  | a member, unless a tenth of the group is gone already              |
-| crash  | likewise                                                           |
+| leave  | a member, unless a tenth of the group is already missing           |
+| crash  | a member, under the same condition                                 |
 | join   | a process on a host whose last one left                            |
 | return | the process on a host whose last one crashed, as a new incarnation |
 """
@@ -27,7 +27,7 @@ class ChurnSchedule:
     """Schedules the changes of one run and carries them out."""
 
     def __init__(self, group: SimulatedGroup, scenario: Scenario, stop_ns: int) -> None:
-        """Schedule everything that is known beforehand."""
+        """Schedule the changes that are known at the start."""
         self.changes = 0
         self._group = group
         self._mix: Mapping[str, float] = read_mix(scenario.churn_mix)
@@ -68,7 +68,7 @@ class ChurnSchedule:
             self._group.leave(host)
 
     def _begin_again(self, host: int) -> None:
-        """A process begins on a host, unless one runs there."""
+        """Start a process on a host, unless one runs there."""
         if host not in self._group.on_host or self._group.on_host[host].state == OUT:
             self.changes += 1
             self._group.join(host)
@@ -101,7 +101,7 @@ class ChurnSchedule:
         self._wait()
 
     def _draw(self, weights: Mapping[str, float]) -> str:
-        """One of these, by its weight; None when nothing is possible."""
+        """Draw one of these by its weight; None if nothing is possible."""
         point = uniform(self._stream) * sum(weights.values())
         for kind, weight in weights.items():
             point -= weight

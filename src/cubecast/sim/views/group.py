@@ -4,7 +4,7 @@
 |------------|---------------------------------------------------------------------------------------------|
 | processes  | every incarnation, by its id                                                                |
 | on_host    | the newest incarnation on each host                                                         |
-| gone       | incarnations that are down: since when. Those that no view lists are dropped                |
+| gone       | when each incarnation that is down stopped; those that no view lists are removed            |
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SimulatedGroup:
         state_bytes: int,
         keep: Callable[[], None],
     ) -> None:
-        """Empty. `keep` takes the rows of the trace out of their buffer."""
+        """Begin without processes. `keep` takes the rows of the trace out of their buffer."""
         self.now_ns = 0
         self.world = world
         self.tables = tables
@@ -70,7 +70,7 @@ class SimulatedGroup:
         self.pauses = Pauses(int(tables.totals[0].stop_ns))
         self.excluded_wrongly = 0
         self._mail = mail
-        self._scalars = world.scalars.view(np.ndarray)[0]  # without the slow look-up of attributes
+        self._scalars = world.scalars.view(np.ndarray)[0]  # saves the slow look-up of attributes
         self._records = tables.processes.view(np.ndarray)
         self._seed = seed
         self._detect_ns = detect_ns
@@ -164,14 +164,14 @@ class SimulatedGroup:
         self.processes[process].receive(self.processes[source].me, message)
 
     def contact(self) -> MemberId | None:
-        """A member at random."""
+        """Choose a member at random."""
         others = [other.me for other in self.on_host.values() if other.state == IN_VIEW and not other.leaving]
         return others[below(self._contacts, len(others))] if others else None
 
     # Incarnations.
 
     def found(self, hosts: Sequence[int]) -> None:
-        """These hosts begin in the first view."""
+        """Start these hosts in the first view."""
         founders = [self._new(host) for host in hosts]
         view = founding_view([one.me for one in founders], "simulated")
         stack = self._add_stack(view, np.zeros(len(self.tables.processes), np.int64))
@@ -179,7 +179,7 @@ class SimulatedGroup:
             self._begin(one, stack, view)
 
     def join(self, host: int) -> None:
-        """A new incarnation begins on a host, and asks to join."""
+        """Start a new incarnation on a host; it asks to join."""
         self.wake(self._new(host), 0)
 
     def _new(self, host: int) -> SimulatedMember:
@@ -197,7 +197,7 @@ class SimulatedGroup:
         return one
 
     def crash(self, host: int) -> None:
-        """The process on a host stops."""
+        """Stop the process on a host."""
         one = self.on_host[host]
         if one.state == OUT:
             return
@@ -206,7 +206,7 @@ class SimulatedGroup:
         self._stop(one)
 
     def leave(self, host: int) -> None:
-        """The process on a host leaves."""
+        """Let the process on a host leave."""
         one = self.on_host[host]
         if one.state == IN_VIEW:
             self.tables.processes[one.number].leaving = 1
@@ -240,7 +240,7 @@ class SimulatedGroup:
             self.at(self.now_ns + self._late_ns[one.number], self._find_out, one.number)
 
     def heal(self) -> None:
-        """Everybody reaches everybody again."""
+        """End the partition: all hosts reach each other again."""
         self.tables.side[:] = 0
         self._cut_ns = -1
 
@@ -266,7 +266,7 @@ class SimulatedGroup:
         return found
 
     def in_group(self) -> list[SimulatedMember]:
-        """Who is in a view."""
+        """The members that are in a view."""
         return [one for one in self.on_host.values() if one.state == IN_VIEW]
 
     # Views.
@@ -276,7 +276,7 @@ class SimulatedGroup:
         self.tables.processes[one.number].frozen = 1
 
     def set_blocked(self, one: SimulatedMember, is_blocked: bool) -> None:
-        """Too few members are reachable, or enough again."""
+        """Note that too few members are reachable, or enough again."""
         self.tables.processes[one.number].blocked = is_blocked
         self._note(tracing.BLOCKED if is_blocked else tracing.UNBLOCKED, one.number)
         if not is_blocked:
@@ -301,7 +301,7 @@ class SimulatedGroup:
         stack = self.stacks.by_tag.get(view.tag)
         if stack is None:
             if one.state != IN_VIEW:
-                return  # all members have left that view: a member of a later one will answer the next request
+                return  # all members have left that view; a member of a later view will answer the next request
             stack = self._add_stack(view, self._delivered(one, decision))
         if one.state == IN_VIEW:
             if one.agreement.is_frozen:
@@ -312,7 +312,7 @@ class SimulatedGroup:
         self._begin(one, stack, view)
 
     def _delivered(self, one: SimulatedMember, decision: Decide) -> np.ndarray:
-        """What the group has delivered before the decided view; the first to enter it comes from the view before."""
+        """What the group delivered before the decided view; the first member to enter it was in the view before."""
         before = one.stack
         total = before.delivered_before.copy()
         cut = np.array(decision.proposal.cut, np.int64)
@@ -320,7 +320,7 @@ class SimulatedGroup:
         return total
 
     def _restore(self, one: SimulatedMember, stack: ViewStack) -> None:
-        """A newcomer gets the state of the application."""
+        """Give a newcomer the state of the application."""
         senders = np.flatnonzero(stack.delivered_before)
         for sender in senders.tolist():
             self._note(tracing.RESTORE, one.number, sender=sender, sequence=int(stack.delivered_before[sender]))
@@ -353,12 +353,12 @@ class SimulatedGroup:
             kernel.multicast_from(self.world, one.number, int(record.first_ns))
 
     def _leave_stack(self, one: SimulatedMember) -> None:
-        """A member ends its view, or the last of them."""
+        """Remove a member from the stack of its view; the last one to leave frees the stack."""
         self.pauses.add_stay(one.entered_ns, self.now_ns)
         self.stacks.leave(one.stack, one.number)
 
     def go_out(self, one: SimulatedMember, event: int) -> None:
-        """Decided without this member: it left, or it was excluded although it is up."""
+        """Handle a decision without this member: it left, or it was excluded although it is up."""
         if one.agreement.is_frozen:
             self.pauses.add_pause(one.agreement.frozen_ns, self.now_ns, is_whole=False)
         self._leave_stack(one)
@@ -370,7 +370,7 @@ class SimulatedGroup:
         self._note(event, one.number)
 
     def end(self, one: SimulatedMember) -> None:
-        """Stop it; an excluded member, or one that joins too late, continues as another incarnation."""
+        """Stop a member; an excluded one, or one that joins too late, continues as another incarnation."""
         was_joining = one.state == JOINING
         self._stop(one)
         if was_joining or not one.leaving:
@@ -379,13 +379,13 @@ class SimulatedGroup:
     # The end.
 
     def share_paused(self) -> float:
-        """The share of the time in views, while messages flowed, in which members were paused."""
+        """The share of the time in views during which members were paused, while messages flowed."""
         members = self.in_group()
         frozen = [one.agreement.frozen_ns for one in members if one.agreement.is_frozen]
         return self.pauses.share(self.now_ns, frozen, [one.entered_ns for one in members])
 
     def is_settled(self) -> bool:
-        """Is everybody in one view, and has everybody delivered everything?"""
+        """Are all members in one view, and have all of them delivered everything?"""
         members = self.in_group()
         if any(one.state in (JOINING, LINGER) for one in self.on_host.values()) or not members:
             return False
@@ -400,7 +400,7 @@ class SimulatedGroup:
         return bool(is_whole and (stack.group.stable == received).all() and stack.is_all_causal())
 
     def drain(self) -> None:
-        """Stop everything and let packets in transit arrive, so that every hop that was begun is over."""
+        """Stop everything and let packets in transit arrive, so that every hop that has begun ends."""
         self.tables.processes.up[:] = 0
         self._timers.clear()
         while True:
@@ -422,6 +422,6 @@ class SimulatedGroup:
         sequence: int = 0,
         message: int = -1,
     ) -> None:
-        """A row of the trace."""
+        """Write a row of the trace."""
         if self._scalars["tracing"]:
             kernel.note(self.world, event, self.now_ns, member, peer, number, sender, sequence, message)

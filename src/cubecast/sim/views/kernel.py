@@ -52,7 +52,7 @@ _PROCESS_BITS = 32
 
 # Kinds of events beside those of `sim.events`.
 _PUBLISH_WAITING = 50
-_WAKE_LAYER = 100  # + the layer whose timer it is
+_WAKE_LAYER = 100  # + the layer of the timer
 
 
 @entry_point
@@ -238,7 +238,7 @@ def _next_event(world, mail, tables, call):
 
 @linked
 def _arrive_late(world, mail, tables, call, node, packet, now_ns):
-    """A packet that was transmitted hop by hop reaches a node."""
+    """Handle a packet that was transmitted hop by hop and reaches a node."""
     if world.scalars[0].processors != 0:
         enter_processor(world, mail, node, packet, now_ns)
         return GO_ON
@@ -262,7 +262,7 @@ def _multicast(world, tables, process, now_ns):
 
 @linked
 def _set_message(world, serial):
-    """Write the serial of a multicast into the message column of the row just written."""
+    """Write the serial of a multicast into the message column of the last row."""
     if world.scalars[0].tracing != 0:
         world.trace[world.scalars[0].trace_size - 1].message = serial
 
@@ -468,7 +468,7 @@ def begin_view(world, tables, process, place, stamp, rank, now_ns):
 
 @entry_point
 def publish_soon(world, process, now_ns):
-    """A process may send again."""
+    """Schedule the next send of a process that may send again."""
     schedule(world, now_ns, _PUBLISH_WAITING, process, 0, 0)
 
 
@@ -480,6 +480,6 @@ def multicast_from(world, process, time_ns):
 
 @entry_point
 def note(world, event, time_ns, member, peer, round_number, sender, sequence, message):
-    """A row of the trace about membership."""
+    """Write a row of the trace about membership."""
     record_fact(world, event, time_ns, member, peer, round_number, sender, sequence)
     _set_message(world, message)

@@ -1,4 +1,4 @@
-"""How long members were paused, of the time they spent in views while messages flowed."""
+"""How long members were paused, as a share of their time in views while messages flowed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Pauses:
     """Sums over all members; time after `stop_ns` does not count."""
 
     def __init__(self, stop_ns: int) -> None:
-        """Nobody was in a view."""
+        """No member has been in a view."""
         self.lengths_ns: list[int] = []
         """From the promise of a member until it installed the next view, one entry per member and view."""
         self._stop_ns = stop_ns
@@ -17,17 +17,17 @@ class Pauses:
         self._in_view_ns = 0
 
     def add_pause(self, since_ns: int, now_ns: int, *, is_whole: bool) -> None:
-        """A member was paused; it is whole when a view follows."""
+        """Add a pause of a member; it is whole if a view follows."""
         self._paused_ns += self._counted(since_ns, now_ns)
         if is_whole:
             self.lengths_ns.append(now_ns - since_ns)
 
     def add_stay(self, since_ns: int, now_ns: int) -> None:
-        """A member was in a view."""
+        """Add the time that a member spent in a view."""
         self._in_view_ns += self._counted(since_ns, now_ns)
 
     def share(self, now_ns: int, pauses: Iterable[int], stays: Iterable[int]) -> float:
-        """Time paused over time in views, including pauses and stays that have not ended, by their beginnings."""
+        """Time paused over time in views, including pauses and stays that have not ended (given by their starts)."""
         paused_ns = self._paused_ns + sum(self._counted(since_ns, now_ns) for since_ns in pauses)
         in_view_ns = self._in_view_ns + sum(self._counted(since_ns, now_ns) for since_ns in stays)
         return paused_ns / in_view_ns if in_view_ns else 0.0

@@ -1,7 +1,7 @@
 """A run with views from its scenario to its result.
 
-Changes and messages come for `churn_ms`; then the group settles: everybody is in one view, everything is delivered and
-stable. A run that does not settle within `until_ms` has failed.
+Changes and messages come for `churn_ms`; then the group settles: all members are in one view, everything is delivered
+and stable. A run that does not settle within `until_ms` has failed.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ PLACES = 64
 SETTLE_STEP_NS = 50 * NS_PER_MS
 PROGRESS_NS = 500 * NS_PER_MS
 REPEAT_FACTOR = 10
-"""A stability protocol repeats itself this many times later than the transport: some members begin a view late."""
+"""The repeat interval of a stability protocol, in those of the transport: some members begin a view late."""
 REPEATS = 20
-"""How often a coordinator repeats itself at most, while a view is carried to everybody."""
+"""How often a coordinator repeats itself at most while a view reaches all members."""
 VIEW_ENTRY_BYTES = MEMBER_BYTES + 8
 
 Keep = Callable[[Events], None]
@@ -53,7 +53,7 @@ Progress = Callable[[Result], None]
 def run_with_views(
     scenario: Scenario, network: Network, keep: Keep | None, explain: Failure, progress: Progress | None = None
 ) -> tuple[Result, ViewsRun]:
-    """Simulate a scenario with churn; `explain` returns why the kernel could not continue."""
+    """Simulate a scenario with churn; `explain` says why the kernel could not continue."""
     began = time.perf_counter()
     run = build_run(scenario, network, keep)
     try:
@@ -72,7 +72,7 @@ def run_with_views(
 
 
 def _settle(scenario: Scenario, run: ViewsRun) -> None:
-    """No more changes and messages: wait until everybody has everything."""
+    """Run without further changes and messages until all members have everything."""
     group = run.group
     end_ns = round(scenario.until_ms * NS_PER_MS)
     while not group.is_settled():
@@ -137,7 +137,7 @@ def _tables(scenario: Scenario, world: World, mail: Mail, *, ordered: bool) -> T
 
 
 def incarnations_max(scenario: Scenario) -> int:
-    """An upper bound: a change begins one at most, and so does the end of a wrong exclusion."""
+    """An upper bound: a change begins at most one incarnation, and so does the end of a wrong exclusion."""
     faults = (*scenario.crashes, *scenario.leaves, *scenario.joins)
     named = sum(len(fault.members) for fault in faults)
     cut_off = sum(scenario.members for _ in scenario.partitions)
@@ -178,7 +178,7 @@ def _detector(scenario: Scenario) -> Chosen | None:
 
 
 def membership_settings(scenario: Scenario, network: Network) -> MembershipSettings:
-    """Times of the agreement: the defaults, or longer where the network needs longer to carry a view to everybody."""
+    """Times of the agreement: the defaults, or longer if a view needs longer to reach all members."""
     facts = network_facts(scenario, network)
     transfer_ns = longest_transfer_ns(facts, VIEW_ENTRY_BYTES * scenario.members, copies=scenario.members)
     resend_ns = _stability_alone(scenario, network).repeat_ns if _needs_transport(scenario, network) else 0
@@ -196,7 +196,7 @@ def membership_settings(scenario: Scenario, network: Network) -> MembershipSetti
 
 
 def stack_plan(scenario: Scenario, network: Network) -> StackPlan:
-    """The protocols of every view, and their surroundings."""
+    """The protocols of every view, and their context."""
     alone = _stability_alone(scenario, network)
     context = Context(
         members=scenario.members,
@@ -218,7 +218,7 @@ def stack_plan(scenario: Scenario, network: Network) -> StackPlan:
 
 
 def flush(world: World, keep: Keep | None) -> None:
-    """Pass on the rows of the trace. Rows of copies name no message: cores know senders by their ranks only."""
+    """Pass on the rows of the trace. Rows of copies name no message, because cores know senders by rank only."""
     size = int(world.scalars[0].trace_size)
     if keep is not None and size:
         rows = np.asarray(world.trace[:size])

@@ -43,14 +43,14 @@ from cubecast.trace import schema as tracing
 
 JOINING, IN_VIEW, LINGER, OUT = range(4)
 _LINGER_NS = 50_000_000
-"""How long an excluded member answers before it begins anew: a quorum knows the decision. A member that leaves may be
+"""How long an excluded member answers before it starts anew; a quorum knows the decision. A member that leaves may be
 the only one that knows it."""
 _IDLE_TICKS = 4
-"""A member that only reports a suspicion ticks as rarely as an idle live one."""
+"""A member that only reports a suspicion ticks as rarely as an idle live member."""
 
 
 class Surroundings(Protocol):
-    """What a simulated member needs of its group."""
+    """What a simulated member needs from its group."""
 
     now_ns: int
 
@@ -61,10 +61,10 @@ class Surroundings(Protocol):
         """The members its failure detector suspects."""
 
     def contact(self) -> MemberId | None:
-        """A member to ask for admission."""
+        """A member to ask for a join."""
 
     def wake(self, one: SimulatedMember, delay_ns: int) -> None:
-        """Tick after a while."""
+        """Tick after this delay."""
 
     def freeze(self, one: SimulatedMember) -> None:
         """Stop the stack of its view."""
@@ -82,7 +82,7 @@ class Surroundings(Protocol):
         """Begin the decided view."""
 
     def go_out(self, one: SimulatedMember, event: int) -> None:
-        """It is no longer in the group."""
+        """Handle that the member is no longer in the group."""
 
     def end(self, one: SimulatedMember) -> None:
         """Stop it."""
@@ -125,14 +125,14 @@ class SimulatedMember:
         self._group.send(self.number, to, message)
 
     def record(self, record: records.Record) -> None:
-        """There is no journal."""
+        """Do nothing: there is no journal."""
 
     def suspects(self) -> list[MemberId]:
-        """Whom the failure detector suspects now."""
+        """The members that the failure detector suspects now."""
         return self._group.suspects(self)
 
     def behind(self) -> list[MemberId]:
-        """Nobody is too slow."""
+        """No member is too slow."""
         return []
 
     def delivered(self) -> Vector:
@@ -141,11 +141,11 @@ class SimulatedMember:
         return tuple(here + [0] * (len(self.stack.view.members) - len(here)))
 
     def round_trips(self) -> Vector:
-        """Links measure nothing."""
+        """Empty: links do not measure round trips."""
         return ()
 
     def ranked(self, members: Sequence[MemberId], _measured: Measured) -> Sequence[MemberId]:
-        """As they are."""
+        """Keep the order."""
         return members
 
     def freeze(self) -> None:
@@ -153,7 +153,7 @@ class SimulatedMember:
         self._group.freeze(self)
 
     def _held(self) -> list[int]:
-        """What was delivered or recovered, of each sender."""
+        """How many messages of each sender were delivered or recovered."""
         here = self.stack.group.received[self.rank].tolist()
         return [max(pair) for pair in zip(here, self._recovered, strict=True)] if self._recovered else here
 
@@ -189,7 +189,7 @@ class SimulatedMember:
         self.state = LINGER
 
     def begin(self, stack: ViewStack, view: View) -> None:
-        """A view begins here."""
+        """Begin a view."""
         self.stack = stack
         self.rank = view.members.index(self.me)
         self.state = IN_VIEW
@@ -204,7 +204,7 @@ class SimulatedMember:
     # Messages.
 
     def receive(self, source: MemberId, message: Message) -> None:
-        """A message of another process."""
+        """Handle a message of another process."""
         if self.state == OUT:
             return
         if isinstance(message, Decide):
@@ -271,7 +271,7 @@ class SimulatedMember:
             self._group.enter(self, message)
 
     def _on_gone(self, message: Gone) -> None:
-        """The group continues without this incarnation."""
+        """Handle that the group continues without this incarnation."""
         if self.state == JOINING:
             self._group.end(self)
         elif self.state == IN_VIEW and message.view.number > self.agreement.view.number:
@@ -302,7 +302,7 @@ class SimulatedMember:
         self.agreement.recovered(self._group.now_ns)
 
     def recovered_up_to(self, cut: Vector) -> list[tuple[int, int]]:
-        """What was recovered and not delivered: (rank, number). Everything up to the cut must be here."""
+        """The messages that were recovered but not delivered, as (rank, number); together they reach the cut."""
         here = self.stack.group.received[self.rank].tolist()
         if self.lacks(cut) or any(have > end for have, end in zip(here, cut, strict=False)):
             raise AssertionError(f"the view ends at {cut}, but {self.me} holds {self._held()} and delivered {here}")
@@ -315,7 +315,7 @@ class SimulatedMember:
     # Ticks.
 
     def leave(self) -> None:
-        """The application leaves."""
+        """Leave the group."""
         self.leaving = True
         self._group.wake(self, 0)
 

@@ -1,7 +1,7 @@
 """The size of a membership message in bytes.
 
-Counted as `wire.membership` writes it, with names of the length of an address, and with the head that every message of
-the simulator has; a test compares the two.
+It is computed as `wire.membership` encodes the message, with names of the length of an address, and with the header of
+every message in the simulator; a test compares the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BITS = ("suspects", "behind")
 
 
 def size_of(message: Message, record_bytes: int, base: View | None = None) -> int:
-    """Its bytes; a recovered message takes `record_bytes`, and `base` is a view that sender and receiver share."""
+    """Its size; a recovered message takes `record_bytes`, and `base` is a view that sender and receiver share."""
     if isinstance(message, Missing):
         return HEADER_BYTES + 1 + 2 * _NUMBER + 4 + record_bytes * missing_count(message.records)
     change = change_in(message, base)
@@ -42,7 +42,7 @@ def missing_count(records: bytes) -> int:
 
 
 def _field(name: str, value: Any) -> int:
-    """Ballots look like vectors, bits like numbers, and a proposal may be missing."""
+    """The size of a named field: ballots look like vectors, bits like numbers, and a proposal may be missing."""
     if name.endswith("ballot"):
         return _BALLOT
     if name in _BITS:
@@ -55,7 +55,7 @@ def _field(name: str, value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """A number, a flag, a vector, a member, a view, or a proposal, whole or as a change."""
+    """The size of a number, flag, vector, member, view, or proposal (whole or as a change)."""
     if isinstance(value, bool):
         return 1
     if isinstance(value, MemberId):
@@ -74,7 +74,7 @@ def _size(value: Any) -> int:
 
 
 def _vector(values: Vector) -> int:
-    """Differences from the smallest entry, all of them or those that are not 0 (`wire.vectors`)."""
+    """The size of the differences from the smallest entry, all of them or those that are not 0 (`wire.vectors`)."""
     if not values:
         return _LENGTH
     base = min(values)

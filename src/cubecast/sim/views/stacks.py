@@ -32,7 +32,7 @@ NUMBERS_MAX = 1 << 29
 
 
 class Chosen(NamedTuple):
-    """A protocol and its parameters, as far as the scenario gives them."""
+    """A protocol and the parameters that the scenario gives."""
 
     entry: Protocol
     parameters: Any
@@ -48,25 +48,25 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StackPlan:
-    """The protocols that serve a view, and their surroundings."""
+    """The protocols that serve a view, and their context."""
 
     data: Chosen
     stability: Chosen
     detector: Chosen | None
     senders: int
     causal: bool
-    """Is causal stability asked for?"""
+    """Does the scenario ask for causal stability?"""
     context: Context
-    """Of a view of all hosts; every view changes the numbers of its members and senders."""
+    """The context of a view of all hosts; every view sets its own numbers of members and senders."""
 
     def of(self, members: int) -> Context:
-        """The surroundings of a view of this size."""
+        """The context of a view of this size."""
         senders = min(self.senders, members)
         room = min(senders * WINDOW, HELD_BACK_MAX)
         return replace(self.context, members=members, senders=senders, room=room, window=WINDOW)
 
     def folded(self, context: Context) -> Context:
-        """The surroundings of the stability protocol: what it folds looks like one array (`sim.causal_stability`)."""
+        """The context of the stability protocol: what it folds looks like one array (`sim.causal_stability`)."""
         return replace(context, senders=2 * context.senders) if self.causal else context
 
     def new_mail(self) -> Mail:
@@ -101,7 +101,7 @@ class ViewStack:
     held: Held
 
     def is_all_causal(self) -> bool:
-        """Is everything causally stable everywhere, or is that not asked for?"""
+        """Is everything causally stable at all members, or not requested?"""
         if self.tables.fold.first.size == 0:
             return True
         return bool(self.tables.fold.reached.all() and (self.tables.causal == self.group.received).all())
@@ -154,7 +154,7 @@ class Stacks:
         return stack
 
     def leave(self, stack: ViewStack, process: int) -> None:
-        """A process is no longer in a view; the last one to leave frees it."""
+        """Remove a process from a view; the last one to leave frees it."""
         stack.members.discard(process)
         if not stack.members:
             del self.by_tag[stack.view.tag]

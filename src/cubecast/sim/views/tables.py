@@ -10,20 +10,20 @@ member of the network; several incarnations may run on one host, one after anoth
 | processes | P        | one record per incarnation                                                              |
 | occupant  | H        | the newest incarnation on each host, −1 = none yet                                      |
 | side      | H        | of a partition                                                                          |
-| views     | K        | handle of the `ViewTables` of each place, see `protocol.bound.hold`                     |
-| late      | H        | packets that arrived before an earlier one of their source: first of a list             |
+| views     | K        | handle of the `ViewTables` of each place, see `jit.tables.hold`                         |
+| late      | H        | packets that arrived before an earlier one of their source: the first of a list         |
 | next_out  | H × H    | number of the next packet from one host to another; 1 × 1 where links keep order anyway |
-| next_in   | H × H    | number of the packet that is awaited at a host from another                             |
+| next_in   | H × H    | number of the packet that a host awaits from another                                    |
 | number    | packets  | the number of each packet on its link                                                   |
-| target    | packets  | the incarnation it is for                                                               |
+| target    | packets  | the incarnation to which it is addressed                                                |
 | source    | slots    | the incarnation a message comes from                                                    |
 | place     | slots    | the place of its view, −1 for a membership message                                      |
 | stamp     | slots    | the stamp of its view                                                                   |
 | stable_ns | messages | how long each message took until its sender knew that it was stable                     |
-| causal_ns | messages | the same until it knew that it was causally stable; 1 without                           |
+| causal_ns | messages | the same for causal stability; 1 entry if that is not requested                         |
 | totals    | 1        | counters, and settings of the run                                                       |
 
-A view has a *stamp*, its place in the order of first installations: a place is used again, a stamp never.
+A view has a *stamp*, its number in the order of first installations: a place is reused, a stamp never.
 """
 
 from __future__ import annotations

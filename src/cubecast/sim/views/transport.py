@@ -1,12 +1,11 @@
 """Reliable FIFO links between incarnations, as TCP provides them: numbers, retransmission, order.
 
-Every packet but those of failure detectors has a number on the link from its source's host to its destination's. A lost
-packet is sent again by its source (`links.lose` schedules that), and a packet that arrives before an earlier one waits
-for it. The numbers begin anew with each incarnation. Where the network neither loses nor reorders, there is nothing to
-do.
+Every packet except those of failure detectors has a number on the link from its source's host to its destination's. The
+source sends a lost packet again (`links.lose` schedules that), and a packet that arrives before an earlier one waits
+for it. The numbers start again with each incarnation. If the network neither loses nor reorders, nothing is to be done.
 
-A packet is dropped when its source or its destination is gone. A lost packet of a crashed process stays lost, and so
-does everything behind it.
+A packet is dropped when its source or its destination no longer runs. A lost packet of a crashed process stays lost,
+and so does everything behind it.
 """
 
 import numpy as np
@@ -88,7 +87,7 @@ def _count(tables, mail, slot):
 
 @linked
 def send_again(world, mail, tables, packet, now_ns):
-    """A packet was lost a while ago: its source sends it again, unless it or the destination is gone."""
+    """Send a lost packet again, unless its source or its destination no longer runs."""
     slot = np.int64(world.packets[packet].message)
     source = tables.source[slot]
     target = np.int64(tables.target[packet])
@@ -105,7 +104,7 @@ def _is_there(tables, process):
 
 @linked
 def arrives_in_order(world, mail, tables, packet, now_ns):
-    """A packet is at its host: may it be handled now? Otherwise it waits for an earlier one, or is gone."""
+    """May a packet be handled that is at its host? Otherwise it waits for an earlier one, or is dropped."""
     slot = np.int64(world.packets[packet].message)
     source = tables.source[slot]
     target = np.int64(tables.target[packet])
@@ -140,7 +139,7 @@ def _discard(world, mail, packet, now_ns):
 
 @linked
 def _wait_for_partition(world, mail, tables, packet, now_ns):
-    """The other side is cut off: the source tries again after the partition, a failure detector does not."""
+    """Let the source try again after the partition that cuts off the other side; drop packets of a failure detector."""
     slot = np.int64(world.packets[packet].message)
     if mail.layers[slot] == FAILURE:
         _discard(world, mail, packet, now_ns)
@@ -154,7 +153,7 @@ def _wait_for_partition(world, mail, tables, packet, now_ns):
 
 @linked
 def _release_late(world, tables, host, origin):
-    """Packets that waited for the one that just arrived are handled next, in order."""
+    """Let the packets that waited for the one just arrived be handled next, in order."""
     found = True
     while found:
         found = False
@@ -201,7 +200,7 @@ def next_replayed(world, tables):
 
 @linked
 def keep_early(world, tables, process, packet):
-    """A packet of a view that this process has not installed waits for it."""
+    """Keep a packet of a view that this process has not installed yet."""
     world.packets[packet].next = NO_PACKET
     if tables.processes[process].early == NO_PACKET:
         tables.processes[process].early = packet
@@ -223,7 +222,7 @@ def replay_early(world, tables, process):
 
 @entry_point
 def begin_on(world, mail, tables, process, host):
-    """A new incarnation begins on a host: all links of the host begin anew."""
+    """Reset all links of a host on which a new incarnation begins."""
     before = tables.occupant[host]
     if before >= 0:
         _free_list(world, mail, tables.processes[before].early)
@@ -245,7 +244,7 @@ def begin_on(world, mail, tables, process, host):
 
 @linked
 def _forget_origin(world, mail, tables, host, origin):
-    """Drop the packets of an incarnation that is gone."""
+    """Drop the packets of an incarnation that no longer runs."""
     kept = np.int64(NO_PACKET)
     packet = tables.late[host]
     while packet != NO_PACKET:

@@ -1,18 +1,18 @@
 """Agreement, and no loss among the members that stay: they all deliver the same messages.
 
-Every member that stays must deliver, by the end of the run, what any other member that stays delivered, its own
-messages included. With fewer crashes than the smallest degree of the hypercube this holds even for messages that only
-crashed members have delivered, when messages flood the hypercube: a member that delivers one has forwarded it to
-several (causal §4). It does not hold where no member forwards it, or along one path only, nor live, where a process may
-be killed between a delivery and the sending.
+Every member that stays must deliver, by the end of the run, what any other member that stays delivered, including its
+own messages. With fewer crashes than the smallest degree of the hypercube this holds even for messages that only
+crashed members have delivered, if messages flood the hypercube: a member that delivers a message has forwarded it to
+several (causal §4). It does not hold if no member forwards the message, or along one path only, nor in live runs, where
+a process may be killed between delivering and sending.
 
 *Stays* means up at the end. A member that joins later (its trace begins with a crash, and it recovers when it joins)
 holds from then on what its host held.
 
-In a run with views, the members that went through the same views to the end are compared: those in a last view that no
-member left for another, up and not blocked. Such a member must also deliver what it sent, or multicast without ever
-restarting. A member that left the group need not, unless the scenario says that all left after everything was delivered
-(`left_settled`).
+In a run with views, members that installed the same views to the end are compared: those in a last view that no member
+left for another view, up and not blocked. Such a member must also deliver what it sent, and what it multicast if it
+never restarted. A member that left the group need not, unless the scenario says that all left after everything was
+delivered (`left_settled`).
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from cubecast.trace.schema import (
 )
 
 NAME = "agreement"
-PROMISE = "the members that stay up deliver the same messages, among them all that one of them sent"
+PROMISE = "the members that stay up deliver the same messages, including all messages that they sent"
 
 
 def not_promised(trace: Described) -> str | None:
-    """Only causal protocols deliver everything everywhere by themselves, and only once no message is in transit."""
+    """Only causal protocols deliver everything to all members, and only once no message is in transit."""
     if not trace.scenario.get("settled", True):
         return "messages were in transit when the trace ended"
     family = trace.scenario.get("family", "stability")
@@ -92,9 +92,9 @@ def scan(facts: Facts) -> Scan:
 
 
 def _groups(facts: Facts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the members that stay, in the order in which they are judged, and whose deliveries count for which.
+    """Return the members that stay, in the order in which they are judged, and the group of each member.
 
-    Members of one group are compared with each other; a member of group −1 counts for none.
+    Members of one group are compared with each other; group −1 is not compared.
     """
     if has_views(facts):
         ends = _ends(facts, bool(facts.scenario.get("left_settled", False)))
@@ -110,24 +110,24 @@ def _groups(facts: Facts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 def _up_at_the_end(facts: Facts) -> npt.NDArray[np.bool_]:
     up = np.ones(facts.members, np.bool_)
     fates, _ = facts.membership(CRASH, RECOVER)
-    up[fates["member"]] = fates["event"] == RECOVER  # the last of several fates of a member counts
+    up[fates["member"]] = fates["event"] == RECOVER  # the last crash or recovery of a member counts
     return up
 
 
 def _passes_on(trace: Described) -> bool:
-    """Has a member that delivered a message sent it to several members already?"""
+    """Has a member that delivered a message already sent it to several members?"""
     return not trace.scenario.get("live") and bool(trace.scenario.get("floods"))
 
 
 def _few_crashes(stays: npt.NDArray[np.bool_]) -> bool:
-    """Fewer than ⌈log2 n⌉ − 1, the smallest degree of the hypercube: the others stay connected."""
+    """Are there fewer crashes than ⌈log2 n⌉ − 1, the smallest degree? If so, the others stay connected."""
     return int((~stays).sum()) < (len(stays) - 1).bit_length() - 1
 
 
 def _missing(
     stays: npt.NDArray[np.int64], group: npt.NDArray[np.int64], witness: npt.NDArray[np.int64], got: Any
 ) -> tuple[list[tuple[int, int]], int]:
-    """Return the first (member, message) that a member lacks and another of its group has, and how many there are."""
+    """Return the first (member, message) that a member lacks and another of its group has, and their number."""
     places: list[tuple[int, int]] = []
     total = 0
     for member in stays.tolist():

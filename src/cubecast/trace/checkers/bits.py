@@ -1,4 +1,4 @@
-"""A table of bits: whether a member has a message, one bit for each of both."""
+"""A table of bits that says which member has which message."""
 
 from __future__ import annotations
 

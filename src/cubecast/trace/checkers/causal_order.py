@@ -1,22 +1,22 @@
 """Causal order: no member delivers a message before a message that happened before it (causal §2, Definition 2.2).
 
-A member's deliver row of its own message is the send. A message's *past* is all that was sent before it in the sense
-of Definition 2.1: what its sender had sent or delivered, and the pasts of those. Numbers of one sender grow with its
-sends, so a past is a vector, and the relation is exact, not an approximation.
+A member's deliver row of its own message is the send. A message's *past* is everything that was sent before it in the
+sense of Definition 2.1: what its sender had sent or delivered, and the pasts of those messages. Numbers of one sender
+grow with its sends, so a past is a vector, and the relation is exact.
 
 | state | shape | meaning |
 |---|---|---|
 | `past` | messages in flight × senders | how many messages of each sender happened before this one |
-| `clock` | members × senders | the past of whatever the member would send next |
+| `clock` | members × senders | the past of the next message that the member sends |
 | `prefix` | members × senders | the member delivered every message up to this one |
 | `got` | members × messages | the member delivered this message (bits) |
-| `sent` | messages | it was sent (bits) |
+| `sent` | messages | the message was sent (bits) |
 
-`clock` runs ahead of `prefix` only at a member that broke the order: what it sends later still depends on what it
-skipped. One vector comparison per delivery.
+`clock` is ahead of `prefix` only at a member that broke the order: what it sends later still depends on what it
+skipped. Each delivery takes one vector comparison.
 
-Where the trace has sent rows, they are the sends: the past of a message is what its sender had delivered when it got
-its number. A restore row gives a member everything up to it. What a member repeats after a restart is left out.
+If the trace has sent rows, they are the sends: the past of a message is what its sender had delivered when the message
+got its number. A restore row gives a member everything up to it. What a member repeats after a restart is ignored.
 """
 
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ class _State(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """Only causal protocols promise it."""
+    """Only causal protocols make the promise."""
     family = trace.scenario.get("family", "stability")
     return None if family == "causal" else f"{family} protocols do not order messages of different senders"
 
@@ -65,7 +65,7 @@ def check(trace: Source) -> list[Violation]:
 
 
 def scan(facts: Facts) -> Scan:
-    """Find deliver rows that come before a message of their past, again, or before the send."""
+    """Find deliver rows before a message of their past, repeated ones, and those before the send."""
     first = facts.first
     messages = int(first[-1])
     if messages == 0:
@@ -148,7 +148,7 @@ def _scan(part: Any, first: Any, uses_sent: bool, state: Any, found: Any, total:
                 set_bit(sent, number)
                 if uses_sent:
                     only = nothing.copy()
-                    only[sender] = sequence - 1  # the sent row is lost, and with it what it depends on
+                    only[sender] = sequence - 1  # the sent row is lost, and so is the past of the message
                     write(past, number, part.start + row, only)
                 else:
                     write(past, number, part.start + row, clock[member])
@@ -183,7 +183,7 @@ def _first_lacking(past: Any, prefix: Any) -> int:
 
 @allocating
 def _mark(got: Any, prefix: Any, first: Any, sender: int, sequence: int) -> None:
-    """The member has this message now."""
+    """Note that the member has this message now."""
     set_bit(got, first[sender] + sequence - 1)
     held = prefix[sender]
     while first[sender] + held < first[sender + 1] and has_bit(got, first[sender] + held):
@@ -193,7 +193,7 @@ def _mark(got: Any, prefix: Any, first: Any, sender: int, sequence: int) -> None
 
 @allocating
 def _learn(clock: Any, past: Any, sender: int, sequence: int) -> None:
-    """This message, and whatever happened before it, happened before all that the member does from now on."""
+    """Merge the past of a message into the clock: it happened before everything that the member does from now on."""
     for other in range(len(past)):
         clock[other] = max(clock[other], past[other])
     clock[sender] = max(clock[sender], sequence)

@@ -1,18 +1,18 @@
 """Causal stability: after a message is reported causally stable, a member delivers only messages that follow it.
 
-A message follows another when its sender had delivered that one before the application multicast it. Where the trace
-has multicast rows, that call counts, not the moment in which the message got its number: a message that waited for a
-new view was made before, and does not follow what was delivered while it waited. What an application multicasts before
-it has the group's state, or has taken again what a restart repeats, is sent afterwards, and counts as made then. Where
-the trace has no row of sending either (groups without views), a sender's own delivery is the moment of its multicast.
+A message follows another if its sender had delivered that one before the application multicast it. If the trace has
+multicast rows, that call counts, not the time at which the message got its number: a message that waited for a new view
+was made before, and does not follow what was delivered while it waited. What an application multicasts before it has
+the group's state, or before a restart has repeated its deliveries, is sent afterwards, and counts as made then. If the
+trace has no sent rows either (groups without views), a sender's own delivery is the time of its multicast.
 
 | state    | shape              | meaning                                                                |
 |----------|--------------------|------------------------------------------------------------------------|
-| `clock`  | members × senders  | the member has delivered, or was given with a state, messages up to it |
+| `clock`  | members × senders  | the member delivered, or got with a state, messages up to this one     |
 | `made`   | in flight × senders| the clock of the sender when the message was multicast                 |
 | `causal` | members × senders  | reported causally stable at the member                                 |
 
-Messages of one sender follow each other. What a member repeats after a restart is left out.
+Messages of one sender follow each other. What a member repeats after a restart is ignored.
 """
 
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class _State(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """Live and fuzzed members report it, simulated ones where the scenario asks for it."""
+    """Live and fuzzed members report causal stability; simulated ones do if the scenario asks for it."""
     return None if trace.has(CAUSAL) else "the run reports no causal stability"
 
 
@@ -91,23 +91,23 @@ def scan(facts: Facts) -> Scan:
 
 
 def _multicasts(events: Events) -> int:
-    """The most messages whose vectors a part can add."""
+    """An upper bound of the messages whose vectors a part can add."""
     is_own = (events["event"] == DELIVER) & (events["sender"] == events["member"])
     return int((np.isin(events["event"], (MULTICAST, SENT)) | is_own).sum())
 
 
 class _Sends:
-    """Which message each multicast became: the first that its member sent with its serial."""
+    """The message of each multicast: the first that its member sent with its serial."""
 
     def __init__(self) -> None:
         self._members: list[npt.NDArray[np.int32]] = [np.zeros(0, np.int32)]
         self._serials: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
         self._numbers: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
         self._count = 0
-        """Serials are below it."""
+        """An upper bound of the serials."""
 
     def add(self, events: Events, first: npt.NDArray[np.int64]) -> None:
-        """Learn the sent rows of a part; a row without a serial is of no use."""
+        """Add the sent rows of a part; rows without a serial are ignored."""
         sent = events[(events["event"] == SENT) & (events["sequence"] > 0) & (events["message"] >= 0)]
         self._members.append(sent["member"])
         self._serials.append(sent["message"])
@@ -115,14 +115,14 @@ class _Sends:
         self._count = max(self._count, int(sent["message"].max(initial=-1)) + 1)
 
     def sort(self) -> None:
-        """All sent rows are known."""
+        """Sort the sent rows, after all of them were added."""
         keys = np.concatenate(self._members).astype(np.int64) * self._count + np.concatenate(self._serials)
         order = np.argsort(keys, kind="stable")
         self._keys, self._sorted = keys[order], np.concatenate(self._numbers)[order]
         del self._members, self._serials, self._numbers
 
     def becomes(self, events: Events) -> npt.NDArray[np.int64]:
-        """For every multicast row the message that it became, −1 where the same member did not send it."""
+        """For every multicast row the number of its message; −1 if the same member did not send it."""
         made = np.full(len(events), NOBODY, np.int64)
         calls = np.flatnonzero((events["event"] == MULTICAST) & (events["message"] < self._count))
         if len(calls):
@@ -205,7 +205,7 @@ def _scan(part: Any, first: Any, becomes: Any, state: Any, found: Any, total: in
 
 @allocating
 def _concurrent(causal: Any, made: Any, sender: int) -> int:
-    """A sender with a causally stable message that the maker of this one did not have; −1: none."""
+    """A sender with a causally stable message that the sender of this one did not have; −1 if there is none."""
     for other in range(len(causal)):
         if other != sender and causal[other] > made[other]:
             return other

@@ -1,11 +1,11 @@
-"""Counts agree with the metrics: the reported metrics can be counted again in the trace (MODELS §9).
+"""Counts agree with the metrics: counting again in the trace gives the reported metrics (MODELS §9).
 
 A unicast is one send row and one message. A tree multicast is one send row with peer = everyone, and counts as n−1
-messages and n−1 times its size, as the papers count it; its hops are the links its copies cross. In a network without
-links a message makes one hop, which has no row of its own.
+messages and n−1 times its size, as in the papers; its hops are the links that its copies cross. In a network without
+links a message makes one hop, which has no row.
 
-A round is over when every member that is up is done with it or with a later one. Its time is from the first member
-that began it to the first and the last member that was done with it.
+A round is over when every member that is up has finished it or a later one. Its times are from the first member that
+began it to the first and to the last member that finished it.
 """
 
 import math
@@ -35,7 +35,7 @@ TOLERANCE_MS = 1e-6  # one nanosecond: the mean of exact times may be rounded di
 
 
 def not_promised(trace: Described) -> str | None:
-    """A trace without metrics has nothing to agree with."""
+    """A trace without metrics makes no promise."""
     if any(name in trace.metrics for name in COUNTED + TIMED):
         return None
     return "the trace carries no metrics"
@@ -80,7 +80,7 @@ def _describe(facts: Facts, name: str, value: float | None, said: Any) -> Violat
 
 
 class _Rounds(NamedTuple):
-    """Of each round that began: when, its first and its last end, and whether it is over. How far each member is."""
+    """For each round: its beginning, first and last end, and whether it is over; for each member: its last round."""
 
     begun: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
@@ -89,14 +89,14 @@ class _Rounds(NamedTuple):
     done: npt.NDArray[np.int64]
     up: npt.NDArray[np.bool_]
     floor: npt.NDArray[np.int64]
-    """How many rounds all members that are up have done, and how many members have done no more."""
+    """How many rounds all members that are up have finished, and how many members have finished no more."""
 
 
 Times = npt.NDArray[np.int64]
 
 
 def _round_times_ns(facts: Facts) -> Generator[None, Part | None, tuple[Times, Times]]:
-    """Give, for every round that is over, the time from its first begin to its first and last end."""
+    """Return, for every finished round, the time from its first begin to its first and last end."""
     rounds = facts.summary.rounds
     state = _Rounds(
         begun=np.full(len(rounds), -1, np.int64),
@@ -156,7 +156,7 @@ def _follow_rounds(events: Any, upto: Any, state: Any) -> None:
 
 @allocating
 def _floor(done: Any, up: Any, rounds: int) -> Any:
-    """Count the rounds that all members that are up have done (all, when none is up), and the members with no more."""
+    """Count the rounds that all members that are up finished (all, if none is up), and the members with no more."""
     floor = rounds
     slowest = 0
     for member in range(len(up)):

@@ -1,4 +1,4 @@
-"""Exactly once: no member delivers a message twice, none that was not sent, and nothing after it is out of the group.
+"""Exactly once: no member delivers a message twice, one that was not sent, or any message when it is out of the group.
 
 A member is out after its leave or excluded row, and down from a crash until it restarts or recovers. In a trace without
 sent rows the sender's own deliver row is the send.
@@ -48,7 +48,7 @@ class _State(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """A run without views promises nothing about them."""
+    """A run without views makes no promise about them."""
     return without_views(trace)
 
 
@@ -58,7 +58,7 @@ def check(trace: Source) -> list[Violation]:
 
 
 def scan(facts: Facts) -> Scan:
-    """Find deliveries that come again, or before the send, and whatever a member does when it is out."""
+    """Find repeated deliveries, deliveries before the send, and events of a member that is out of the group."""
     messages = int(facts.first[-1])
     state = _State(
         got=no_bits(facts.members, messages),

@@ -1,9 +1,9 @@
-"""What is known of a whole trace before it is judged: the first of two passes.
+"""A summary of a whole trace before it is judged: the first of two passes.
 
 A checker judges a trace part by part (`fold`), and some need to know what comes later: how many messages a sender has,
-who is up at the end, which views there are. A *summary* says that of any part of a trace. Summaries of consecutive
-parts are joined (`joined`, associative), so the parts may be summarised in any order and place; the summary of the
-whole trace is the same however it was divided.
+which members are up at the end, which views exist. A *summary* contains this for any part of a trace. Summaries of
+consecutive parts are joined (`joined`, associative), so the parts may be summarised in any order and on any machine;
+the summary of the whole trace does not depend on the division.
 
 | field | shape | meaning | joined by |
 |---|---|---|---|
@@ -16,8 +16,8 @@ whole trace is the same however it was divided.
 | `totals` | layers + 1 × 3 | messages, bytes and hops of each layer; drops | sum |
 | `membership`, `membership_rows` | rows of membership | those events and their row numbers | one after the other |
 
-Rows of membership are what happens to members and views, not to messages. There are few of them in a long trace, so
-they are held in memory.
+Rows of membership are events of members and views, not of messages. A long trace has few of them, so they are held in
+memory.
 
 A part is validated when it is summarised; the checkers rely on it.
 """
@@ -97,7 +97,7 @@ class Source(Protocol):
 
 
 class PartSummary(NamedTuple):
-    """What is known of a part of a trace."""
+    """The summary of a part of a trace."""
 
     rows: int
     last_ns: int
@@ -112,7 +112,7 @@ class PartSummary(NamedTuple):
 
 
 def members_of(scenario: dict[str, Any]) -> int:
-    """Return the number of members, or say that the scenario gives none."""
+    """Return the number of members; raise an error if the scenario gives none."""
     members = scenario.get("members")
     if not isinstance(members, int) or isinstance(members, bool) or members < 1:
         raise LocalProtocolError(f"the trace's scenario says members = {members!r}; it must be a whole number above 0")
@@ -145,7 +145,7 @@ def summarise(events: Events, start: int, members: int) -> PartSummary:
 
 
 def joined(summaries: Iterable[PartSummary]) -> PartSummary:
-    """Return the summary of consecutive parts together; there is at least one."""
+    """Join the summaries of consecutive parts; there is at least one."""
     parts = list(summaries)
     return PartSummary(
         rows=sum(part.rows for part in parts),
@@ -188,7 +188,7 @@ def _summarise(events: Any, start: int, counts: Any, highest: Any, first_deliver
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """A trace and its summary: what a checker is given before the first part."""
+    """A trace and its summary, which a checker gets before the first part."""
 
     source: Source
     members: int
@@ -220,7 +220,7 @@ class Facts:
 
     @cached_property
     def first(self) -> npt.NDArray[np.int64]:
-        """Number the messages: the first number of every sender's, and behind them how many there are.
+        """Number the messages: the first number of every sender, followed by the number of all messages.
 
         Message `sequence` of `sender` has the number first[sender] + sequence − 1.
         """
@@ -234,7 +234,7 @@ class Facts:
 
     @cached_property
     def views(self) -> Views:
-        """The views of the trace, and what the rows of membership mean for them."""
+        """The views of the trace, and the meaning of the rows of membership."""
         summary = self.summary
         return read_views(
             summary.membership, summary.membership_rows, self.members, summary.first_delivery, summary.rows
@@ -252,7 +252,7 @@ class Facts:
 
 
 def facts_of(source: Source) -> Facts:
-    """Go through a trace for its summary."""
+    """Read a trace and summarise it."""
     members = members_of(source.scenario)
     empty = summarise(blank_events(0), 0, members)
     parts = (summarise(events, start, members) for start, events in source.parts())

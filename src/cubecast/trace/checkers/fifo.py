@@ -1,7 +1,7 @@
 """FIFO: a link delivers copies in the order in which they joined its queue, and so does the route between two members.
 
 The second half holds because routes are fixed. It is judged by message numbers, which grow with the time of sending,
-and for unicast copies only: a copy of a tree multicast may take another route than a unicast between the same two.
+and only for unicast copies: a copy of a tree multicast may take another route than a unicast between the same members.
 """
 
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ PROMISE = (
 
 
 class _Last(NamedTuple):
-    """The row of the last hop of each link and when its copy joined the queue; the last receipt of each route."""
+    """The row of the last hop of each link, when its copy joined the queue, and the last receipt of each route."""
 
     hop: Any
     entered_ns: Any
@@ -40,7 +40,7 @@ class _Last(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """A network that reorders on purpose, or draws a delay for every message, does not promise it."""
+    """A network that reorders on purpose, or draws a delay for every message, does not make the promise."""
     if trace.scenario.get("links") == 0:
         return "the network has no links"
     if trace.scenario.get("reorder", 0) > 0:

@@ -1,13 +1,13 @@
-"""Judge a trace part by part: what crosses the boundary between two parts is the state of a checker, and nothing else.
+"""Judge a trace part by part: only the state of a checker crosses the boundary between two parts.
 
 A checker's `scan` is a generator. It is sent the parts of the trace in order, then None for the end of the pass; it
-returns its violations, or goes on for another pass. Its state is that of a scan over the rows in order: it is
-allocated before the first part, and each part continues it. So a trace that is divided anywhere is judged as one that
-is not: the rows that the state has seen are the same after every row, whatever part they came in, and before the first
-part it knows only the `Facts`, which do not depend on the division either. Rows are named by their number in the
-trace, and what a checker says of an earlier row is in its state, or read again at the end (`Facts.cite`).
+returns its violations, or continues with another pass. Its state is that of a scan over the rows in order: it is
+allocated before the first part, and each part continues it. So the verdict does not depend on how a trace is divided:
+after every row the state has seen the same rows, in whatever parts, and before the first part it knows only the
+`Facts`, which do not depend on the division either. Rows are identified by their number in the trace; what a checker
+needs of an earlier row is in its state, or is read again at the end (`Facts.cite`).
 
-What a part means for views and restarts is computed once for all checkers (`Part`):
+The meaning of a part for views and restarts is computed once for all checkers (`Part`):
 
 | field | meaning |
 |---|---|
@@ -18,10 +18,10 @@ What a part means for views and restarts is computed once for all checkers (`Par
 | `replay` | the row repeats what happened before a restart from the journal |
 | `restarting` | a deliver row between the restart and restarted rows of its member |
 
-Memory, besides one part, the rows of membership and what is listed: per member and sender a few numbers, per message at
-most some tens of bytes and one bit for each member, and one vector of senders for each message that is still to be
-delivered by some member (`in_flight`). Where members restart, 8 bytes for each delivery of those that do. No checker
-holds rows of messages or hops.
+Memory, in addition to one part, the rows of membership and the listed violations: a few numbers per member and sender,
+at most some tens of bytes and one bit per member for each message, and one vector of senders for each message that some
+member has still to deliver (`in_flight`); 8 bytes for each delivery of a member that restarts. No checker holds rows of
+messages or hops.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from cubecast.trace.schema import CRASH, DELIVER, HOLD, INSTALL, RESTART, RESTAR
 
 
 class Part(NamedTuple):
-    """Consecutive rows of a trace, and what they mean for views and restarts."""
+    """Consecutive rows of a trace, and their meaning for views and restarts."""
 
     events: Events
     start: int
@@ -61,7 +61,7 @@ def check_by(scan: Callable[[Facts], Scan], trace: Source) -> list[Violation]:
 
 
 def judge(facts: Facts, scans: Sequence[Scan]) -> list[list[Violation]]:
-    """Send every part to every scan, as often as there are scans that want another pass; return what each found."""
+    """Send every part to every scan, in as many passes as the scans need; return the violations of each."""
     found: list[list[Violation]] = [[] for _ in scans]
     waiting = [number for number, scan in enumerate(scans) if _goes_on(scan, found[number])]
     while waiting:
@@ -73,7 +73,7 @@ def judge(facts: Facts, scans: Sequence[Scan]) -> list[list[Violation]]:
 
 
 def _goes_on(scan: Scan, found: list[Violation]) -> bool:
-    """Begin a scan, or end its pass; False when it has returned its violations, which are put into `found`."""
+    """Begin a scan, or end its pass; return False if it is finished, with its violations added to `found`."""
     try:
         scan.send(None)
     except StopIteration as end:
@@ -83,7 +83,7 @@ def _goes_on(scan: Scan, found: list[Violation]) -> bool:
 
 
 class _Followed(NamedTuple):
-    """What is known of each member after the rows so far."""
+    """The state of each member after the rows so far."""
 
     restarting: npt.NDArray[np.bool_]
     install: npt.NDArray[np.int32]  # its last install that is no replay, or -1
@@ -93,7 +93,7 @@ class _Followed(NamedTuple):
 
 
 def followed_parts(facts: Facts) -> Iterator[Part]:
-    """Yield the parts of a trace with what they mean for views and restarts."""
+    """Yield the parts of a trace with their meaning for views and restarts."""
     if not facts.has(INSTALL) and not facts.has(RESTART):
         yield from _without_views(facts)
         return
@@ -141,7 +141,7 @@ def _blank_part(events: Events, start: int) -> Part:
 
 @allocating
 def _follow(events: Any, install: Any, state: Any, segment: Any, replay: Any, of_restart: Any) -> None:
-    """Fill `segment`, `of_restart`, and `replay` of sent and deliver rows; that of other rows is there already."""
+    """Fill `segment`, `of_restart`, and `replay` of sent and deliver rows; other rows already have theirs."""
     senders = state.held.shape[1]
     for row in range(len(events)):
         kind = events["event"][row]

@@ -1,8 +1,8 @@
-"""One vector of senders for each message in flight: a number for every message would be messages × senders of them.
+"""One vector of senders for each message in flight; a vector for every message would take messages × senders numbers.
 
 A vector is kept from its first `write` to the last row that can read it. The slot of a message whose last row has
-passed is used again, so the memory is that of the most messages that were in flight at one time: sent, and still to
-be delivered by some member.
+passed is reused, so the memory is that of the largest number of messages in flight at one time: sent, and still to be
+delivered by some member.
 
 | state | shape | meaning |
 |---|---|---|
@@ -47,7 +47,7 @@ def none_in_flight(first: npt.NDArray[np.int64]) -> InFlight:
 
 @allocating
 def find_last_uses(events: Any, start: int, first: Any, last_use: Any) -> None:
-    """Note the last row of each message, of those in this part."""
+    """Note the last row of each message that this part names."""
     for row in range(len(events)):
         kind = events["event"][row]
         if (kind == DELIVER or kind == SENT or kind == RESTORE) and events["sequence"][row] >= 1:
@@ -55,7 +55,7 @@ def find_last_uses(events: Any, start: int, first: Any, last_use: Any) -> None:
 
 
 def with_room(state: InFlight, messages: int) -> InFlight:
-    """Return a state with free slots for so many more messages."""
+    """Return a state with free slots for this many more messages."""
     have = int(state.free_count[0])
     if have >= messages:
         return state
@@ -71,7 +71,7 @@ def with_room(state: InFlight, messages: int) -> InFlight:
 
 @allocating
 def write(state: Any, number: int, row: int, vector: Any) -> None:
-    """Keep a copy of the vector of a message, if a row after this one, or this one, can read it."""
+    """Keep a copy of the vector of a message, if this row or a later one can read it."""
     if state.last_use[number] < row:
         return
     if state.slot[number] < 0:

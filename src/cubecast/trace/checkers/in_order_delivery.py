@@ -1,6 +1,6 @@
-"""In-order delivery: a member's messages of one sender come one by one, none twice and none left out.
+"""In-order delivery: a member delivers the messages of one sender one by one, without duplicates and gaps.
 
-A deliver row says "holds everything up to here", so the sequence numbers of one member and sender form a run. The run
+A deliver row means "holds everything up to here", so the sequence numbers of one member and sender form a run. The run
 begins at the state the member started with (a deliver row at time 0, or one that names the peer whose state a member
 that joined took over, or a restore row), or at 1 when there is no such row. Sequence numbers continue from view to
 view. What a member that restarts from its journal repeats is judged by another checker.
@@ -29,7 +29,7 @@ PROMISE = "each member delivers each sender's messages in sequence, without a ga
 
 
 class _Runs(NamedTuple):
-    """Of each sender and member: the highest sequence so far, the last row of the run, and its sequence."""
+    """For each sender and member: the highest sequence so far, the last row of the run, and its sequence."""
 
     most: npt.NDArray[np.int32]
     last: npt.NDArray[np.int64]

@@ -10,9 +10,9 @@ raise the true minimum, so the bound is computed again only when a stable row go
 | `floor` | senders (with views: views × senders) | lower bound of `received` over the members that are up |
 | `most`, `holding` | senders × members | highest sequence of its deliver, restore and hold rows; its first row |
 
-In a run with views, every member is every member of the view that the claiming member is in, up or not: one that is
-down may restart from its journal. A member has what it delivered, restored, or holds for its application (hold rows),
-and a newcomer counts as having all that was delivered before the view it joined with: the state that it will get.
+In a run with views, all members of the claiming member's view count, up or not: one that is down may restart from its
+journal. A member has what it delivered, restored, or holds for its application (hold rows). A newcomer also has
+everything that was delivered before the view with which it joined: the state that it will get.
 """
 
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class _Held(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """A scenario that seeks errors reports what any member has seen, not what every member holds."""
+    """With the goal errors members report what any member has seen, not what every member holds."""
     if trace.scenario.get("goal") == "errors":
         return "the scenario seeks errors, not stability"
     return None
@@ -57,7 +57,7 @@ def check(trace: Source) -> list[Violation]:
 
 
 def scan(facts: Facts) -> Scan:
-    """Find stable rows that come before some member of the view, or some member that is up, holds the message."""
+    """Find stable rows before some member of the view (without views, some member that is up) holds the message."""
     shape = (facts.senders, facts.members)
     with_views = has_views(facts)
     held = _Held(
@@ -100,7 +100,7 @@ def _describe(events: dict[int, Any], row: int, slow: int, holding: int) -> Viol
 
 @allocating
 def _hold(held: Any, sender: int, member: int, sequence: int, row: int) -> None:
-    """A deliver, restore or hold row, wherever it counts."""
+    """Note a deliver, restore or hold row."""
     if sequence > held.most[sender, member]:
         held.most[sender, member] = sequence
         held.holding[sender, member] = row
@@ -177,7 +177,7 @@ def _scan_views(part: Any, belongs: Any, held: Any, floor: Any, current: Any, fo
 
 @allocating
 def _slowest(received: Any, up: Any) -> int:
-    """Return the member that is up and holds least, the lowest rank of several, or nobody."""
+    """Return the member that is up and holds least (of several the lowest rank), or NOBODY."""
     slow = NOBODY
     for member in range(len(up)):
         if up[member] and (slow == NOBODY or received[member] < received[slow]):

@@ -1,7 +1,7 @@
-"""All checkers: which promises did this run keep?
+"""All checkers: which promises did a run keep?
 
-A new checker is one file with `NAME`, `PROMISE`, `scan`, `check` and `not_promised`, and one line here. Checkers of the
-user's own are added by `add_checker`; they have no `scan`, and judge a trace as a whole.
+A new checker is one file with `NAME`, `PROMISE`, `scan`, `check` and `not_promised`, and one line here. `add_checker`
+adds user checkers; they have no `scan`, and judge a trace as a whole.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _OWN: dict[str, Checker] = {}
 
 
 def add_checker(checker: Checker) -> None:
-    """Judge every trace by this checker too; one that was added under this name before is replaced."""
+    """Judge every trace by this checker too; it replaces a checker that was added under this name before."""
     if any(one.NAME == checker.NAME for one in CHECKERS):
         raise LocalProtocolError(f"checker {checker.NAME!r}: there is one of that name, choose another")
     _OWN[checker.NAME] = checker
 
 
 def own_checkers() -> tuple[Checker, ...]:
-    """Those that were added."""
+    """The checkers that were added."""
     return tuple(_OWN.values())
 
 
@@ -91,7 +91,7 @@ def judge_parts(facts: Facts, checkers: Sequence[PartwiseChecker]) -> list[Verdi
 
 
 def judge_whole(trace: Source, checkers: Sequence[Checker]) -> list[Verdict]:
-    """Judge a trace by checkers that were added; only then it is read as a whole."""
+    """Judge a trace by added checkers, for which it is read as a whole."""
     return [_judge(checker, trace.whole()) for checker in checkers]
 
 

@@ -1,16 +1,16 @@
 """Restart: a member that restarts from its journal delivers again what came after its checkpoint, and nothing else.
 
 Between its restart and restarted rows a member repeats its earlier deliveries in the same order, from its checkpoint to
-the last one; new messages may follow them. The restore rows show the checkpoint, or else the first delivery.
+the last one; new messages may follow them. The restore rows, or else the first delivery, show the checkpoint.
 
 Only members that restart are judged; their deliveries are counted in a first pass over the trace.
 
 | state | shape | meaning |
 |---|---|---|
-| `place_of` | members | which of the members that restart this is, or −1 |
+| `place_of` | members | the index among the members that restart, or −1 |
 | `log`, `begin`, `length` | deliveries; members that restart | the messages that each delivered, in order |
 | `place` | members that restart | how far a restarting member is in its log |
-| `checkpoint`, `restored` | members that restart × senders | what its restore rows give it |
+| `checkpoint`, `restored` | members that restart × senders | contents of its restore rows |
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _State(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """A run without views promises nothing about them; one without restarts keeps it."""
+    """A run without views makes no promise about restarts; a run without restarts keeps the promise."""
     return without_views(trace)
 
 
@@ -61,7 +61,7 @@ def check(trace: Source) -> list[Violation]:
 
 
 def scan(facts: Facts) -> Scan:
-    """Find deliveries after a restart that do not repeat those before it, and those that are missing."""
+    """Find deliveries after a restart that do not repeat those before it, and missing repetitions."""
     restarts, _ = facts.membership(RESTART)
     members = np.unique(restarts["member"])
     if not len(members):

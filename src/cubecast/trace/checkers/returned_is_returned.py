@@ -32,7 +32,7 @@ _Serial = tuple[int, int]
 
 
 class _Returned(NamedTuple):
-    """The messages that were returned, sorted; the returned row of each; who was found to have it."""
+    """The messages that were returned, sorted; the returned row of each; the members found to have it."""
 
     numbers: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class _Returned(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """A run without views promises nothing about them."""
+    """A run without views makes no promise about them."""
     return without_views(trace)
 
 
@@ -83,9 +83,9 @@ def scan(facts: Facts) -> Scan:
 
 
 def _find_sent(part: Part, wanted: set[_Serial], restarted: dict[int, int], sent: dict[_Serial, int]) -> None:
-    """Find the sequence numbers of these serials, of what was sent since the member's last restart.
+    """Find the sequence numbers of these serials, among messages sent since the member's last restart.
 
-    A process that restarts begins its serials anew.
+    A process that restarts begins its serials again.
     """
     rows = np.flatnonzero(part.events["event"] == SENT)
     chosen = part.events[rows]

@@ -1,8 +1,8 @@
 """Every round ends: a member that is up at the end knows the result of every requested round (MODELS §1, liveness).
 
-A member may skip a round when a later one covers it, so "done with a round not below r" counts as done with r; a
-member is therefore judged by the highest round it is done with. A run with a requested number of rounds stops in
-the middle of the ones after them; without such a number, every round that was begun must end.
+A member may skip a round if a later one covers it, so finishing a round not below r counts as finishing r; a member is
+therefore judged by the highest round it finished. A run with a requested number of rounds may stop in the middle of
+later rounds; without such a number, every round that was begun must end.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ PROMISE = "all requested rounds were begun, and every member that is up at the e
 
 
 def not_promised(trace: Described) -> str | None:
-    """A scenario with partitions, or one that may stop early, does not promise it."""
+    """A scenario with partitions, or one that may stop early, does not make the promise."""
     if trace.scenario.get("partitions"):
         return "the scenario has partitions"
     if trace.scenario.get("unfinished_allowed"):
@@ -97,7 +97,7 @@ def _describe(facts: Facts, events: dict[int, Any], member: int, done: int, last
 
 @allocating
 def _scan(events: Any, start: int, up: Any, done: Any, begun: Any) -> None:
-    """Follow who is up, the highest round each is done with, and the row that began each round."""
+    """Track which members are up, the highest round each finished, and the row that began each round."""
     for row in range(len(events)):
         kind = events["event"][row]
         member = events["member"][row]

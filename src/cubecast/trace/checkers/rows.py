@@ -1,6 +1,6 @@
 """Validation of a trace for every checker: rows name only members, links and rounds that can exist.
 
-A compiled scan uses member and sender numbers as indices, so every part is validated before (`facts.summarise`).
+A compiled scan uses member and sender numbers as indices, so every part is validated first (`facts.summarise`).
 """
 
 from collections.abc import Mapping
@@ -37,14 +37,14 @@ from cubecast.trace.schema import (
     Events,
 )
 
-LISTED_MAX = 100  # violations listed per checker; a protocol broken at its root breaks its promise at every row
+LISTED_MAX = 100  # violations listed per checker; a badly broken protocol breaks its promise at every row
 _EVENT, _MEMBER, _PEER, _SENDER, _SEQUENCE, _ROUND, _LINK, _SIZE, _LAYER, _MESSAGE = range(1, 11)
 _COLUMNS = ("", "event", "member", "peer", "sender", "sequence", "round", "link", "size", "layer", "message")
 
 
 def require_well_formed(events: Events, start: int, members: int) -> Events:
     """Return the events of a part that begins at row `start`, or name the first invalid row."""
-    # One layout and one writability, so that every scan is compiled once.
+    # The same layout and write flag for all events, so that every scan is compiled once.
     events = np.require(events, requirements=["C", "W"])
     row, column = _first_impossible(events, members)
     if column:
@@ -74,7 +74,7 @@ def list_fault(found: Any, total: int, row: int, fault: int, sender: int, sequen
 
 
 def listed(checker: str, total: int, violations: list[Violation]) -> list[Violation]:
-    """Add a closing line when a scan found more violations than it listed."""
+    """Add a closing line if a scan found more violations than it listed."""
     if total <= len(violations):
         return violations
     last = violations[-1]
@@ -89,13 +89,13 @@ def at(events: Mapping[int, Any], row: int) -> str:
 
 @allocating
 def new_memory() -> Any:
-    """Return a dictionary from numbers to rows; it holds only the number -1, that is "none"."""
+    """Return a dictionary from numbers to rows; it contains only the number -1, which means none."""
     return {np.int64(NOBODY): np.int64(NOBODY)}
 
 
 @allocating
 def remember(memory: Any, key: int, row: int) -> Any:
-    """Put `row` under `key`, and give the row that was there before, or -1."""
+    """Store `row` under `key`, and return the row that was there before, or -1."""
     old = np.int64(-1)
     if key in memory:
         old = memory[key]
@@ -105,7 +105,7 @@ def remember(memory: Any, key: int, row: int) -> Any:
 
 @allocating
 def memory_items(memory: Any) -> Any:
-    """Return the pairs of number and row of a memory as an array: Python's own access would be compiled anew."""
+    """Return the pairs of number and row of a memory as an array; access from Python would be compiled each time."""
     pairs = np.empty((len(memory) - 1, 2), np.int64)
     count = 0
     for key, row in memory.items():

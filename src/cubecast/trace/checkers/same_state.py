@@ -1,8 +1,8 @@
 """Same state: a newcomer begins with what the group had delivered before the view that its state belongs to.
 
 The restore rows of a newcomer show its state: everything of a sender up to a sequence number. Members that came from
-the view before have delivered exactly that when they install the view. Where none of them is left in the trace, the
-newcomers of a view are compared with each other.
+the view before have delivered exactly that when they install the view. If the trace has none of them, the newcomers of
+a view are compared with each other.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ PROMISE = "a newcomer's state holds what the others had delivered before the vie
 
 
 class _State(NamedTuple):
-    """What each member has; what the first member that came to each view from another one had, and its install row."""
+    """What each member has; what the first member that entered each view from another one had, and its install row."""
 
     held: npt.NDArray[np.int32]
     reference: npt.NDArray[np.int32]
@@ -37,7 +37,7 @@ class _State(NamedTuple):
 
 
 class _Difference(NamedTuple):
-    """What a newcomer has of a sender, and what the others of its view had."""
+    """What a newcomer has from a sender, and what the others of its view had."""
 
     view: int
     sender: int
@@ -46,7 +46,7 @@ class _Difference(NamedTuple):
 
 
 def not_promised(trace: Described) -> str | None:
-    """A run without views promises nothing about them."""
+    """A run without views makes no promise about them."""
     return without_views(trace)
 
 
@@ -86,7 +86,7 @@ def scan(facts: Facts) -> Scan:
 
 
 def _state(facts: Facts, member: int, joined: npt.NDArray[np.int64]) -> tuple[int, int, int] | None:
-    """Return the row, the member and the view of a newcomer's state; None while it waits for it."""
+    """Return the row, the member and the view of a newcomer's state; None if it has no state yet."""
     row = int(facts.views.ready[member])
     view = int(facts.views.state_view[member])
     view = int(joined[member]) if view < 0 else view
@@ -94,7 +94,7 @@ def _state(facts: Facts, member: int, joined: npt.NDArray[np.int64]) -> tuple[in
 
 
 def _restored(facts: Facts, member: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return the restore rows of a member that are no replay, and what they give it of each sender."""
+    """Return the restore rows of a member that are no replay, and what they contain of each sender."""
     membership = facts.summary.membership
     own = (membership["event"] == RESTORE) & (membership["member"] == member) & ~facts.views.repeats
     held = np.zeros(facts.senders, np.int32)
@@ -103,7 +103,7 @@ def _restored(facts: Facts, member: int) -> tuple[npt.NDArray[np.int64], npt.NDA
 
 
 def _describe(events: dict[int, Any], views: Views, row: int, old: int, differs: _Difference | None) -> Violation:
-    """A state that differs, or else one that replaces deliveries."""
+    """Describe a state that differs, or one that comes after deliveries."""
     member = events[row]["member"]
     if differs is None:
         message = f"member {member} restores a state ({at(events, row)}) after it delivered ({at(events, old)})"
@@ -117,7 +117,7 @@ def _describe(events: dict[int, Any], views: Views, row: int, old: int, differs:
 
 @allocating
 def _scan(part: Any, ready: Any, state_view: Any, numbers: Any, state: Any) -> None:
-    """Follow what each member has, and note it where a member comes to a view from another one."""
+    """Track what each member has, and note it when a member enters a view from another one."""
     events = part.events
     for row in range(len(events)):
         kind = events["event"][row]

@@ -1,7 +1,7 @@
 """Sending view delivery: a message is delivered in the view in which it was sent, by every member that delivers it.
 
-The view of a message is the one its sender is in at the sent row; in a trace without sent rows, the one in which it is
-delivered first.
+The view of a message is the view of its sender at the sent row; in a trace without sent rows, the view in which the
+message is delivered first.
 
 The view of each message is found in a first pass over the trace.
 """
@@ -30,7 +30,7 @@ NO_VIEW, OTHER_VIEW, OTHER_NUMBER = range(3)
 
 
 def not_promised(trace: Described) -> str | None:
-    """A run without views promises nothing about them."""
+    """A run without views makes no promise about them."""
     return without_views(trace)
 
 
@@ -96,7 +96,7 @@ def _scan(part: Any, first: Any, install_view: Any, numbers: Any, sent_in: Any, 
 
 @allocating
 def _find_views(part: Any, wanted: int, first: Any, install_view: Any, sent_in: Any) -> None:
-    """Put into `sent_in` the view of the first row of this kind for each message."""
+    """Write into `sent_in` the view of the first row of this kind for each message."""
     events = part.events
     for row in range(len(events)):
         if events["event"][row] == wanted and events["sequence"][row] >= 1 and not part.replay[row]:

@@ -1,6 +1,6 @@
 """Stability never decreases: what a member called stable stays stable (MODELS §1: S = max(S, M) at every ending).
 
-A member that restarts from its journal begins anew: it may have to learn again what is stable.
+A member that restarts from its journal starts again: it may have to learn again what is stable.
 """
 
 from typing import Any
@@ -21,11 +21,11 @@ from cubecast.trace.checkers.views import Described
 from cubecast.trace.schema import RESTART, STABLE
 
 NAME = "stability never decreases"
-PROMISE = "a member never calls less of a sender stable than it did before"
+PROMISE = "a member never reports less of a sender as stable than before"
 
 
 def not_promised(_trace: Described) -> str | None:
-    """Every scenario promises it."""
+    """Every scenario makes the promise."""
     return None
 
 
@@ -35,7 +35,7 @@ def check(trace: Source) -> list[Violation]:
 
 
 def scan(facts: Facts) -> Scan:
-    """Find stable rows below the one before it of the same member and sender."""
+    """Find stable rows below an earlier one of the same member and sender."""
     last = np.full((facts.senders, facts.members), -1, np.int64)
     stable = np.zeros(last.shape, np.int32)
     restarted = np.full(facts.members, -1, np.int64)
@@ -60,7 +60,7 @@ def _describe(events: dict[int, Any], row: int, old: int) -> Violation:
 def _scan(events: Any, start: int, last: Any, stable: Any, restarted: Any, found: Any, total: int) -> int:
     """Write (stable row, stable row before it) of the first violations; return how many there are.
 
-    `last` and `stable` are the last stable row of each sender and member, and what it says.
+    `last` and `stable` are the last stable row of each sender and member, and its sequence number.
     """
     for row in range(len(events)):
         kind = events["event"][row]

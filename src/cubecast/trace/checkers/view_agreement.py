@@ -1,10 +1,10 @@
-"""View agreement: a view is the same list of members everywhere, and every member installs the views one by one.
+"""View agreement: a view is the same list of members at all members, and every member installs the views one by one.
 
-With a majority quorum the number of a view is enough to name it. With quorum `any` a partition splits the group into
-branches, whose views share numbers: there the number and the tag name the view.
+With a majority quorum the number identifies a view. With quorum `any` a partition splits the group into branches, whose
+views share numbers: there the number and the tag identify the view.
 
-A group that is founded again after its end begins with number 1 once more. Two views are of one group if they go back
-to the same founding view, or share a member.
+A group that is founded again after its end begins with number 1 again. Two views belong to the same group if they go
+back to the same founding view, or share a member.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROMISE = "a view has the same members everywhere, only members install it, and 
 
 
 def not_promised(trace: Described) -> str | None:
-    """A run without views promises nothing about them."""
+    """A run without views makes no promise about them."""
     return without_views(trace)
 
 
@@ -64,7 +64,7 @@ def scan(facts: Facts) -> Scan:
 
 
 def _contradictions(events: Events, views: Views) -> Iterator[tuple[int, str]]:
-    """View rows that give a rank to another member, or a member another rank, than an earlier row of the view."""
+    """View rows that contradict an earlier row of the view: another member at a rank, or another rank of a member."""
     by_rank: dict[tuple[int, int], int] = {}
     by_member: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(events["event"] == VIEW).tolist():
@@ -76,7 +76,7 @@ def _contradictions(events: Events, views: Views) -> Iterator[tuple[int, str]]:
 
 
 def _bad_installs(events: Events, views: Views, splits: bool) -> Iterator[tuple[int, str]]:
-    """Installs of a view of another size, by no member of it, out of turn, or of a second view of that number."""
+    """Installs with a wrong size, by a process outside the view, out of order, or of a second view of that number."""
     sizes = views.belongs.sum(axis=1)
     current: dict[int, int] = {}
     same_number: dict[int, set[int]] = {}
@@ -104,7 +104,7 @@ def _bad_installs(events: Events, views: Views, splits: bool) -> Iterator[tuple[
 
 
 def _founding_views(events: Events, views: Views) -> list[int]:
-    """Find the founding view of each view, by the first member that came to it from a view of a lower number."""
+    """Find the founding view of each view, from the first member that entered it from a view of a lower number."""
     parent: dict[int, int] = {}
     current: dict[int, int] = {}
     for row in np.flatnonzero((events["event"] == INSTALL) & ~views.repeats).tolist():
@@ -128,7 +128,7 @@ def _follows(number: int, before: int, splits: bool) -> bool:
 
 
 def _twins(facts: Facts, events: Events, views: Views) -> Iterator[tuple[int, str]]:
-    """Views that hold two incarnations of one process; known only where the scenario gives names."""
+    """Views that contain two incarnations of one process; found only if the scenario gives names."""
     names = facts.scenario.get("names") or []
     seen: dict[tuple[int, str], int] = {}
     for row in np.flatnonzero(events["event"] == VIEW).tolist():

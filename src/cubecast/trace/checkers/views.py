@@ -1,23 +1,23 @@
-"""The views of a trace, and what each row means for them: read once, used by every checker of views.
+"""The views of a trace, and the meaning of each row for them: computed once, used by every checker of views.
 
-A view is named by its number and its tag; its members are those of its VIEW rows. A member is *in* the view of its last
+A view is identified by its number and its tag; its VIEW rows list its members. A member is *in* the view of its last
 install row. A run without install rows has no views: its group is the fixed set of ranks 0…n−1.
 
 | state | shape | meaning |
 |---|---|---|
 | `numbers`, `tags` | views | the name of each view, sorted |
-| `belongs` | views × members | who is a member of it |
+| `belongs` | views × members | its members |
 | `rows` | rows of membership | their numbers in the trace |
 | `of_row` | rows of membership | the view that an install, view or restore row names, or −1 |
 | `repeats` | rows of membership | the row repeats what happened before a restart from the journal |
 | `place` | rows of membership | how many install rows are before it |
 | `install_row`, `install_view` | install rows | the row, and the view that it names |
-| `newcomer` | members | joined a group that existed: some member came from a view without it, or it restored a state |
-| `ready` | members | the first row at which it has its state: 0 for a founder, the number of rows if it never has |
-| `state_view` | members | the view at whose beginning its state was, or −1 |
+| `newcomer` | members | it joined an existing group: some member came from a view without it, or it restored a state |
+| `ready` | members | the first row at which it has its state: 0 for a founder, the number of rows if never |
+| `state_view` | members | the view to whose beginning its state belongs, or −1 |
 
-All this follows from the rows of membership and the first deliver row of each member. What follows from the other rows
-is computed part by part (`followed_parts`).
+All this follows from the rows of membership and the first deliver row of each member. `followed_parts` computes, part
+by part, what follows from the other rows.
 
 A message that a newcomer held for its application (a hold row) is delivered in the view in which it was held: the
 install rows of a newcomer may run ahead of its application, which gets the deliveries of several views when the state
@@ -43,7 +43,7 @@ NO_VIEWS = "the run has no views"
 
 
 class Described(Protocol):
-    """What is known of a trace without judging it."""
+    """The properties of a trace that need no judging."""
 
     @property
     def scenario(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Views(NamedTuple):
     state_view: npt.NDArray[np.int64]
 
     def name(self, view: int) -> str:
-        """Name a view for a reader; the tag matters only where two views share a number."""
+        """The name of a view in messages; the tag is added only if two views share a number."""
         number = int(self.numbers[view])
         alone = int((self.numbers == number).sum()) == 1
         return f"view {number}" if alone else f"view {number} (tag {int(self.tags[view]):x})"
@@ -89,7 +89,7 @@ def has_views(trace: Described) -> bool:
 
 
 def without_views(trace: Described) -> str | None:
-    """Return why a promise about views is not made, or None when there are views."""
+    """Return why a promise about views is not made, or None if there are views."""
     return None if has_views(trace) else NO_VIEWS
 
 
@@ -100,7 +100,7 @@ def read_views(
     first_delivery: npt.NDArray[np.int64],
     rows_of_trace: int,
 ) -> Views:
-    """Read the views from the rows of membership; of a trace without views, arrays that say so."""
+    """Read the views from the rows of membership; without views, return arrays of a trace without views."""
     named = np.flatnonzero(np.isin(membership["event"], (INSTALL, VIEW)))
     keys = np.stack([membership["round"][named].astype(np.int64), membership["message"][named]], axis=1)
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
@@ -141,8 +141,8 @@ def _name_restored(membership: Events, unique: npt.NDArray[np.int64], of_row: np
 def _follow(membership: Any, rows: Any, of_row: Any, belongs: Any, ready: Any) -> Any:
     """Return `repeats`, `newcomer` and `state_view`; lower `ready`, the first deliver rows, to the first restore rows.
 
-    A member has its state at a row if it has delivered or restored something before it. `ready` may hold a deliver row
-    that is still to come: it is not below the row then.
+    A member has its state at a row if it has delivered or restored something before. `ready` may hold a later deliver
+    row, which is then not below the row.
     """
     members = belongs.shape[1]
     repeats = np.zeros(len(membership), np.bool_)

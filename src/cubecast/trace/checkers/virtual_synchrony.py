@@ -1,10 +1,9 @@
 """Virtual synchrony: members that install a view and then the same next view deliver the same messages in between.
 
-A set is represented by its size and the exclusive or of one random number for each message, so that a delivery
-costs one operation; two different sets look alike once in 2⁶⁴. The messages that differ are then listed exactly, in a
-second pass.
+A set is represented by its size and the exclusive or of one random number per message, so that a delivery costs one
+operation; two different sets look equal with a probability of 2⁻⁶⁴. A second pass lists the differing messages exactly.
 
-A newcomer is judged from the view at whose beginning its state was.
+A newcomer is judged from the view to whose beginning its state belongs.
 """
 
 from typing import Any
@@ -30,7 +29,7 @@ _SHOWN = 5
 
 
 def not_promised(trace: Described) -> str | None:
-    """A run without views promises nothing about them."""
+    """A run without views makes no promise about them."""
     return without_views(trace)
 
 
@@ -40,7 +39,7 @@ def check(trace: Source) -> list[Violation]:
 
 
 def scan(facts: Facts) -> Scan:
-    """Find installs before which the member delivered other messages in its last view than the first to leave it."""
+    """Find installs of members that delivered other messages in their last view than the first member to leave it."""
     views, first = facts.views, facts.first
     salts = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, int(first[-1]), np.int64)
     counts, digests = (np.zeros(len(views.install_row), np.int64) for _ in range(2))
@@ -103,9 +102,9 @@ def _collect(part: Part, sets: dict[int, set[tuple[int, int]]]) -> None:
 def _differing(
     facts: Facts, counts: npt.NDArray[np.int64], digests: npt.NDArray[np.int64]
 ) -> list[tuple[int, int, int, int]]:
-    """Return the installs whose member delivered other messages before than the first that made the same step.
+    """Return the installs whose member delivered other messages before than the first member with the same step.
 
-    With each: the install of that first member, and the installs with which both began what they left.
+    With each: the install of that first member, and the installs with which both began the view that they left.
     """
     views = facts.views
     installs, _ = facts.membership(INSTALL)
