@@ -11,6 +11,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from bench.live.processes import ROOT, hear
@@ -53,17 +55,14 @@ class Members:
             member.write_line(f"{start}")
         return start
 
-    def join_and_leave(self, *, stays_s: float) -> None:
-        """Let one more process join, and leave after a while."""
+    @contextmanager
+    def newcomer(self) -> Iterator[LineProcess]:
+        """One more process, which has loaded its code and joins when it gets a line."""
         task = {"listen": self.addresses[-1], "contact": self.addresses[0], "sends": False, "seconds": 0.0}
         newcomer = self._start(task)
         try:
-            hear(newcomer, "ready")
-            time.sleep(stays_s)
-            newcomer.write_line("0")
-            hear(newcomer, "{")
-            newcomer.write_line("leave")
-            newcomer.process.wait(30)
+            hear(newcomer, "loaded")
+            yield newcomer
         finally:
             newcomer.close()
 
@@ -80,12 +79,29 @@ class Members:
             member.close()
 
 
+def join(newcomer: LineProcess) -> None:
+    """Let it join."""
+    newcomer.write_line("join")
+    hear(newcomer, "ready")
+
+
+def leave(newcomer: LineProcess, *, after_s: float) -> None:
+    """Let it leave after a while."""
+    time.sleep(after_s)
+    newcomer.write_line("0")
+    hear(newcomer, "{")
+    newcomer.write_line("leave")
+    newcomer.process.wait(30)
+
+
 def pauses(members: int, changes: int) -> dict[str, float]:
     """Milliseconds during which one member delivered nothing, over joins and leaves in a quiet group."""
     group = Members(members, sends=False, seconds=1.0)
     try:
         for _ in range(changes):
-            group.join_and_leave(stays_s=0.3)
+            with group.newcomer() as newcomer:
+                join(newcomer)
+                leave(newcomer, after_s=0.3)
         group.begin()
         found = sorted(1e3 * pause for report in group.end() for _, pause in report["pauses"] if pause)
     finally:
@@ -101,11 +117,12 @@ def under_load(members: int, *, is_reset: bool) -> dict[str, float]:
     """The throughput, in seconds of the usual rate, that a join or reset costs, and when the rate has recovered."""
     group = Members(members, sends=True, seconds=SECONDS, reset_rank=members - 1 if is_reset else -1)
     try:
-        start = group.begin()
-        if not is_reset:
-            time.sleep(max(0.0, start + EVENT_S - time.time()))
-            group.join_and_leave(stays_s=SECONDS)
-        reports = group.end()
+        with nullcontext() if is_reset else group.newcomer() as newcomer:
+            start = group.begin()
+            if newcomer is not None:
+                time.sleep(max(0.0, start + EVENT_S - time.time()))
+                join(newcomer)
+            reports = group.end()
     finally:
         group.close()
     at = start + EVENT_S

@@ -13,8 +13,10 @@ from typing import Any
 
 from cubecast.live.group import Group, join
 from cubecast.live.loop import run
+from cubecast.live.warm import load
 from cubecast.member.effects import ViewChange
 from cubecast.member.settings import Settings
+from cubecast.protocols.catalogue import chosen
 
 BIN_S = 0.05
 
@@ -65,6 +67,10 @@ async def reset(group: Group, at: float) -> None:
 async def main() -> None:
     """Run the task given as the first argument."""
     task = json.loads(sys.argv[1])
+    if "contact" in task:
+        load(chosen("causal", 2).name, Settings.stability)  # starting a process is not part of joining
+        print("loaded", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
     way: dict[str, Any] = {"contact": task["contact"]} if "contact" in task else {"peers": task["peers"]}
     settings = Settings(suspect_after_s=30, **task.get("settings", {}))
     timeline = Timeline()
