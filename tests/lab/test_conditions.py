@@ -144,3 +144,20 @@ def test_readings_of_a_few_claims_are_not_those_of_a_study() -> None:
     by_variant = _judgement(("variant",), _judged([HOLDS, CONTRADICTED], [{"variant": "a"}, {"variant": "b"}]))
     assert best_joint_reading([anywhere]) is None
     assert best_joint_reading([anywhere, anywhere, by_variant]) is None
+
+
+def test_a_claim_that_depends_on_one_more_parameter_does_not_hide_the_best_joint_reading() -> None:
+    degrees = [{"degree": 2.5}, {"degree": 5.0}]
+    by_degree = _judged([HOLDS, CONTRADICTED], degrees)
+    by_size_too = _judged(
+        [HOLDS, HOLDS, HOLDS, CONTRADICTED], [{**degree, "members": size} for degree in degrees for size in (100, 700)]
+    )
+    judgements = [
+        _judgement(("degree",), by_degree),
+        _judgement(("degree",), by_degree),
+        _judgement(("degree", "members"), by_size_too),
+    ]
+    best = best_joint_reading(judgements)
+    assert best is not None
+    assert best.reading == {"degree": 2.5}
+    assert (best.held, best.contradicted, best.tested) == (3, 0, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,13 +25,14 @@ class JointReading:
 def best_joint_reading(judgements: Sequence[Judgement]) -> JointReading | None:
     """The reading with the most claims that hold, then the fewest contradicted; None if few claims have readings.
 
-    A claim that depends on fewer parameters than others counts at every reading that agrees with one of its own.
+    The parameters are those that most claims depend on. A claim that depends on fewer or more counts by the most severe
+    verdict at those of its readings that agree.
     """
-    widest = max(judgements, key=lambda one: len(one.claim.readings), default=None)
-    if widest is None or not widest.claim.readings:
-        return None
-    if 2 * sum(one.claim.readings == widest.claim.readings for one in judgements) < len(judgements):
+    parameters = Counter(tuple(one.claim.readings) for one in judgements if one.claim.readings)
+    usual, count = max(parameters.items(), key=lambda one: (one[1], len(one[0])), default=((), 0))
+    if count < 2 or 2 * count < len(judgements):
         return None  # readings of a few claims only: parameters of the study, not what the paper leaves open
+    widest = next(one for one in judgements if tuple(one.claim.readings) == usual)
     found = [_at(reading.reading, judgements) for reading in widest.readings]
     return max(found, key=lambda one: (one.held, -one.contradicted), default=None)
 
