@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cubecast.lab.claims import EVERYWHERE, NOT_TESTED, REGION, UNDECIDED, JudgedReading, Judgement, verdict_of
-from cubecast.lab.conditions import Region, influences, phase_diagram, regions, where_holds
+from cubecast.lab.conditions import REGIONS_MAX, Region, influences, phase_diagram, regions, where_holds
 from cubecast.lab.joint_readings import best_joint_reading
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS
 from cubecast.lab.plan import Claim, Plan
@@ -121,6 +121,16 @@ def _judgement(names: tuple[str, ...], judged: list[JudgedReading]) -> Judgement
         path=Path("x.toml"),
     )
     return Judgement(claim=claim, plan=plan, readings=tuple(judged))
+
+
+@given(st.lists(VERDICTS, min_size=len(READINGS), max_size=len(READINGS)))
+def test_of_many_regions_the_largest_are_named_and_the_others_counted(verdicts: list[str]) -> None:
+    found = regions(list(zip(READINGS, verdicts, strict=True)), HOLDS)
+    sentence = where_holds(_judged(verdicts))
+    assert max(1, min(len(found), REGIONS_MAX)) == sentence.count("or where") + 1
+    sizes = sorted(sum(_contains(region, reading) for reading in READINGS) for region in found)
+    others = sum(sizes[: max(0, len(found) - REGIONS_MAX)])
+    assert (f"and at {others} more of 12 readings" in sentence) == (others > 0)
 
 
 def test_the_best_joint_reading_is_where_most_claims_hold_at_once() -> None:

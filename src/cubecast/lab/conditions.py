@@ -5,6 +5,7 @@ Var(E[h | parameter]) / Var(h), with h = 1 if it holds, 0 if it is contradicted 
 the parameter alone decides, and 0 if it makes no difference on its own.
 
 The sentence is a decision tree, written out: exact for the readings that were tried, without a statement about others.
+Of a tree with many branches it has the largest, and counts the readings in the others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from cubecast.lab.questions import Reading
 from cubecast.lab.tables import sortable
 
 _WEIGHTS = {HOLDS: 1.0, UNDECIDED: 0.5, CONTRADICTED: 0.0}
+
+REGIONS_MAX = 3
 
 Case = tuple[Reading, str]
 """A reading and the verdict at it."""
@@ -73,11 +76,24 @@ def phase_diagram(readings: Sequence[JudgedReading]) -> PhaseDiagram | None:
 
 
 def where_holds(readings: Sequence[JudgedReading], verdict: str = HOLDS) -> str:
-    """The readings with this verdict in words: "" if there are none, "everywhere" if all have it."""
+    """The readings with this verdict in words: "" if there are none, "everywhere" if all have it.
+
+    Of more than `REGIONS_MAX` regions the largest are named, and the readings in the others are counted.
+    """
     cases = _tested(readings)
     values = {name: sorted({reading[name] for reading, _ in cases}, key=sortable) for name in _names(cases)}
-    phrases = [[_phrase(name, own, values[name]) for name, own in region.items()] for region in regions(cases, verdict)]
-    return "; or where ".join(" and ".join(parts) or "everywhere" for parts in phrases)
+    sizes = [(region, sum(_contains(region, reading) for reading, _ in cases)) for region in regions(cases, verdict)]
+    named = sizes
+    if len(sizes) > REGIONS_MAX:
+        named = sorted(sizes, key=lambda one: -one[1])[:REGIONS_MAX]
+    phrases = [[_phrase(name, own, values[name]) for name, own in region.items()] for region, _ in named]
+    text = "; or where ".join(" and ".join(parts) or "everywhere" for parts in phrases)
+    more = sum(size for _, size in sizes) - sum(size for _, size in named)
+    return f"{text}; and at {more} more of {len(cases)} readings" if more else text
+
+
+def _contains(region: Region, reading: Reading) -> bool:
+    return all(reading[name] in values for name, values in region.items())
 
 
 def regions(cases: Sequence[Case], verdict: str) -> list[Region]:
