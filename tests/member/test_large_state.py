@@ -9,7 +9,7 @@ import pytest
 
 from cubecast.member.durable import read_back
 from cubecast.member.effects import Delivery, Effects, StateArrived
-from cubecast.member.lifecycle import GATE_SLICE
+from cubecast.member.in_transfer import GATE_SLICE
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.messages import Proposal
 from cubecast.protocols.membership.views import MemberId, founding_view, next_view

@@ -134,8 +134,6 @@ class InView:
         self._recorded_pending = 0
         self._unreported: tuple[bytes, ...] = ()
         self._restores_due = 0
-        self._avoided: set[str] = set()
-        self._avoid_until_ns = 0
         suspect_ns = settings.membership().suspect_ns
         self._stragglers = Stragglers(suspect_ns, settings.behind_messages)
         self._troubles, self._backlog_trouble = Troubles(), Troubles(suspect_ns)
@@ -539,10 +537,6 @@ class InView:
         """Continue in the decided view, or outside of it."""
         raise NotImplementedError
 
-    def last_known(self, who: MemberId, said: Hello) -> int | None:
-        """If this incarnation is no longer in the group: the last one of that name that is known."""
-        raise NotImplementedError
-
     def link_up(self, link: Link, said: Hello, now_ns: int) -> None:
         """A link has a connection."""
         raise NotImplementedError
@@ -551,8 +545,18 @@ class InView:
         """Frames to this member were lost for good."""
         raise NotImplementedError
 
+    # What `Exits` and `Branches` add.
+
     def refused_as_past(self, by: str, last_incarnation: int) -> None:
         """A member of the group reports that this incarnation is no longer in it."""
+        raise NotImplementedError
+
+    def last_known(self, who: MemberId, said: Hello) -> int | None:
+        """If this incarnation is no longer in the group: the last one of that name that is known."""
+        raise NotImplementedError
+
+    def _go_out(self, reason: str, *, above: int | None = None, certain: bool = False) -> None:
+        """Out of the group without having taken part in the decision."""
         raise NotImplementedError
 
     def _fail(self, error: CubecastError) -> None:

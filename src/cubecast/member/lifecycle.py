@@ -1,4 +1,4 @@
-"""The lifecycle of a member: founding, joining, view changes, leaving, exclusion.
+"""The lifecycle of a member: founding, joining, view changes.
 
 | state   | meaning                                                                    |
 |---------|----------------------------------------------------------------------------|
@@ -8,33 +8,21 @@
 | LINGER  | no longer in the view; sends the decision to the others until they have it |
 | OUT     | left, or failed                                                            |
 
-An excluded member begins another incarnation by itself (`rejoin`), and multicasts there what certainly did not reach
-the group (`resend`). A process that restarts: `member.restart`.
+How a view ends for a member: `member.exits`. A process that restarts: `member.restart`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
-from cubecast.errors import ExcludedError, RemoteProtocolError
+from cubecast.errors import RemoteProtocolError
 from cubecast.member.alone import Alone
-from cubecast.member.durable import from_view
-from cubecast.member.effects import (
-    Delivery,
-    Excluded,
-    Notice,
-    Outgoing,
-    SnapshotWanted,
-    StateArrived,
-    ViewChange,
-)
-from cubecast.member.in_levels import InLevels
-from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT
+from cubecast.member.branches import Branches
+from cubecast.member.effects import Notice, SnapshotWanted, ViewChange
+from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER
 from cubecast.member.link import Link
 from cubecast.member.message_log import MessageLog
 from cubecast.member.stack import Stack
-from cubecast.member.state_transfer import Fetch
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.accept import Acceptor
 from cubecast.protocols.membership.messages import (
@@ -54,32 +42,15 @@ from cubecast.protocols.membership.messages import (
     Ready,
     State,
 )
-from cubecast.protocols.membership.views import (
-    ANY,
-    NO_VIEW,
-    MemberId,
-    View,
-    ViewId,
-)
+from cubecast.protocols.membership.views import NO_VIEW, MemberId, View, ViewId
 from cubecast.wire.handshake import Hello
 from cubecast.wire.membership import Elsewhere, decode_message, require_fit
 
-RIVALS_MAX = 3
-"""After this many exclusions by another process of the same name this one fails."""
-GATE_SLICE = 1000
-"""How many entries that waited for the state are handed over at a time."""
 
+class Lifecycle(Branches):
+    """From the first contact to the last view of one member."""
 
-class Lifecycle(InLevels):
-    """Views, state transfer, leaving and exclusion of one member."""
-
-    contacts: list[str]
     founders: list[str]
-    names: set[str]
-    """Names under which the group may be found."""
-
-    _rivals = 0
-    """How often another process of the same name took this one's place."""
 
     def _begin_incarnation(self, contacts: Sequence[str], founders: Sequence[str]) -> None:
         """A new member asks to join, or founds with others."""
@@ -183,19 +154,6 @@ class Lifecycle(InLevels):
         self.effects.notices.append(Notice("blocked", is_blocked))
         if not is_blocked and self.stack is not None:
             self.stack.unpark()
-
-    def _probe_branches(self) -> None:
-        """With `quorum="any"`, check at intervals whether members that went missing continue in another branch."""
-        departed = self._members.view.departed
-        if self.settings.quorum != ANY or not departed or self._now_ns < self._branch_probe_ns:
-            return
-        self._branch_probe_ns = self._now_ns + self._members.settings.suspect_ns
-        name = departed[self._branch_probes % len(departed)].name
-        self._branch_probes += 1
-        link = self.links.links.get(name)
-        if link is not None and self._members.view.is_past(link.peer):
-            self.links.forget(name)  # a new handshake decides which branch yields
-        self.links.reach(name, self._now_ns)
 
     # Founding and joining.
 
@@ -316,23 +274,6 @@ class Lifecycle(InLevels):
             self._settle_branches(link, said)
         elif not is_member:
             self._answer_past(link)
-
-    def _is_of_other_branch(self, peer: MemberId, said: ViewId) -> bool:
-        """Did a member decide otherwise in its last view? A view of each branch can have members of the other."""
-        view = self._members.view
-        if self.settings.quorum != ANY or not said.number or view.is_past(peer):
-            return False
-        return peer not in view.members or (said.number == view.number and said != view.id)
-
-    def _settle_branches(self, link: Link, said: ViewId) -> None:
-        """Two branches of the group met: the older one yields, and before that a member without the state."""
-        if not self.is_ready:
-            self._avoid_branch(link.peer.name)
-            self._go_out("another branch of the group has the state")
-        elif said < self._members.view.id:
-            self.send(link.peer, Gone(self._members.view.id))
-        else:
-            self.send(link.peer, ChangeReport(self._members.view.id, 0, 0, (), leaves=False, renews=False))
 
     def _answer_past(self, link: Link) -> None:
         """A process that is no longer in the group must learn of it."""
@@ -460,274 +401,6 @@ class Lifecycle(InLevels):
         if self._is_passing_gate:
             self.later(0, self._pass_gate)
         self._take_early(view)
-
-    # State transfer.
-
-    def give_snapshot(self, view: int, state: bytes, now_ns: int) -> None:
-        """The application's state at the place of a `SnapshotWanted`. The first one counts."""
-        self._now_ns = now_ns
-        self.snapshots.keep(view, self.snapshots.cut_up(bytes(state)))
-
-    def snapshot_failed(self, view: int, now_ns: int) -> None:
-        """The application could not give its state: it is asked again at the start of a new view."""
-        self._now_ns = now_ns
-        if self.snapshots.fail(view):
-            self.renews = True
-
-    def _new_fetch(self, view: View) -> Fetch:
-        return Fetch(view, self._now_ns, self._members.settings.suspect_ns)
-
-    def _is_served(self, who: MemberId) -> None:
-        self._members.have_state.add(who)
-        self.snapshots.is_served(who)
-
-    def _ask_state(self) -> None:
-        if self._fetch is None:
-            return
-        asked = self._fetch.ask(self._members.view.members, self._now_ns)
-        if asked is None:
-            self._go_out("no member gives the application's state", above=0, certain=False)
-        elif asked[1] is not None:
-            self.send(asked[0], asked[1])
-
-    def _on_state(self, source: MemberId, message: State | NoState) -> None:
-        fetch = self._fetch
-        if fetch is None or not fetch.is_source(source) or message.view.number > self._members.view.number:
-            return
-        if isinstance(message, NoState):
-            fetch.turn(self._now_ns)
-        elif fetch.take(message, self._now_ns):
-            self._members.have_state.add(source)  # so that this member may leave later, also as the coordinator
-            self.record(r.StatePiece(message.piece, message.octets))
-            self.effects.notices.append(Notice("progress", (len(fetch.pieces), fetch.of)))
-            if fetch.is_complete:
-                self._open_gate(fetch)
-            else:
-                self._ask_state()
-
-    def _open_gate(self, fetch: Fetch) -> None:
-        """The state is here: hand it over, and then all that waited for it."""
-        assert self._gate is not None
-        self.record(r.Restored(fetch.view.number, b""))
-        waited = from_view(self._gate, fetch.view.number)
-        views = [entry.view for entry in waited if isinstance(entry, ViewChange)]
-        self._note("restore", view=views[0] if views else fetch.joined)
-        self._put_state(fetch.pieces, is_checkpoint=False)
-        self._gate, self._fetch = list(waited), None
-        self._pass_gate()
-
-    def _pass_gate(self) -> None:
-        """Hand over some of what waited for the state; the rest in later turns, to keep the event loop responsive."""
-        gate, self._gate = self._gate, None
-        if gate is None:
-            return
-        self._replay(gate[:GATE_SLICE])
-        del gate[:GATE_SLICE]
-        if gate:
-            self._gate = gate
-            self.later(0, self._pass_gate)
-            return
-        self._gate_bytes = 0
-        self._levels_changed()
-        self._members.have_state.add(self.me)
-        for who in self._members.view.members:
-            if who != self.me:
-                self.send(who, Ready(self._members.view.id))
-
-    @property
-    def _is_passing_gate(self) -> bool:
-        """Does the application have the state, but not yet all that waited for it?"""
-        return self._gate is not None and self._fetch is None
-
-    def _put_state(self, pieces: Sequence[bytes], *, is_checkpoint: bool) -> None:
-        if self.history.is_kept and not self._makes_snapshots:
-            self.history.load(pieces)
-        if self.history.is_kept or self._makes_snapshots:
-            self._restores_due += 1
-            self.effects.entries.append(StateArrived(pieces, is_checkpoint))
-
-    def _replay(self, entries: Sequence[object], *, is_restart: bool = False) -> None:
-        """Give the application entries that waited, or that it saw before a restart; deliveries go in batches."""
-        for is_delivery, run in groupby(entries, lambda entry: isinstance(entry, Delivery)):
-            if is_delivery:
-                batch: list[Delivery] = list(run)  # type: ignore[arg-type]
-                self._emit(batch, sum([len(entry.record) for entry in batch]))
-            else:
-                for entry in run:
-                    if is_restart:
-                        self._note_again(entry)
-                    self._add_entry(entry)  # type: ignore[arg-type]
-
-    def _note_again(self, entry: object) -> None:
-        """The trace may have lost its last rows in the crash."""
-        if isinstance(entry, ViewChange):
-            self._note("install", view=entry.view, pause_ns=0)
-
-    # Leaving and exclusion.
-
-    def _leave_view(self, proposal: Proposal) -> None:
-        """The decided view is without this member."""
-        if self._is_passing_gate:  # what is left of it comes before the exclusion
-            assert self._gate is not None
-            gate, self._gate = self._gate, None
-            self._replay(gate)
-        view = self._members.view
-        rank = self._members.ranks[self.me]
-        above = view.sent[rank] + proposal.cut[rank]
-        self.record(r.Over(self._members.last_decision, self.wants_to_leave))
-        newer = [who.incarnation for who in proposal.view.members if who.name == self.me.name]
-        self._last_incarnation = max(self._last_incarnation, *newer, 0)
-        if self.wants_to_leave:
-            self.own.is_stable(above, self.effects)
-        else:
-            self._give_back("the others continued without this member", above, certain=self._decides_for_all)
-        self.state = LINGER
-        self.stack = None
-        self.timers.begin_epoch()
-        self._gate = self._fetch = None
-        self._linger_until_ns = self._now_ns + self._members.settings.takeover_ns
-        assert self._members.last_decision is not None
-        self._members.send_decision(self._members.last_decision)
-
-    @property
-    def _decides_for_all(self) -> bool:
-        """Does a decision bind all members? With the quorum `any` another branch may have decided otherwise."""
-        return self.settings.quorum != ANY
-
-    def _linger(self) -> None:
-        """The members that stay may lack the decision, and may be too few to recover it without those that left."""
-        decision = self._members.last_decision
-        assert decision is not None
-        reached = [self.links.reach(who.name, self._now_ns) for who in decision.proposal.view.members]
-        is_acknowledged = all(link is not None and link.acknowledged == link.sent for link in reached)
-        if is_acknowledged or self._now_ns >= self._linger_until_ns:
-            self._end()
-
-    def _end(self) -> None:
-        """Leave the group: for good, or until the next incarnation."""
-        if self.leaving:
-            self.state = OUT
-            self.record(r.Over(self._members.last_decision, has_left=True))
-            self._note("left")
-            self.effects.notices.append(Notice("left", None))
-        elif self.settings.rejoin:
-            self._rejoin()
-        else:
-            self._fail(ExcludedError(f"{self.me.name} was excluded from group {self.group!r}"))
-
-    def _on_gone(self, source: MemberId, message: Gone) -> None:
-        if self.state in (JOINING, FORMING):
-            self._last_incarnation = max(self._last_incarnation, self.me.incarnation)
-            self._rejoin()
-        elif self.state == IN_VIEW and message.view > self._members.view.id:
-            if self.settings.quorum == ANY and self._members.view.is_past(source):
-                self.links.forget(source.name)  # two branches met: the handshake decides which one yields
-            else:
-                self._avoid_branch(source.name)
-                self._go_out(f"the group is at view {message.view.number} without this member")
-
-    def refused_as_past(self, by: str, last_incarnation: int) -> None:
-        """A member of the group reports that this incarnation is no longer in it."""
-        self._is_stirred = True
-        self._last_incarnation = max(self._last_incarnation, last_incarnation)
-        if self.state in (JOINING, FORMING):
-            self._rejoin()
-        elif self.state == IN_VIEW:
-            self._avoid_branch(by)
-            self._go_out("the group continued without this member")
-
-    def last_known(self, who: MemberId, said: Hello) -> int | None:
-        """If this incarnation is no longer in the group: the last one of that name that is known."""
-        self._is_stirred = True
-        view = self._members.view if self.state == IN_VIEW else None
-        if view is None or not view.is_past(who):
-            return None
-        if self.settings.quorum == ANY and said.view_number and self._yields_to(said, view):
-            self._avoid_branch(who.name)
-            self._go_out("another branch of the group is larger")
-            return None
-        known = [other.incarnation for other in (*view.members, *view.departed) if other.name == who.name]
-        return max([*known, view.forgotten, who.incarnation])
-
-    def _yields_to(self, said: Hello, view: View) -> bool:
-        """Of two branches the one with more views continues, then the larger one; an older view is no branch."""
-        ours = (view.number, len(view.members), view.tag)
-        return (said.view_number, said.view_members, said.view_tag) > ours
-
-    def _avoid_branch(self, other: str) -> None:
-        """This branch of the group yields to that of `other`: do not ask members of this branch to join it again."""
-        names = {who.name for who in self._members.view.members}
-        if self.settings.quorum == ANY and other not in names:
-            self._avoided = names
-            self._avoid_until_ns = self._now_ns + 2 * self._members.settings.suspect_ns
-
-    def _is_avoided(self, name: str) -> bool:
-        return self._now_ns < self._avoid_until_ns and name in self._avoided
-
-    def _go_out(self, reason: str, *, above: int | None = None, certain: bool = False) -> None:
-        """Out of the group without having taken part in the decision."""
-        if above is None:
-            above = self.frontier.get(self.me, 0)
-        self._give_back(reason, above, certain=certain)
-        self._end()
-
-    def _give_back(self, reason: str, above: int, *, certain: bool) -> None:
-        """Messages that did not reach the group wait for the next incarnation, or are lost."""
-        self._record_pending()  # also what was multicast in this step
-        back = self.own.returned(above, self.effects)
-        returned = [outgoing for outgoing in back if certain or not outgoing.was_sent]
-        self._note("excluded", returned=[outgoing.serial for outgoing in returned], certain=certain)
-        lost = self._resend(back, certain) if self.settings.rejoin and not self.leaving else back
-        self._recorded_pending = len(self.own.waiting)  # the journal has them, or what they are made of
-        self._lose(lost, reason)
-        payloads = tuple(outgoing.payload for outgoing in back)
-        self.effects.notices.append(Notice("excluded", Excluded(reason, payloads, certain)))
-
-    def _resend(self, back: Iterable[Outgoing], certain: bool) -> list[Outgoing]:
-        """Some of the returned messages wait for the next incarnation; the rest goes back to the application."""
-        lost = []
-        for outgoing in back:
-            if self._is_resent(outgoing, certain):
-                self.own.again(outgoing)
-            else:
-                lost.append(outgoing)
-        return lost
-
-    def _lose(self, lost: Iterable[Outgoing], reason: str) -> None:
-        """Until the application has learned of it, a restart repeats the notice."""
-        for outgoing in lost:
-            self.own.lose(outgoing, ExcludedError(f"excluded before it was stable: {reason}"), self.effects)
-        self._unreported = tuple(outgoing.payload for outgoing in lost)
-
-    def exclusion_reported(self) -> None:
-        """The application has learned of its exclusion."""
-        if self._unreported:
-            self._unreported = ()
-            self.record(r.ExclusionReported())
-
-    def _is_resent(self, outgoing: Outgoing, certain: bool) -> bool:
-        if self.settings.resend == "certain":
-            return certain or not outgoing.was_sent
-        return self.settings.resend == "always"
-
-    def _rejoin(self) -> None:
-        """A new incarnation of the same name asks the members it knew to join: there is a group, also for a founder."""
-        if self._last_incarnation > self.me.incarnation:
-            # Newer than any incarnation this process began: another process uses the name, and each excludes the other.
-            self._rivals += 1
-            if self._rivals >= RIVALS_MAX:
-                self._fail(ExcludedError(f"another process uses the name {self.me.name}: give each a name of its own"))
-                return
-        names = [who.name for who in self.view.members] if self.view is not None else []
-        contacts = [*names, *sorted(self.names), *self.contacts]
-        self.me = MemberId(self.me.name, max(self.me.incarnation, self._last_incarnation) + 1)
-        self.links.close_all("a new incarnation begins")
-        self.links.links.clear()
-        self._begin_incarnation(contacts, ())
-        if self.contacts:
-            self._start_joining()
-        else:
-            self._fail(ExcludedError(f"{self.me.name} knows no member that it could ask to join again: give a contact"))
 
     def _keep_promise(self, acceptor: Acceptor) -> None:
         """A founder is bound by its promises from before a restart."""

@@ -9,9 +9,13 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `effects`        | what a member asks its driver to do                                         |
 | `settings`       | how a member runs                                                           |
 | `member`         | the calls of a driver                                                       |
-| `lifecycle`      | forming, joining, installing views, leaving, exclusion, restart             |
-| `in_view`        | messages between application, stack and links                               |
+| `restart`        | a process that continues from its journal                                   |
+| `lifecycle`      | forming, joining, installing views                                          |
+| `branches`       | other branches of the group, and news of an exclusion                       |
+| `exits`          | leaving, exclusion, the next incarnation                                    |
+| `in_transfer`    | what waits for the application's state, and hands it over                   |
 | `in_levels`      | what it reports of its levels, and learns of those of others                |
+| `in_view`        | messages between application, stack and links                               |
 | `stack`          | the protocols that serve one view; `alone` for a view of one                |
 | `data_core`, `control_core` | a compiled protocol as Python calls it                           |
 | `rounds`         | when stability rounds begin                                                 |
