@@ -45,12 +45,12 @@ from cubecast.protocols.membership.views import MemberId, View
 log = logging.getLogger("cubecast.bus")
 
 ANNOUNCE_S = 0.02
-"""Changes of the own subscribers are gathered this long before they are announced."""
+"""Changes of this member's subscribers are collected this long before they are announced."""
 CAPACITY = 1000
 """Events that a subscriber's queue holds, unless it says otherwise."""
 
 REASON_CHARACTERS_MAX = 500
-"""How much of an error goes back to the member that requested."""
+"""Longer error texts are cut in replies."""
 
 Serve = Callable[[BusEvent], Awaitable[Any]]
 
@@ -181,7 +181,7 @@ class Bus:
         found = [one for one, name in self._names.items() if name == who]
         found += [one for one in self.group.view.members if one.name == who]
         if len(found) != 1:
-            where = f"names {len(found)} members, {', '.join(one.name for one in found)}" if found else "is nobody"
+            where = f"names {len(found)} members, {', '.join(one.name for one in found)}" if found else "is no member"
             raise LocalProtocolError(f"{who!r} {where}: see bus.names and bus.group.view")
         return found[0]
 
@@ -275,7 +275,7 @@ class Bus:
         for callback in self._on_presence:
             try:
                 callback()
-            except Exception:  # costs its own work, not the deliveries of everybody
+            except Exception:  # it must not stop deliveries
                 log.exception("callback failed event=presence member=%s", self.group.address)
 
     # Request and reply.

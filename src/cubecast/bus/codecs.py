@@ -26,19 +26,19 @@ class Codec:
     decode: Callable[[bytes], Any]
 
     def to_bytes(self, value: Any) -> bytes:
-        """Encode a value of the caller; LocalProtocolError if it cannot be."""
+        """Encode a value of the caller; LocalProtocolError if that fails."""
         try:
             octets = self.encode(value)
         except (LocalProtocolError, KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a codec in another language may raise what is no Exception
+        except BaseException as error:  # a codec in another language may raise more than Exceptions
             raise LocalProtocolError(
                 f"a value of type {type(value).__name__} cannot be encoded as {self.name}: {_text_of(error)}"
             ) from error
         return octets if type(octets) is bytes else octets_of(octets, f"what the codec {self.name} returned")
 
     def from_bytes(self, octets: bytes) -> Any:
-        """Decode what a member sent; RemoteProtocolError if it cannot be."""
+        """Decode what a member sent; RemoteProtocolError if that fails."""
         try:
             return self.decode(octets)
         except (KeyboardInterrupt, SystemExit):
@@ -50,7 +50,7 @@ class Codec:
 
 
 def _text_of(error: BaseException) -> str:
-    """What an error says; its class if it says nothing."""
+    """The message of an error, or its class if it has none."""
     try:
         return str(error) or type(error).__name__
     except Exception:

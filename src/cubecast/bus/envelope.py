@@ -1,4 +1,4 @@
-"""What the bus puts around a value: one MessagePack array per multicast.
+"""The envelope of a value on the bus: one MessagePack array per multicast.
 
 | field    | meaning                                                                                        |
 |----------|------------------------------------------------------------------------------------------------|
@@ -31,7 +31,7 @@ PUBLISH, REQUEST, REPLY, FAILURE, PRESENCE, ALL_PRESENCE = range(6)
 TOPIC_CHARACTERS_MAX = 1024
 NAME_CHARACTERS_MAX = 255
 BYTES_BESIDE_COUNTS = 4 * NAME_CHARACTERS_MAX + 64
-"""Of an envelope of presence; a character takes at most four bytes."""
+"""The size of a presence envelope without its counts; a character takes at most four bytes."""
 BYTES_PER_COUNT = 5 + 9
 """The lengths of a topic and the number, in MessagePack."""
 
@@ -53,7 +53,7 @@ _decode = msgspec.msgpack.Decoder(Envelope).decode
 
 
 def decode(payload: bytes) -> Envelope:
-    """Read an envelope; RemoteProtocolError if it is none."""
+    """Read an envelope; RemoteProtocolError if it is invalid."""
     try:
         return _decode(payload)
     except msgspec.DecodeError as error:
@@ -61,7 +61,7 @@ def decode(payload: bytes) -> Envelope:
 
 
 def parts_of(counts: dict[str, int], bytes_max: int) -> Iterator[dict[str, int]]:
-    """The counts in parts that fit into a message each; one part at least, which may be empty."""
+    """Split the counts into parts that each fit into a message; at least one part, which may be empty."""
     part: dict[str, int] = {}
     room = bytes_max - BYTES_BESIDE_COUNTS
     for topic, count in counts.items():
@@ -75,12 +75,12 @@ def parts_of(counts: dict[str, int], bytes_max: int) -> Iterator[dict[str, int]]
 
 
 def require_topic(topic: object) -> str:
-    """Any text may be a topic, as long as it can be written and is not too long."""
+    """Validate a topic: any text that can be encoded and is not too long."""
     return require_text("topic", topic, TOPIC_CHARACTERS_MAX)
 
 
 def require_name(name: object) -> str:
-    """A member may have any name that is not taken for an address."""
+    """Validate the name of a member: it must not look like an address."""
     text = require_text("name", name, NAME_CHARACTERS_MAX)
     if ":" in text:
         raise LocalProtocolError(f"name {text!r}: only addresses have a colon")

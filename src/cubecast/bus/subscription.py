@@ -34,7 +34,7 @@ class BusEvent(NamedTuple):
     value: Any
     sender: MemberId
     sequence: int
-    """The number of the message among all of its sender."""
+    """The number of the message among all messages of its sender."""
 
 
 class Subscription:
@@ -49,7 +49,7 @@ class Subscription:
         close: Callable[[Subscription], None],
         require_own_loop: Callable[[], None],
     ) -> None:
-        """Open; events may arrive at once."""
+        """The subscription is open; events may arrive immediately."""
         if when_full not in get_args(WhenFull):
             raise LocalProtocolError(f"when_full={when_full!r}: choose one of {', '.join(get_args(WhenFull))}")
         if type(capacity) is not int or capacity < 1:
@@ -138,7 +138,7 @@ class Subscription:
                 if consumer in self._consumers:
                     self._consumers.remove(consumer)
                 else:
-                    self._wake()  # it was woken for an event that another one must take now
+                    self._wake()  # it was woken for an event that another consumer must take now
                 raise
         event = self._queue.popleft()
         if self._room is not None:
@@ -161,7 +161,7 @@ class Subscription:
         return len(self._queue)
 
     async def __aenter__(self) -> Self:
-        """It is open already."""
+        """The subscription is already open."""
         return self
 
     async def __aexit__(

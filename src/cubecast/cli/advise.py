@@ -44,10 +44,13 @@ def advise(
     senders: Annotated[
         int | None,
         typer.Option(
+            "--senders",
+            "-m",
             parser=whole_number,
             metavar="INTEGER",
             rich_help_panel=GROUP,
-            help="Number of members that multicast. Default: all, at most 50.",
+            help="Number of members that multicast.",
+            show_default="all, at most 50",
         ),
     ] = None,
     source: Annotated[
@@ -63,14 +66,16 @@ def advise(
         str | None,
         typer.Option(
             rich_help_panel=NETWORK,
-            help="A network (`cubecast networks`), or a file with an edge list or GraphML. Default: random:p=0.02.",
+            help="A network (`cubecast networks`), or a file with an edge list or GraphML.",
+            show_default="random:p=0.02",
         ),
     ] = None,
     placement: Annotated[
         bool | None,
         typer.Option(
             rich_help_panel=NETWORK,
-            help="Also try placement of ranks by distance. Default: yes, except for live groups.",
+            help="Also try placement of ranks by distance.",
+            show_default="yes, except for live groups",
         ),
     ] = None,
     loss: Annotated[
@@ -79,34 +84,40 @@ def advise(
             parser=number,
             metavar="NUMBER",
             rich_help_panel=FAULTS,
-            help="Probability that a link loses a message. Default: 0.",
+            help="Probability that a link loses a message.",
+            show_default="0",
         ),
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(rich_help_panel=DATA, help="Messages per second of each sender, as in 50/s. Default: 100/s."),
+        typer.Option(
+            rich_help_panel=DATA, help="Messages per second of each sender, as in 50/s.", show_default="100/s"
+        ),
     ] = None,
     payload: Annotated[
         int | None,
         typer.Option(
-            parser=whole_number, metavar="INTEGER", rich_help_panel=DATA, help="Bytes of a message. Default: 100."
+            parser=whole_number, metavar="INTEGER", rich_help_panel=DATA, help="Bytes of a message.", show_default="100"
         ),
     ] = None,
     transport: Annotated[
-        str | None, typer.Option(rich_help_panel=DATA, help="Reliable transport of all candidates. Default: auto.")
+        str | None,
+        typer.Option(rich_help_panel=DATA, help="Reliable transport of all candidates.", show_default="auto"),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=ANSWER,
-            help="Limit for the stability protocol per member: 30kb/s (bits) or 4kB/s (bytes). Default: none.",
+            help="Limit for the stability protocol per member: 30kb/s (bits) or 4kB/s (bytes).",
+            show_default="none",
         ),
     ] = None,
     within: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=ANSWER,
-            help="Limit of the time to stable: 200ms, 1.5s. Default: none; 1s with --optimise bytes.",
+            help="Limit of the time to stable: 200ms, 1.5s.",
+            show_default="none; 1s with --optimise bytes",
         ),
     ] = None,
     optimise: Annotated[Optimise, typer.Option(rich_help_panel=ANSWER, help="What to minimise.")] = (
@@ -114,10 +125,15 @@ def advise(
     ),
     protocols: Annotated[
         str | None,
-        typer.Option(rich_help_panel=ANSWER, help="Candidates, separated by commas. Default: all stability protocols."),
+        typer.Option(
+            rich_help_panel=ANSWER, help="Candidates, separated by commas.", show_default="all stability protocols"
+        ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(parser=whole_number, metavar="INTEGER", rich_help_panel=ANSWER, help="The first seed.")
+        int,
+        typer.Option(
+            "--seed", "-s", parser=whole_number, metavar="INTEGER", rich_help_panel=ANSWER, help="The first seed."
+        ),
     ] = 0,
     out: Annotated[
         Path,
@@ -128,7 +144,7 @@ def advise(
     ] = Path("advice"),
     spark: Annotated[
         bool | None,
-        typer.Option(rich_help_panel=SPARK, help="Simulate on Spark. Default: for more than 200 members."),
+        typer.Option(rich_help_panel=SPARK, help="Simulate on Spark.", show_default="for more than 200 members"),
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,

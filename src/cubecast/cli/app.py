@@ -109,16 +109,16 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _say(what: object, code: int) -> int:
-    """One line, whatever a library put into its message."""
+    """Print one line on stderr, and return the exit code."""
     print("cubecast:", " ".join(str(what).split()), file=sys.stderr)
     return code
 
 
 def _discard_output() -> None:
-    """The reader of our output has closed it; Python must not complain about it while it shuts down."""
+    """The reader of the output has closed it: let Python write the rest to nowhere when it shuts down."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """SIGTERM ends the run like Ctrl-C, so that no partially written file remains."""
+    """Handle SIGTERM like Ctrl-C, so that no partially written file remains."""
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""`cubecast bench`: how fast is the simulator on this machine?"""
+"""`cubecast bench`: measure the speed of the simulator on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cubecast check`: did a run keep its promises?"""
+"""`cubecast check`: check traces for broken promises."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUORUMS = ("majority", "any")
 
 
 def _load(files: list[Path] | None) -> list[Path] | None:
-    """Judge by the checkers of these files too."""
+    """Register the checkers of these files."""
     if files:
         from cubecast.lab.own_code import load_code_file
 
@@ -105,13 +105,13 @@ def _open(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> It
             with closing(StoredTrace(file)) as trace:
                 yield str(file), trace
     if members:
-        later = (1 << 63) - 1  # at the end of the trace, wherever that is
+        later = (1 << 63) - 1  # means: at the end of the trace
         merged = merged_trace(members, crashes=[(name, later) for name in crashed], scenario=scenario)
         yield ", ".join(map(str, members)), merged
 
 
 def _files(path: Path) -> list[Path]:
-    """Yield a file itself, or the finished traces and member traces of a folder."""
+    """The file itself, or the finished traces and member traces of a folder."""
     from cubecast.live.trace_writer import is_member_trace
 
     if not path.is_dir():
@@ -143,7 +143,7 @@ def _print(reports: dict[str, Report], names: dict[str, list[list[Any]]], *, jso
 
 
 def print_report(report: Report) -> None:
-    """One line per promise, then every event that broke one."""
+    """Print one line per promise, then one per violation."""
     table = new_table("checker", "verdict", "promise, or why it is not made", left=3, title=f"{report.events:,} events")
     for verdict in report.verdicts:
         table.add_row(verdict.checker, verdict.status, verdict.not_promised or verdict.promise)

@@ -1,4 +1,4 @@
-"""`cubecast compare`: protocols side by side."""
+"""`cubecast compare`: compare protocols side by side."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ compare = with_scenario(_compare, leave_out=("members",))
 
 
 def _check_places(plot: Path | None, out: Path | None) -> None:
-    """Check before the runs, not after them, that the plot can be drawn and written."""
+    """Check before the runs that the plot can be drawn and written."""
     from cubecast.lab.plots import check_ending
     from cubecast.lab.whole_file import check_folder
 
@@ -97,7 +97,7 @@ def _print_comparison(comparison: Comparison) -> None:
     scenario = comparison.runs[0].scenario
     seeds = len({run.scenario.seed for run in comparison.runs})
     title = f"{scenario.network}, {scenario.rounds} round(s), {seeds} seed(s)" + (", ± 95 %" if seeds > 1 else "")
-    # Bytes are the widest column, and in all other outputs.
+    # Bytes would be the widest column; all other outputs have them.
     metrics = [metric for metric in comparison.metrics if metric.short != "bytes"]
     heads = [f"{metric.short} {metric.unit}".strip() for metric in metrics]
     table = new_table("protocol", "members", *heads, title=title)
@@ -115,5 +115,5 @@ def _cell(figure: Estimate, metric: Metric) -> str:
     if figure.n == 0:
         return "–"
     mean = f"{figure.value:,.{metric.digits}f}"
-    # A value that all seeds agree on, such as 3(n−1) messages, needs no interval.
+    # A value that is the same for all seeds, such as 3(n−1) messages, needs no interval.
     return f"{mean} ± {figure.half_width:,.{metric.digits}f}" if figure.half_width else mean

@@ -34,17 +34,20 @@ class FuzzSummary(NamedTuple):
 
 
 def fuzz(
-    count: Annotated[int, typer.Option(min=1, help="Number of random histories.")] = 100,
+    count: Annotated[int, typer.Option(min=1, metavar="INTEGER", help="Number of random histories.")] = 100,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the first history; the others use the following seeds.")
+        int,
+        typer.Option(min=0, metavar="INTEGER", help="Seed of the first history; the others use the following seeds."),
     ] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, metavar="INTEGER", help="Number of processes.")] = 1,
     stability: Annotated[
         str | None,
         typer.Option(metavar="PROTOCOL", help="The stability protocol of all groups.", show_default="drawn"),
     ] = None,
-    verbose: Annotated[bool, typer.Option(help="Run only the history of --seed, and print its events.")] = False,
-    everything: Annotated[bool, typer.Option(help="With --verbose: also print every message.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Run only the history of --seed, and print its events.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--everything", help="With --verbose: also print every message.")] = False,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run only the history of --seed, and write its trace.")
     ] = None,
@@ -157,7 +160,7 @@ def _show(seed: int, stability: str | None, verbose: bool, everything: bool, tra
 
 
 def _write_trace(path: Path, outcome: Outcome) -> None:
-    """The trace events of the members, in the files that live members would write, merged to one trace."""
+    """Write the members' trace events to files as live members do, and merge these into one trace."""
     import tempfile
 
     from cubecast.live.trace_adapter import TraceAdapter

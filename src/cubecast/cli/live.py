@@ -53,13 +53,18 @@ def keys_issue(
         str, typer.Argument(metavar="HOST:PORT", help="The member's address, as the other members dial it.")
     ],
     folder: Folder = Path("keys"),
-    name: Annotated[str | None, typer.Option(help="Name of the file. Default: the address.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="Validity in days.")] = 365,
+    name: Annotated[str | None, typer.Option(help="Name of the file.", show_default="the address")] = None,
+    days: Annotated[int, typer.Option(min=1, metavar="INTEGER", help="Validity in days.")] = 365,
     replace: Annotated[
         bool, typer.Option("--replace", help="Revoke the existing certificate of the file, and issue a new one.")
     ] = False,
 ) -> None:
-    """Create the certificate and key of one member, in one file."""
+    """Create the certificate and key of one member, in one file.
+
+    Example:
+
+      cubecast keys issue 10.0.0.1:7001
+    """
     from cubecast.live.keys import REVOKED, issue, member_file
 
     is_replaced = member_file(folder, address, name=name).exists()
@@ -81,7 +86,7 @@ def keys_revoke(
 
 @with_protocol_files
 def node(
-    group: Annotated[str, typer.Argument(help="The group's name.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The name of the group.")],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address on which this member accepts connections.")],
     advertise: Annotated[
         str | None,
@@ -212,7 +217,7 @@ def _require_between(option: str, value: float, low: float, high: float) -> None
 
 
 def _parameters(role: str, name: str | None, given: list[str] | None) -> dict[str, Any] | None:
-    """Parameters of a protocol, as its own types."""
+    """Parse the parameters of a protocol."""
     if not given:
         return None
     from cubecast.protocol.parameters import describe, read_text
@@ -250,7 +255,14 @@ def status(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Status address of the member.")],
     json: JsonOption = False,
 ) -> None:
-    """Show the status of a member and its group: members, links, frontier, and which members delay stability."""
+    """Show the status of a member and its group: members, links, frontier, and which members delay stability.
+
+    The member was started with --status HOST:PORT, which also serves a page.
+
+    Example:
+
+      cubecast status 127.0.0.1:9001
+    """
     from cubecast.live.demo import fetch_status
 
     found = fetch_status(address)
@@ -278,12 +290,15 @@ def _link_word(link: dict[str, Any] | None) -> str:
 
 
 def demo(
-    members: Annotated[int, typer.Option(help="Processes to start.")] = 8,
+    members: Annotated[int, typer.Option(metavar="INTEGER", help="Processes to start.")] = 8,
     kills: Annotated[
-        int | None, typer.Option(help="Members to kill with kill -9 after a third of the time.", show_default="up to 2")
+        int | None,
+        typer.Option(
+            metavar="INTEGER", help="Members to kill with kill -9 after a third of the time.", show_default="up to 2"
+        ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Duration.")] = 15.0,
-    rate: Annotated[float, typer.Option(help="Messages per second of each member.")] = 50.0,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="Duration.")] = 15.0,
+    rate: Annotated[float, typer.Option(metavar="PER_SECOND", help="Messages per second of each member.")] = 50.0,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one merged trace for `cubecast check`.")
     ] = None,
@@ -296,7 +311,12 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Run a live group on this machine: processes multicast, some are killed, and the survivors are checked."""
+    """Run a live group on this machine: processes multicast, some are killed, and the survivors are checked.
+
+    Example:
+
+      cubecast demo --members 5 --seconds 30 --trace demo.parquet
+    """
     from cubecast.live.demo import Demo, kills_max, run_demo
     from cubecast.live.warm import warm
 
@@ -349,27 +369,27 @@ class _Screen:
         print(f"status page of the whole group: http://{demo.page}/", flush=True)
 
     def stay(self, demo: Demo, verdict: DemoVerdict) -> None:
-        """The same, and let the survivors run until Ctrl-C or their end."""
+        """Report, and let the survivors run until Ctrl-C or their end."""
         self.report(demo, verdict)
         with suppress(KeyboardInterrupt):
             print("the survivors keep running: open the page; Ctrl-C stops them", flush=True)
             demo.wait_ended()
             print("all survivors have ended", flush=True)
 
-    def show(self, demo: Demo, states: dict[int, Any], said: str) -> None:
+    def show(self, demo: Demo, states: dict[int, Any], headline: str) -> None:
         """Show the status of every member."""
         if self._live is not None:
-            self._live.update(_demo_table(demo, states, said), refresh=True)
+            self._live.update(_demo_table(demo, states, headline), refresh=True)
         elif states:
             views = sorted({(one["view"], len(one["members"])) for one in states.values()})
             lags = [one["stats"]["unstable_messages"] for one in states.values()]
             delivered = min(one["stats"]["delivered"] for one in states.values())
             shown = ", ".join(f"view {view}: {count} members" for view, count in views)
-            print(f"{said}; {shown}; {delivered:,} messages delivered, at most {max(lags)} not stable", flush=True)
+            print(f"{headline}; {shown}; {delivered:,} messages delivered, at most {max(lags)} not stable", flush=True)
 
 
-def _demo_table(demo: Demo, states: dict[int, Any], said: str) -> Table:
-    title = f"{said}; status page of the first member: http://{demo.page}/"
+def _demo_table(demo: Demo, states: dict[int, Any], headline: str) -> Table:
+    title = f"{headline}; status page of the first member: http://{demo.page}/"
     table = new_table("member", "state", "view", "members", "delivered", "unstable", "gone", left=2, title=title)
     for place in range(demo.members):
         state = states.get(place)

@@ -245,10 +245,14 @@ def with_scenario(command: Callable[..., None], *, leave_out: tuple[str, ...] = 
 def _option(name: str) -> inspect.Parameter:
     option = OPTIONS[name]
     required = not option.default
-    text = option.help if required else f"{option.help} Default: {option.default}."
     reader, metavar = _READERS.get(option.type, (None, None))
     info = typer.Option(
-        *option.flags, help=text, rich_help_panel=option.panel, show_default=False, parser=reader, metavar=metavar
+        *option.flags,
+        help=option.help,
+        rich_help_panel=option.panel,
+        show_default=option.default or False,
+        parser=reader,
+        metavar=metavar,
     )
     kind: Any = option.type if required else option.type | None
     default = inspect.Parameter.empty if required else None

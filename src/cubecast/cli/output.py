@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PATIENCE_SECONDS = 2.0
-"""How long a command may be silent before a bar shows what it is doing."""
+"""How long a command may be silent before a progress bar appears."""
 
 Step = Callable[[int, int, str], None]
 
@@ -24,12 +24,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 def print_json(value: object) -> None:
-    """One JSON value, indented."""
+    """Print a value as indented JSON."""
     print(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:
-    """JSON knows no NaN: a number that does not exist is null."""
+    """The value as JSON can represent it: NaN becomes null."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
 
 
 def new_table(*columns: str, left: int = 1, title: str | None = None) -> Table:
-    """A table whose first `left` columns are words and whose others are numbers."""
+    """A table whose first `left` columns are text, and whose other columns are numbers."""
     from rich import box
     from rich.table import Table
 
@@ -51,7 +51,7 @@ def new_table(*columns: str, left: int = 1, title: str | None = None) -> Table:
 
 
 def print_table(table: Table) -> None:
-    """As wide as the terminal; in a file or a pipe as wide as the table needs."""
+    """Print a table as wide as the terminal, or, in a file or a pipe, as wide as it needs."""
     from rich.console import Console
     from rich.measure import Measurement
 

@@ -13,7 +13,7 @@ import typer
 
 
 def _load(files: list[Path] | None) -> list[Path] | None:
-    """Register the protocols of these files here and, by the environment, in every process started from here."""
+    """Register the protocols of these files in this process and, through the environment, in its child processes."""
     if not files:
         return files
     from cubecast.errors import LocalProtocolError

@@ -1,4 +1,4 @@
-"""`cubecast simulate`: one run of one protocol."""
+"""`cubecast simulate`: simulate one run of one protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cubecast.cli.options import with_scenario
 from cubecast.cli.output import JsonOption, Step, new_table, print_json, print_table, waiting
 
 CHURN_MS = 10_000.0
-"""How long a run with views lasts, unless the user says otherwise."""
+"""The default of --churn-ms."""
 
 if TYPE_CHECKING:
     from cubecast.sim.result import Result
@@ -72,7 +72,7 @@ simulate = with_scenario(_simulate)
 
 @contextmanager
 def _trace_place(asked: Path | None, *, wanted: bool) -> Iterator[Path | None]:
-    """The path of the trace: a check without --trace needs a temporary one."""
+    """The path of the trace; a temporary one for a check without --trace."""
     if asked is not None or not wanted:
         yield asked
         return
@@ -104,7 +104,7 @@ def _print_result(result: Result) -> None:
 
 
 def _lines(result: Result) -> list[tuple[str, str]]:
-    """The most important figures; --json has them all."""
+    """The most important metrics; --json prints all of them."""
     lines = [("senders", f"{result.senders:,}")]
     if result.rounds:
         lines += _round_lines(result)

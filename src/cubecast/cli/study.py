@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Run studies: the figures of the papers, or your own plans, on Spark.")
 
-app.command("check")(study_traces.check)
-app.command("follow")(study_traces.follow)
-app.command("calibrate")(with_protocol_files(study_calibrate.calibrate))
-
 PlansOption = Annotated[
     Path | None,
     typer.Option(
@@ -37,7 +33,9 @@ OutOption = Annotated[
 ]
 MasterOption = study_traces.MasterOption
 ConfOption = study_traces.ConfOption
-NamesArgument = Annotated[list[str] | None, typer.Argument(help="Names of studies, or plan files.", show_default="all")]
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="STUDY", help="Names of studies, or plan files.", show_default="all")
+]
 
 
 def _folder(plans: Path | None) -> AnyPath:
@@ -85,7 +83,9 @@ def list_(plans: PlansOption = None, json: JsonOption = False) -> None:
 
 @app.command()
 @with_protocol_files
-def show(name: Annotated[str, typer.Argument(help="Name of a study.")], plans: PlansOption = None) -> None:
+def show(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="The name of a study.")], plans: PlansOption = None
+) -> None:
     """Show one plan: its runs, figures and claims."""
     from cubecast.lab.load_plan import load_plans
     from cubecast.lab.runs import points_of
@@ -262,7 +262,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None]]:
-    """Runs done, rate and time left, on stderr; a line every tenth of the way where there is no terminal."""
+    """Show runs done, rate and time left on stderr; without a terminal, print a line every tenth of the way."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -298,3 +298,8 @@ def _bar() -> Iterator[Callable[[int, int], None]]:
                 _say(f"{done} of {total} runs finished")
 
         yield progress
+
+
+app.command("calibrate")(with_protocol_files(study_calibrate.calibrate))
+app.command("check")(study_traces.check)
+app.command("follow")(study_traces.follow)

@@ -1,4 +1,4 @@
-"""`cubecast study calibrate`: the settings under which most statements of a paper hold at the same time."""
+"""`cubecast study calibrate`: find the settings under which most statements of a paper hold at the same time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,18 @@ def calibrate(
     plans: Annotated[
         Path | None, typer.Option(help="Folder of plans.", show_default="the plans of the project")
     ] = None,
-    start: Annotated[int | None, typer.Option(help="Points of the Sobol sequence.", show_default="as planned")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of refinement.", show_default="as planned")] = None,
-    width: Annotated[int | None, typer.Option(help="Settings per round.", show_default="as planned")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Seeds per point.", show_default="as planned")] = None,
+    start: Annotated[
+        int | None, typer.Option(metavar="INTEGER", help="Points of the Sobol sequence.", show_default="as planned")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(metavar="INTEGER", help="Rounds of refinement.", show_default="as planned")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(metavar="INTEGER", help="Settings per round.", show_default="as planned")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="INTEGER", help="Seeds per point.", show_default="as planned")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Search for the settings under which most statements of a paper hold and its numbers are nearest.

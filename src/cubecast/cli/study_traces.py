@@ -95,7 +95,9 @@ def _verdicts(names: list[str], events: list[int], violations: list[Any], counte
 def follow(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which live members write their traces.")],
     window: Annotated[float, typer.Option(metavar="SECONDS", help="Length of a window.")] = 1.0,
-    seconds: Annotated[float | None, typer.Option(help="Stop after this time.", show_default="at Ctrl-C")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop after this time.", show_default="at Ctrl-C")
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for the checkpoint of the stream.", show_default="no checkpoint")
     ] = None,
@@ -142,7 +144,7 @@ def _windows(rows: list[dict[str, Any]]) -> Table:
     table = new_table(*(name.replace("_", " ") for name in _COLUMNS))
     for row in rows[-SHOWN:]:
         table.add_row(*(_cell(row[name]) for name in _COLUMNS))
-    # A narrow terminal must not cut names off.
+    # A narrow terminal must not cut off names.
     table.padding = (0, 0, 0, 0)
     table.columns[_COLUMNS.index("slowest")].overflow = "fold"
     return table
@@ -151,7 +153,7 @@ def _windows(rows: list[dict[str, Any]]) -> Table:
 def _cell(value: float | str | None) -> str:
     if value is None:
         return "–"
-    # A view has one incarnation of a name, and its number is long.
+    # A view has one incarnation of a name, so its long number is left out.
     return value.rpartition(" (")[0] if isinstance(value, str) else f"{value:g}"
 
 

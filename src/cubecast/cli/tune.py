@@ -1,4 +1,4 @@
-"""`cubecast tune gossip`: the window of good step intervals, found by measuring."""
+"""`cubecast tune`: find the step intervals at which a gossip protocol is fast."""
 
 from __future__ import annotations
 
@@ -22,14 +22,23 @@ def _tune(
     longest_s: Annotated[
         float | None,
         typer.Option(
-            parser=number, metavar="NUMBER", help="Longest step interval. Default: 3 times the suggested one."
+            parser=number, metavar="NUMBER", help="Longest step interval.", show_default="3 times the suggested one"
         ),
     ] = None,
     resolution_s: Annotated[
-        float | None, typer.Option(parser=number, metavar="NUMBER", help="Resolution of the search. Default: a tenth.")
+        float | None,
+        typer.Option(
+            parser=number, metavar="NUMBER", help="Resolution of the search.", show_default="a tenth of --longest-s"
+        ),
     ] = None,
     stride_s: Annotated[
-        float | None, typer.Option(parser=number, metavar="NUMBER", help="First stride. Default: a twentieth.")
+        float | None,
+        typer.Option(
+            parser=number,
+            metavar="NUMBER",
+            help="First stride of the search.",
+            show_default="a twentieth of --longest-s",
+        ),
     ] = None,
     tolerance: Annotated[
         float, typer.Option(parser=number, metavar="NUMBER", help="Tolerated slowdown within the window.")

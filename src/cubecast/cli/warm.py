@@ -48,7 +48,7 @@ def warm(json: JsonOption = False) -> None:
 
 
 def _warm_spark() -> Path | None:
-    """The archive of Spark's classes, if it had to be made; None without PySpark or a suitable Java."""
+    """The archive of Spark's classes, if it was created; None otherwise, or without PySpark or a suitable Java."""
     if find_spec("pyspark") is None:
         return None
     from cubecast.lab.java import require_java
@@ -57,12 +57,12 @@ def _warm_spark() -> Path | None:
     try:
         require_java()
     except LocalProtocolError:
-        return None  # running a study reports what is wrong with Java
+        return None  # `study run` reports what is wrong with Java
     return make_archive()
 
 
 def _compile(progress: Callable[[int, int, str], None]) -> list[str]:
-    """Compile what is not in the cache yet; without the libraries of the simulator, a live member's functions alone."""
+    """Compile what is not in the cache; without the simulator's libraries, only the functions of a live member."""
     if find_spec("scipy") is not None and find_spec("pyarrow") is not None:
         from cubecast.sim.warm import warm
 

@@ -20,7 +20,7 @@ class ChannelQueue:
         self.users = 0
         """Calls that are about to read from it; counted by its owner."""
         self.expired = 0
-        """Messages that were dropped because nobody read them in time."""
+        """Messages that were dropped because they were not read in time."""
         self._lock = threading.Lock()
         self._messages: deque[tuple[float, bytes]] = deque()
         self._readers: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
@@ -42,7 +42,7 @@ class ChannelQueue:
             return self._messages.popleft() if self._messages else None
 
     async def get(self) -> bytes:
-        """The oldest message, as soon as there is one; safe to cancel."""
+        """Wait for the oldest message; safe to cancel."""
         while True:
             with self._lock:
                 self._drop_expired()
@@ -58,7 +58,7 @@ class ChannelQueue:
                     if (loop, reader) in self._readers:
                         self._readers.remove((loop, reader))
                     else:
-                        self._wake()  # it was woken for a message that another one must take now
+                        self._wake()  # it was woken for a message that another reader must take now
                 raise
 
     def clear(self) -> None:
@@ -84,7 +84,7 @@ class ChannelQueue:
             loop, reader = self._readers.popleft()
             try:
                 loop.call_soon_threadsafe(_finish, reader)
-            except RuntimeError:  # a loop that was closed with its readers
+            except RuntimeError:  # the loop of this reader was closed
                 continue
             return
 

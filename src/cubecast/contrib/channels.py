@@ -12,16 +12,16 @@ makes one per call). It is joined with the first use and left when the process e
 
 | name                     | where its messages wait                                                        |
 |--------------------------|--------------------------------------------------------------------------------|
-| specific (`a.PROCESS!b`) | at the process that made it; sent from another one, over the bus               |
-| normal (`thumbnails`)    | at one of the processes that receive from it, in turn; while there is none, at |
+| specific (`a.PROCESS!b`) | at the process that created it; other processes send over the bus              |
+| normal (`thumbnails`)    | at one of the processes that receive from it, in turn; without a receiver, at  |
 |                          | the sender                                                                     |
 
 Groups: a message for a group goes to all processes, and each puts it into the queues of its own channels. A normal
 channel is in a group through the process that added it.
 
-Delivery is at most once, as the specification allows. `send` raises ChannelFull for a queue of this process; a message
-that finds the queue of another process full is dropped there and counted (`dropped`), as group messages are. Group
-messages of one process arrive in their order.
+Delivery is at most once, as the specification allows. `send` raises ChannelFull if a queue of this process is full. If
+the queue of another process is full, that process drops the message and counts it (`dropped`), as with group messages.
+Group messages of one process arrive in the order in which it sent them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ GROUPS, FLUSH, PROCESS, NORMAL = "groups", "flush", "process:", "channel:"
 BACKLOG = 10_000
 LEAVE_S = 2.0
 RETRY_S = 1.0
-"""The pause before a process that the group lost for good joins again."""
+"""The pause before a process whose member failed permanently joins again."""
 _Result = TypeVar("_Result")
 
 
@@ -91,7 +91,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         self.channel_capacity = self.compile_capacities(channel_capacity or {})
         self.group_expiry = group_expiry
         self.dropped = 0
-        """Messages that found the queue of a channel of this process full."""
+        """Messages dropped because the queue of a channel of this process was full."""
         self._join = way_to_join(join, group, workers, count=count, options=options)
         self._begin()
         _LAYERS.add(self)
@@ -132,14 +132,14 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
             raise ChannelFull(channel)
 
     async def receive(self, channel: str) -> dict[str, Any]:
-        """The next message of a channel; one of several that wait gets it."""
+        """The next message of a channel; of several readers one gets it."""
         self.require_valid_channel_name(channel)
         bus = await self._bus()
         if "!" not in channel and channel not in self._received:
             await self._in_thread(lambda: self._announce(bus, channel))
         with self._lock:
             queue = self._queues.setdefault(channel, ChannelQueue())
-            queue.users += 1  # so that no other thread forgets it
+            queue.users += 1  # so that no other thread removes it
         try:
             message: dict[str, Any] = MSGPACK.from_bytes(await queue.get())
         finally:
@@ -199,7 +199,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         with self._lock:
             queue = self._queues.setdefault(channel, ChannelQueue())
             is_put = queue.put(body, capacity=self.get_capacity(channel), expires_at=expires_at)
-            if queue.expired:  # nobody reads it: as the in-memory layer does, let no group fill it again
+            if queue.expired:  # it has no reader: as in the in-memory layer, no group may fill it again
                 queue.expired = 0
                 self._leave_groups(channel)
         self.dropped += not is_put
@@ -255,7 +255,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
     # Normal channels.
 
     def _receiver(self, bus: Bus, channel: str) -> MemberId | None:
-        """The member whose turn it is to get a message; None: this one, also when nobody receives."""
+        """The member whose turn it is to get a message; None: this one, also without a receiver."""
         present = sorted(bus.presence(NORMAL + channel))
         if not present:
             return None
@@ -268,7 +268,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
             self._spawn(_ignoring_errors(self._read(bus, NORMAL + channel)))
 
     def _hand_on(self, bus: Bus) -> None:
-        """Messages that waited here because nobody received go to a member that does now."""
+        """Send messages that waited here for a receiver to a member that now receives."""
         with self._lock:
             waiting = [(name, queue) for name, queue in self._queues.items() if "!" not in name]
         for channel, queue in waiting:
@@ -294,7 +294,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         return await asyncio.shield(asyncio.wrap_future(entering))
 
     def _enter_once(self, instead_of: Bus | None = None) -> Future[Bus]:
-        """Join, unless another call does, or did. `instead_of`: a bus that has ended."""
+        """Join, unless another call has begun to. `instead_of`: a bus that has ended."""
         with self._lock:
             if instead_of is not None and _is_bus(self._entering, instead_of):
                 self._entering = None
@@ -317,14 +317,14 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         return bus
 
     async def _read_until_it_fails(self, bus: Bus) -> None:
-        """Join again when the group lost this process for good: its readers wait, and call nothing."""
+        """Join again when this member failed permanently: waiting readers would not notice."""
         try:
             await self._read(bus, GROUPS, FLUSH, PROCESS + self._process)
             return
         except CubecastError as error:
             log.error("channel layer ended, and joins again error=%s", error)
             with suppress(CubecastError):
-                await bus.__aexit__(type(error), error, None)  # it may hold the port and the place among the workers
+                await bus.__aexit__(type(error), error, None)  # it may hold the port and the lock of its address
         while self._thread is not None:
             await asyncio.sleep(RETRY_S)
             try:
@@ -381,7 +381,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
 
 
 def _has_failed(entering: Future[Bus]) -> bool:
-    """Could the group not be joined? The next call tries again."""
+    """Did joining fail? The next call tries again."""
     return entering.done() and (entering.cancelled() or entering.exception() is not None)
 
 
@@ -391,7 +391,7 @@ def _is_bus(entering: Future[Bus] | None, bus: Bus) -> bool:
 
 
 def _begin_again() -> None:
-    """A process that was forked off has no thread of the bus, and must not be taken for its parent."""
+    """A forked process has no thread of the bus, and needs a name of its own."""
     for layer in _LAYERS:
         layer._begin()
 
@@ -402,6 +402,6 @@ if hasattr(os, "register_at_fork"):
 
 
 async def _ignoring_errors(work: Awaitable[object]) -> None:
-    """Delivery is at most once: a message for a member that leaves meanwhile is lost."""
+    """Delivery is at most once: a message to a member that leaves meanwhile is lost."""
     with suppress(CubecastError):
         await work

@@ -14,9 +14,9 @@
 | `deliver`   | each receiver | the application takes it       | it asks for the next event,  | `multicast`      |
 |             |               |                                | or its member has left       |                  |
 
-The context travels before the payload, in the form that the propagators of the process choose (W3C by default). All
-members of a group should be traced: one that is not gets it as part of the payload; what such a member sends is
-delivered as it is. Without an SDK, or for what is not sampled, no context is sent and no span is made. A payload that
+The context precedes the payload, in the format of the configured propagators (W3C by default). All members of a group
+should be traced: a member that is not traced receives the context as part of the payload. What such a member sends is
+delivered unchanged. Without an SDK, or for what is not sampled, no context is sent and no span is made. A payload that
 leaves no room for the context in a message is sent without it, and has no `deliver` spans.
 """
 
@@ -42,23 +42,23 @@ with named("cubecast.contrib.otel"):
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
 MARK = bytes.fromhex("9ff0e1a74c0b5d3fa2d6")
-"""Before a context; no sensible payload begins with it."""
+"""Precedes a context; no sensible payload begins with it."""
 _LENGTH_BYTES = 2
 
 
 class Traced:
-    """A group whose messages are traced. Everything that is not here is the group's."""
+    """A group whose messages are traced. All other attributes are those of the group."""
 
     def __init__(self, group: Group, *, tracer_provider: TracerProvider | None = None) -> None:
-        """A group that was made by `cubecast.join`."""
+        """Trace a group that `cubecast.join` returned."""
         self.group = group
         self.span: Span = trace.INVALID_SPAN
-        """The span of the delivery that the application deals with."""
+        """The span of the delivery that the application is processing."""
         self._tracer = trace.get_tracer("cubecast", tracer_provider=tracer_provider)
         self._waiting: set[asyncio.Task[None]] = set()
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a group has."""
+        """The other attributes of the group."""
         return getattr(self.group, name)
 
     async def __aenter__(self) -> Self:
@@ -73,7 +73,7 @@ class Traced:
         await self.leave(drain=kind is None)
 
     async def leave(self, *, drain: bool = True, timeout: float | None = None) -> None:
-        """As `Group.leave`; ends all spans."""
+        """Leave as `Group.leave` does, and end all spans."""
         try:
             await self.group.leave(drain=drain, timeout=timeout)
         finally:
@@ -83,7 +83,7 @@ class Traced:
     # Sending.
 
     async def multicast(self, payload: Buffer) -> Message:
-        """As `Group.multicast`; the `payload` of the message has the context before it."""
+        """Multicast as `Group.multicast` does; the `payload` of the message has the context before it."""
         octets = octets_of(payload)
         attributes = self._attributes("send", octets)
         with self._tracer.start_as_current_span("multicast", kind=SpanKind.PRODUCER, attributes=attributes) as span:
@@ -107,7 +107,7 @@ class Traced:
     # Receiving.
 
     def __aiter__(self) -> TracedEntries:
-        """As of `Group`."""
+        """The deliveries, as of `Group`."""
         return TracedEntries(self, self.group.__aiter__())
 
     def events(self) -> TracedEntries:
@@ -153,10 +153,10 @@ class Traced:
 
 
 class TracedEntries:
-    """The entries of a group; as long as the application deals with a delivery, its span is open."""
+    """The entries of a group; the span of a delivery is open while the application processes it."""
 
     def __init__(self, traced: Traced, entries: Entries[Any]) -> None:
-        """Made by `Traced`."""
+        """Created by `Traced`."""
         self._traced = traced
         self._entries = entries
 

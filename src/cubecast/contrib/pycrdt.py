@@ -6,12 +6,12 @@
         await page.edit(lambda doc: doc.get("text", type=Text).insert(0, "hello"))
         print(page.doc["text"])
 
-An edit shows here at once, and is multicast; a newcomer gets all documents with the group's state.
+An edit is visible here immediately, and is multicast; a newcomer gets all documents with the group's state.
 
-**Squashing.** A document of Yjs remembers every operation, the deleted ones too, because some replica may still send an
-operation that refers to one of them. A group knows when that is over, and then begins the document anew, in the next
-*epoch*: same content, no history (`pycrdt_content`). Operations of different epochs have different identifiers and must
-never meet, so every edit carries the epoch in which it was made, and:
+**Squashing.** A document of Yjs stores every operation, also deleted ones, because some replica may still send an
+operation that refers to one of them. A group knows when that is no longer possible. It then builds the document again,
+in the next *epoch*: same content, no history (`pycrdt_content`). Operations of different epochs have different
+identifiers and must never be mixed, so every edit carries the epoch in which it was made, and:
 
 1. Some member multicasts a squash request for epoch e.
 2. A member that takes a request for its epoch begins no edit until the next epoch; `edit` waits.
@@ -19,18 +19,18 @@ never meet, so every edit carries the epoch in which it was made, and:
    builds epoch e + 1 from it, and applies the messages of epoch e + 1 that came before.
 
 *Claim*: all members build epoch e + 1 from the same content, and no edit of epoch e arrives after that. *Proof*: let r
-be the request of step 3 at member p, and m an edit of epoch e that p has not been given. By causal stability
-(`member.levels`) the sender q of m had dealt with r when it called `multicast`. From the moment q takes r it begins no
+be the request of step 3 at member p, and m an edit of epoch e that p has not taken. By causal stability
+(`member.levels`) the sender q of m had processed r when it called `multicast`. From the moment q takes r it begins no
 edit of epoch e (2), and an edit is made and multicast in one step of the event loop, so m does not exist. Hence p has
-applied all edits of epoch e, whichever request it went by. So has every other member when it builds, and edits are
-delivered by all members that stay, or by none. The same set of operations is the same content, by the convergence of
+applied all edits of epoch e, whichever request triggered step 3. So has every other member when it builds, and edits
+are delivered by all members that stay, or by none. Equal sets of operations give equal content, by the convergence of
 Yjs, and `build` is a function of the content. A newcomer continues from the state of a member between two of these
 events. Several requests of one epoch do no harm, and one for an earlier epoch is ignored. An edit of epoch e + 1 can
 reach a member that is still in epoch e; it is held until then.
 
 *Sessions.* The claim is about calls of `multicast` by a member of the group. What a process multicasts while it is
-excluded, or before it has taken again what its journal returns, is sent later, and counts as made then, but it was made
-upon an old state. So each process announces a session whenever it has a new state, makes edits only after its
+excluded, or before it has taken again what its journal returns, is sent later and counts as made then, although it was
+made on an old state. So each process announces a session whenever it has a new state, makes edits only after its
 announcement was delivered to itself, and writes the session into them. All members ignore an edit whose session is not
 the last one that its sender announced, and the member that made it gets `ExcludedError`.
 """
@@ -104,16 +104,16 @@ class Documents(Replica):
         self._sessions: dict[MemberId, int] = {}
         """By member: the session that it announced last."""
         self._session = 0
-        """The own one; 0 while this member is not in the group."""
+        """The session of this member; 0 while it is not in the group."""
         self._turn = asyncio.Lock()
-        """Edits are made one after the other: while one waits for the window of the group, so do the next ones."""
+        """Edits are made one after another: while one waits for the window of the group, the next ones wait too."""
         self._is_joined = self._has_ended = False
         self._waiting: list[asyncio.Future[None]] = []
 
     @asynccontextmanager
     async def join(self, name: str, *, settings: Settings | None = None, **options: Any) -> AsyncIterator[Group]:
         """Join a group as `cubecast.join` does, and keep the documents up to date until the end of the block."""
-        settings = replace(settings or Settings(), resend="never")  # an edit is of no use in another session
+        settings = replace(settings or Settings(), resend="never")  # an edit is not valid in another session
         async with super().join(name, settings=settings, **options) as group:
             yield group
 
@@ -124,7 +124,7 @@ class Documents(Replica):
     # For programs.
 
     def document(self, name: str) -> Document:
-        """The document of that name, which exists at all members once one has edited it."""
+        """The document with this name; it exists at all members once a member has edited it."""
         return self._document(require_text("document", name, NAME_CHARACTERS_MAX))
 
     def _document(self, name: str) -> Document:
@@ -137,10 +137,10 @@ class Documents(Replica):
     async def edit(
         self, document: Document, change: Callable[[Doc[Any]], object], begun: asyncio.Event
     ) -> Message | None:
-        """Make a change and multicast it; `begun` is set when it is made."""
+        """Make a change and multicast it; `begun` is set when the change is made."""
         async with self._turn:
             await self._until(lambda: self._is_in_session and not document.is_ending_epoch)
-            # From here to the queue of the group nothing else runs: see the proof.
+            # From here until the message is in the group's queue no other task runs: see the proof.
             begun.set()
             made = document.change(change)
             if made is None:
@@ -274,7 +274,7 @@ class Documents(Replica):
     # For newcomers.
 
     def snapshot(self) -> bytes:
-        """All documents, as far as they were delivered."""
+        """All delivered edits of all documents."""
         documents = {name: one.state for name, one in self._documents.items()}
         return msgspec.msgpack.encode(_Snapshot(list(self._sessions.items()), documents))
 

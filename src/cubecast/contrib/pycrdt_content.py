@@ -1,14 +1,14 @@
 """The content of a pycrdt document as plain values, and a document made of such values.
 
 `build(describe(doc))` has the content of `doc` and nothing of its history: no tombstones, one author. Two members that
-describe the same content build the same document, operation by operation with the same identifiers, so that edits made
-upon one can be applied to the other. Hence everything here is in a fixed order: names and keys are sorted, a text is
+describe the same content build the same document, operation by operation with the same identifiers, so that edits of
+one can be applied to the other. Hence everything here is in a fixed order: names and keys are sorted, a text is
 written before it is formatted, and formatted one attribute at a time.
 
 | node         | means                                                                           |
 |--------------|---------------------------------------------------------------------------------|
-| `Value`      | what is not shared: numbers, text, bytes, lists, dictionaries, None             |
-| `TextNode`   | runs of text and embedded nodes, each with its attributes                     |
+| `Value`      | a plain value: numbers, text, bytes, lists, dictionaries, None                  |
+| `TextNode`   | runs of text and embedded nodes, each with its attributes                       |
 | `ArrayNode`  | nodes                                                                           |
 | `MapNode`    | nodes by key                                                                    |
 | `XmlNode`    | a fragment (no tag), or an element: attributes, and children                    |
@@ -31,15 +31,15 @@ BUILDER = 1
 """The client number of a document's builder. Editors draw theirs from 53 bits."""
 
 KINDS: dict[str, Any] = {"array": Array, "fragment": XmlFragment, "map": Map, "text": Text}
-"""What a root may be, by the name that members tell each other."""
+"""The types of roots, by the names that members exchange."""
 
 
 DEPTH_MAX = 100
-"""How deep types and values may be nested: all members must come to the same result, and none to its stack limit."""
+"""How deep types and values may be nested: all members must get the same result, without a stack overflow."""
 
 
 class UnknownContentError(LocalProtocolError):
-    """A document holds what cannot be described: another document, a root of unknown type, or too many levels."""
+    """A document has content that cannot be described: another document, a root of unknown type, or too many levels."""
 
 
 class Value(msgspec.Struct, tag=True, frozen=True):
@@ -123,7 +123,7 @@ def _require_depth(depth: int) -> None:
 
 
 def _runs(text: Text | XmlText, depth: int) -> list[TextRun]:
-    """Neighbours with the same attributes are one run, however the text was typed."""
+    """The runs of a text; neighbours with the same attributes are one run."""
     runs: list[TextRun] = []
     for value, attributes in text.diff():
         content = value if isinstance(value, str) else _describe(value, depth)
@@ -180,7 +180,7 @@ def _class_of(node: Node) -> Any:
 
 
 def _blank(node: Node) -> Any:
-    """What is put in place before it is filled; a value needs no filling."""
+    """The empty object of a node, which `_fill` fills; a value is complete."""
     match node:
         case Value():
             return node.value

@@ -1,20 +1,20 @@
-"""One document at one member: what the group has delivered of it, and what this program sees.
+"""One document at one member: the edits that the group has delivered, and the document that the program reads.
 
 | field           | meaning                                                                                           |
 |-----------------|---------------------------------------------------------------------------------------------------|
-| `doc`           | what the program reads: all delivered edits, and the own ones that are under way                  |
+| `doc`           | what the program reads: all delivered edits, and own ones that are not delivered yet              |
 | `epoch`         | how many times the history was squashed                                                           |
-| `base`          | the delivered edits of this epoch up to some moment, as one update                                |
-| `updates`       | the delivered edits after it                                                                      |
-| `own`           | own edits that are in `doc` and were not delivered yet                                            |
+| `base`          | the first delivered edits of this epoch, as one update                                            |
+| `updates`       | the delivered edits after `base`                                                                  |
+| `own`           | own edits that are in `doc` and not delivered yet                                                 |
 | `roots`         | the kind of each root, of all delivered edits                                                     |
 | `requests`      | the squash requests of this epoch that were delivered; no edit begins while there is one          |
-| `held`          | messages of later epochs, in the order in which they came                                         |
+| `held`          | messages of later epochs, in the order of arrival                                                 |
 | `history_bytes` | the size of all edits of this epoch                                                               |
 | `squashed_bytes`| the size of the document when this epoch began                                                    |
 
-Everything but `doc` and `own` depends on the delivered messages only, and is what a newcomer gets. A document that must
-be taken back, because a change failed in the middle, is made again from them.
+All fields except `doc` and `own` depend on the delivered messages only, and are transferred to newcomers. If a change
+fails in the middle, `doc` is built again from them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NO_CHANGE = b"\x00\x00"
 
 
 class Edit(msgspec.Struct, tag="edit", array_like=True, frozen=True):
-    """Operations of one member upon a document."""
+    """Operations of one member on a document."""
 
     session: int
     document: str
@@ -112,14 +112,14 @@ class Document:
         self.doc: Doc[Any] = ObservantDoc()
         self._on_replaced: list[OnReplaced] = []
         self._watching: list[tuple[Doc[Any], Subscription]] = []
-        """Observed documents, the present one last. pycrdt frees a document only when nobody observes it."""
+        """Observed documents, the current one last. pycrdt frees a document only when it has no observer."""
         self._tail_bytes = 0
         """The size of `updates`."""
         self._made: list[bytes] | None = None
-        """Updates of the change that is being made; None: nobody may change the document now."""
+        """Updates of the change that is being made; None: the document must not be changed now."""
         self._is_replacing = False
         self._was_changed_meanwhile = False
-        """By a callback of `on_replaced`."""
+        """Was the document changed by a callback of `on_replaced`?"""
         self._watch()
 
     # For programs.
@@ -140,14 +140,14 @@ class Document:
         return bool(self.state.requests)
 
     def on_replaced(self, callback: OnReplaced) -> None:
-        """Call a function with the new `doc` when another takes its place: observe that one from then on."""
+        """Call a function with the new `doc` whenever it is replaced: observe that one from then on."""
         self._on_replaced.append(callback)
 
     async def edit(self, change: Callable[[Doc[Any]], object]) -> Message | None:
         """Call `change(doc)` in one transaction and multicast what it did; None if it did nothing.
 
         Waits while the history is being squashed (about a stability round), and while the window of the group is full.
-        A change that raises is taken back. A call that is cancelled before its change has begun makes none. Raises
+        A change that raises is rolled back. A call that is cancelled before its change has begun makes none. Raises
         ExcludedError if the group continued without this member before the edit was sent.
         """
         self._documents.require_own_loop()
@@ -161,7 +161,7 @@ class Document:
             raise
 
     async def squash(self) -> None:
-        """Free the history now; returns when the next epoch has begun here."""
+        """Free the history now; return when the next epoch has begun here."""
         self._documents.require_own_loop()
         await self._documents.squash(self)
 
@@ -219,7 +219,7 @@ class Document:
         return {name: kind for name, kind in used.items() if name not in known}
 
     def take_back(self, edits: int = 0) -> None:
-        """Make `doc` again from what was delivered and the own edits under way, without the last ones of these."""
+        """Build `doc` again from the delivered edits and the own ones, without the last `edits` of these."""
         for _ in range(edits):
             self.own.pop()
         self._replace(self._delivered_and_own())
@@ -278,7 +278,7 @@ class Document:
         state.history_bytes = 0
 
     def wants_squash(self, squash_bytes: int) -> bool:
-        """Is there more history than that, and than content?"""
+        """Is the history larger than that, and than the content?"""
         return self.history_bytes > max(squash_bytes, self.state.squashed_bytes) and not self.is_ending_epoch
 
     def load(self, state: DocumentState) -> None:
@@ -351,7 +351,7 @@ class Document:
         self._watching.append((watched, watched.observe(changed)))
 
     def _unwatch(self) -> None:
-        """Let go of the documents before this one; not while one of them calls its observers."""
+        """Stop observing earlier documents; not while one of them calls its observers."""
         while len(self._watching) > 1:
             doc, subscription = self._watching.pop(0)
             doc.unobserve(subscription)

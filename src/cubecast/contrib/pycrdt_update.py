@@ -1,10 +1,10 @@
 """Updates of Yjs: does a document have everything that an update depends on?
 
-A document stores an update that came too early and applies it when the missing operations arrive, without telling
-anybody. A program that makes such an edit would then show content that no other member has.
+A document silently stores an update that arrives too early and applies it when the missing operations arrive. A
+program that makes such an edit would show content that no other member has.
 
-What remains of an applied update beyond the document's state (`get_update`) begins with the number of clients whose
-operations wait, and is followed by the deletions of the update: clients, and ranges of the numbers of their operations.
+The difference of an applied update to the document's state (`get_update`) begins with the number of clients whose
+operations wait, followed by the deletions of the update: clients, and ranges of the numbers of their operations.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ with named("cubecast.contrib.pycrdt"):
 
 
 class ObservantDoc(Doc[Any]):
-    """A document that remembers which updates a program applies to it."""
+    """A document that records the updates that a program applies to it."""
 
     applied: list[bytes] | None = None
-    """While it is a list, the updates."""
+    """The updates; None: they are not recorded."""
 
     def apply_update(self, update: bytes) -> None:
-        """As of `Doc`."""
+        """Apply an update, as `Doc` does."""
         super().apply_update(update)
         if self.applied is not None:
             self.applied.append(update)

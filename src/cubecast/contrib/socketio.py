@@ -3,8 +3,8 @@
     manager = CubecastManager(workers="127.0.0.1:7100", count=4, plaintext=True)
     server = socketio.AsyncServer(async_mode="asgi", client_manager=manager)
 
-It joins the group with the first client or `emit`. `await manager.close()` leaves it; a worker that dies without is
-excluded by the others. Emits of one worker reach the clients of every other one in their order.
+It joins the group with the first client or `emit`, and `await manager.close()` leaves it. The group excludes a worker
+that dies. Emits of one worker reach the clients of every other worker in the order of the calls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ with named("cubecast.contrib.socketio"):
 QUEUE = 10_000
 """Messages of other workers that wait to be handled here; then their publishers wait."""
 RETRY_S = 1.0
-"""The pause before a worker that the group lost for good joins again."""
+"""The pause before a worker whose member failed permanently joins again."""
 
 
 class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]

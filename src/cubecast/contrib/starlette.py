@@ -50,8 +50,8 @@ class Broadcast:
     ) -> None:
         """The group of `count` workers at the ports from `workers` on, or the one that `await join()` returns.
 
-        The other options are those of `cubecast.join`. Messages are whatever the codec takes: with MessagePack text,
-        bytes, numbers, lists and dictionaries.
+        The other options are those of `cubecast.join`. The codec determines the types of messages: MessagePack takes
+        text, bytes, numbers, lists and dictionaries.
         """
         self._join = way_to_join(join, group, workers, count=count, options=options)
         self._codec = codec
@@ -143,6 +143,6 @@ class Subscriber:
         return BroadcastEvent(event.topic, event.value)
 
     async def __aiter__(self) -> AsyncIterator[BroadcastEvent]:
-        """Messages as they come."""
+        """The messages, as they arrive."""
         async for event in self._subscription:
             yield BroadcastEvent(event.topic, event.value)

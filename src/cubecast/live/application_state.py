@@ -1,9 +1,9 @@
 """The application's state: snapshots for newcomers, a state that arrived for this member, and checkpoints.
 
-`snapshot` and `restore` are the application's own and are called in the event loop, between two entries of the inbox:
-while they run, nothing else does, unless they are `async` and await. Handling of the bytes by cubecast blocks the loop
-for a few milliseconds at most, however many they are: pieces are cut on request of a newcomer, joined in a thread, and
-written by the thread of the journal.
+The application provides `snapshot` and `restore`. They are called in the event loop, between two entries of the inbox;
+no other task runs meanwhile, unless they are `async` and await. cubecast itself blocks the loop for a few milliseconds
+at most, however large the state is: pieces are cut when a newcomer requests them, joined in a thread, and written by
+the thread of the journal.
 
 Without the two functions the state is the history of the group's messages. The application has it when it has taken
 the last of them, not when they have arrived.
@@ -31,7 +31,7 @@ Snapshot = Callable[[], Buffer | Awaitable[Buffer]]
 Restore = Callable[[bytes], object]
 SNAPSHOT_TRIES = 5
 SNAPSHOT_PAUSE_S = 0.05
-"""A `snapshot` that raises is called again after this pause, which doubles; only its state at this moment will do."""
+"""A `snapshot` that raises is called again after this pause, which doubles: the state is needed at this position."""
 
 
 class ApplicationState:
@@ -40,7 +40,7 @@ class ApplicationState:
     def __init__(
         self, address: str, snapshot: Snapshot | None, restore: Restore | None, *, is_idle: Callable[[], bool]
     ) -> None:
-        """`is_idle`: has the application taken everything given to it? `driver` is set when there is one."""
+        """`is_idle` returns whether the application has taken all entries; `driver` is assigned when it is created."""
         self.driver: Driver | None = None
         self.may_checkpoint = True
         """Did anything arrive since the last attempt?"""
@@ -53,7 +53,7 @@ class ApplicationState:
     # A state that arrived.
 
     def with_histories(self, entries: list[Entry]) -> list[Entry | TransferredMessages]:
-        """The same entries; a state is the history, which the inbox decodes as the application takes it."""
+        """The same entries, with each state as a history, which the inbox decodes as the application takes it."""
         return [
             TransferredMessages(decode_history(entry.pieces)) if type(entry) is StateArrived else entry
             for entry in entries
@@ -65,7 +65,7 @@ class ApplicationState:
         driver.call(driver.member.restored)
 
     async def serve(self, request: Request) -> None:
-        """The application's state is wanted, or there is a new one for it."""
+        """Take a snapshot of the application, or install a state that arrived."""
         if isinstance(request, StateArrived):
             await self._put_in_place(request.pieces)
         else:
@@ -87,7 +87,7 @@ class ApplicationState:
         driver = self._driver()
         for attempt in range(SNAPSHOT_TRIES):
             if driver.is_ended:
-                return  # nobody can fetch it any more
+                return  # no member can fetch it any more
             try:
                 state = await self._take_snapshot()
             except Exception:
@@ -108,7 +108,7 @@ class ApplicationState:
     # Checkpoints.
 
     def when_idle(self) -> Awaitable[None] | None:
-        """Everything is taken: make a checkpoint if the journal is long and has doubled since the last one."""
+        """Called when everything is taken: make a checkpoint if the journal is long and has doubled since the last."""
         driver = self.driver
         if driver is None or driver.journal is None or driver.is_ended or not self.may_checkpoint:
             return None
@@ -132,7 +132,7 @@ class ApplicationState:
             driver.checkpoint(state, self._checkpointed)
 
     def _checkpointed(self) -> None:
-        """The checkpoint has ended: the next one is due when the journal has doubled, also after a failed one."""
+        """The checkpoint has ended or failed: the next one is due when the journal has doubled."""
         journal = self._driver().journal
         assert journal is not None
         self._checkpoint_bytes = journal.bytes

@@ -17,12 +17,12 @@ message that the others can still lose in a crash. Deliveries of the group wait 
 |----------|-----------------------------------------------------------------------------------------------|
 | `held`   | deliveries that are not known to be at every member, in their order                           |
 | `ready`  | events that the application may have                                                          |
-| `taking` | the next entry of the group, while it is waited for                                           |
+| `taking` | the task that waits for the next entry of the group                                           |
 
 A newcomer receives the state of the application together with the waiting deliveries, which it delivers first. The
 state is taken while the application asks for the next event. A member that leaves delivers no waiting message.
 
-For the group, a message that waits here is taken: `stable(level="processed")` does not wait for this application.
+For the group, the application has taken a message that waits here: `stable(level="processed")` does not wait for it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from cubecast.protocols.membership.views import MemberId
 
 
 class _State(msgspec.Struct, array_like=True):
-    """What a newcomer gets."""
+    """The state that a newcomer receives."""
 
     waiting: list[Delivery]
     octets: bytes
@@ -56,22 +56,22 @@ class HeldDeliveries:
     """Deliveries that wait until they are stable, in their order."""
 
     def __init__(self) -> None:
-        """None."""
+        """No delivery waits."""
         self.waiting: deque[Delivery] = deque()
 
     def add(self, delivery: Delivery) -> None:
-        """The group delivered it."""
+        """Add a delivery of the group."""
         self.waiting.append(delivery)
 
     def release(self, is_stable: Callable[[Delivery], bool]) -> list[Delivery]:
-        """The longest prefix of which all are stable; a message of a state transfer is."""
+        """Remove and return the longest stable prefix; a message of a state transfer is stable."""
         released = []
         while self.waiting and (self.waiting[0].is_history or is_stable(self.waiting[0])):
             released.append(self.waiting.popleft())
         return released
 
     def release_all(self) -> list[Delivery]:
-        """A view begins: all members that stay have what came before it."""
+        """Remove and return all: a view begins, and all members that stay have them."""
         released = list(self.waiting)
         self.waiting.clear()
         return released
@@ -93,7 +93,7 @@ class AtomicDelivery:
         self._asking = asyncio.Event()
         self._is_state_busy = False
         self._is_out = False
-        """Was this member excluded, and is it in no view again as far as its events have come?"""
+        """Was this member excluded, and has no later view with it come among the events?"""
 
     @asynccontextmanager
     async def join(self, name: str, **options: Any) -> AsyncIterator[Group]:
@@ -124,7 +124,7 @@ class AtomicDelivery:
                         await self._taking
 
     def __aiter__(self) -> AtomicDelivery:
-        """Deliveries that every member of their view has, and the views at their places."""
+        """Deliveries that every member of their view has, and the views at their positions among them."""
         return self
 
     async def __anext__(self) -> Event:
@@ -140,7 +140,7 @@ class AtomicDelivery:
             self._asking.clear()
 
     async def _wait(self, group: Group) -> None:
-        """Until the group has another entry, or more is stable; then see what may be given."""
+        """Wait until the group has another entry or more is stable, and release what is stable."""
         if self._taking is None:
             self._taking = asyncio.ensure_future(anext(group.events()))
         taking = self._taking
@@ -176,7 +176,7 @@ class AtomicDelivery:
     # The state of newcomers.
 
     async def _take_state(self) -> bytes:
-        """The application's state, and what it has not been given."""
+        """The application's state, and the deliveries that it has not taken."""
         assert self._snapshot is not None
         await self._asking.wait()
         self._is_state_busy = True
@@ -192,7 +192,7 @@ class AtomicDelivery:
             self._moved.set()
 
     async def _put_state(self, octets: bytes) -> None:
-        """A newcomer, or a member that rejoins: the state takes the place of everything."""
+        """Install the state at a newcomer, or at a member that rejoins; it replaces everything."""
         assert self._restore is not None
         await self._asking.wait()
         self._is_state_busy = True

@@ -60,7 +60,7 @@ class CheckpointFile:
         self._copies: list[Sequence[bytes]] = []
 
     def add(self, payloads: Sequence[Sequence[bytes]]) -> None:
-        """These batches were appended to the journal."""
+        """Copy batches that were appended to the journal."""
         self._copies.extend(payloads)
         self.copies_bytes += sum([len(piece) for payload in payloads for piece in payload])
         if self.copies_bytes > COPIES_BYTES_MAX:
@@ -72,7 +72,7 @@ class CheckpointFile:
         return copies
 
     def cancel(self) -> None:
-        """Cancel it."""
+        """Cancel the checkpoint."""
         self.is_cancelled = True
 
     def write_slice(self) -> None:

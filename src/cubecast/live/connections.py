@@ -3,8 +3,8 @@
 They pass bytes to the member and carry out its effects. TLS is here, because it is I/O: the member gets the addresses
 that a peer's certificate names, and decides.
 
-A connection that was accepted is the member's when its first bytes have come, unless they are a request for a report
-(`live/member_report.py`), which is answered here: at most `ANSWERS_MAX` at a time, the oldest gives way.
+An accepted connection is handed to the member when its first bytes arrive, unless they request a report
+(`live/member_report.py`). Requests are answered here, at most `ANSWERS_MAX` at a time; one more displaces the oldest.
 
 A plaintext member that receives TLS answers with a line of text and closes: the dialler's TLS then reports that
 the peer does not speak TLS, and in the other direction this side sees the first bytes of a TLS record.
@@ -32,14 +32,14 @@ from cubecast.member.settings import Settings, parse_address
 log = logging.getLogger("cubecast.live")
 
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a greeting of TLS begin; no frame of ours begins so."""
+"""The first bytes of an alert and of a handshake of TLS; no frame of cubecast starts with them."""
 _NOT_TLS = b"this member speaks plaintext\n"
 ANSWERS_MAX = 16
 _SPEAKS_TLS = "the peer uses TLS, but this member was started with plaintext=True (--plaintext)"
 
 
 class Connections:
-    """Every socket of one member but that of the status page."""
+    """All sockets of one member except that of the status page."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Connections:
     ) -> None:
         """`touch` is called after each call of the member (`arrived` after bytes), `fail` when the member raised.
 
-        `answer` gives the whole answer to a request for a report.
+        `answer` returns the complete answer to a request for a report.
         """
         self._member = member
         self._settings = settings
@@ -142,7 +142,7 @@ class Connections:
         task.add_done_callback(self._dialling.discard)
 
     def path_quality(self, number: int) -> PathQuality | None:
-        """Of an open connection, as far as the system knows it."""
+        """The quality of the path of an open connection; None if the system does not report it."""
         connection = self._open.get(number)
         return None if connection is None else connection.path_quality
 
@@ -222,7 +222,7 @@ class Connections:
         self._answering[connection.number] = connection
         try:
             connection.write(self._answer(request))
-        except Exception:  # costs one request, not the member
+        except Exception:  # it ends one request, not the member
             log.exception("request failed peer=%s", connection.address)
         connection.close("a request was answered")
 

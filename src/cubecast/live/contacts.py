@@ -1,8 +1,8 @@
 """The contacts of a joining member: addresses, and DNS names that are resolved repeatedly until it is in the group.
 
-A name may have no record yet, only that of this member, or records of members that are gone: all of that is usual
-where members start together. So a name is resolved until it names another member, and then as long as this member
-is joining; members that it names only then are asked too.
+A name may have no record yet, only that of this member, or records of members that are gone: all of these are common
+when members start together. So a name is resolved until it names another member, and then again while this member is
+joining; it also contacts the members that appear later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Contacts:
         self._has_names = any(one.startswith(SCHEME) for one in contacts)
 
     async def first(self, timeout_s: float, *, is_needed: bool, on_waiting: Callable[[str], None]) -> Sequence[str]:
-        """The addresses; if one is needed, not before there is one. LocalProtocolError after `timeout_s`."""
+        """Return the addresses; if one is needed, wait for it. Raises LocalProtocolError after `timeout_s`."""
         if not self._has_names:
             return self._contacts
         deadline = time.monotonic() + timeout_s
@@ -46,7 +46,7 @@ class Contacts:
             await asyncio.sleep(RESOLVE_S)
 
     async def follow(self, driver: Driver) -> None:
-        """While the member is joining, let it ask those that the names stand for only now."""
+        """While the member is joining, pass it the addresses that appear later."""
         member = driver.member
         while self._has_names and not driver.is_ended and member.phase != "member":
             await asyncio.sleep(RESOLVE_S)
@@ -55,7 +55,7 @@ class Contacts:
                 driver.call(lambda now_ns, found=found: member.add_contacts(found, now_ns))  # type: ignore[misc]
 
     async def _resolve(self) -> tuple[list[str], str]:
-        """Addresses of other members, and why there are none."""
+        """The addresses of other members, and the reason if there are none."""
         try:
             found = await resolve_contacts(self._contacts)
         except ResolveError as error:

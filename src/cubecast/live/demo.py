@@ -80,8 +80,8 @@ class Demo:
         for place in range(self.members):
             while (state := self.ask(place)) is None or state["phase"] != "member":
                 if self.processes[place].poll() is not None or time.monotonic() > deadline:
-                    said = (self.folder / f"{place}.log").read_text()[-300:].strip()
-                    raise LocalProtocolError(f"member {place} did not start: {said or 'no output'}")
+                    output = (self.folder / f"{place}.log").read_text()[-300:].strip()
+                    raise LocalProtocolError(f"member {place} did not start: {output or 'no output'}")
                 time.sleep(0.1)
 
     def ask(self, place: int) -> dict[str, Any] | None:
@@ -94,7 +94,7 @@ class Demo:
             return None
 
     def ask_all(self) -> dict[int, dict[str, Any]]:
-        """The status of every member that answers."""
+        """The status of each member that answers, by its place."""
         return {place: state for place in range(self.members) if (state := self.ask(place)) is not None}
 
     def kill(self, count: int, seed: int) -> list[int]:
@@ -106,7 +106,7 @@ class Demo:
             self.killed[place] = time.monotonic_ns()
         return sorted(victims)
 
-    def be_quiet(self) -> None:
+    def stop_senders(self) -> None:
         """Stop all senders."""
         for place, process in enumerate(self.processes):
             if place not in self.killed and process.poll() is None:
@@ -183,13 +183,13 @@ def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show, conclude: Co
         demo.start()
         demo.wait_ready(120)
         began = time.monotonic()
-        said = f"all {demo.members} members are up, status page http://{demo.page}/"
+        headline = f"all {demo.members} members are up, status page http://{demo.page}/"
         while (now := time.monotonic() - began) < seconds:
             if kills and not demo.killed and now > seconds / 3:
-                said = f"killed with kill -9: {', '.join(map(str, demo.kill(kills, demo.members)))}"
-            show(demo, demo.ask_all(), said)
+                headline = f"killed with kill -9: {', '.join(map(str, demo.kill(kills, demo.members)))}"
+            show(demo, demo.ask_all(), headline)
             time.sleep(0.5)
-        demo.be_quiet()
+        demo.stop_senders()
         verdict = demo.judge()
         conclude(demo, verdict)
         return verdict

@@ -4,11 +4,11 @@
 |--------------------------------|---------------------------------------------------------------------------|
 | `dns://group.example:7001`     | port 7001 at every A and AAAA record: members advertise an IP address     |
 | `dns://_cubecast._tcp.example` | target and port of every SRV record: members advertise the target's name  |
-| `…?server=127.0.0.1:5353`      | the same, asked of this server                                            |
+| `…?server=127.0.0.1:5353`      | the same, queried from this server                                        |
 
-Without `server` addresses come from the system's resolver, and SRV records, of which it knows nothing, from the
-servers of /etc/resolv.conf (RFC 1035 over UDP, over TCP when an answer is truncated; RFC 2782). An answer is accepted
-from the server that was asked, with the number and the question of the query.
+Without `server`, addresses come from the system's resolver. It does not support SRV records, so these come from the
+servers of /etc/resolv.conf (RFC 1035 over UDP, over TCP when an answer is truncated; RFC 2782). An answer must come
+from the server that was queried, with the number and the question of the query.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class DnsContact:
 
     @property
     def is_service(self) -> bool:
-        """Does it stand for SRV records?"""
+        """Does the name stand for SRV records?"""
         return self.name.startswith("_")
 
     async def resolve(self) -> list[str]:
-        """The addresses that the DNS has now, without doubles; empty if there is none. Raises ResolveError."""
+        """The addresses that the DNS has now, without duplicates; empty if there is none. Raises ResolveError."""
         if self.is_service:
             found = [f"{target}:{port}" for target, port in await self._services()]
         elif self.server is not None:
@@ -131,7 +131,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _questions(name: str, server: str | None) -> list[tuple[str, str]]:
-    """Which servers to ask for which full names, in order."""
+    """The servers to query, and the full names to query them for, in order."""
     if server is not None:
         return [(server, name)]
     words = [line.split() for line in _lines(RESOLV_CONF)]
@@ -208,11 +208,11 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._answers = answers
 
     def datagram_received(self, data: bytes, _address: object) -> None:
-        """An answer."""
+        """Part of asyncio.DatagramProtocol."""
         self._answers.put_nowait(data)
 
     def error_received(self, error: Exception) -> None:
-        """Nobody listens there."""
+        """Part of asyncio.DatagramProtocol."""
         self._answers.put_nowait(error if isinstance(error, OSError) else OSError(str(error)))
 
 

@@ -22,7 +22,7 @@ def path_of(request: bytes) -> str:
 
 
 def encode_answer(status: str, kind: str, body: bytes) -> bytes:
-    """An answer, which is not cached and taken for nothing but its kind."""
+    """An answer that is not cached, and whose content type browsers do not guess."""
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"

@@ -3,22 +3,22 @@
 | field         | meaning                                                                                    |
 |---------------|--------------------------------------------------------------------------------------------|
 | `queue`       | entries that the application has not taken, the oldest first                               |
-| `held_bytes`  | bytes of deliveries that it has taken, and may still be dealing with                       |
-| `taken_bytes` | bytes that it has dealt with since the last report to the member, which then accepts more  |
+| `held_bytes`  | bytes of deliveries that it has taken, and may still be processing                         |
+| `taken_bytes` | bytes that it has processed since the last report to the member, which then accepts more   |
 
 A consumer (`receive`, `async for`, `events`) takes entries from the left. An entry is popped in the same step of
 the event loop in which the consumer gets it, and bytes are counted then: a consumer that is cancelled, times out or
-stops loses nothing, and another one continues where it ended. The application has *dealt with* a delivery when it asks
+stops loses nothing, and another one continues where it ended. The application has *processed* a delivery when it asks
 for the next one, or calls `acknowledge`. A request for the state stays at the head of the queue
 until it is served, so a consumer that is cancelled in the middle of an asynchronous `snapshot` leaves it to the next.
 
 A history counts as taken when its last message is: `on_history_taken`.
 
-A consumer yields to other tasks when it has run for `RUN_S`. A fixed number of messages would not do: the turns of a
-loop that is busy with multicasts and sockets are long, and a consumer that takes less in a turn than arrives in it
-falls behind, until the whole group waits for it.
+A consumer yields to other tasks when it has run for `RUN_S`. A fixed number of messages would be wrong: the turns of an
+event loop that is busy with multicasts and sockets are long, and a consumer that takes less in a turn than arrives in
+it falls behind, until the whole group waits for it.
 
-The path of a delivery is short on purpose, it runs for every message: pop, compare the class, add the size.
+The path of a delivery is short because it runs for every message: pop, compare the class, add the size.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cubecast.member.effects import Delivery, Entry, SnapshotWanted, StateArrive
 from cubecast.protocols.membership.views import MemberId
 
 Event = Delivery | ViewChange
-"""What the application gets."""
+"""What the application receives."""
 LUMP_BYTES = 1 << 16
 """Taken bytes are reported to the member in units of this size, and the rest when the queue is empty."""
 RUN_S = 0.005
@@ -130,7 +130,7 @@ class Inbox:
     # For the application.
 
     def acknowledge(self) -> None:
-        """The application has dealt with all that it has taken: report it to the member."""
+        """The application has processed all that it has taken: report it to the member."""
         self.taken_bytes += self.held_bytes
         self.held_bytes = 0
         self._report()
@@ -141,14 +141,14 @@ class Inbox:
             self._report_taken(size)
 
     def _next(self) -> None:
-        """The application asks for more: it has dealt with what it took before."""
+        """The application asks for more: it has processed what it took before."""
         self.taken_bytes += self.held_bytes
         self.held_bytes = 0
         if self.taken_bytes > self.lump_bytes:
             self._report()
 
     def end_lump(self) -> None:
-        """A lump is taken, or everything: report what the application has dealt with, and yield if it is time."""
+        """A lump is taken, or everything: report what the application has processed, and yield if it is time."""
         self._report()
         self.yields = not self.queue or monotonic() >= self._run_until_s
 
@@ -170,7 +170,7 @@ class Inbox:
         return None
 
     def take_more(self, into: deque[Event], limit: int) -> None:
-        """Take further deliveries that need no waiting, all of them before the application deals with the first."""
+        """Take further deliveries that are available, all of them before the application processes the first."""
         queue = self.queue
         while queue and len(into) < limit and type(first := queue[0]) is Delivery:
             if self.is_next_last_of_history:  # it counts as taken: the application must have those before it
@@ -182,7 +182,7 @@ class Inbox:
             into.append(first)
 
     def reads_history(self, task: asyncio.Task[Any] | None) -> bool:
-        """Is this the task that takes the history, and is there more of it?"""
+        """Does this task take the history, and is there more of it?"""
         return task is self._reader and any(
             isinstance(one, TransferredMessages | EndOfTransferredMessages) for one in islice(self.queue, 1024)
         )

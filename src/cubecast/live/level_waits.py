@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class LevelWaits:
-    """What is known of the levels of all members, and who waits for more."""
+    """The known levels of all members, and the callers that wait for higher ones."""
 
     def __init__(self, driver: Driver) -> None:
-        """Nothing known."""
+        """Nothing is known yet."""
         self.known = NOTHING_KNOWN
         """As far as the journal has what it depends on."""
         self._driver = driver
         self._waiters: list[asyncio.Future[None]] = []
 
     def wake(self) -> None:
-        """More may be known: let the callers look."""
+        """Let the waiting callers check again."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -14,7 +14,7 @@ _Result = TypeVar("_Result")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """The fastest loop there is."""
+    """A new event loop: uvloop's if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -23,7 +23,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a program on that loop."""
+    """Run a coroutine on such a loop."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)
 

@@ -1,10 +1,9 @@
 """The report that a member sends to another member, so that every status page shows the whole group.
 
 The request comes over the port at which members accept each other: its first bytes are those of an HTTP GET, which no
-frame can be (as a length they exceed every limit). So every member that others can reach can be asked, there is no
-address to configure, and with TLS only holders of a certificate of the group are answered. A connection that asks is
-never a link: the sans-I/O member does not see it. Nothing is sent to a member without a request, and requests are made
-only while somebody watches a page (`live/whole_group.py`).
+frame can be (as a length they exceed every limit). So there is no further address to configure, and with TLS only
+holders of a certificate of the group get an answer. A connection with a request is never a link: the sans-I/O member
+does not see it. Requests are sent only while a status page is viewed (`live/whole_group.py`).
 
 | path      | gives                                  |
 |-----------|----------------------------------------|
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 REPORT, VIEWS = "/report", "/views"
 REQUESTS = tuple(f"GET {path} ".encode() for path in (REPORT, VIEWS))
-"""How requests begin. Whatever else comes is for the member, which refuses what is no greeting."""
+"""How requests begin. All other bytes go to the member, which refuses anything but a greeting."""
 REPORT_AGE_S = 0.02
-"""A report as old as this is sent again: requests cost little however many come."""
+"""A report younger than this is sent again, so that many requests cost little."""
 
 
 class ReceivedCount(NamedTuple):
@@ -134,13 +133,13 @@ class Reporter:
     """Answers the requests of other members."""
 
     def __init__(self, group: Group) -> None:
-        """Nothing is read before a request."""
+        """The status is read at the first request."""
         self._group = group
         self._encoded: dict[str, bytes] = {}
         self._encoded_at_s = 0.0
 
     def answer(self, request: bytes) -> bytes:
-        """The whole answer to a request."""
+        """The complete answer to a request."""
         path = http.path_of(request)
         now_s = time.monotonic()
         if now_s - self._encoded_at_s > REPORT_AGE_S:

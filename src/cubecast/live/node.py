@@ -45,7 +45,7 @@ class Node:
     trace: Path | None = None
     status: str | None = None
     rate_per_s: float = 0.0
-    """Messages that it generates and sends by itself."""
+    """Messages per second that it generates and sends."""
     payload_bytes: int = 100
     quiet: bool = False
     """Print no deliveries."""

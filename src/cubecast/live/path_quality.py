@@ -29,7 +29,7 @@ class PathQuality(NamedTuple):
 
 
 def path_quality(raw: Any) -> PathQuality | None:
-    """Of a socket; None where the system does not say, or nothing was acknowledged yet."""
+    """The path of a socket; None where the system does not report it, or nothing was acknowledged yet."""
     if raw is None or sys.platform != "linux":
         return None
     info = b""

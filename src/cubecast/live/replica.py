@@ -30,7 +30,7 @@ class Replica:
     """… and why a program cannot give a snapshot of its own."""
 
     def __init__(self) -> None:
-        """In no group."""
+        """It has not joined a group."""
         self._group: Group | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()

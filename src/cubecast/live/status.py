@@ -40,7 +40,7 @@ REQUEST_TIMEOUT_S = 5.0
 
 
 def status_of(group: Group) -> dict[str, Any]:
-    """The state of a member and its group, as the member knows it."""
+    """The status of a member and its group, as the member knows it."""
     member = group._entered().member
     stats = group.stats
     links = _with_paths(group, stats.pop("links"))
@@ -83,7 +83,7 @@ def status_of(group: Group) -> dict[str, Any]:
 
 
 def _with_paths(group: Group, links: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The links with what the system knows of their connections."""
+    """The links with the quality of their paths, as the system reports it."""
     driver = group._entered()
     for name, found in links.items():
         pipe = driver.member.links.links[name].pipe

@@ -191,27 +191,27 @@ class SyncGroup:
     # Callbacks, in the thread of the loop. One that raises is logged, and everything continues.
 
     def on_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
-        """Call a function with the frontier each time it moves."""
+        """Call a function with the frontier each time it advances."""
         self._group.on_stable(callback)
 
     def on_causally_stable(self, callback: Callable[[dict[MemberId, int]], object]) -> None:
-        """Call a function with the causal frontier each time it moves."""
+        """Call a function with the causal frontier each time it advances."""
         self._group.on_causally_stable(callback)
 
     def on_view(self, callback: Callable[[View], object]) -> None:
-        """Call a function when a view is installed."""
+        """Call a function when a view is installed, regardless of what the application has taken so far."""
         self._group.on_view(callback)
 
     def on_blocked(self, callback: Callable[[bool], object]) -> None:
-        """Call a function with True when too few members are reachable, with False when there are enough again."""
+        """Call a function with True when too few members are reachable, and with False when enough are again."""
         self._group.on_blocked(callback)
 
     def on_excluded(self, callback: Callable[[Excluded], object]) -> None:
-        """Call a function when the group continued without this member."""
+        """Call a function with the reason and the returned messages when this member learns that it was excluded."""
         self._group.on_excluded(callback)
 
     def on_progress(self, callback: Callable[[tuple[int, int]], object]) -> None:
-        """Call a function with (pieces here, pieces of the state) while this member fetches the state."""
+        """Call a function with (chunks received, chunks of the state) while this member fetches the state."""
         self._group.on_progress(callback)
 
     def on_waiting(self, callback: Callable[[str], object]) -> None:
@@ -237,12 +237,12 @@ class SyncGroup:
 
     @property
     def is_entered(self) -> bool:
-        """Was it entered, also if this member has left since?"""
+        """Was the group entered, even if this member has left since?"""
         return self._group.is_entered
 
     @property
     def has_more(self) -> bool:
-        """Is there anything that the application has not taken?"""
+        """Are there events that the application has not taken?"""
         return bool(self._taken) or self._call(lambda: self._group.has_more)
 
     @property
@@ -252,7 +252,7 @@ class SyncGroup:
 
     @property
     def view(self) -> View:
-        """The members by rank."""
+        """The members by rank, in the newest view that this member installed."""
         return self._group.view
 
     @property
@@ -267,16 +267,16 @@ class SyncGroup:
 
     @property
     def frontier(self) -> dict[MemberId, int]:
-        """For each member of the view: the sequence up to which every member has its messages."""
+        """Per member of the view: the sequence number up to which every member has its messages."""
         return self._call(lambda: self._group.frontier)
 
     def is_stable(self, delivery: Delivery) -> bool:
-        """Does every member of the view have it?"""
+        """Does every member of the view have this message? All messages of earlier views are stable."""
         return self._call(lambda: self._group.is_stable(delivery))
 
     @property
     def causal_frontier(self) -> dict[MemberId, int]:
-        """For each member of the view: the sequence up to which its messages are causally stable here."""
+        """Per member of the view: the sequence number up to which its messages are causally stable here."""
         return self._call(lambda: self._group.causal_frontier)
 
     def is_causally_stable(self, delivery: Delivery) -> bool:
@@ -284,7 +284,7 @@ class SyncGroup:
         return self._call(lambda: self._group.is_causally_stable(delivery))
 
     def laggards(self) -> list[Laggard]:
-        """The members that hold stability back, and by how many messages."""
+        """The members that delay stability, and by how many messages; the slowest first."""
         return self._call(self._group.laggards)
 
     @property
@@ -293,7 +293,7 @@ class SyncGroup:
         return self._call(lambda: self._group.stats)
 
     def status(self) -> dict[str, Any]:
-        """What this member knows of itself and its group."""
+        """The status of this member and its group, for the status page."""
         return self._call(self._group.status)
 
     # Internal.

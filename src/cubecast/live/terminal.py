@@ -22,7 +22,7 @@ OUTPUT_BYTES_MAX = 1 << 20
 
 
 def has_input(descriptor: int = 0) -> bool:
-    """Is there anything to read lines from? Not with a closed input or `/dev/null`, which supervisors give."""
+    """Is there an input to read lines from? Not if it is closed or `/dev/null`, as under a supervisor."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

@@ -6,7 +6,7 @@ from cubecast.errors import LocalProtocolError
 
 
 def require_text(what: str, text: object, characters_max: int) -> str:
-    """Return the text; LocalProtocolError if it is none."""
+    """Return the text; LocalProtocolError if it is not a valid one."""
     if not isinstance(text, str) or not text:
         raise LocalProtocolError(f"{what} {text!r}: give a non-empty string")
     if len(text) > characters_max:

@@ -1,7 +1,7 @@
 """The trace events of a member as rows of the one trace schema (`docs/trace.md`), in the file of its process.
 
-The member notes an event when it happens inside; the driver flushes the rows when the journal has their events,
-and before any effect of them leaves the process.
+The member records an event when it happens; the driver flushes the rows when the journal has their events, and before
+any effect of them leaves the process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TraceAdapter:
         }
 
     def note(self, now_ns: int, me: MemberId, event: str, **data: Any) -> None:
-        """One event."""
+        """Record an event."""
         write = self._notes.get(event)
         if write is not None:
             write(now_ns, me, **data)
@@ -69,7 +69,7 @@ class TraceAdapter:
         self._writer.row(now_ns, _PLAIN[event], self._id(me), round=self._view)
 
     def deliveries(self, now_ns: int, me: MemberId, senders: list[MemberId], sequences: list[int]) -> None:
-        """Messages were handed to the application, in this order."""
+        """Record messages that were handed to the application, in this order."""
         self._writer.deliveries(now_ns, self._id(me), [self._id(sender) for sender in senders], sequences)
 
     def flush(self) -> None:

@@ -117,21 +117,21 @@ class MemberTraceWriter:
             self.flush()
 
     def deliveries(self, now_ns: int, member: int, senders: Integers, sequences: Integers) -> None:
-        """Messages were handed to the application, in this order."""
+        """Record messages that were handed to the application, in this order."""
         self._messages(now_ns, DELIVER, member, senders, sequences)
 
     def holds(self, now_ns: int, member: int, senders: Integers, sequences: Integers) -> None:
-        """The member received these messages, each with all before it; its application cannot get them yet."""
+        """Record that the member received these messages, and all before them; they are not deliverable yet."""
         self._messages(now_ns, HOLD, member, senders, sequences)
 
     def stable(self, now_ns: int, member: int, senders: Integers, sequences: Integers, number: int = NOBODY) -> None:
-        """Everything of these senders up to here is stable; `number` is the round of the stability protocol."""
+        """Record what is stable, by sender; `number` is the round of the stability protocol."""
         self._messages(now_ns, STABLE, member, senders, sequences, number)
 
     def restore(
         self, now_ns: int, member: int, view_number: int, tag: int, senders: Integers, sequences: Integers
     ) -> None:
-        """The application got a state that holds everything of these senders up to here, as of the view's beginning.
+        """Record a state that the application restored: what it holds of each sender, as of the view's beginning.
 
         An empty state is one row, different from no state. Between restart and restarted rows it is the member's own
         checkpoint: give `NOBODY` for view and tag.
@@ -141,7 +141,7 @@ class MemberTraceWriter:
         self._messages(now_ns, RESTORE, member, senders, sequences, view_number, tag)
 
     def install(self, now_ns: int, member: int, view_number: int, tag: int, member_ids: Sequence[int]) -> None:
-        """The member installs a view with these members, by rank."""
+        """Record that the member installed a view with these members, by rank."""
         for rank, other in enumerate(member_ids):
             self.row(now_ns, VIEW, member, peer=other, sequence=rank, round=view_number, message=tag)
         self.row(now_ns, INSTALL, member, sequence=len(member_ids), round=view_number, message=tag)

@@ -1,10 +1,10 @@
 """The whole group as seen by one member: its own report and those of the others, requested at the same time.
 
-First a connection to every member is opened, then all are asked at once, so that the reports are of nearly the same
-moment: `spread_ms` bounds by how much they differ. A member that does not answer in time is shown with the reason. One
-round serves all viewers of the page, and nobody is asked while nobody views it.
+First a connection to every member is opened, then all requests are sent at once, so that the reports are of nearly the
+same moment: `spread_ms` bounds by how much they differ. A member that does not answer in time is shown with the reason.
+One round of requests serves all viewers of the page; without viewers there are no requests.
 
-In a group of more than `ASKED_MAX` members those are asked that hold stability back the most, and then the first ranks.
+In a group of more than `ASKED_MAX` members, only those that delay stability the most and the first ranks are asked.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CONNECT_S = 1.0
 ANSWER_S = 1.0
 ANSWER_BYTES_MAX = 4 << 20
 FRESH_S = 1.0
-"""Reports as old as this are shown again: several viewers cost the group as much as one."""
+"""Reports younger than this are shown again: several viewers cost the group as much as one."""
 
 
 @dataclass(frozen=True)
 class AskedMember:
-    """A member of the view, and what it reported, or why it did not."""
+    """A member of the view with its report, or the reason why there is none."""
 
     member: MemberId
     report: MemberReport | None
@@ -50,8 +50,8 @@ class AskedMember:
 def count_lacking(asked: Sequence[AskedMember]) -> list[list[int | None]]:
     """By receiver and sender: the messages of the sender that the receiver lacks and another member has.
 
-    None where the receiver did not answer, or does not have that sender in its view. No member lacks messages of its
-    own: another one that seems to have more of them answered later.
+    None where the receiver did not answer, or does not have that sender in its view. No member lacks its own
+    messages: another one that seems to have more of them answered later.
     """
     known = [
         {MemberId(one.address, one.incarnation): one.messages for one in member.report.received}
@@ -73,7 +73,7 @@ class WholeGroup:
     """Asks the members of a group for their reports, for the status page of one of them."""
 
     def __init__(self, group: Group) -> None:
-        """Nobody is asked yet."""
+        """No request is sent yet."""
         self._group = group
         self._asking: asyncio.Task[dict[str, Any]] | None = None
         self._asked_at_s = 0.0
@@ -87,7 +87,7 @@ class WholeGroup:
         return await asyncio.shield(self._asking)
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Cancel the requests that are under way."""
         if self._asking is not None:
             self._asking.cancel()
 
@@ -142,7 +142,7 @@ class WholeGroup:
 
 
 class _Question:
-    """A request to one member."""
+    """Requests to one member."""
 
     def __init__(self, who: MemberId, credentials: Credentials | None) -> None:
         self._who = who
@@ -152,7 +152,7 @@ class _Question:
         self._sent_s = self.took_s = 0.0
 
     async def connect(self) -> None:
-        """Open a connection as members do; a failure is the reason why it gives no answer."""
+        """Open a connection as members do; a failure becomes the reason of the missing report."""
         try:
             host, port = parse_address(self._who.name)
             tls: dict[str, Any] = {}
@@ -171,7 +171,7 @@ class _Question:
             self._fail(explain_tls_error(error))
 
     def send(self, path: str) -> None:
-        """Ask."""
+        """Send a request."""
         self._sent_s = time.monotonic()
         if self._streams is not None:
             self._streams[1].write(http.encode_request(path, self._who.name))
@@ -188,7 +188,7 @@ class _Question:
         return AskedMember(self._who, None, self._reason or "it answers as another member")
 
     async def read_views(self) -> list[InstalledView]:
-        """The views it saw; none if it does not answer."""
+        """The views that it installed; empty if it does not answer."""
         body = await self._read()
         try:
             return [] if body is None else decode_views(body)

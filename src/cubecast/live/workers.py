@@ -70,7 +70,7 @@ def way_to_join(
     if join is None:
         return lambda: join_workers(name, first, count=count, **options)
     if options:
-        raise LocalProtocolError(f"join= together with {', '.join(options)}=: set options in the function join")
+        raise LocalProtocolError(f"join= together with {', '.join(options)}=: set these options in the function join")
     return join
 
 

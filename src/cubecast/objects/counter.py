@@ -14,7 +14,7 @@ class Counter(SharedObject):
 
     kind = "counter"
     value = 0
-    """What was added so far."""
+    """The sum of all delivered additions."""
 
     async def add(self, amount: int = 1) -> Message:
         """Add an integer, which may be negative; `value` changes when the message is delivered."""
@@ -23,13 +23,13 @@ class Counter(SharedObject):
         return await self._send(amount)
 
     def apply(self, operation: Operation) -> None:
-        """Count it."""
+        """Add the amount of the operation."""
         self.value += operation.value
 
     def state(self) -> Any:
-        """The value; as text if it is too large for a number of MessagePack."""
+        """The value; as text if it is too large for MessagePack."""
         return self.value if abs(self.value) < 1 << 63 else str(self.value)
 
     def load(self, state: Any) -> None:
-        """Continue with another value."""
+        """Install the value of another member."""
         self.value = int(state)

@@ -1,13 +1,12 @@
 """A dictionary with a replica at every member; all replicas agree once all members have the same messages.
 
-*The last writer wins*: of two writes to a key the one with the larger (view, clock, writer) stays; a deletion is a
-write too, and must be kept (as a tombstone) until every operation that still arrives knows of it: until it is causally
-stable.
+*The last writer wins*: of two writes to a key the one with the larger (view, clock, writer) stays. A deletion is also a
+write. It must be stored (as a tombstone) until it is causally stable: every operation that arrives later follows it.
 
-*Adding wins*: a deletion deletes the writes that it names, those its member had, and all earlier ones of that member,
-which may not have come back to it yet; a concurrent write stays. It needs no tombstone: messages arrive in causal
-order, so a write comes before the deletion that names it. Of several writes that stay, the one with the larger (view,
-clock, writer) is read.
+*Adding wins*: a deletion names the writes that its member had, and deletes those and all earlier writes of its own
+member, which may not be delivered there yet; a concurrent write stays. It needs no tombstone: messages arrive in causal
+order, so a write arrives before the deletion that names it. Of several writes that stay, the one with the largest
+(view, clock, writer) is read.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class ReplicatedDict(SharedObject):
         """Empty."""
         super().__init__(space, name)
         self._writes: dict[str, dict[Stamp, Any]] = {}
-        """By key: the writes that stay. Where the last writer wins there is one."""
+        """By key: the writes that stay; only one where the last writer wins."""
         self._tombstones: dict[str, Stamp] = {}
-        """By key that was deleted: the deletion."""
+        """By deleted key: the deletion."""
 
     # Reading.
 
@@ -73,7 +72,7 @@ class ReplicatedDict(SharedObject):
 
     @property
     def tombstones(self) -> int:
-        """Deletions that are still kept."""
+        """The number of deletions that are still stored."""
         return len(self._tombstones)
 
     # Writing.
@@ -121,7 +120,7 @@ class ReplicatedDict(SharedObject):
         return key not in self._tombstones or stamp > self._tombstones[key]
 
     def forget(self) -> None:
-        """Free the deletions that every later write knows of."""
+        """Free the deletions that every later write follows."""
         for key, (view, _, name, incarnation, sequence) in list(self._tombstones.items()):
             if self._space.is_causally_stable(MemberId(name, incarnation), view, sequence):
                 del self._tombstones[key]

@@ -30,7 +30,7 @@ class Leader(SharedObject):
 
     @property
     def token(self) -> int:
-        """Grows whenever the leader may have changed: the number of the view."""
+        """A number that grows whenever the leader may have changed: the number of the view."""
         return self._view.number if self._view is not None else 0
 
     def begin_view(self, view: View) -> None:
@@ -38,11 +38,11 @@ class Leader(SharedObject):
         self._view = view
 
     def apply(self, operation: Operation) -> None:
-        """It has no operations."""
+        """A leader has no operations."""
 
     def state(self) -> Any:
-        """The view says it all."""
+        """None: the leader follows from the view."""
         return None
 
     def load(self, state: Any) -> None:
-        """Nothing to take over."""
+        """A leader has no state."""

@@ -43,12 +43,12 @@ class Lock(SharedObject):
     is_ordered = True
 
     def __init__(self, space: Space, name: str) -> None:
-        """Free."""
+        """The lock is free."""
         super().__init__(space, name)
         self._queue: list[_Request] = []
         self._grants = 0
         self._token: Token | None = None
-        """Of the present holder."""
+        """The token of the current holder."""
         self._last: _Request | None = None
         """The request that was granted last, while it is at the head."""
         self._view = 0
@@ -108,7 +108,7 @@ class Lock(SharedObject):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Pass it on, unless the group has done so already; then another task of this process may hold it."""
+        """Release the lock, unless this member lost it: another task of this process may hold it by now."""
         request = self._blocks.pop(asyncio.current_task(), None)
         if request is not None and request == self._held:
             await self.release()
@@ -116,7 +116,7 @@ class Lock(SharedObject):
     # In total order.
 
     def apply(self, operation: Operation) -> None:
-        """A request or a release."""
+        """Apply a request or a release."""
         what, number = operation.value
         if type(number) is not int:
             raise TypeError("a request has a number")
@@ -129,7 +129,7 @@ class Lock(SharedObject):
         self._grant()
 
     def begin_view(self, view: View) -> None:
-        """Members that are gone wait no more, and hold nothing."""
+        """Remove members that are no longer in the view from the queue."""
         self._view = view.number
         self._queue = [request for request in self._queue if request.member in view.members]
         self._grant()
@@ -137,7 +137,7 @@ class Lock(SharedObject):
             self._withdraw_if_forgotten(request)
 
     def _withdraw_if_forgotten(self, request: _Request) -> None:
-        """After a restart from its journal nobody in this process waits for the requests that it made before."""
+        """Withdraw a request from before a restart: no task of this process waits for it."""
         is_mine = request.member == self._space.group.me
         if is_mine and request.number not in self._waiting and request != self._held:
             self._space.later(self._send(["release", request.number]))
@@ -158,7 +158,7 @@ class Lock(SharedObject):
             waiting.set_result(self._token)
 
     def lost(self) -> None:
-        """The group continued without this member: what its tasks hold or wait for is gone."""
+        """The group continued without this member: its tasks lose what they hold or wait for."""
         self._give_up(self._excluded())
 
     def ended(self) -> None:

@@ -1,4 +1,4 @@
-"""What every shared object has: a name in its space, operations that are multicast, and a state for newcomers."""
+"""The base of shared objects: a name in the space, operations that are multicast, and a state for newcomers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Operation(NamedTuple):
-    """An operation as it arrives: who multicast it, its number, its Lamport clock, and what the object said."""
+    """An operation as it arrives: its sender, its number, its Lamport clock, and the value that the object sent."""
 
     sender: MemberId
     view: int
@@ -37,17 +37,17 @@ class SharedObject:
         return await self._space.multicast(self, value)
 
     def apply(self, operation: Operation) -> None:
-        """An operation of any member, this one included, in an order that respects causality."""
+        """Apply an operation of any member, this one included; operations come in causal order."""
         raise NotImplementedError
 
     def begin_view(self, view: View) -> None:
         """A view begins; all operations of earlier ones were applied."""
 
     def forget(self) -> None:
-        """More is causally stable: free what no later operation can contradict."""
+        """More is causally stable: free what every later operation follows."""
 
     def state(self) -> Any:
-        """The state, of what msgpack encodes."""
+        """The state, as values that msgpack can encode."""
         raise NotImplementedError
 
     def load(self, state: Any) -> None:

@@ -1,8 +1,7 @@
 """All shared objects of one member: it joins the group, applies deliveries, and transfers the state to newcomers.
 
 A message names the object and carries a Lamport clock (`objects.total_order`). Objects exist at all members as soon as
-one member has used them: an operation on an object that the program of this member has not requested is applied
-too.
+one member has used them: an operation is also applied if the program of this member has not requested the object.
 
 | event            | what happens                                                                                  |
 |------------------|-----------------------------------------------------------------------------------------------|
@@ -105,11 +104,11 @@ class Space(Replica):
         return await self.group.multicast(octets)
 
     def hurry(self, message: Message) -> None:
-        """Find out soon whether a message is causally stable."""
+        """Start stability rounds until a message is causally stable."""
         self.later(message.causally_stable(hurry=True))
 
     def is_causally_stable(self, sender: MemberId, view: int, sequence: int) -> bool:
-        """Does every message that still comes follow this one?"""
+        """Does every later delivery follow this message?"""
         return self.group.is_causally_stable(Delivery(sender, view, sequence, b""))
 
     # What the group gives.
@@ -134,7 +133,7 @@ class Space(Replica):
             self._apply(kind, name, Operation(event.sender, event.view, event.sequence, clock, value))
 
     def _apply(self, kind: str, name: str, operation: Operation) -> None:
-        """Apply an operation; one with a value that the object does not know is an error of its sender."""
+        """Apply an operation; an invalid value is an error of its sender."""
         try:
             self._object(KINDS[kind], name).apply(operation)
         except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Total order: every member delivers the same messages in the same order.
+"""Total order: all members deliver the same messages in the same order.
 
 Each message carries a Lamport clock: larger than that of every message that its sender's application had processed
 before the multicast. Messages are ordered by (view, clock, sender). A message can be delivered to the application when
@@ -36,26 +36,26 @@ class TotalOrder(Generic[_Item]):
     """Messages that were delivered and wait for their turn."""
 
     def __init__(self) -> None:
-        """None."""
+        """No message waits."""
         self.waiting: list[tuple[Key, _Item]] = []
-        """By key."""
+        """In the order of their keys."""
 
     def add(self, key: Key, item: _Item) -> None:
-        """A message was delivered."""
+        """Add a delivered message."""
         place = len(self.waiting)
         while place and self.waiting[place - 1][0] > key:
             place -= 1
         self.waiting.insert(place, (key, item))
 
     def stable(self, is_causally_stable: Callable[[Key], bool]) -> list[tuple[Key, _Item]]:
-        """More is causally stable: the messages whose turn it is, in order."""
+        """More is causally stable: remove and return the messages whose turn it is, in order."""
         count = 0
         while count < len(self.waiting) and is_causally_stable(self.waiting[count][0]):
             count += 1
         return self._take(count)
 
     def begin_view(self, number: int) -> list[tuple[Key, _Item]]:
-        """A view begins: all messages of earlier ones, in order."""
+        """A view begins: remove and return all messages of earlier views, in order."""
         return self._take(sum(key.view < number for key, _ in self.waiting))
 
     def _take(self, count: int) -> list[tuple[Key, _Item]]:
@@ -63,5 +63,5 @@ class TotalOrder(Generic[_Item]):
         return taken
 
     def put_back(self, waiting: Iterable[tuple[Key, _Item]]) -> None:
-        """Continue with the waiting messages of another member's state."""
+        """Install the waiting messages of another member."""
         self.waiting = sorted(waiting, key=lambda one: one[0])
