@@ -89,7 +89,7 @@ def content_of(document: Document) -> Any:
 
 
 async def settle(replicas: list[Documents]) -> None:
-    """Every member has dealt with every edit, and no squash is under way."""
+    """Every member has processed every edit, and no squash is under way."""
     for one in replicas:
         message = await one.document("end").edit(append("."))
         assert message is not None

@@ -273,8 +273,8 @@ BROKEN: dict[str, list[Change]] = {
     "branches that share members do not settle": [(Lifecycle, "_is_of_other_branch", _is_no_member)],
     "what was sent is not waited for": [(Levels, "learn", _learn_at_once)],
     "waiting multicasts are not counted": [(InLevels, "_multicast_count", lambda self: self.stack.published())],
-    "what is delivered counts as dealt with": [(InLevels, "contribute", _contribute_delivered)],
-    "earlier views count as dealt with": [(InLevels, "_has_dealt_with_earlier", property(_always))],
+    "what is delivered counts as processed": [(InLevels, "contribute", _contribute_delivered)],
+    "earlier views count as processed": [(InLevels, "_has_dealt_with_earlier", property(_always))],
     "an answer does not wait for the message": [(QuorumLevels, "due", _answer_at_once)],
 }
 """The safeguard that is missing, and what is put in its place."""

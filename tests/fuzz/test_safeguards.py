@@ -48,8 +48,8 @@ FIRST: dict[str, int] = {
     "an excluded member is not informed": 25,
     "what was sent is not waited for": 0,
     "waiting multicasts are not counted": 0,
-    "what is delivered counts as dealt with": 0,
-    "earlier views count as dealt with": 11,
+    "what is delivered counts as processed": 0,
+    "earlier views count as processed": 11,
     "an answer does not wait for the message": 0,
 }
 FIRST_OF_THEMES: dict[str, tuple[Theme, int]] = {

@@ -18,7 +18,7 @@ def _fold(levels: list[Levels]) -> None:
 
 
 def test_one_round_by_hand() -> None:
-    """Rank 1 has multicast two messages, of which rank 0 has dealt with one."""
+    """Rank 1 has multicast two messages, of which rank 0 has processed one."""
     levels = [Levels(rank, 2, is_durable=rank == 0) for rank in range(2)]
     levels[0].block(RECEIVED)[:] = [3, 2]
     levels[0].block(PROCESSED)[:] = [1 + 3, 1 + 1]
@@ -36,7 +36,7 @@ def test_one_round_by_hand() -> None:
     assert levels[0].causal == [0, 0]
     assert levels[0].catch_up([3, 2])
     assert levels[0].causal == [3, 2]
-    assert not levels[1].learn([2, 2]), "nor has rank 1 dealt with the third of rank 0"
+    assert not levels[1].learn([2, 2]), "nor has rank 1 processed the third of rank 0"
     assert levels[1].catch_up([3, 2])
 
 

@@ -1,4 +1,4 @@
-"""What the application has dealt with, from the bytes it reports."""
+"""What the application has processed, from the bytes it reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _delivery(view: View, rank: int, number: int, size: int = 10) -> Delivery:
     return Delivery(view.members[rank], view.number, view.sent[rank] + number, bytes(size))
 
 
-def test_bytes_tell_which_deliveries_were_dealt_with() -> None:
+def test_bytes_tell_which_deliveries_were_processed() -> None:
     view = _view(3, (5, 0, 7))
     untaken = Untaken()
     untaken.begin_view(view)

@@ -14,18 +14,18 @@ class Agenda:
     """Pending actions."""
 
     def __init__(self) -> None:
-        """Empty, at a time that is not 0: a driver's clock never is."""
+        """The agenda is empty, and the time is not 0: the clock of a driver never is."""
         self.now_ns = SECOND
         self.count = 0
         self._heap: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []
 
     def at(self, time_ns: int, action: Callable[..., Any], *arguments: Any) -> None:
-        """Call it at that time, or now if that has passed."""
+        """Call an action at that time, or now if that has passed."""
         self.count += 1
         heapq.heappush(self._heap, (max(time_ns, self.now_ns), self.count, action, arguments))
 
     def after(self, delay_ns: int, action: Callable[..., Any], *arguments: Any) -> None:
-        """Call it after that time."""
+        """Call an action after that delay."""
         self.at(self.now_ns + delay_ns, action, *arguments)
 
     def run_until(self, end_ns: int) -> None:

@@ -61,7 +61,7 @@ def kill_and_erase(world: FuzzWorld) -> None:
 
 
 def kill_all(world: FuzzWorld) -> None:
-    """Everybody is killed at about the same time."""
+    """All processes are killed at about the same time."""
     is_power = world.plan.is_durable and world.draw.random() < 0.5
     for process in world.living():
         if world.draw.random() < 0.3:

@@ -30,7 +30,7 @@ class Disk:
     """One journal, written as `live.journal` does it."""
 
     def __init__(self, draw: random.Random, group: str, member: str) -> None:
-        """Empty."""
+        """The journal is empty."""
         self.content = bytearray()
         self.synced = 0
         self.starts: list[int] = []

@@ -80,7 +80,7 @@ def draw_chains(draw: random.Random, theme: Theme, is_durable: bool, takeover_ms
 
 
 def _draw_point(draw: random.Random, theme: Theme, is_durable: bool, takeover_ms: int) -> FaultPoint:
-    """A duration: until the end, a moment, a while, or about as long as a takeover takes."""
+    """Draw a fault point; its duration is until the end, a moment, a while, or about that of a takeover."""
     where = draw.choice([where for where in theme.where if is_durable or where != JOURNALLED])
     kinds = theme.records if where == JOURNALLED else theme.messages
     for_ms = draw.choice([0, draw.randint(1, 30), draw.randint(30, 200), round(takeover_ms * draw.uniform(0.5, 4))])
@@ -128,7 +128,7 @@ class FaultPoints:
     """The fault points of a world."""
 
     def __init__(self, world: FuzzWorld, chains: list[Chain]) -> None:
-        """They start to count at once, or when the group exists."""
+        """They start to count immediately, or when the group exists."""
         self.world = world
         self.chains = chains
         self._scanners: dict[tuple[str, Stream], _Scanner] = {}
@@ -162,7 +162,7 @@ class FaultPoints:
         return None
 
     def _rest(self) -> None:
-        """All have fired."""
+        """All fault points have fired."""
         network = self.world.network
         network.on_write = network.on_read = None
         self.world.on_persist = lambda *_: None
@@ -263,7 +263,7 @@ class FaultPoints:
                 world.agenda.at(world.agenda.now_ns, process.post, process.leave)
 
     def _kill(self, process: Process, is_power: bool) -> None:
-        """Kill at once, when the system has what it writes, or one step later; most processes restart after a while."""
+        """Kill now, at the end of the current event, or some steps later; most processes restart after a while."""
         draw = self.world.draw
         how = draw.randrange(3)
         if how == 0:

@@ -36,7 +36,7 @@ STABILITY = (
     chosen("stability").name,
     *(one.name for one in protocols("stability") if not one.paper.startswith("own")),
 )
-"""Those of the papers: one more in the list would draw other histories. `stability=` runs others."""
+"""The protocols of the papers. Another entry would change the histories of all seeds; use `stability=` for others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Outcome:
     """The stability protocol, if it was not drawn."""
     violations: tuple[str, ...]
     is_lost: bool
-    """Did the group lose its quorum, or everybody who had the state?"""
+    """Did the group lose its quorum, or all members with the state?"""
     settle_ms: float
     events: list[HistoryEvent] = field(repr=False)
     world: FuzzWorld = field(repr=False)
@@ -213,7 +213,7 @@ def _plan_load(draw: random.Random, world: FuzzWorld, end_ns: int) -> None:
 
 
 def _plan_fault_points(draw: random.Random, world: FuzzWorld, theme: Theme, end_ns: int) -> None:
-    """The changes a theme needs come at random times, not too late; its fault points fire at their events."""
+    """Plan the changes of a theme at random times, not too late, and its fault points."""
     takeover_ms = round((world.settings.suspect_after_s + world.settings.takeover_s) * 1000)
     FaultPoints(world, draw_chains(draw, theme, world.plan.is_durable, takeover_ms))
     span_ns = end_ns - world.agenda.now_ns
@@ -236,7 +236,7 @@ def _plan_change(draw: random.Random, world: FuzzWorld, table: Mapping[changes.C
 
 
 def _inject(change: changes.Change, world: FuzzWorld) -> None:
-    """A change due after all faults have ended does not happen."""
+    """Make a change, unless all faults have ended."""
     if not world.is_calm:
         change(world)
 
@@ -245,7 +245,7 @@ def _inject(change: changes.Change, world: FuzzWorld) -> None:
 
 
 def _start_again(draw: random.Random, world: FuzzWorld) -> None:
-    """Most processes that are down start again, one after another; the others are given up."""
+    """Start most processes that are down again, one after another; the others stay down."""
     within_ms = draw.choice([1, 20, 150])
     last_ns = 0
     for _, machine in sorted(world.machines.items()):
@@ -277,12 +277,12 @@ def _settle(world: FuzzWorld) -> tuple[int, bool]:
 
 
 def wanted(world: FuzzWorld) -> list[Process]:
-    """All processes that are to be in the group."""
+    """All processes that should be in the group."""
     return [process for process in world.living() if process.machine.is_wanted]
 
 
 def is_settled(world: FuzzWorld) -> bool:
-    """Are all who want to be in the group in one view, and is nothing left to do?"""
+    """Are all processes that should be in the group in one view, with nothing left to do?"""
     processes = world.living()
     members = [process.member for process in processes]
     if any(not process.machine.is_wanted or process.is_busy for process in processes):

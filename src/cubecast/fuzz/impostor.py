@@ -1,6 +1,6 @@
 """An impostor that listens at the address of a machine that is down, with a certificate for another address.
 
-A member that verifies certificates must ignore whatever it sends.
+A member that verifies certificates must ignore everything it sends.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ OTHER_ADDRESS = "10.0.0.250:7000"
 
 
 class Impostor:
-    """Answers every greeting with: you are no longer in the group."""
+    """Answers every greeting with a refusal: the member is no longer in the group."""
 
     certificate = (OTHER_ADDRESS,)
     is_listening = True
     is_alive = True
 
     def __init__(self, world: FuzzWorld, name: str) -> None:
-        """It listens."""
+        """The impostor listens."""
         self.name = name
         self._world = world
 
     def post(self, action: Any, *arguments: Any) -> None:
-        """Run it now."""
+        """Run an action now."""
         action(*arguments)
 
     def connection_made(self, end: End, dialled: str, address: str) -> None:
@@ -42,11 +42,11 @@ class Impostor:
         self._world.network.write(end, encode_frame(REFUSE, 0, 0, handshake.encode(refusal)))
 
     def connection_lost(self, end: End, _reason: str) -> None:
-        """It is over."""
+        """The connection has ended."""
         self._world.network.forget(end)
 
     def resume_writing(self, end: End) -> None:
         """Nothing is pending."""
 
     def dial_failed(self, name: str, reason: str) -> None:
-        """It does not dial."""
+        """An impostor does not dial."""

@@ -3,8 +3,8 @@
 | guarantee           | meaning                                                                                       |
 |---------------------|-----------------------------------------------------------------------------------------------|
 | view agreement      | a view has one set of members; views follow one another; with a majority, one view per number |
-| same state          | all who install a view have delivered the same messages until then, newcomers included: with  |
-|                     | that, members that install a view and the next one deliver the same messages in between       |
+| same state          | all members that install a view have delivered the same messages until then, newcomers        |
+|                     | included; so members that install two consecutive views deliver the same messages in between  |
 | sending view        | a message is delivered in the view in which it was sent, under one sender and number          |
 | FIFO order          | the messages of a sender are delivered in the order of their numbers, without a gap           |
 | causal order        | no message is delivered before one that its sender's application had taken when it was sent   |
@@ -15,9 +15,9 @@
 | quorum              | a message that is reported to be at a quorum is at a majority of the view                     |
 | causal stability    | after a message was reported causally stable, an application gets only messages whose sender  |
 |                     | had taken it when it made them                                                                |
-| restart             | a process that resumes is given again what it was given before                                |
+| restart             | a process that resumes gets the same entries again as before                                  |
 | nothing lost        | what was multicast is delivered, or returned; what is returned for certain is in no state     |
-| progress            | when all faults have ended, all who want to be in the group are in one view, with one state   |
+| progress            | after all faults, all processes that should be in the group are in one view, with one state   |
 
 Sets of messages are bit masks. In a group without snapshots that keeps less than everything, the state of a newcomer
 is what it has delivered since, together with the state with which its first view began at the others.
@@ -66,7 +66,7 @@ class Judge:
     """Reads the events of a history and collects violations."""
 
     def __init__(self, *, quorum: str, makes_snapshots: bool, keeps_everything: bool, may_repeat: bool = False) -> None:
-        """Nothing read. `may_repeat`: are returned messages multicast again although others may have them?"""
+        """No event is read yet. `may_repeat`: are returned messages multicast again although others may have them?"""
         self.broken: list[str] = []
         self.views: dict[ViewId, View] = {}
         self.applications: dict[str, _Application] = {}
@@ -77,7 +77,7 @@ class Judge:
         self._makes_snapshots = makes_snapshots
         self._by_number: dict[tuple[int, int], ViewId] = {}
         self._is_forgotten = False
-        """Did a process begin anew that had run before?"""
+        """Did a process start without its journal?"""
         self._before: dict[ViewId, ViewId] = {}
         self._at_start: dict[ViewId, list[tuple[ViewId | None, int, HistoryEvent]]] = defaultdict(list)
         self._known: dict[Message, tuple[int, int]] = {}
@@ -153,9 +153,9 @@ class Judge:
         self._of_process[event.name].append(event.data)
 
     def _make(self, event: HistoryEvent) -> None:
-        """What an application makes while it is out of the group, it sends after the restore: it follows that state.
+        """What an application multicasts while it is out of the group is sent after the restore and follows its state.
 
-        So does what it makes after a restart, before it has taken again what it had.
+        The same holds for what it multicasts after a restart, before it has taken its earlier entries again.
         """
         application = self.applications[event.name]
         is_in = application.view is not None and event.me in application.view.members
@@ -295,7 +295,7 @@ class Judge:
             application.begins_midway = True
 
     def _judge_states(self) -> None:
-        """All who begin a view begin it with the same messages."""
+        """All members begin a view with the same messages."""
         states: dict[ViewId, int] = {}
         for view in sorted(self._at_start):
             first: tuple[int, HistoryEvent] | None = None
@@ -343,7 +343,7 @@ class Judge:
                 self._report(event, "stability", what)
 
     def _quorum(self, event: HistoryEvent) -> None:
-        """A quorum of the view has a message; what else its members did with it is not seen from here."""
+        """A quorum of the view has a message; how far it was processed is not visible here."""
         view_id, sender, sequence, _ = event.data
         view = self.views.get(view_id)
         if view is None or sequence <= view.sent[view.members.index(sender)]:
@@ -354,7 +354,7 @@ class Judge:
             self._report(event, "quorum", f"message {sequence} of {sender.name} is at {names or 'nobody'} only")
 
     def _member_causal(self, event: HistoryEvent) -> None:
-        """The report may be one of an earlier view than the one the application is in: it says what it says."""
+        """The report may be of an earlier view than the one that the application has reached."""
         application = self.applications[event.name]
         if application.view is None or application.base is not None or application.view.id != event.data["view"]:
             return
@@ -381,9 +381,9 @@ class Judge:
         self._gone.add(event.name)
 
     def _force(self, event: HistoryEvent) -> None:
-        """An operator gave up the missing members, and with them what only they knew: views after this one.
+        """An operator gave up the missing members, and with them views after this one that only they knew.
 
-        What was reported stable to a member that left was decided with the view that is without it.
+        Messages reported stable to a member that left were decided with the view that is without it.
         """
         view: View = event.data
         lost = {key for key in self._by_number if key[0] == view.group_id and key[1] > view.number}
@@ -438,7 +438,7 @@ class Judge:
             self._report(event, "exclusion", f"no view after view {view.number} is without it")
 
     def judge_end(self, names: Iterable[str], group_id: int) -> None:
-        """In a group that has settled: one state, and everything in it that was multicast by those who are in it."""
+        """A settled group has one state, which holds all messages that its members multicast."""
         members = sorted(names)
         union = 0
         for name in members:

@@ -8,7 +8,7 @@ which each part arrives. Bytes arrive in order and in pieces of any size.
 | cut     | one direction between two machines is dead: bytes wait; later they flow or the connection is reset  |
 | slow    | every piece between two machines takes long                                                         |
 | reset   | any suffix of what is in flight is lost, each way; each end learns of it at its own time            |
-| refused | nobody listens there; a machine that is down or cut off does not answer, and the dial times out     |
+| refused | no process listens there; a machine that is down or cut off does not answer: the dial times out     |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stream:
     __slots__ = ("arrives_ns", "is_broken", "is_ended", "is_paused", "reader", "size", "waiting", "writer")
 
     def __init__(self) -> None:
-        """Empty."""
+        """The stream is empty."""
         self.waiting: deque[tuple[int, bytes]] = deque()
         self.arrives_ns = 0
         """When the last part arrives."""
@@ -54,7 +54,7 @@ class End:
     __slots__ = ("connection", "incoming", "is_gone", "number", "outgoing", "process")
 
     def __init__(self, process: Process | Impostor, number: int, incoming: Stream, outgoing: Stream) -> None:
-        """Open."""
+        """The end is open."""
         self.process = process
         self.number = number
         self.incoming = incoming
@@ -79,12 +79,12 @@ class Connection:
 
     @property
     def ends(self) -> tuple[End, End]:
-        """Both."""
+        """Both ends."""
         return self.dialler, self.acceptor
 
     @property
     def names(self) -> tuple[str, str]:
-        """Of both machines."""
+        """The names of both machines."""
         return self.dialler.process.name, self.acceptor.process.name
 
 
@@ -199,7 +199,7 @@ class FuzzNetwork:
     # Ends.
 
     def close(self, end: End, at_once: bool) -> None:
-        """A process ends a connection: after what it wrote, or at once."""
+        """A process ends a connection: after what it wrote, or immediately."""
         stream = end.outgoing
         is_clean = not at_once and (not end.incoming.size or self.draw.random() < 0.5)
         if not is_clean:  # unread bytes make TCP reset the connection
@@ -292,12 +292,12 @@ class FuzzNetwork:
         return bool(self.cuts) and (source, to) in self.cuts
 
     def cut(self, links: Iterable[Link]) -> None:
-        """Bytes sent there wait; not once all faults have ended."""
+        """Cut links: bytes sent there wait. Ignored once all faults have ended."""
         if not self._is_calm:
             self.cuts.update(links)
 
     def mend(self, links: Iterable[Link]) -> None:
-        """Bytes flow again, or the connection is found dead."""
+        """Mend links: bytes flow again, or the connection proves dead."""
         mended = self.cuts.intersection(links)
         self.cuts -= mended
         for connection in list(self.connections):

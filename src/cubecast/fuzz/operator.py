@@ -3,7 +3,7 @@
 | problem                                            | action                                                    |
 |----------------------------------------------------|-----------------------------------------------------------|
 | the missing members of the last view are gone      | `force()` at one of those left, later at all of them      |
-| nobody is in a view, or nobody has the state       | one machine founds the group anew, the others join it     |
+| no process is in a view, or none has the state     | one machine founds the group anew, the others join it     |
 | founders that lost their journals founded it twice | the smaller group is erased, its machines join the larger |
 | all contacts of a process are gone                 | it is restarted with other contacts                       |
 
@@ -29,7 +29,7 @@ class Operator:
     """Watches one history."""
 
     def __init__(self, world: FuzzWorld) -> None:
-        """Nothing is wrong yet."""
+        """The group is not lost yet."""
         self._world = world
         self._began_ns = world.agenda.now_ns
         self._lost_ns = -1
@@ -37,11 +37,11 @@ class Operator:
 
     @property
     def has_given_up(self) -> bool:
-        """Was everything tried?"""
+        """Were all actions tried?"""
         return self._steps > STEPS_MAX
 
     def act(self) -> None:
-        """Do what is due."""
+        """Take the action that is due, if any."""
         now_ns = self._world.agenda.now_ns
         if not is_lost(self._world):
             self._lost_ns = -1
@@ -129,7 +129,7 @@ def _in_last_view(placed: list[Process]) -> list[Process]:
 
 
 def is_lost(world: FuzzWorld) -> bool:
-    """Can the group not continue: are too few left of its last view, or nobody who has the state?"""
+    """Can the group not continue, because too few members of its last view are left, or none with the state?"""
     members = [process.member for process in world.living()]
     if not members:
         return False  # all have left, or were given up

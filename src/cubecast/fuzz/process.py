@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 4
 SYNC_INTERVAL_NS = 5 * MS
-"""With the sync policy `interval`: after so long the disk has what was written."""
+"""With the sync policy `interval`: writes are on the disk after this time."""
 """A payload begins with the number of the message."""
 
 
@@ -87,7 +87,7 @@ class Process:
     """One start of one member."""
 
     def __init__(self, world: FuzzWorld, machine: Machine) -> None:
-        """Not running: `begin` makes the member."""
+        """The process does not run yet: `begin` creates the member."""
         self.world = world
         self.machine = machine
         self.name = machine.name
@@ -194,7 +194,7 @@ class Process:
                 self.call(self.member.connection_lost, end.number, reason)
 
     def dial_failed(self, name: str, reason: str) -> None:
-        """Nobody answered."""
+        """A dial failed."""
         self.post(self._dial_failed, name, reason)
 
     def _dial_failed(self, name: str, reason: str) -> None:
@@ -285,7 +285,7 @@ class Process:
         self.pump()
 
     def _survives(self, action: Callable[..., None], *arguments: Any) -> bool:
-        """Do it; False when the process crashed meanwhile."""
+        """Call an action; returns False when the process crashed in it."""
         try:
             action(*arguments)
         except CrashError:
@@ -381,7 +381,7 @@ class Process:
         self.call(self.member.synced, *place)
 
     def _hold_for_nothing(self) -> None:
-        """What the held effects depend on is no longer in the journal: they are obsolete."""
+        """The records of the held effects are no longer in the journal: drop the effects."""
         self._held = deque((0, effects, notes) for _, effects, notes in self._held)
 
     def _begin_sync(self) -> None:
@@ -472,7 +472,7 @@ class Process:
             self.world.note(self, notice.what, notice.value)
 
     def _hear_levels(self, known: KnownLevels) -> None:
-        """Note what a quorum has; ask again for the rest, which may have been sent since, or be of an earlier view."""
+        """Note the messages that a quorum has; ask again for the others."""
         waiting = []
         for outgoing, level in self._asked:
             me = self.member.me
@@ -547,7 +547,7 @@ class Process:
         self.member.restored(self.now_ns)
 
     def encode_state(self) -> bytes:
-        """The application's snapshot: a checksum, some filling, the numbers. No two snapshots have the same bytes."""
+        """The application's snapshot: a checksum, padding, the numbers. No two snapshots have the same bytes."""
         words = self.draw.choice([32, 32, self.draw.randint(1, 64)])
         filling = array("I", self.draw.randbytes(4 * words))
         octets = array("I", [len(filling), *filling, *self.state]).tobytes()
@@ -582,7 +582,7 @@ class Process:
             self.die("end")
 
     def die(self, why: str, is_power: bool = False) -> None:
-        """Nothing of the process is left but what it wrote."""
+        """The process dies; only what it wrote is left."""
         if not self.is_alive:
             return
         self.is_alive = False
@@ -592,5 +592,5 @@ class Process:
 
     @property
     def is_busy(self) -> bool:
-        """Is anything of it still in transit?"""
+        """Is anything of this process still in transit?"""
         return bool(self.unsent or self._entries or self._held or self.unsettled or self.is_stopped)

@@ -213,8 +213,8 @@ LATE_VIEWS = Theme(
         "takeover_s": 0.6,
     },
 )
-"""A member restarts that has received data of a view which it has not installed. Nobody is suspected meanwhile: another
-view would recover what its links have lost. On request only, because few histories get there."""
+"""A member restarts that has received data of a view which it has not installed. No member is suspected meanwhile:
+another view would recover what its links have lost. On request only, because few histories reach this state."""
 BRANCHES = Theme(
     name="branches",
     where=(WRITTEN,),

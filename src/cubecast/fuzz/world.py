@@ -49,7 +49,7 @@ class Machine:
     """A name, a disk, and what an operator knows of it."""
 
     def __init__(self, world: FuzzWorld, name: str) -> None:
-        """Nothing runs."""
+        """No process runs on it."""
         self.name = name
         self.disk = Disk(world.draw, world.group, name)
         self.process: Process | None = None
@@ -70,7 +70,7 @@ class FuzzWorld:
     make_process = Process
 
     def __init__(self, seed: int, settings: Settings, plan: HistoryPlan, make_member: Callable[..., Any]) -> None:
-        """Nothing runs yet."""
+        """There are no processes yet."""
         self.draw = random.Random(seed ^ 0x5EED)
         self.agenda = Agenda()
         self.settings = settings
@@ -164,7 +164,7 @@ class FuzzWorld:
             self.start(machine)
 
     def died(self, process: Process, is_power: bool) -> None:
-        """A process is gone."""
+        """A process has ended."""
         machine = process.machine
         if machine.process is not process:
             return
@@ -189,24 +189,24 @@ class FuzzWorld:
             machine.impostor = Impostor(self, machine.name)
 
     def expose(self, machine: Machine) -> None:
-        """The impostor is gone."""
+        """End the impostor."""
         if machine.impostor is not None:
             self.network.process_died(machine.impostor, is_power=False)
             machine.impostor = None
 
     def kill(self, process: Process, is_power: bool = False) -> None:
-        """SIGKILL, or the plug is pulled."""
+        """Kill a process, or cut the power of its machine."""
         process.die("kill", is_power)
 
     # The application's messages.
 
     def next_message(self, process: Process) -> int:
-        """A new number."""
+        """The number of a new message."""
         self.messages.append(process.name)
         return len(self.messages) - 1
 
     def payload(self, number: int) -> bytes:
-        """Its number, and some more."""
+        """The payload of a message: its number and padding."""
         low, high = self.plan.payload_bytes
         return number.to_bytes(HEADER_BYTES, "little") + bytes(self.draw.randint(low, high) - HEADER_BYTES)
 

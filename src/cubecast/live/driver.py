@@ -62,14 +62,14 @@ class StableTimes:
     """The time from a multicast to its stability, of one own message at a time."""
 
     def __init__(self) -> None:
-        """Nothing measured."""
+        """There is no sample yet."""
         self.counts = [0] * (len(STABLE_BOUNDS_S) + 1)
         self.sum_s = 0.0
         self.sample: Outgoing | None = None
         self._began_ns = 0
 
     def begin(self, outgoing: Outgoing) -> None:
-        """This message was multicast now, and is the sample."""
+        """Start to measure with this message, which was multicast now."""
         self.sample, self._began_ns = outgoing, time.monotonic_ns()
 
     def end(self) -> None:
@@ -82,7 +82,7 @@ class StableTimes:
 
 
 class Driver:
-    """Everything around one member."""
+    """Drives one member: its sockets, journal, clock and callbacks."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Driver:
         on_end: Callable[[CubecastError | None], None],
         answer: Callable[[bytes], bytes],
     ) -> None:
-        """Nothing is opened yet. `on_end` is called once: with None after leaving, else with the error.
+        """Nothing is opened yet. `on_end` is called once: with None after leaving, otherwise with the error.
 
         `answer` gives the answer to another member's request for a report.
         """
@@ -233,7 +233,7 @@ class Driver:
         self.fail(CubecastError(f"this member ended by a bug in cubecast: {error!r}; please report it with the log"))
 
     def _end(self, error: CubecastError | None) -> None:
-        """Wake every waiting caller: nothing more will come."""
+        """Wake every waiting caller: the member has ended."""
         if self.is_ended:
             return
         self.is_ended = True

@@ -20,7 +20,7 @@ class Alone:
     round_s = 0.01
 
     def __init__(self, host: StackHost, view: View, settings: Settings) -> None:
-        """Nothing sent."""
+        """Nothing was sent yet."""
         self.view = view
         self.log = MessageLog(1)
         self.is_frozen = False
@@ -57,7 +57,7 @@ class Alone:
         return self._published
 
     def watch_levels(self) -> None:
-        """This member's application or journal has come further, hence all."""
+        """This member's application or journal has advanced, and it is the only member."""
         self.levels.block(RECEIVED)[0] = self._published
         self._host.contribute(self.levels)
         self.levels.fold_alone()
@@ -77,7 +77,7 @@ class Alone:
         return []
 
     def progress(self) -> list[int]:
-        """What was delivered."""
+        """The number of messages delivered."""
         return [self._published]
 
     def ask_levels(self) -> None:

@@ -1,7 +1,7 @@
 """Memory for the large arrays of one view, used again by the next.
 
 A data protocol needs room for the actions of a whole window of every member: tens of megabytes, of which it touches a
-few kilobytes. To ask the system for them at each view change costs more than the rest of a stack.
+few kilobytes. Allocating them at each view change costs more than the rest of a stack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Arena:
         self._used = 0
 
     def reset(self) -> None:
-        """Take everything back: the arrays that were given out must not be used any more."""
+        """Take back all arrays; the caller no longer uses them."""
         if self._used > len(self._block):
             self._block = np.empty(self._used + self._used // 4, np.uint8)
         self._used = 0

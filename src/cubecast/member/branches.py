@@ -1,11 +1,11 @@
-"""Branches of a group: with the quorum `any` both sides of a partition continue, and settle when they meet again.
+"""Branches of a group: with the quorum `any` both sides of a partition continue, and one yields when they meet again.
 
 | what meets                                  | which one yields                                     |
 |---------------------------------------------|------------------------------------------------------|
 | a member with the state, one without        | the one without                                      |
 | two views of different branches             | fewer views; then fewer members; then the lower tag  |
 
-The members of the branch that yields are excluded from it, and ask those of the other one to join.
+The members of the branch that yields leave it and join the other branch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Branches(Exits):
     """Finds other branches, and decides which one yields."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        """No other branch is known."""
+        """No other branch is known yet."""
         super().__init__(*arguments, **named)
         self._branch_probe_ns = self._branch_probes = 0
         self._avoided: set[str] = set()
@@ -44,14 +44,14 @@ class Branches(Exits):
         self.links.reach(name, self._now_ns)
 
     def _is_of_other_branch(self, peer: MemberId, said: ViewId) -> bool:
-        """Did a member decide otherwise in its last view? A view of each branch can have members of the other."""
+        """Did a member decide on another view after the last common one? A view can have members of both branches."""
         view = self._members.view
         if self.settings.quorum != ANY or not said.number or view.is_past(peer):
             return False
         return peer not in view.members or (said.number == view.number and said != view.id)
 
     def _settle_branches(self, link: Link, said: ViewId) -> None:
-        """Two branches of the group met: the older one yields, and before that a member without the state."""
+        """Two branches of the group met: decide which one yields. A member without the state always does."""
         if not self.is_ready:
             self._avoid_branch(link.peer.name)
             self._go_out("another branch of the group has the state")

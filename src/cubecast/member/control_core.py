@@ -23,7 +23,7 @@ class ControlCore:
     """A protocol whose messages are control messages."""
 
     def __init__(self, state: Any, *, width: int, words: int, room: int) -> None:
-        """Before its first call."""
+        """The protocol is not started yet."""
         self.state = state
         self.width = width
         self.words = words

@@ -59,7 +59,7 @@ def read_records(body: bytes, form: Form) -> Batch:
 
 
 class Asked(NamedTuple):
-    """The actions of a data protocol, see `member.calls`; what there is much of as one list per column."""
+    """The actions of a data protocol, see `member.calls`; frequent ones as one list per column."""
 
     deliveries: list[list[int]]
     """Three columns."""
@@ -75,7 +75,7 @@ class DataCore:
     """A data protocol and its driver."""
 
     def __init__(self, state: Any, live: LiveData, *, members: int, window: int, arena: Arena) -> None:
-        """A protocol before its first message; the arrays that the arena gave out before are used no more."""
+        """The protocol is not started yet; arrays that the arena gave out before are no longer used."""
         self.state = state
         self.stamp_numbers = live.stamp_numbers(members)
         self.own_numbers = max(members, self.stamp_numbers)
@@ -136,7 +136,7 @@ class DataCore:
         calls.call_data(self._handle, now_ns, LEAVE, rank, 0)
 
     def results(self) -> Asked:
-        """What the last call requested."""
+        """The actions that the last call requested."""
         deliveries, kept, sends, timers, rows, error = self._sorted.counts.tolist()
         if error:
             raise AssertionError(f"the data core cannot continue (error code {error})")

@@ -15,8 +15,8 @@
 | returned   | what an exclusion returned for good, if the application has not learned of it                       |
 | over       | how it left the group, or was excluded                                                              |
 
-A step is written before anything of it is visible, so a member that resumes looks like one that was slow. What its
-links carried is lost, so it takes no part in the view of its journal except to agree on the next one.
+A step is written before any effect of it is visible, so to the others a member that resumes looks like a slow one. What
+its links carried is lost, so in the view of its journal it only takes part in the agreement on the next view.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Durable:
     """The state that the records describe; `read_back` constructs it."""
 
     def __init__(self, me: MemberId, settings: Settings) -> None:
-        """Nothing has happened."""
+        """The journal is empty."""
         self.me = me
         self.contacts: tuple[Name, ...] = ()
         self.founders: tuple[Name, ...] = ()

@@ -1,4 +1,4 @@
-"""What a member asks its driver to do, in one contract (etcd/raft's `Ready`): persist, then send, deliver, report.
+"""The effects that a member asks its driver for, in one contract (etcd/raft's `Ready`): persist, send, deliver, report.
 
 The driver takes the effects after it called the member, and carries them out in this order:
 
@@ -28,7 +28,7 @@ from cubecast.wire.data import payload_of
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A message as the application gets it: number `sequence` of all that this sender multicast."""
+    """A message as the application gets it: number `sequence` among all messages of its sender."""
 
     sender: MemberId
     view: int
@@ -52,7 +52,7 @@ class ViewChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotWanted(NamedTuple):
-    """Take the application's state when it has dealt with all entries before this one, and call `give_snapshot`."""
+    """Take the application's state when it has processed all entries before this one, and call `give_snapshot`."""
 
     view: int
 
@@ -135,7 +135,7 @@ class Close(NamedTuple):
 
 @dataclass
 class Effects:
-    """What the driver is to do, in the order of the fields; see the module."""
+    """The work of the driver, in the order of the fields; see the module."""
 
     persist: list[bytes] = field(default_factory=list)
     """Encoded records, to be joined to one batch."""

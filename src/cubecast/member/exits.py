@@ -1,4 +1,4 @@
-"""Out of the group: a member that leaves, that the others exclude, or that learns that they went on without it.
+"""Exits from the group: a member leaves, is excluded, or learns that the others continued without it.
 
 Its messages that did not become stable come back. Those that certainly no member delivers are multicast again in the
 next incarnation (`Settings.resend`); the others are returned to the application.
@@ -90,7 +90,7 @@ class Exits(InTransfer):
             self._fail(ExcludedError(f"{self.me.name} was excluded from group {self.group!r}"))
 
     def _go_out(self, reason: str, *, above: int | None = None, certain: bool = False) -> None:
-        """Out of the group without having taken part in the decision."""
+        """Exit from the group without having taken part in the decision."""
         if above is None:
             above = self.frontier.get(self.me, 0)
         self._give_back(reason, above, certain=certain)

@@ -1,7 +1,7 @@
 """The messages stored for newcomers when the application makes no snapshots: none, all, or the last ones.
 
-The history is stored as bytes, in chunks that can each be decoded alone. So handing it to a newcomer, continuing from
-it there, and dropping its oldest part cost a few steps per chunk, and it can be decoded in slices.
+The history is stored as bytes, in chunks that can each be decoded alone. So transferring it to a newcomer, appending to
+it there, and dropping its oldest part take a few steps per chunk, and it can be decoded in slices.
 
 | bytes | entry                                                                                          |
 |-------|------------------------------------------------------------------------------------------------|
@@ -42,7 +42,7 @@ class History:
     """The history of one member."""
 
     def __init__(self, keep: str | int) -> None:
-        """Nothing yet."""
+        """The history is empty."""
         self.is_kept = keep not in ("none", 0)
         self._keep = keep if isinstance(keep, int) else 0
         self._chunks: deque[Chunk] = deque()
@@ -62,7 +62,7 @@ class History:
                 writer = self._writer
 
     def pieces(self) -> tuple[bytes, ...]:
-        """The pieces that a newcomer is given."""
+        """The pieces for a newcomer."""
         self._seal()
         if self._keep and self._count > self._keep:
             self._trim_first()
@@ -89,7 +89,7 @@ class History:
             self._count -= self._chunks.popleft().messages
 
     def _trim_first(self) -> None:
-        """Drop all but the last messages of the first chunk, which are still to be kept."""
+        """Drop the messages of the first chunk that are no longer needed."""
         first = self._chunks.popleft()
         writer = _Writer()
         for delivery in islice(decode_history([first.octets]), self._count - self._keep, None):

@@ -25,7 +25,7 @@ class InLevels(InView):
     """Levels of stability, for all members and for a quorum, and causal stability."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        """Nothing known."""
+        """Nothing is known yet."""
         self.known = NOTHING_KNOWN
         self.queued = 0
         self.quorum_levels = QuorumLevels(NOTHING_KNOWN.view)
@@ -64,7 +64,7 @@ class InLevels(InView):
 
     @property
     def _has_dealt_with_earlier(self) -> bool:
-        """Has the application dealt with everything before this view, the group's state included?"""
+        """Has the application processed everything before this view, including the group's state?"""
         return self._untaken.has_passed and self._gate is None and not self.awaits_restore
 
     def _multicast_count(self) -> int:
@@ -74,7 +74,7 @@ class InLevels(InView):
         return stack.published() + len(self.own.waiting) + self.queued
 
     def _watch_cancelled(self) -> None:
-        """Others wait for messages that were counted and then cancelled: unless more follow, a new view ends that."""
+        """Others wait for messages that were counted and then cancelled: if none follow, a new view ends the wait."""
         stack = self.stack
         if stack is None or not stack.levels.is_overcounted(self._multicast_count()):
             self._overcounted_ns = self._now_ns
@@ -82,7 +82,7 @@ class InLevels(InView):
             self.renews = True
 
     def _levels_changed(self) -> None:
-        """The application or the disk has come further."""
+        """The application has processed more, or the disk has stored more."""
         stack = self.stack
         if stack is None or self.view is None:
             return
@@ -95,7 +95,7 @@ class InLevels(InView):
             self._report_levels()
 
     def levels_moved(self) -> None:
-        """More is known of the levels of all members."""
+        """The known levels of all members have advanced."""
         assert self.stack is not None
         if self.stack.levels.learn(self._untaken.processed):
             self._causal_moved()
@@ -109,7 +109,7 @@ class InLevels(InView):
             self._note("causal", view=self.view.id, frontier=self.known.causal_frontier)
 
     def _report_levels(self) -> KnownLevels:
-        """Report what is known now, when the records that it depends on are written."""
+        """Report the known levels, once the records that they depend on are written."""
         stack, view = self.stack, self.view
         assert stack is not None
         assert view is not None
@@ -129,7 +129,7 @@ class InLevels(InView):
         return self.known
 
     def ask_quorum(self, outgoing: Outgoing, level: int, now_ns: int) -> None:
-        """Find out soon whether a quorum has reached a level with this own message; a notice `levels` follows."""
+        """Ask all members whether they have reached a level with this own message; a notice `levels` follows."""
         self._now_ns = now_ns
         self._send_own()
         if self.stack is not None and outgoing.was_sent and self.quorum_levels.want(level, self._count_of(outgoing)):
@@ -188,7 +188,7 @@ class InLevels(InView):
         return (self.view.tag, self.log.delivered()) if self.view is not None else (0, ())
 
     def ask_levels(self, now_ns: int) -> None:
-        """Find out soon how far the others have come."""
+        """Start a stability round to learn the levels of the other members."""
         self._now_ns = now_ns
         if self.stack is not None:
             self.stack.ask_levels()

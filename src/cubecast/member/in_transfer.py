@@ -1,7 +1,7 @@
-"""How the application's state reaches a newcomer, and what waits for it behind the gate: `member.state_transfer`.
+"""State transfer at both ends, and the entries that wait for the state behind the gate; see `member.state_transfer`.
 
-A newcomer requests the state piece by piece and hands it to the application, then all entries that came meanwhile, in
-slices. A member that has the state asks its application for a snapshot at the start of each view with newcomers.
+A newcomer requests the state piece by piece and hands it to the application, then all entries that arrived meanwhile,
+in slices. A member that has the state asks its application for a snapshot at the start of each view with newcomers.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class InTransfer(InLevels):
     """State transfer, at both ends."""
 
     def give_snapshot(self, view: int, state: bytes, now_ns: int) -> None:
-        """The application's state at the place of a `SnapshotWanted`. The first one counts."""
+        """Take the application's state at the place of a `SnapshotWanted`; only the first one for a place counts."""
         self._now_ns = now_ns
         self.snapshots.keep(view, self.snapshots.cut_up(bytes(state)))
 
     def snapshot_failed(self, view: int, now_ns: int) -> None:
-        """The application could not give its state: it is asked again at the start of a new view."""
+        """The application failed to return its state: it is asked again at the start of a new view."""
         self._now_ns = now_ns
         if self.snapshots.fail(view):
             self.renews = True
@@ -67,7 +67,7 @@ class InTransfer(InLevels):
                 self._ask_state()
 
     def _open_gate(self, fetch: Fetch) -> None:
-        """The state is here: hand it over, and then all that waited for it."""
+        """The state has arrived: hand it over, and then all entries that waited for it."""
         assert self._gate is not None
         self.record(r.Restored(fetch.view.number, b""))
         waited = from_view(self._gate, fetch.view.number)
@@ -78,7 +78,7 @@ class InTransfer(InLevels):
         self._pass_gate()
 
     def _pass_gate(self) -> None:
-        """Hand over some of what waited for the state; the rest in later turns, to keep the event loop responsive."""
+        """Hand over some entries that waited for the state; the rest follow in later turns of the loop."""
         gate, self._gate = self._gate, None
         if gate is None:
             return
@@ -97,7 +97,7 @@ class InTransfer(InLevels):
 
     @property
     def _is_passing_gate(self) -> bool:
-        """Does the application have the state, but not yet all that waited for it?"""
+        """Does the application have the state, but not yet all entries that waited for it?"""
         return self._gate is not None and self._fetch is None
 
     def _put_state(self, pieces: Sequence[bytes], *, is_checkpoint: bool) -> None:
@@ -108,7 +108,7 @@ class InTransfer(InLevels):
             self.effects.entries.append(StateArrived(pieces, is_checkpoint))
 
     def _replay(self, entries: Sequence[object], *, is_restart: bool = False) -> None:
-        """Give the application entries that waited, or that it saw before a restart; deliveries go in batches."""
+        """Hand entries that waited, or that preceded a restart, to the application; deliveries go in batches."""
         for is_delivery, run in groupby(entries, lambda entry: isinstance(entry, Delivery)):
             if is_delivery:
                 batch: list[Delivery] = list(run)  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ class InView:
         makes_snapshots: bool,
         trace: MemberTrace | None = None,
     ) -> None:
-        """Nothing begun. `incarnation` grows with each start of the process, `session` is random."""
+        """The member has not begun. `incarnation` grows with each start of the process, `session` is random."""
         self.group = group
         self.me = MemberId(name, incarnation)
         self.settings = settings
@@ -194,7 +194,7 @@ class InView:
 
     @property
     def wants_to_leave(self) -> bool:
-        """Does the application leave, and is nothing left to send?"""
+        """Is the application leaving, with nothing left to send?"""
         return self.leaving and not self.own.waiting
 
     def suspects(self) -> list[MemberId]:
@@ -221,7 +221,7 @@ class InView:
         return [(self.view.members[rank], lacking) for rank, lacking in found]
 
     def _progress(self) -> list[int]:
-        """How many messages of this view each rank has delivered, as far as is known here."""
+        """How many messages of this view each rank is known to have delivered."""
         assert self.stack is not None
         everywhere = sum(self.log.stable)  # the known progress of others is a little old, but every member has these
         return [max(count, everywhere) for count in self.stack.progress()]
@@ -240,7 +240,7 @@ class InView:
         return self.log.delivered()
 
     def round_trips(self) -> Vector:
-        """What the links to the members of the view measured, by rank; empty if ranks do not follow from it."""
+        """The measured round-trip times to the members of the view, by rank; empty if they are not used."""
         if not self.settings.rerank_gain:
             return ()
         return tuple(self.measured_us.get(who.name, 0) for who in self._members.view.members)
@@ -304,7 +304,7 @@ class InView:
             self._trace.note(self._now_ns, self.me, event, **data)
 
     def _add_entry(self, entry: Entry) -> None:
-        """Give the application an entry, or keep it until the application has the state."""
+        """Hand an entry to the application, or hold it until the application has the state."""
         if self._gate is not None:
             self._gate.append(entry)
         elif isinstance(entry, Delivery):
@@ -315,7 +315,7 @@ class InView:
             self.effects.entries.append(entry)
 
     def taken(self, octets: int, now_ns: int) -> None:
-        """The application has dealt with deliveries of that many bytes: more are accepted."""
+        """The application has processed deliveries of that many bytes: more are accepted."""
         self._now_ns = now_ns
         self._backlog_bytes -= octets
         self._untaken.take(octets)
@@ -342,7 +342,7 @@ class InView:
         )
 
     def _is_behind(self) -> bool:
-        """Does the application still have to take what others sent? Its own messages must not overtake theirs for long.
+        """Has the application not yet taken what others sent? Its own messages must not overtake theirs for long.
 
         Otherwise a member that multicasts more than it reads would hold back the windows of all others, not its own.
         """
@@ -350,7 +350,7 @@ class InView:
         return self.stack.is_parked or self._backlog_bytes > self.settings.backlog_bytes
 
     def _send_own(self) -> None:
-        """Publish what waits, as far as the view and its window allow."""
+        """Publish waiting messages, as far as the view and its window allow."""
         stack, view = self.stack, self.view
         if not self.own.waiting or not self._may_send():
             return
@@ -427,7 +427,7 @@ class InView:
             self.stack.control(rank, arrived.kind, arrived.body)
 
     def _hold_early(self, link: Link, arrived: Frame) -> None:
-        """A frame of a view that is not installed here yet: it waits for it."""
+        """Hold a frame of a view that is not installed here yet."""
         if arrived.kind == frame.FAILURE:
             return
         self._early_bytes += len(arrived.body)
@@ -520,11 +520,11 @@ class InView:
         raise NotImplementedError
 
     def levels_moved(self) -> None:
-        """More is known of the levels of all members."""
+        """The known levels of all members have advanced."""
         raise NotImplementedError
 
     def _levels_changed(self) -> None:
-        """The application or the disk has come further."""
+        """The application has processed more, or the disk has stored more."""
         raise NotImplementedError
 
     def _message_came(self) -> None:
@@ -556,7 +556,7 @@ class InView:
         raise NotImplementedError
 
     def _go_out(self, reason: str, *, above: int | None = None, certain: bool = False) -> None:
-        """Out of the group without having taken part in the decision."""
+        """Exit from the group without having taken part in the decision."""
         raise NotImplementedError
 
     def _fail(self, error: CubecastError) -> None:

@@ -1,7 +1,7 @@
-"""What a member knew of the levels of all members at one moment, in the sequence numbers that an application sees.
+"""The levels of all members as one member knew them at one moment, in the sequence numbers that an application sees.
 
-A member reports it as an effect, behind the records that it depends on: what is durable everywhere includes what is on
-this member's own disk.
+A member reports them as an effect, after the records that they depend on: what is durable everywhere includes what is
+on this member's own disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far the members of a view have come: what all have received, dealt with and written, and what is causally stable.
+"""The progress of the members of a view: what all have received, processed and written, and what is causally stable.
 
 The stability protocol of a view folds one vector per member to its minimum. That vector has four blocks, each with one
 number per rank:
@@ -6,7 +6,7 @@ number per rank:
 | block     | what a member contributes                                                                             |
 |-----------|-------------------------------------------------------------------------------------------------------|
 | RECEIVED  | the messages of each rank that were delivered here                                                    |
-| PROCESSED | 1 + the messages of each rank that the application has dealt with; 0 while it has not dealt with all  |
+| PROCESSED | 1 + the messages of each rank that the application has processed; 0 while it has not processed all    |
 |           | messages of earlier views                                                                             |
 | DURABLE   | 1 + the messages of each rank that are on this member's disk; 0 while not all messages of earlier     |
 |           | views are; NOTHING where there is no journal                                                          |
@@ -17,17 +17,17 @@ A minimum of the first three says what *all* members have. The minimum of SENT i
 multicast when it contributed, for every other contribution to its number is NOTHING, which is above all numbers.
 
 A message m is *causally stable* at a member when every message that its application still gets follows m: its sender
-had dealt with m when it multicast it. *Claim*: when PROCESSED covers m and the application here has dealt with V_i
+had processed m when it multicast it. *Claim*: when PROCESSED covers m and the application here has processed V_i
 messages of every rank i, then m is causally stable here. *Proof*: let t be the moment when i contributed. PROCESSED
-covers m, so the application of i had dealt with m at t. What i had multicast by t has a number up to V_i, and the
-application here has dealt with it. Whatever else it gets of i has a higher number, hence was multicast after t and
+covers m, so the application of i had processed m at t. What i had multicast by t has a number up to V_i, and the
+application here has processed it. Whatever else it gets of i has a higher number, hence was multicast after t and
 follows m. What m is compared with are calls of `multicast`, not frames sent: a call that waits for the window or for
 the next view is counted in V. The argument needs the two blocks of one contribution to come from one moment, which
 they do because they travel in one vector; a protocol that mixes vectors of one member, element by element, with a
 maximum (`cascade`) only raises V, so that more is waited for.
 
 PROCESSED and DURABLE are one higher than a count, so that the number 1 stands for all messages of earlier views: all of
-them are delivered before a view begins, but an application may still have to deal with them, and a disk to write them.
+them are delivered before a view begins, but an application may not have processed them yet, nor a disk stored them.
 
 `pending` keeps earlier results whose V the application has not reached: while messages flow, it may never reach the
 newest one.
@@ -52,7 +52,7 @@ class Levels:
     """The contribution of one member in one view, and what is known of all members."""
 
     def __init__(self, rank: int, members: int, *, is_durable: bool) -> None:
-        """Nothing contributed."""
+        """Nothing is contributed yet."""
         self.rank = rank
         self.members = members
         self.group = new_group(members=members, senders=BLOCKS * members, ranks=np.array([rank]))
@@ -109,7 +109,7 @@ class Levels:
         np.maximum(self._all, self._own, out=self._all)
 
     def learn(self, processed: Sequence[int]) -> bool:
-        """A round has ended, or the application has dealt with more: is more causally stable here than before?"""
+        """A round has ended, or the application has processed more: is more causally stable here than before?"""
         minimum, sent = self.of_all(PROCESSED).tolist(), self.of_all(SENT).tolist()
         if any(one > known for one, known in zip(minimum, self.causal, strict=True)):
             if self._pending and self._pending[-1][0] == minimum:
@@ -121,7 +121,7 @@ class Levels:
         return self.catch_up(processed)
 
     def catch_up(self, processed: Sequence[int]) -> bool:
-        """The application has dealt with these messages of each rank: is more causally stable than before?"""
+        """The application has processed these messages of each rank: is more causally stable than before?"""
         has_grown = False
         while self._pending and all(map(ge, processed, self._pending[0][1])):
             minimum, _ = self._pending.pop(0)

@@ -134,7 +134,7 @@ class Lifecycle(Branches):
         return settings.tick_ns
 
     def _report_troubles(self) -> None:
-        """Tell the operator which members are suspected or slow, and whether the own application is."""
+        """Report suspected and slow members, and an application that does not keep up."""
         found = [Notice("suspected", who) for who in self.suspects()]
         if self.settings.slow == "name":
             found += [Notice("slow", who) for who, _ in self.stragglers()]
@@ -276,13 +276,13 @@ class Lifecycle(Branches):
             self._answer_past(link)
 
     def _answer_past(self, link: Link) -> None:
-        """A process that is no longer in the group must learn of it."""
+        """Inform a process that is no longer in the group."""
         if self.state == IN_VIEW and self._members.view.is_past(link.peer):
             self.send(link.peer, Gone(self._members.view.id))
             link.confirm()
 
     def link_up(self, link: Link, said: Hello, now_ns: int) -> None:
-        """A link has a connection: send at once what the other side may be waiting for."""
+        """A link has a connection: send immediately what the other side may be waiting for."""
         self._is_stirred = True
         self._heard_ns[link.peer.name] = now_ns
         if self.state in (JOINING, FORMING):

@@ -41,7 +41,7 @@ DUPLICATE = "another connection between the two stays"
 
 
 class Owner(Protocol):
-    """What links need of the member they belong to."""
+    """The interface of the member that links belong to."""
 
     me: MemberId
     settings: Settings
@@ -72,7 +72,7 @@ class Dialling:
     __slots__ = ("after_ns", "is_pending", "pause_ns", "until_ns")
 
     def __init__(self, now_ns: int) -> None:
-        """At once."""
+        """Dial immediately."""
         self.after_ns = now_ns
         self.pause_ns = 0
         self.is_pending = False
@@ -83,7 +83,7 @@ class Links:
     """All connections of one member."""
 
     def __init__(self, group: str, session: int, owner: Owner) -> None:
-        """Nothing is connected."""
+        """There is no connection yet."""
         self.pipes: dict[int, Pipe] = {}
         self.links: dict[str, Link] = {}
         self.needed: set[str] = set()

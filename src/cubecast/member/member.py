@@ -13,8 +13,8 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `lifecycle`      | forming, joining, installing views                                          |
 | `branches`       | other branches of the group, and news of an exclusion                       |
 | `exits`          | leaving, exclusion, the next incarnation                                    |
-| `in_transfer`    | what waits for the application's state, and hands it over                   |
-| `in_levels`      | what it reports of its levels, and learns of those of others                |
+| `in_transfer`    | state transfer at both ends                                                 |
+| `in_levels`      | the levels of stability that it reports, and those of others                |
 | `in_view`        | messages between application, stack and links                               |
 | `stack`          | the protocols that serve one view; `alone` for a view of one                |
 | `data_core`, `control_core` | a compiled protocol as Python calls it                           |
@@ -22,11 +22,11 @@ the constructor. `live` drives it over sockets and files, the fuzzer over simula
 | `reranking`      | ranks that follow from measured round-trip times                            |
 | `message_log`    | the messages of one view                                                    |
 | `own_messages`   | own messages that are not stable                                            |
-| `untaken`        | deliveries that the application has not dealt with                          |
+| `untaken`        | deliveries that the application has not processed                           |
 | `stragglers`     | members that lack messages which others delivered a while ago               |
 | `troubles`       | when a trouble that persists is reported                                    |
-| `levels`         | what all members have received, dealt with and written; causal stability    |
-| `known_levels`   | the same in the numbers that an application sees                            |
+| `levels`         | what all members have received, processed and written; causal stability     |
+| `known_levels`   | the same in the sequence numbers that an application sees                   |
 | `quorum_levels`  | what a quorum has, on request                                               |
 | `links`, `link`  | connections, handshake, frames in order and without a gap                   |
 | `state_transfer` | the application's state for newcomers                                       |
@@ -192,7 +192,7 @@ class Member(Restart):
         return outgoing
 
     def ask_stable(self, outgoing: Outgoing, now_ns: int) -> None:
-        """Find out soon whether this own message is stable."""
+        """Start stability rounds until this own message is stable."""
         self._now_ns = now_ns
         self._send_own()
         view, stack = self.view, self.stack
@@ -200,7 +200,7 @@ class Member(Restart):
             stack.ask_stable(outgoing.sequence - view.sent[stack.rank])
 
     def restored(self, now_ns: int) -> None:
-        """The application has put the state of a `StateArrived` in place."""
+        """The application has installed the state of a `StateArrived`."""
         self._now_ns = now_ns
         self._restores_due = max(0, self._restores_due - 1)
         self._levels_changed()
@@ -300,7 +300,7 @@ class Member(Restart):
     # Effects.
 
     def take_effects(self) -> Effects:
-        """What the driver is to do now."""
+        """Return the effects for the driver to carry out."""
         if self.own.waiting:
             self._send_own()
             if self._is_durable:

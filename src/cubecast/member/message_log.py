@@ -38,10 +38,10 @@ class Batch(NamedTuple):
 
 
 class MessageLog:
-    """What one member holds of one view."""
+    """The messages of one view that one member holds."""
 
     def __init__(self, members: int) -> None:
-        """Nothing held."""
+        """The log is empty."""
         self.stable = [0] * members
         self.bytes = 0
         """Bytes of messages that are delivered and not stable."""
@@ -124,7 +124,7 @@ class MessageLog:
         return [record for _, record in found]
 
     def unstable_in_order(self) -> list[bytes]:
-        """What is delivered and not stable."""
+        """The messages that are delivered and not stable, in the order of delivery."""
         return self.in_order(self.stable, self.delivered())
 
     def recover(self, found: Batch) -> list[bytes]:

@@ -14,10 +14,10 @@ from cubecast.member.effects import Effects, Outgoing
 
 
 class OwnMessages:
-    """All of them."""
+    """The own messages of one member that are not stable."""
 
     def __init__(self, *, bytes_max: int) -> None:
-        """Empty."""
+        """There are no messages yet."""
         self.bytes = 0
         self.count = 0
         self.waiting: deque[Outgoing] = deque()

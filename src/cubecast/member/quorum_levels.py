@@ -26,14 +26,14 @@ class QuorumLevels:
     """Questions and answers of one view."""
 
     def __init__(self, view: View) -> None:
-        """Nothing asked."""
+        """No question is asked yet."""
         self.view = view
         self.wanted: dict[int, int] = {}
         self.owed: dict[tuple[int, int], int] = {}
         self._reached = {level: [0] * len(view.members) for level in LEVELS}
 
     def want(self, level: int, count: int) -> bool:
-        """An own message is to be known at a level; is that more than was asked before?"""
+        """Note that the level of an own message is wanted; returns whether that is more than was asked before."""
         if count <= self.wanted.get(level, 0):
             return False
         self.wanted[level] = count
@@ -44,7 +44,7 @@ class QuorumLevels:
         return [(level, count) for level, count in self.wanted.items() if self._reached[level][rank] < count]
 
     def owe(self, rank: int, level: int, count: int) -> None:
-        """A rank asks."""
+        """Note a question of a rank."""
         self.owed[rank, level] = max(count, self.owed.get((rank, level), 0))
 
     def due(self, own: Callable[[int, int], int]) -> list[tuple[int, int, int]]:
@@ -58,7 +58,7 @@ class QuorumLevels:
         return answers
 
     def answered(self, rank: int, level: int, count: int) -> None:
-        """A rank has reached this level."""
+        """Note the answer of a rank."""
         self._reached[level][rank] = max(count, self._reached[level][rank])
 
     def reached(self, level: int, own_rank: int, own: int) -> int:

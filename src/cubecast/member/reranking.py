@@ -1,4 +1,4 @@
-"""New ranks at a view change, so that members with much to say to each other are near (cube §5).
+"""New ranks at a view change, so that members that exchange many messages are near each other (cube §5).
 
 Drivers measure the round-trip times of their links. Before a change each member reports them to the coordinator, which
 computes the cost Σ messages · round-trip time of the protocols' traffic (`Protocol.traffic`, stability and data with
@@ -6,8 +6,8 @@ equal weight) for the ranks as they would be, and searches for pairs of ranks to
 ranks are taken if they save at least the share `rerank_gain`: a member with a new rank has other neighbours, and needs
 new links.
 
-Where two members have no link, the shortest way over links that were measured stands for it; of a newcomer nothing is
-known, and it counts as far from all as two members are on the average.
+For two members without a link, the shortest path over measured links is used. The distance of a newcomer is unknown;
+the average distance of two members is used.
 """
 
 from __future__ import annotations

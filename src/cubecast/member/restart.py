@@ -6,9 +6,9 @@
 | outside of the group    | is the next incarnation, and asks to join                                       |
 | before the first view   | founds with the others, or asks to join, bound by what it promised              |
 
-In its old view it takes no part except to agree on the next one: its links have lost what they carried. The
-application gets its last checkpoint, and once more, in the same order, what it got after it. Own messages that were
-not stable are sent again or returned, as `Settings.resend` says; a notice that the application did not hear before the
+In its old view it only takes part in the agreement on the next one: its links have lost what they carried. The
+application gets its last checkpoint, and then again, in the same order, all later entries. Own messages that were not
+stable are sent again or returned, as `Settings.resend` says. A notice that the application did not get before the
 crash is repeated.
 """
 
@@ -28,7 +28,7 @@ EXCLUDED_BEFORE = "it was excluded before its restart"
 
 
 class Restart(Lifecycle):
-    """What a member does with its journal."""
+    """How a member continues from its journal."""
 
     def _resume(self, batches: list[bytes], contacts: Sequence[str], founders: Sequence[str]) -> None:
         durable = read_back(batches, self.settings)
@@ -85,7 +85,7 @@ class Restart(Lifecycle):
             self._start_joining()
 
     def _take_back(self, durable: Durable) -> None:
-        """What the last incarnation did not send, or sent without success, is sent by the next one, or returned."""
+        """Send again, or return, what the last incarnation did not send, or sent without success."""
         if durable.decision is not None and durable.view is not None:
             cut, rank = durable.decision.proposal.cut, durable.view.members.index(durable.me)
             for record in durable.log.in_order(_only(rank, cut[rank], cut), durable.log.delivered()):

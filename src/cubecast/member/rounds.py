@@ -1,13 +1,13 @@
 """When stability rounds begin: Δ after the last one while something is unstable, or when the buffer is full enough.
 
 A stability protocol that ended a round rests until it is woken for the next one: after Δ, earlier when the sender's
-buffer reaches the level of guo ch. 6 or the application requests a round, and not at all while everything is stable. A
-message that ends a quiet time gets the time of a few rounds before one begins: a round at once would find nothing
-stable, and would compete with the message. While everything is stable, but an application or a disk somewhere has not
-come as far (`member.levels`), rounds are ever longer apart, up to `_BEHIND_S_MAX`, until there is news.
+buffer reaches the level of guo ch. 6 or the application requests a round, and not at all while everything is stable.
+After an idle period, the first round begins a few round times after the first message: an immediate round would find
+nothing stable, and would compete with the message. While everything is stable, but an application or a disk has not
+caught up (`member.levels`), the pauses between rounds grow, up to `_BEHIND_S_MAX`, until there is progress.
 
 A buffer that stays full although a round has ended waits for a slow member, not for rounds: after a round that released
-little of it, the next one on its account begins several round times later.
+little of it, a full buffer triggers the next round only several round times later.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Paced(Protocol):
         """Is anything held that is not stable?"""
 
     def is_behind(self) -> bool:
-        """Is anything stable that not all applications and disks are known to have dealt with?"""
+        """Is anything stable that not all applications are known to have processed, or not all disks to have stored?"""
 
 
 class Rounds:
@@ -69,7 +69,7 @@ class Rounds:
         """The timer and its tag that wake the protocol for the next round; None while a round runs."""
         self._due = False
         self._behind_s = 0.0
-        """The pause before a round that is only for levels; 0: there is news, the usual one."""
+        """The pause before a round that is only for levels; 0: there was progress, the usual pause."""
         self._wanted = 0
         self._is_asked = False
         self._began_ns = 0
@@ -89,7 +89,7 @@ class Rounds:
         self.watch()
 
     def ask(self, sequence: int) -> None:
-        """Begin rounds, one after the other, until this own message is stable.
+        """Begin rounds, one after another, until this own message is stable.
 
         A round that overtakes the message finds it unstable, and a round takes about as long as a message takes to
         reach all members (both cross the cube): so the message gets a little of that time as a head start.
@@ -119,7 +119,7 @@ class Rounds:
             self._stack.later(round(pause_s * NS), self._delay_is_over, self._next[1])
 
     def news(self) -> None:
-        """An application or a disk has come further, here or, as a round showed, elsewhere."""
+        """An application or a disk has advanced, here or, as a round showed, elsewhere."""
         self._behind_s = 0.0
         if self._due and self._next is not None and self._stack.is_behind():
             self._due = False

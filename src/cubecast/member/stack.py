@@ -84,7 +84,7 @@ class StackHost(Protocol):
         """Set what this member's application and journal contribute to the levels."""
 
     def levels_moved(self) -> None:
-        """More is known of the levels of all members."""
+        """The known levels of all members have advanced."""
 
     @property
     def keeps_journal(self) -> bool:
@@ -95,7 +95,7 @@ class Stack:
     """The protocols that serve one member in one view."""
 
     def __init__(self, host: StackHost, view: View, rank: int, settings: Settings, round_s: float) -> None:
-        """Nothing sent, nothing received."""
+        """No message was sent or received yet."""
         members = len(view.members)
         self.view = view
         self.rank = rank
@@ -330,7 +330,7 @@ class Stack:
         return [int(rank) for rank in np.flatnonzero(silent >= self._failure.state.threshold) if rank != self.rank]
 
     def progress(self) -> list[int]:
-        """How many messages each rank has delivered, as far as is known here."""
+        """How many messages each rank is known to have delivered."""
         progress = self._failure.state.progress[0].tolist()
         progress[self.rank] = int(self._group.received[0].sum())
         return list(progress)
@@ -353,16 +353,16 @@ class Stack:
         self._host.levels_moved()
 
     def watch_levels(self) -> None:
-        """This member's application or journal has come further: the others should learn of it, in time."""
+        """This member's application or journal has advanced: the next rounds report that to the others."""
         self._rounds.news()
 
     def ask_levels(self) -> None:
-        """Find out soon how far the others have come."""
+        """Start a stability round to learn the levels of the other members."""
         self.now_ns = self._host.now()
         self._rounds.ask_once()
 
     def ask_stable(self, number: int) -> None:
-        """Find out soon whether this own message is stable."""
+        """Start stability rounds until this own message is stable."""
         self.now_ns = self._host.now()
         self._rounds.ask(number)
 
@@ -385,7 +385,7 @@ class Stack:
         return self.log.bytes > 0
 
     def is_behind(self) -> bool:
-        """Is anything stable that not all applications and disks are known to have dealt with?"""
+        """Is anything stable that not all applications are known to have processed, or not all disks to have stored?"""
         self._contribute()
         return self.levels.is_behind
 

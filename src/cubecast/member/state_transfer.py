@@ -29,7 +29,7 @@ class CutState(Sequence[bytes]):
     """A state as pieces that are cut on request: to cut a large one at once would block the event loop."""
 
     def __init__(self, octets: bytes, piece_bytes: int) -> None:
-        """Nothing is copied."""
+        """The state is not copied."""
         self.octets = octets
         self._piece_bytes = piece_bytes
 
@@ -61,11 +61,11 @@ class Snapshots:
     """The snapshots this member keeps for newcomers."""
 
     def __init__(self, piece_bytes: int) -> None:
-        """None yet."""
+        """There is no snapshot yet."""
         self.kept: dict[int, Sequence[bytes]] = {}
         self.needed_by: dict[int, set[MemberId]] = {}
         self.failed_for: set[MemberId] = set()
-        """Newcomers for which the application gave no state."""
+        """Newcomers for which the application's snapshot failed."""
         self._ids: dict[int, ViewId] = {}
         self._piece_bytes = piece_bytes
 
@@ -76,7 +76,7 @@ class Snapshots:
         self.failed_for = set()
 
     def fail(self, view: int) -> bool:
-        """The application gave no state; does any member need it?"""
+        """The application's snapshot failed; returns whether a member needs it."""
         self.failed_for |= self.needed_by.pop(view, set())
         return bool(self.failed_for)
 
@@ -85,7 +85,7 @@ class Snapshots:
         return view in self.needed_by and view not in self.kept
 
     def keep(self, view: int, pieces: Sequence[bytes]) -> bool:
-        """The state with which a view began; not when no member waits, or pieces of another may be in transit."""
+        """Store the state with which a view began, unless no member waits, or pieces of another are in transit."""
         if not self.is_wanted(view):
             return False
         self.kept[view] = pieces
@@ -108,7 +108,7 @@ class Snapshots:
         return [State(view_id, piece, len(pieces), pieces[piece]) for piece in range(asked.first, last)]
 
     def is_served(self, who: MemberId) -> None:
-        """This member has the state, or is gone."""
+        """Note that this member has the state, or is gone."""
         for view in list(self.needed_by):
             self.needed_by[view].discard(who)
             if not self.needed_by[view]:
@@ -138,7 +138,7 @@ class Fetch:
         self._session = 0
 
     def ask(self, members: Sequence[MemberId], now_ns: int) -> tuple[MemberId, AskState | None] | None:
-        """The member to ask, and the pieces; None when no member has the state or gives it."""
+        """The member to ask, and the pieces; None when no member has the state or can give it."""
         if self.holders and (self.holders[0] not in members or now_ns - self._moved_ns > self._stall_ns):
             self.turn(now_ns)
         self.holders = [who for who in self.holders if who in members]

@@ -1,8 +1,8 @@
 """Which members of a view still lack messages that were delivered here a while ago.
 
-A member whose application does not keep up holds back the stability of every message, and in the end every sender.
-What is known of its progress is a little old, so at any moment all members seem to be behind. Therefore the progress of
-others is compared with the own progress `after_ns` ago: a healthy member passed that long ago, however high the rate.
+A member whose application does not keep up delays the stability of every message, and in the end every sender. The
+known progress of other members is a little old, so at any moment all of them seem to be behind. Therefore it is
+compared with the own progress `after_ns` ago: a healthy member passed that long ago, however high the rate.
 
 | field      | meaning                                                                       |
 |------------|-------------------------------------------------------------------------------|
@@ -19,7 +19,7 @@ SAMPLES = 8
 
 
 class Stragglers:
-    """The own progress of the last `after_ns`, and who has not come as far."""
+    """The own progress of the last `after_ns`, and the members that have not reached it."""
 
     def __init__(self, after_ns: int, messages: int) -> None:
         """A member is a straggler when it lacks more than `messages`."""

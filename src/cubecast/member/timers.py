@@ -11,7 +11,7 @@ class Timers:
     """A heap of calls; those of an earlier epoch are dropped."""
 
     def __init__(self) -> None:
-        """Nothing to call."""
+        """No call is scheduled."""
         self._heap: list[tuple[int, int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
         self._epoch = 0

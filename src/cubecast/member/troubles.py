@@ -21,7 +21,7 @@ class Troubles:
     """The troubles of one member: suspected members, stragglers, an application that does not keep up."""
 
     def __init__(self, after_ns: int = 0) -> None:
-        """No trouble. One is reported when it has lasted for `after_ns`."""
+        """There is no trouble yet. One is reported when it has lasted for `after_ns`."""
         self._after_ns = after_ns
         self._begun: dict[Notice, int] = {}
         self._reported: dict[Notice, int] = {}

@@ -1,8 +1,8 @@
-"""The deliveries that the application has been given and has not dealt with, in order, across views.
+"""The deliveries that were handed to the application and that it has not processed, in order, across views.
 
-The application reports bytes (`Member.taken`); as it deals with deliveries in the order in which it was given them, the
-bytes tell which ones. A batch holds deliveries of one view. One that was given before the present view began is of an
-earlier one, and so may be one that a newcomer is given later: it had waited for the state.
+The application reports bytes (`Member.taken`). It processes deliveries in the order in which it gets them, so the bytes
+identify them. A batch holds deliveries of one view. A batch from before the present view began belongs to an earlier
+view, and so may one that a newcomer gets later, after it waited for the state.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cubecast.protocols.membership.views import MemberId, View
 
 
 class Untaken:
-    """What the application has to deal with, and how far it has come in the present view."""
+    """The deliveries that the application has not processed, and its progress in the present view."""
 
     def __init__(self) -> None:
-        """Nothing given."""
+        """Nothing was delivered yet."""
         self.processed: list[int] = []
-        """By rank: the messages of the present view that the application has dealt with."""
+        """By rank: the messages of the present view that the application has processed."""
         self._queue: deque[tuple[Sequence[Delivery], int, bool]] = deque()
         """Batches, their bytes, and whether they are of the present view."""
         self._octets = 0
@@ -30,22 +30,22 @@ class Untaken:
 
     @property
     def has_passed(self) -> bool:
-        """Has the application dealt with all deliveries of earlier views that it was given?"""
+        """Has the application processed all deliveries of earlier views that it got?"""
         return not self._queue or self._queue[0][2]
 
     def begin_view(self, view: View) -> None:
-        """What was given until now is of earlier views."""
+        """All deliveries until now belong to earlier views."""
         self._view = view
         self._ranks = {who: rank for rank, who in enumerate(view.members)}
         self.processed = [0] * len(view.members)
         self._queue = deque((batch, size, False) for batch, size, _ in self._queue)
 
     def add(self, batch: Sequence[Delivery], size: int) -> None:
-        """The application was given deliveries of that many bytes."""
+        """Add deliveries of that many bytes, handed to the application."""
         self._queue.append((batch, size, self._view is not None and batch[0].view == self._view.number))
 
     def take(self, octets: int) -> None:
-        """The application has dealt with the next deliveries, of that many bytes."""
+        """The application has processed the next deliveries, of that many bytes."""
         self._octets += octets
         queue = self._queue
         while queue and queue[0][1] <= self._octets:
