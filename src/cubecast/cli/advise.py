@@ -28,124 +28,138 @@ class Optimise(StrEnum):
     buffer = "buffer"
 
 
+MembersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--members",
+        "-n",
+        parser=whole_number,
+        metavar="INTEGER",
+        rich_help_panel=GROUP,
+        help="Number of members of the group.",
+    ),
+]
+SendersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--senders",
+        "-m",
+        parser=whole_number,
+        metavar="INTEGER",
+        rich_help_panel=GROUP,
+        help="Number of members that multicast.",
+        show_default="all, at most 50",
+    ),
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="HOST:PORT",
+        rich_help_panel=GROUP,
+        help="Read members, round-trip times, loss, rate and payload from the status page of a running member.",
+    ),
+]
+NetworkOption = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=NETWORK,
+        help="A network (`cubecast networks`), or a file with an edge list or GraphML.",
+        show_default="random:p=0.02",
+    ),
+]
+PlacementOption = Annotated[
+    bool | None,
+    typer.Option(
+        rich_help_panel=NETWORK,
+        help="Also try placement of ranks by distance.",
+        show_default="yes, except for live groups",
+    ),
+]
+LossOption = Annotated[
+    float | None,
+    typer.Option(
+        parser=number,
+        metavar="NUMBER",
+        rich_help_panel=FAULTS,
+        help="Probability that a link loses a message.",
+        show_default="0",
+    ),
+]
+RateOption = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=DATA, help="Messages per second of each sender, as in 50/s.", show_default="100/s"),
+]
+PayloadOption = Annotated[
+    int | None,
+    typer.Option(
+        parser=whole_number, metavar="INTEGER", rich_help_panel=DATA, help="Bytes of a message.", show_default="100"
+    ),
+]
+TransportOption = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=DATA, help="Reliable transport of all candidates.", show_default="auto"),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=ANSWER,
+        help="Limit for the stability protocol per member: 30kb/s (bits) or 4kB/s (bytes).",
+        show_default="none",
+    ),
+]
+WithinOption = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=ANSWER,
+        help="Limit of the time to stable: 200ms, 1.5s.",
+        show_default="none; 1s with --optimise bytes",
+    ),
+]
+OptimiseOption = Annotated[Optimise, typer.Option(rich_help_panel=ANSWER, help="What to minimise.")]
+ProtocolsOption = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=ANSWER, help="Candidates, separated by commas.", show_default="all stability protocols"
+    ),
+]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed", "-s", parser=whole_number, metavar="INTEGER", rich_help_panel=ANSWER, help="The first seed."
+    ),
+]
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        rich_help_panel=ANSWER,
+        help="Folder for results, plan and report. The same command continues an interrupted race.",
+    ),
+]
+SparkOption = Annotated[
+    bool | None,
+    typer.Option(rich_help_panel=SPARK, help="Simulate on Spark.", show_default="for more than 200 members"),
+]
+
+
 @with_protocol_files
 def advise(
-    members: Annotated[
-        int | None,
-        typer.Option(
-            "--members",
-            "-n",
-            parser=whole_number,
-            metavar="INTEGER",
-            rich_help_panel=GROUP,
-            help="Number of members of the group.",
-        ),
-    ] = None,
-    senders: Annotated[
-        int | None,
-        typer.Option(
-            "--senders",
-            "-m",
-            parser=whole_number,
-            metavar="INTEGER",
-            rich_help_panel=GROUP,
-            help="Number of members that multicast.",
-            show_default="all, at most 50",
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="HOST:PORT",
-            rich_help_panel=GROUP,
-            help="Read members, round-trip times, loss, rate and payload from the status page of a running member.",
-        ),
-    ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=NETWORK,
-            help="A network (`cubecast networks`), or a file with an edge list or GraphML.",
-            show_default="random:p=0.02",
-        ),
-    ] = None,
-    placement: Annotated[
-        bool | None,
-        typer.Option(
-            rich_help_panel=NETWORK,
-            help="Also try placement of ranks by distance.",
-            show_default="yes, except for live groups",
-        ),
-    ] = None,
-    loss: Annotated[
-        float | None,
-        typer.Option(
-            parser=number,
-            metavar="NUMBER",
-            rich_help_panel=FAULTS,
-            help="Probability that a link loses a message.",
-            show_default="0",
-        ),
-    ] = None,
-    rate: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=DATA, help="Messages per second of each sender, as in 50/s.", show_default="100/s"
-        ),
-    ] = None,
-    payload: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number, metavar="INTEGER", rich_help_panel=DATA, help="Bytes of a message.", show_default="100"
-        ),
-    ] = None,
-    transport: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=DATA, help="Reliable transport of all candidates.", show_default="auto"),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=ANSWER,
-            help="Limit for the stability protocol per member: 30kb/s (bits) or 4kB/s (bytes).",
-            show_default="none",
-        ),
-    ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=ANSWER,
-            help="Limit of the time to stable: 200ms, 1.5s.",
-            show_default="none; 1s with --optimise bytes",
-        ),
-    ] = None,
-    optimise: Annotated[Optimise, typer.Option(rich_help_panel=ANSWER, help="What to minimise.")] = (
-        Optimise.time_to_stable
-    ),
-    protocols: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=ANSWER, help="Candidates, separated by commas.", show_default="all stability protocols"
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", "-s", parser=whole_number, metavar="INTEGER", rich_help_panel=ANSWER, help="The first seed."
-        ),
-    ] = 0,
-    out: Annotated[
-        Path,
-        typer.Option(
-            rich_help_panel=ANSWER,
-            help="Folder for results, plan and report. The same command continues an interrupted race.",
-        ),
-    ] = Path("advice"),
-    spark: Annotated[
-        bool | None,
-        typer.Option(rich_help_panel=SPARK, help="Simulate on Spark.", show_default="for more than 200 members"),
-    ] = None,
+    members: MembersOption = None,
+    senders: SendersOption = None,
+    source: SourceOption = None,
+    network: NetworkOption = None,
+    placement: PlacementOption = None,
+    loss: LossOption = None,
+    rate: RateOption = None,
+    payload: PayloadOption = None,
+    transport: TransportOption = None,
+    budget: BudgetOption = None,
+    within: WithinOption = None,
+    optimise: OptimiseOption = (Optimise.time_to_stable),
+    protocols: ProtocolsOption = None,
+    seed: SeedOption = 0,
+    out: OutOption = Path("advice"),
+    spark: SparkOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     json: JsonOption = False,

@@ -12,7 +12,22 @@ from typing import Annotated
 import typer
 
 from cubecast import __version__
-from cubecast.cli import advise, bench, check, compare, fuzz, listing, live, model, simulate, study, tune, warm
+from cubecast.cli import (
+    advise,
+    bench,
+    check,
+    compare,
+    fuzz,
+    keys,
+    listing,
+    live,
+    model,
+    node,
+    simulate,
+    study,
+    tune,
+    warm,
+)
 from cubecast.cli.options import TAKES_PARAMETERS
 from cubecast.errors import CubecastError, SimulationError
 from cubecast.extras import explain
@@ -36,7 +51,10 @@ app.command("bench")(bench.bench)
 app.add_typer(study.app, name="study")
 app.command("tune", context_settings=TAKES_PARAMETERS)(tune.tune)
 app.add_typer(model.app, name="model")
-live.add_to(app)
+app.add_typer(keys.app, name="keys")
+app.command("node")(node.node)
+app.command("status")(live.status)
+app.command("demo")(live.demo)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from cubecast.cli.protocol_files import with_protocol_files
+from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.protocol.parameters import ParameterInfo
+
+RATE_MAX = 1e6
+"""The largest rate of messages per second."""
 
 
 def whole_number(text: str) -> int:
@@ -34,6 +38,12 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number.") from None
+
+
+def require_between(option: str, value: float, low: float, high: float) -> None:
+    """Reject a value outside the option's range, such as nan."""
+    if not low <= value <= high:
+        raise LocalProtocolError(f"{option} {value:g}: give a number from {low:g} to {high:g}")
 
 
 _READERS: dict[Any, tuple[Callable[[str], Any], str]] = {int: (whole_number, "INTEGER"), float: (number, "NUMBER")}
