@@ -14,6 +14,7 @@ import numpy as np
 
 from cubecast.sim.simulate import simulate
 from cubecast.trace.checkers import causal_order
+from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import DATA, DELIVER, blank_events
 
@@ -72,11 +73,11 @@ def main() -> None:
             total += seconds
             print(f"{protocol:>9} n={options.members} topology {seed}: {seconds:6.2f} s  ({seen})")
         print(f"{protocol:>9} three topologies: {total:.2f} s, target {TARGET_S:.0f} s")
-    causal_order.check(many_deliveries(1000, 10, 2))
+    check_by(causal_order, many_deliveries(1000, 10, 2))
     for members, senders in ((100, 10), (600, 600)):
         trace = many_deliveries(options.deliveries, members, senders)
         began = time.process_time()
-        found = causal_order.check(trace)
+        found = check_by(causal_order, trace)
         seconds = time.process_time() - began
         print(
             f"checker: {len(trace.events):,} deliveries, {members} members, {senders} senders: {seconds:.1f} s, "

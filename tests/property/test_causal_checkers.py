@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cubecast.trace.checkers import agreement, causal_order
+from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import Event, Events, blank_events
 from tests.oracles import causal as oracle
@@ -67,9 +68,9 @@ def test_causal_checkers_agree_with_the_definitions(seed: int, steps: int, obedi
     rows = to_rows(events)
     scenario = {"members": MEMBERS, "family": "causal", "protocol": protocol, "floods": protocol == "overlay"}
     trace = Trace(events=events, scenario=scenario, metrics={})
-    assert [violation.rows[0] for violation in causal_order.check(trace)] == oracle.causal_order(rows)
+    assert [violation.rows[0] for violation in check_by(causal_order, trace)] == oracle.causal_order(rows)
     missing = oracle.disagreements(rows, MEMBERS, floods=protocol == "overlay")
-    assert len(agreement.check(trace)) == len(missing)
+    assert len(check_by(agreement, trace)) == len(missing)
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 80))
@@ -77,4 +78,4 @@ def test_causal_checkers_agree_with_the_definitions(seed: int, steps: int, obedi
 def test_obedient_members_are_not_accused(seed: int, steps: int) -> None:
     events = random_deliveries(seed, steps, 1.0)
     trace = Trace(events=events, scenario={"members": MEMBERS, "family": "causal"}, metrics={})
-    assert causal_order.check(trace) == []
+    assert check_by(causal_order, trace) == []

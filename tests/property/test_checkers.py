@@ -4,7 +4,6 @@ those traces with a row changed, moved or taken away."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from cubecast.trace.checkers import (
     rounds_end,
     stable_never_decreases,
 )
+from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import EVERYONE, NOBODY, Event, Events, blank_events
 from tests.oracles import checkers as oracle
@@ -164,15 +164,15 @@ def damaged(events: Events, seed: int) -> Events:
 def assert_agrees_with_oracle(events: Events) -> None:
     trace = Trace(events=events, scenario={"members": MEMBERS}, metrics={})
     rows = oracle.to_rows(events)
-    named: dict[Callable[..., object], list[int]] = {
-        premature_stability.check: oracle.premature_stability(rows, MEMBERS),
-        stable_never_decreases.check: oracle.stable_never_decreases(rows),
-        in_order_delivery.check: oracle.in_order_delivery(rows),
-        fifo.check: oracle.fifo(rows),
+    expected = {
+        premature_stability: oracle.premature_stability(rows, MEMBERS),
+        stable_never_decreases: oracle.stable_never_decreases(rows),
+        in_order_delivery: oracle.in_order_delivery(rows),
+        fifo: oracle.fifo(rows),
     }
-    for check, expected in named.items():
-        assert [violation.rows[0] for violation in check(trace)] == expected  # type: ignore[attr-defined]
-    late = [violation.message.split()[1] for violation in rounds_end.check(trace)]
+    for checker, rows_expected in expected.items():
+        assert [violation.rows[0] for violation in check_by(checker, trace)] == rows_expected
+    late = [violation.message.split()[1] for violation in check_by(rounds_end, trace)]
     assert late == [str(member) for member in oracle.members_not_done(rows, MEMBERS)]
     assert counted(events, MEMBERS) == pytest.approx(oracle.counts(rows, MEMBERS), abs=1e-9)
 

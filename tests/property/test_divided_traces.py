@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cubecast.errors import LocalProtocolError
 from cubecast.trace.checkers import CHECKERS, causal_stability
 from cubecast.trace.checkers.facts import facts_of
-from cubecast.trace.checkers.fold import judge
+from cubecast.trace.checkers.fold import check_by, judge
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import (
     CAUSAL,
@@ -156,4 +156,4 @@ def test_a_message_without_a_serial_belongs_to_no_multicast() -> None:
     for place, columns in enumerate(rows):
         for column, value in columns.items():
             events[column][place] = value
-    assert causal_stability.check(Trace(events=events, scenario={"members": 2}, metrics={})) == []
+    assert check_by(causal_stability, Trace(events=events, scenario={"members": 2}, metrics={})) == []

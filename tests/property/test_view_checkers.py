@@ -25,7 +25,8 @@ from cubecast.trace.checkers import (
     view_agreement,
     virtual_synchrony,
 )
-from cubecast.trace.checkers.report import Checker
+from cubecast.trace.checkers.fold import check_by
+from cubecast.trace.checkers.report import PartwiseChecker
 from cubecast.trace.checkers.rows import LISTED_MAX
 from cubecast.trace.checkers.views import has_views
 from cubecast.trace.files import Trace
@@ -33,7 +34,7 @@ from cubecast.trace.schema import Event, Events, blank_events
 from tests.oracles.checkers import to_rows
 from tests.oracles.membership_promises import PROMISES, Judge
 
-CHECKERS: dict[str, Checker] = {
+CHECKERS: dict[str, PartwiseChecker] = {
     "view_agreement": view_agreement,
     "virtual_synchrony": virtual_synchrony,
     "same_state": same_state,
@@ -341,8 +342,8 @@ def damaged(events: Events, seed: int) -> Events:
     return events
 
 
-def found(checker: Checker, trace: Trace) -> set[int]:
-    return {violation.rows[0] for violation in checker.check(trace)}
+def found(checker: PartwiseChecker, trace: Trace) -> set[int]:
+    return {violation.rows[0] for violation in check_by(checker, trace)}
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 60))
@@ -376,7 +377,7 @@ def test_view_checkers_agree_with_the_slow_judge(
     scenario = {"members": good.scenario["members"], "family": "causal", "quorum": quorum}
     trace = Trace(events=events, scenario=scenario, metrics={})
     try:
-        view_agreement.check(trace)
+        check_by(view_agreement, trace)
     except LocalProtocolError:
         return  # a row that cannot be
     if not has_views(trace):
@@ -384,7 +385,7 @@ def test_view_checkers_agree_with_the_slow_judge(
     judge = Judge(to_rows(trace.events), quorum=quorum)
     for name, checker in CHECKERS.items():
         assert found(checker, trace) == judge.broken[name], name
-    assert len(agreement.check(trace)) == min(len(judge.lost()) + len(judge.unsent()), LISTED_MAX + 1)
+    assert len(check_by(agreement, trace)) == min(len(judge.lost()) + len(judge.unsent()), LISTED_MAX + 1)
 
 
 @pytest.mark.parametrize("promise", PROMISES)

@@ -26,7 +26,8 @@ from cubecast.trace.checkers import (
     view_agreement,
     virtual_synchrony,
 )
-from cubecast.trace.checkers.report import Checker
+from cubecast.trace.checkers.fold import check_by
+from cubecast.trace.checkers.report import PartwiseChecker
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import NOBODY, Event, blank_events
 
@@ -67,8 +68,8 @@ def _rows(words: list[str]) -> list[dict[str, int]]:
     return [row]
 
 
-def broken(checker: Checker, transcript: str, **scenario: Any) -> list[str]:
-    return [violation.message for violation in checker.check(trace_of(transcript, **scenario))]
+def broken(checker: PartwiseChecker, transcript: str, **scenario: Any) -> list[str]:
+    return [violation.message for violation in check_by(checker, trace_of(transcript, **scenario))]
 
 
 GOOD = """
@@ -178,7 +179,7 @@ def changed(old: str, new: str) -> str:
     ],
     ids=lambda value: getattr(value, "NAME", None),
 )
-def test_one_change_breaks_a_promise(checker: Checker, old: str, new: str, expected: str) -> None:
+def test_one_change_breaks_a_promise(checker: PartwiseChecker, old: str, new: str, expected: str) -> None:
     found = broken(checker, changed(old, new))
     assert any(expected in message for message in found), found
 
@@ -342,6 +343,6 @@ def test_a_member_that_never_installs_the_last_view_lacks_its_messages() -> None
 def test_what_was_returned_by_its_serial_is_known_by_its_number() -> None:
     start = "a install 1 ab\nb install 1 ab\na multicast 5\na sent a5 1\na deliver a5\nb deliver a5\na excluded\n"
     trace = trace_of(start + "a returned a0\nb install 2 b")
-    assert returned_is_returned.check(trace) == []
+    assert check_by(returned_is_returned, trace) == []
     trace.events["message"][trace.events["event"] == Event.RETURNED] = 5
-    assert len(returned_is_returned.check(trace)) == 1
+    assert len(check_by(returned_is_returned, trace)) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cubecast.trace.checkers import counts
+from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import Events
 
@@ -12,7 +13,7 @@ from cubecast.trace.schema import Events
 def counted(events: Events, members: int) -> dict[str, float | None]:
     wrong = dict.fromkeys(counts.COUNTED + counts.TIMED, -1)
     found = {}
-    for violation in counts.check(Trace(events=events, scenario={"members": members}, metrics=wrong)):
+    for violation in check_by(counts, Trace(events=events, scenario={"members": members}, metrics=wrong)):
         said = re.fullmatch(r"the metrics say (\w+) = -1, the trace says (.+)", violation.message)
         assert said is not None
         found[said[1]] = None if said[2] == "None" else float(said[2])

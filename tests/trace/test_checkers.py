@@ -23,6 +23,7 @@ from cubecast.trace.checkers import (
     rounds_end,
     stable_never_decreases,
 )
+from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.checkers.rows import LISTED_MAX
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import CONTROL, DATA, EVERYONE, Event, Events, blank_events
@@ -62,7 +63,7 @@ def initial(*held: int) -> list[Row]:
 
 def test_stable_before_a_member_holds_it_is_caught() -> None:
     trace = trace_of(*initial(5, 5, 4), stable(0, 0, 4), stable(1, 0, 5))
-    (violation,) = premature_stability.check(trace)
+    (violation,) = check_by(premature_stability, trace)
     assert violation.rows == (4, 2)
     assert violation.time_ns == 4
     assert violation.message == (
@@ -72,50 +73,50 @@ def test_stable_before_a_member_holds_it_is_caught() -> None:
 
 
 def test_stable_after_every_member_holds_it_is_fine() -> None:
-    assert premature_stability.check(trace_of(*initial(5, 5, 4), deliver(2, 0, 5), stable(1, 0, 5))) == []
+    assert check_by(premature_stability, trace_of(*initial(5, 5, 4), deliver(2, 0, 5), stable(1, 0, 5))) == []
 
 
 def test_a_member_that_never_delivered_holds_none() -> None:
-    (violation,) = premature_stability.check(trace_of(*initial(1, 1), stable(0, 0, 1)))
+    (violation,) = check_by(premature_stability, trace_of(*initial(1, 1), stable(0, 0, 1)))
     assert violation.rows == (2,)
     assert violation.message.endswith("but member 2 holds none")
 
 
 def test_a_crashed_member_is_not_waited_for() -> None:
-    assert premature_stability.check(trace_of(*initial(5, 5, 4), row(Event.CRASH, 2), stable(1, 0, 5))) == []
+    assert check_by(premature_stability, trace_of(*initial(5, 5, 4), row(Event.CRASH, 2), stable(1, 0, 5))) == []
 
 
 def test_a_crash_after_the_claim_does_not_excuse_it() -> None:
     trace = trace_of(*initial(5, 5, 4), stable(1, 0, 5), row(Event.CRASH, 2))
-    assert [violation.rows[0] for violation in premature_stability.check(trace)] == [3]
+    assert [violation.rows[0] for violation in check_by(premature_stability, trace)] == [3]
 
 
 def test_a_recovered_member_counts_again() -> None:
     rows = [*initial(5, 5, 4), row(Event.CRASH, 2), stable(1, 0, 5), row(Event.RECOVER, 2), stable(0, 0, 5)]
-    assert [violation.rows for violation in premature_stability.check(trace_of(*rows))] == [(6, 2)]
+    assert [violation.rows for violation in check_by(premature_stability, trace_of(*rows))] == [(6, 2)]
 
 
 def test_excluding_a_member_that_is_up_does_not_excuse_a_claim() -> None:
     trace = trace_of(*initial(5, 5, 4), row(Event.EXCLUDE, 1, peer=2), stable(1, 0, 5))
-    assert [violation.rows[0] for violation in premature_stability.check(trace)] == [4]
+    assert [violation.rows[0] for violation in check_by(premature_stability, trace)] == [4]
 
 
 def test_senders_are_judged_apart() -> None:
     rows = [*initial(5, 5, 5), *(deliver(member, 1, 2, time_ns=0) for member in range(3))]
-    assert premature_stability.check(trace_of(*rows, stable(0, 0, 5), stable(0, 1, 2))) == []
-    assert len(premature_stability.check(trace_of(*rows, stable(0, 1, 3)))) == 1
+    assert check_by(premature_stability, trace_of(*rows, stable(0, 0, 5), stable(0, 1, 2))) == []
+    assert len(check_by(premature_stability, trace_of(*rows, stable(0, 1, 3)))) == 1
 
 
 def test_stability_rows_of_a_crashed_group_break_no_promise() -> None:
     crashes = [row(Event.CRASH, member) for member in range(3)]
-    assert premature_stability.check(trace_of(*initial(1, 1, 1), *crashes, stable(0, 0, 9))) == []
+    assert check_by(premature_stability, trace_of(*initial(1, 1, 1), *crashes, stable(0, 0, 9))) == []
 
 
 # Stability never decreases
 
 
 def test_stability_that_decreases_is_caught() -> None:
-    (violation,) = stable_never_decreases.check(trace_of(stable(0, 0, 3), stable(1, 0, 2), stable(0, 0, 2)))
+    (violation,) = check_by(stable_never_decreases, trace_of(stable(0, 0, 3), stable(1, 0, 2), stable(0, 0, 2)))
     assert violation.rows == (2, 0)
     assert "stable up to 2" in violation.message
     assert "stable up to 3" in violation.message
@@ -123,7 +124,7 @@ def test_stability_that_decreases_is_caught() -> None:
 
 def test_stability_that_stays_or_grows_is_fine() -> None:
     trace = trace_of(stable(0, 0, 2), stable(0, 0, 2), stable(0, 1, 1), stable(0, 0, 3), stable(1, 0, 0))
-    assert stable_never_decreases.check(trace) == []
+    assert check_by(stable_never_decreases, trace) == []
 
 
 # Every round ends
@@ -138,7 +139,7 @@ def done(member: int, number: int) -> Row:
 
 
 def test_a_member_that_never_ends_a_round_is_caught() -> None:
-    (violation,) = rounds_end.check(trace_of(begin(0, 1), done(0, 1), done(2, 1), rounds=1))
+    (violation,) = check_by(rounds_end, trace_of(begin(0, 1), done(0, 1), done(2, 1), rounds=1))
     assert violation.rows == (0,)
     assert violation.message == (
         "member 1 is up at the end and done with no round; round 1 was begun by member 0 (row 0, 0.000000 ms)"
@@ -147,50 +148,52 @@ def test_a_member_that_never_ends_a_round_is_caught() -> None:
 
 def test_a_later_round_covers_a_skipped_one() -> None:
     rows = [begin(0, 1), done(0, 1), done(1, 1), begin(0, 2), *(done(member, 2) for member in range(3))]
-    assert rounds_end.check(trace_of(*rows, rounds=2)) == []
+    assert check_by(rounds_end, trace_of(*rows, rounds=2)) == []
 
 
 def test_an_earlier_round_does_not_cover_the_last_one() -> None:
     rows = [begin(0, 1), *(done(member, 1) for member in range(3)), begin(0, 2), done(0, 2), done(1, 2)]
-    (violation,) = rounds_end.check(trace_of(*rows, rounds=2))
+    (violation,) = check_by(rounds_end, trace_of(*rows, rounds=2))
     assert "member 2 is up at the end and done only up to round 1; round 2" in violation.message
 
 
 def test_a_round_begun_by_any_member_must_end() -> None:
     rows = [begin(0, 1), *(done(member, 1) for member in range(3)), begin(2, 2)]
-    assert len(rounds_end.check(trace_of(*rows, rounds=2))) == 3
-    assert len(rounds_end.check(trace_of(*rows))) == 3
+    assert len(check_by(rounds_end, trace_of(*rows, rounds=2))) == 3
+    assert len(check_by(rounds_end, trace_of(*rows))) == 3
 
 
 def test_a_run_may_stop_in_a_round_that_was_not_requested() -> None:
     rows = [begin(0, 1), *(done(member, 1) for member in range(3)), begin(2, 2), done(1, 2)]
-    assert rounds_end.check(trace_of(*rows, rounds=1)) == []
-    (violation,) = rounds_end.check(trace_of(rows[0], *rows[2:], rounds=1))
+    assert check_by(rounds_end, trace_of(*rows, rounds=1)) == []
+    (violation,) = check_by(rounds_end, trace_of(rows[0], *rows[2:], rounds=1))
     assert violation.message.startswith("member 0 is up at the end and done with no round; round 1 was begun")
 
 
 def test_a_crashed_member_need_not_end_but_a_recovered_one_must() -> None:
     rows = [begin(0, 1), row(Event.CRASH, 1), done(0, 1), done(2, 1)]
-    assert rounds_end.check(trace_of(*rows, rounds=1)) == []
-    (violation,) = rounds_end.check(trace_of(*rows, row(Event.RECOVER, 1), rounds=1))
+    assert check_by(rounds_end, trace_of(*rows, rounds=1)) == []
+    (violation,) = check_by(rounds_end, trace_of(*rows, row(Event.RECOVER, 1), rounds=1))
     assert violation.message.startswith("member 1 is up at the end")
 
 
 @pytest.mark.parametrize("first", [0, 1, 7])
 def test_rounds_that_never_began_are_caught(first: int) -> None:
     rows = [begin(0, first), *(done(member, first) for member in range(3))]
-    assert rounds_end.check(trace_of(*rows, rounds=1)) == []
-    (violation,) = rounds_end.check(trace_of(*rows, rounds=2))
+    assert check_by(rounds_end, trace_of(*rows, rounds=1)) == []
+    (violation,) = check_by(rounds_end, trace_of(*rows, rounds=2))
     assert violation.message.startswith(f"2 rounds were requested, but the last begun is round {first}")
 
 
 def test_a_run_without_any_round_is_caught() -> None:
-    (violation,) = rounds_end.check(trace_of(*initial(1, 1, 1), rounds=1))
+    (violation,) = check_by(rounds_end, trace_of(*initial(1, 1, 1), rounds=1))
     assert violation.message == "1 rounds were requested, but none began"
 
 
 def test_nobody_is_left_to_end_a_round() -> None:
-    assert rounds_end.check(trace_of(begin(0, 1), *(row(Event.CRASH, member) for member in range(3)), rounds=5)) == []
+    assert (
+        check_by(rounds_end, trace_of(begin(0, 1), *(row(Event.CRASH, member) for member in range(3)), rounds=5)) == []
+    )
 
 
 @pytest.mark.parametrize("scenario", [{"partitions": [[1, 2]]}, {"unfinished_allowed": True}])
@@ -212,21 +215,21 @@ def test_liveness_is_not_promised_under_partitions_or_when_a_run_may_stop_early(
     [([4, 5, 7], 2, "too early"), ([4, 5, 5], 2, "again"), ([4, 5, 4], 2, "again"), ([4, 6], 1, "too early")],
 )
 def test_gap_and_duplicate_are_caught(sequences: list[int], bad: int, fault: str) -> None:
-    (violation,) = in_order_delivery.check(trace_of(*(deliver(1, 0, sequence) for sequence in sequences)))
+    (violation,) = check_by(in_order_delivery, trace_of(*(deliver(1, 0, sequence) for sequence in sequences)))
     assert violation.rows == (bad, bad - 1)
     assert fault in violation.message
 
 
 def test_any_state_may_be_the_first_but_only_at_time_zero() -> None:
-    assert in_order_delivery.check(trace_of(deliver(0, 0, 9), deliver(0, 0, 10))) == []
-    (violation,) = in_order_delivery.check(trace_of(begin(0, 1), deliver(0, 0, 2)))
+    assert check_by(in_order_delivery, trace_of(deliver(0, 0, 9), deliver(0, 0, 10))) == []
+    (violation,) = check_by(in_order_delivery, trace_of(begin(0, 1), deliver(0, 0, 2)))
     assert violation.rows == (1,)
     assert violation.message.endswith("the last one it delivered was nothing")
 
 
 def test_members_and_senders_count_apart() -> None:
     rows = [deliver(0, 0, 3), deliver(1, 0, 1), deliver(0, 1, 1), deliver(0, 0, 4), deliver(1, 0, 2), deliver(0, 1, 2)]
-    assert in_order_delivery.check(trace_of(*rows)) == []
+    assert check_by(in_order_delivery, trace_of(*rows)) == []
 
 
 # FIFO
@@ -241,30 +244,30 @@ def receive(member: int, peer: int, message: int, layer: int = CONTROL) -> Row:
 
 
 def test_overtaking_on_a_link_is_caught() -> None:
-    (violation,) = fifo.check(trace_of(hop(3, 10, 7), hop(4, 2), hop(3, 9, 6)))
+    (violation,) = check_by(fifo, trace_of(hop(3, 10, 7), hop(4, 2), hop(3, 9, 6)))
     assert violation.rows == (2, 0)
     assert violation.message.startswith("message 7 overtook message 6 on link 3")
 
 
 def test_copies_that_entered_together_and_other_links_are_fine() -> None:
-    assert fifo.check(trace_of(hop(3, 10), hop(4, 2), hop(3, 10), hop(4, 3), hop(2_000_000_000, 0))) == []
+    assert check_by(fifo, trace_of(hop(3, 10), hop(4, 2), hop(3, 10), hop(4, 3), hop(2_000_000_000, 0))) == []
 
 
 def test_overtaking_between_two_members_is_caught() -> None:
-    (violation,) = fifo.check(trace_of(receive(1, 0, 8), receive(1, 2, 5), receive(1, 0, 7)))
+    (violation,) = check_by(fifo, trace_of(receive(1, 0, 8), receive(1, 2, 5), receive(1, 0, 7)))
     assert violation.rows == (2, 0)
     assert violation.message.startswith("control message 8 from member 0 overtook message 7 on the route to member 1")
 
 
 def test_layers_and_directions_are_ordered_apart() -> None:
     rows = [receive(1, 0, 8), receive(1, 0, 7, layer=DATA), receive(0, 1, 6), receive(2, 0, 5)]
-    assert fifo.check(trace_of(*rows)) == []
+    assert check_by(fifo, trace_of(*rows)) == []
 
 
 def test_a_tree_multicast_may_overtake_a_unicast() -> None:
     rows = [row(Event.SEND, 0, peer=EVERYONE, message=7), receive(1, 0, 8), receive(1, 0, 7), receive(1, 0, 9)]
-    assert fifo.check(trace_of(*rows)) == []
-    assert len(fifo.check(trace_of(*rows[1:]))) == 1
+    assert check_by(fifo, trace_of(*rows)) == []
+    assert len(check_by(fifo, trace_of(*rows[1:]))) == 1
 
 
 def test_fifo_is_not_promised_by_a_network_that_reorders() -> None:
@@ -315,24 +318,24 @@ COUNTED_METRICS: dict[str, Any] = {
 
 
 def test_counts_that_agree_are_fine() -> None:
-    assert counts.check(trace_of(*COUNTED_ROWS, metrics=COUNTED_METRICS)) == []
+    assert check_by(counts, trace_of(*COUNTED_ROWS, metrics=COUNTED_METRICS)) == []
 
 
 @pytest.mark.parametrize("name", [name for name in COUNTED_METRICS if name != "load_mean"])
 def test_each_wrong_metric_is_caught(name: str) -> None:
     wrong = {**COUNTED_METRICS, name: COUNTED_METRICS[name] + 1}
-    (violation,) = counts.check(trace_of(*COUNTED_ROWS, metrics=wrong))
+    (violation,) = check_by(counts, trace_of(*COUNTED_ROWS, metrics=wrong))
     assert violation.message == f"the metrics say {name} = {wrong[name]}, the trace says {COUNTED_METRICS[name]}"
 
 
 @pytest.mark.parametrize("wrong", [None, float("nan"), 3.00001])
 def test_a_round_time_that_is_missing_or_off_is_caught(wrong: float | None) -> None:
-    assert len(counts.check(trace_of(*COUNTED_ROWS, metrics={"rtt_first_ms": wrong}))) == 1
+    assert len(check_by(counts, trace_of(*COUNTED_ROWS, metrics={"rtt_first_ms": wrong}))) == 1
 
 
 def test_a_round_is_timed_once_everyone_who_is_up_is_done_with_it() -> None:
     rows = [begin(0, 1), done(0, 1), done(1, 1)]
-    assert counts.check(trace_of(*rows, metrics={"rtt_last_ms": None})) == []
+    assert check_by(counts, trace_of(*rows, metrics={"rtt_last_ms": None})) == []
     crashed = trace_of(*rows, row(Event.CRASH, 2), metrics={"rtt_last_ms": 2e-6, "rtt_first_ms": 1e-6})
     assert counted(crashed.events, 3)["rtt_last_ms"] == pytest.approx(2e-6)
     skipped = trace_of(*rows, done(2, 2))
@@ -341,13 +344,13 @@ def test_a_round_is_timed_once_everyone_who_is_up_is_done_with_it() -> None:
 
 def test_in_a_network_without_links_a_message_makes_one_hop() -> None:
     rows = [row(Event.SEND, 0, peer=1), row(Event.SEND, 0, peer=2), row(Event.SEND, 1, peer=2, layer=DATA)]
-    assert counts.check(trace_of(*rows, metrics={"hops": 2, "data_hops": 1}, links=0)) == []
-    assert len(counts.check(trace_of(*rows, metrics={"hops": 2, "data_hops": 1}, links=4))) == 2
+    assert check_by(counts, trace_of(*rows, metrics={"hops": 2, "data_hops": 1}, links=0)) == []
+    assert len(check_by(counts, trace_of(*rows, metrics={"hops": 2, "data_hops": 1}, links=4))) == 2
 
 
 def test_no_round_time_is_expected_when_no_round_ended() -> None:
-    assert counts.check(trace_of(begin(0, 1), metrics={"rtt_first_ms": None, "rtt_last_ms": float("nan")})) == []
-    assert len(counts.check(trace_of(begin(0, 1), metrics={"rtt_first_ms": 0.0}))) == 1
+    assert check_by(counts, trace_of(begin(0, 1), metrics={"rtt_first_ms": None, "rtt_last_ms": float("nan")})) == []
+    assert len(check_by(counts, trace_of(begin(0, 1), metrics={"rtt_first_ms": 0.0}))) == 1
 
 
 def test_counts_are_not_promised_without_metrics() -> None:
@@ -377,10 +380,10 @@ def test_an_empty_trace_breaks_nothing() -> None:
 
 
 def test_a_flood_of_violations_is_listed_in_part_and_counted_in_full() -> None:
-    violations = premature_stability.check(trace_of(*(stable(0, 0, 1) for _ in range(LISTED_MAX + 23))))
+    violations = check_by(premature_stability, trace_of(*(stable(0, 0, 1) for _ in range(LISTED_MAX + 23))))
     assert len(violations) == LISTED_MAX + 1
     assert violations[-1].message == f"… and 23 more after row {LISTED_MAX - 1}"
-    exactly = premature_stability.check(trace_of(*(stable(0, 0, 1) for _ in range(LISTED_MAX))))
+    exactly = check_by(premature_stability, trace_of(*(stable(0, 0, 1) for _ in range(LISTED_MAX))))
     assert len(exactly) == LISTED_MAX
 
 
@@ -416,7 +419,7 @@ def test_a_flood_of_violations_is_listed_in_part_and_counted_in_full() -> None:
 @pytest.mark.parametrize("checker", CHECKERS, ids=lambda checker: checker.NAME)
 def test_a_row_that_cannot_be_is_refused_by_every_checker(checker: Any, bad: Row, column: str) -> None:
     with pytest.raises(LocalProtocolError, match=f"row 1 of the trace .* has {column} = .*, which is impossible"):
-        checker.check(trace_of(deliver(0, 0, 1), bad))
+        check_by(checker, trace_of(deliver(0, 0, 1), bad))
 
 
 @pytest.mark.parametrize("members", [0, -1, None, "3", 2.5, True])
@@ -471,7 +474,7 @@ def causal(member: int, sender: int, sequence: int) -> Row:
 
 
 def causal_faults(*rows: Row) -> list[str]:
-    return [violation.message for violation in causal_stability.check(trace_of(*rows, family="causal"))]
+    return [violation.message for violation in check_by(causal_stability, trace_of(*rows, family="causal"))]
 
 
 def test_a_message_that_follows_a_causally_stable_one_may_come() -> None:

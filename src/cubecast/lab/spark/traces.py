@@ -138,7 +138,7 @@ def _joined(parts: pa.Table) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
 
 def all_promises() -> frozenset[str]:
     """The promises to judge; a worker may also know checkers of earlier jobs."""
-    return frozenset(checker.NAME for checker in (*CHECKERS, *own_checkers()))
+    return frozenset(checker.NAME for checker in CHECKERS) | {checker.NAME for checker in own_checkers()}
 
 
 def shares_of(count: int) -> list[frozenset[str]]:

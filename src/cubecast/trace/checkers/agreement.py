@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.bits import no_bits, set_bit, set_bits
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -61,11 +61,6 @@ def not_promised(trace: Described) -> str | None:
         return "messages were in transit when the trace ended"
     family = trace.scenario.get("family", "stability")
     return None if family == "causal" else f"{family} protocols do not promise delivery"
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

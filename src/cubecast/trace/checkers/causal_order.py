@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.bits import Bits, has_bit, no_bits, set_bit
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.in_flight import InFlight, find_last_uses, none_in_flight, release, with_room, write
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
@@ -57,11 +57,6 @@ def not_promised(trace: Described) -> str | None:
     """Only causal protocols make the promise."""
     family = trace.scenario.get("family", "stability")
     return None if family == "causal" else f"{family} protocols do not order messages of different senders"
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

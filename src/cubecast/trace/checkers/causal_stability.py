@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.in_flight import InFlight, find_last_uses, none_in_flight, release, with_room, write
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import LISTED_MAX, at, list_fault, listed, new_findings
@@ -54,11 +54,6 @@ class _State(NamedTuple):
 def not_promised(trace: Described) -> str | None:
     """Live and fuzzed members report causal stability; simulated ones do if the scenario asks for it."""
     return None if trace.has(CAUSAL) else "the run reports no causal stability"
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

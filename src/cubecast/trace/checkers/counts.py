@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Part, Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Part, Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.views import Described
 from cubecast.trace.schema import CRASH, DONE, RECOVER, ROUND
@@ -39,11 +39,6 @@ def not_promised(trace: Described) -> str | None:
     if any(name in trace.metrics for name in COUNTED + TIMED):
         return None
     return "the trace carries no metrics"
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

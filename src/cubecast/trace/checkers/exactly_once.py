@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.bits import Bits, has_bit, no_bits, set_bit
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -50,11 +50,6 @@ class _State(NamedTuple):
 def not_promised(trace: Described) -> str | None:
     """A run without views makes no promise about them."""
     return without_views(trace)
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

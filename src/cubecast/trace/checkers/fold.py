@@ -26,7 +26,7 @@ messages or hops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
 from cubecast.trace.checkers.facts import Facts, Source, facts_of
-from cubecast.trace.checkers.report import Violation
+from cubecast.trace.checkers.report import PartwiseChecker, Violation
 from cubecast.trace.checkers.rows import new_memory, remember
 from cubecast.trace.schema import CRASH, DELIVER, HOLD, INSTALL, RESTART, RESTARTED, RESTORE, SENT, Events
 
@@ -54,10 +54,10 @@ class Part(NamedTuple):
 Scan = Generator[None, Part | None, list[Violation]]
 
 
-def check_by(scan: Callable[[Facts], Scan], trace: Source) -> list[Violation]:
-    """Judge a trace by the scan of one checker."""
+def check_by(checker: PartwiseChecker, trace: Source) -> list[Violation]:
+    """Judge a trace by one promise alone."""
     facts = facts_of(trace)
-    return judge(facts, [scan(facts)])[0]
+    return judge(facts, [checker.scan(facts)])[0]
 
 
 def judge(facts: Facts, scans: Sequence[Scan]) -> list[list[Violation]]:

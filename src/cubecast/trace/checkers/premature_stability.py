@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -49,11 +49,6 @@ def not_promised(trace: Described) -> str | None:
     if trace.scenario.get("goal") == "errors":
         return "the scenario seeks errors, not stability"
     return None
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

@@ -1,7 +1,7 @@
 """All checkers: which promises did a run keep?
 
-A new checker is one file with `NAME`, `PROMISE`, `scan`, `check` and `not_promised`, and one line here. `add_checker`
-adds user checkers; they have no `scan`, and judge a trace as a whole.
+A new checker is one file with `NAME`, `PROMISE`, `scan` and `not_promised`, and one line here. `add_checker` adds
+custom checkers; they have `check` instead of `scan`, and judge a trace as a whole.
 """
 
 from __future__ import annotations

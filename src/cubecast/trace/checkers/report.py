@@ -9,7 +9,7 @@ from cubecast.trace.checkers.views import Described
 from cubecast.trace.files import Trace
 
 if TYPE_CHECKING:
-    from cubecast.trace.checkers.facts import Facts, Source
+    from cubecast.trace.checkers.facts import Facts
     from cubecast.trace.checkers.fold import Scan
 
 
@@ -24,7 +24,7 @@ class Violation:
 
 
 class Checker(Protocol):
-    """The interface of a checker module."""
+    """The interface of a checker that judges a trace as a whole: a custom one."""
 
     NAME: str
     PROMISE: str
@@ -39,14 +39,10 @@ class Checker(Protocol):
 
 
 class PartwiseChecker(Protocol):
-    """The interface of a checker that judges a trace part by part (`fold`)."""
+    """The interface of a checker module, which judges a trace part by part (`fold`)."""
 
     NAME: str
     PROMISE: str
-
-    def check(self, trace: Source, /) -> list[Violation]:
-        """Find where the trace breaks the promise."""
-        ...
 
     def not_promised(self, trace: Described, /) -> str | None:
         """Return why the scenario does not make the promise, or None when it does."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -34,11 +34,6 @@ def not_promised(trace: Described) -> str | None:
     if trace.scenario.get("unfinished_allowed"):
         return "the scenario allows an unfinished round"
     return None
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.facts import NEVER, Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import NEVER, Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -48,11 +48,6 @@ class _Difference(NamedTuple):
 def not_promised(trace: Described) -> str | None:
     """A run without views makes no promise about them."""
     return without_views(trace)
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

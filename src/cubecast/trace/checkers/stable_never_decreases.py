@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -27,11 +27,6 @@ PROMISE = "a member never reports less of a sender as stable than before"
 def not_promised(_trace: Described) -> str | None:
     """Every scenario makes the promise."""
     return None
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:

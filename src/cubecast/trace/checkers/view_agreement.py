@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cubecast.trace.checkers.facts import Facts, Source
-from cubecast.trace.checkers.fold import Scan, check_by
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.fold import Scan
 from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import (
     LISTED_MAX,
@@ -31,11 +31,6 @@ PROMISE = "a view has the same members everywhere, only members install it, and 
 def not_promised(trace: Described) -> str | None:
     """A run without views makes no promise about them."""
     return without_views(trace)
-
-
-def check(trace: Source) -> list[Violation]:
-    """Judge a trace by this promise alone."""
-    return check_by(scan, trace)
 
 
 def scan(facts: Facts) -> Scan:
