@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cubecast.networks.network import Network
 from cubecast.protocol.context import Context
 from cubecast.sim.build import Simulation
+from cubecast.sim.common_metrics import of_control_traffic, of_data_traffic, of_detector_traffic, of_run, ratio
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 
 
@@ -157,22 +158,13 @@ class Result:
 def collect(scenario: Scenario, network: Network, simulation: Simulation, wall_seconds: float) -> Result:
     """Compute the result from the arrays of a finished (or abandoned) run."""
     scalars = simulation.world.scalars[0]
-    hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
     return Result(
-        protocol=scenario.protocol,
-        members=scenario.members,
-        senders=scenario.sender_count,
-        network=scenario.network,
-        average_degree=network.average_degree,
-        seed=scenario.seed,
+        **of_run(scenario, network, scalars, scalars.now_ns, wall_seconds),
         **_of_rounds(scenario, simulation),
         **_of_data(scenario, simulation),
         **_of_buffers(scenario, simulation),
         **_of_detection(scenario, simulation),
         **_of_causal_stability(scenario, simulation),
-        simulated_ms=float(scalars.now_ns) / NS_PER_MS,
-        packet_hops_per_second=hops / wall_seconds if wall_seconds > 0 else 0.0,
-        wall_seconds=wall_seconds,
     )
 
 
@@ -186,19 +178,9 @@ def _of_rounds(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
         "rtt_first_ms": _mean([one.rtt_first_ms for one in rounds]),
         "rtt_last_ms": _mean([one.rtt_last_ms for one in rounds]),
         "steps": _steps(scenario, rounds),
-        "messages": int(totals.messages),
-        "unicasts": int(totals.unicasts),
-        "multicasts": int(totals.multicasts),
-        "hops": int(scalars.hops),
-        "bytes": int(totals.bytes),
+        **of_control_traffic(scalars, totals),
         "piggybacked": int(totals.piggybacked),
         "missed": _missed(scenario, simulation),
-        "drops": int(scalars.drops),
-        "load_mean": _ratio(scalars.load_sum, scalars.load_samples),
-        "queue_mean": _ratio(scalars.queue_sum, scalars.queue_samples),
-        "queue_max": int(scalars.queue_max),
-        "node_queue_mean": _ratio(scalars.node_queue_sum, scalars.node_queue_samples) if scalars.processors else None,
-        "node_queue_max": int(scalars.node_queue_max) if scalars.processors else None,
         "per_round": rounds,
     }
 
@@ -209,17 +191,8 @@ def _of_data(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     totals = simulation.metrics.totals[0]
     pairs = scenario.messages * scenario.sender_count * (scenario.members - 1)
     return {
-        "data_messages": int(totals.data_messages),
-        "data_hops": int(scalars.data_hops),
-        "data_bytes": int(totals.data_bytes),
-        "data_fragments": int(totals.data_fragments),
-        "delay_mean_ms": _ratio(totals.delay_sum_ns, totals.delays) / NS_PER_MS if totals.delays else None,
-        "delay_max_ms": float(totals.delay_max_ns) / NS_PER_MS if totals.delays else None,
+        **of_data_traffic(scalars, totals),
         "delivered_share": int(totals.delays) / pairs if pairs else None,
-        "delivery_queue_mean": _ratio(totals.waiting_sum, totals.waiting_samples),
-        "delivery_queue_max": int(totals.waiting_max),
-        "overhead_messages": int(totals.overhead_messages),
-        "overhead_bytes": int(totals.overhead_bytes),
         "duplicates": _duplicates(simulation),
     }
 
@@ -260,10 +233,7 @@ def _of_detection(scenario: Scenario, simulation: Simulation) -> dict[str, Any]:
     scalars = simulation.world.scalars[0]
     totals = simulation.metrics.totals[0]
     return {
-        "failure_messages": int(totals.failure_messages),
-        "failure_hops": int(scalars.failure_hops),
-        "failure_bytes": int(totals.failure_bytes),
-        "failure_bytes_per_member_s": _ratio(totals.failure_bytes * 1e9 / scenario.members, scalars.now_ns),
+        **of_detector_traffic(scalars, totals, scenario.members, scalars.now_ns),
         "detect_first_ms": _detection_ms(simulation, "excluded_first_ns"),
         "detect_last_ms": _detection_ms(simulation, "excluded_last_ns"),
         "false_suspicions": int(totals.false_suspicions),
@@ -308,10 +278,6 @@ def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
 
 
-def _ratio(total: float, count: int) -> float:
-    return float(total) / float(count) if count else 0.0
-
-
 def _time_to_known(simulation: Simulation, known_ns: NDArray[np.int64], known_by: NDArray[np.int32]) -> float | None:
     """Mean over the data messages that every member that is up knows to be stable, or causally stable."""
     known = known_by >= max(int(simulation.metrics.totals[0].up), 1)
@@ -342,7 +308,7 @@ def _buffer_full_ms(simulation: Simulation) -> float | None:
 
 def _buffer_mean(scenario: Scenario, simulation: Simulation) -> float | None:
     scalars = simulation.world.scalars[0]
-    return _ratio(scalars.held_sum, scalars.held_samples) / scenario.members if _frees_buffers(scenario) else None
+    return ratio(scalars.held_sum, scalars.held_samples) / scenario.members if _frees_buffers(scenario) else None
 
 
 def _frees_buffers(scenario: Scenario) -> bool:

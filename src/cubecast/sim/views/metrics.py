@@ -9,6 +9,7 @@ import numpy as np
 
 from cubecast.networks.network import Network
 from cubecast.protocol.mail import Mail
+from cubecast.sim.common_metrics import of_control_traffic, of_data_traffic, of_detector_traffic, of_run
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import NS_PER_MS, Scenario
 from cubecast.sim.views.churn_schedule import ChurnSchedule
@@ -29,21 +30,11 @@ class ViewsRun(NamedTuple):
 
 def collect(scenario: Scenario, network: Network, run: ViewsRun, wall_seconds: float) -> Result:
     """Compute the result from the tables of a run that is over."""
-    scalars = run.world.scalars[0]
-    hops = int(scalars.hops + scalars.data_hops + scalars.failure_hops)
     return Result(
-        protocol=scenario.protocol,
-        members=scenario.members,
-        senders=scenario.sender_count,
-        network=scenario.network,
-        average_degree=network.average_degree,
-        seed=scenario.seed,
+        **of_run(scenario, network, run.world.scalars[0], run.group.now_ns, wall_seconds),
         **_without_rounds(run),
         **_of_data(run),
         **_of_views(scenario, run),
-        simulated_ms=run.group.now_ns / NS_PER_MS,
-        packet_hops_per_second=hops / wall_seconds if wall_seconds > 0 else 0.0,
-        wall_seconds=wall_seconds,
     )
 
 
@@ -55,19 +46,9 @@ def _without_rounds(run: ViewsRun) -> dict[str, Any]:
         "rtt_first_ms": math.nan,
         "rtt_last_ms": math.nan,
         "steps": None,
-        "messages": int(totals.messages),
-        "unicasts": int(totals.unicasts),
-        "multicasts": int(totals.multicasts),
-        "hops": int(scalars.hops),
-        "bytes": int(totals.bytes),
+        **of_control_traffic(scalars, totals),
         "piggybacked": 0,
         "missed": None,
-        "drops": int(scalars.drops),
-        "load_mean": _ratio(scalars.load_sum, scalars.load_samples),
-        "queue_mean": _ratio(scalars.queue_sum, scalars.queue_samples),
-        "queue_max": int(scalars.queue_max),
-        "node_queue_mean": _ratio(scalars.node_queue_sum, scalars.node_queue_samples) if scalars.processors else None,
-        "node_queue_max": int(scalars.node_queue_max) if scalars.processors else None,
         "per_round": (),
         "buffer_mean": None,
         "buffer_max": None,
@@ -84,25 +65,13 @@ def _of_data(run: ViewsRun) -> dict[str, Any]:
     scalars, totals = run.world.scalars[0], run.tables.totals[0]
     members = len(run.tables.occupant)
     return {
-        "data_messages": int(totals.data_messages),
-        "data_hops": int(scalars.data_hops),
-        "data_bytes": int(totals.data_bytes),
-        "data_fragments": int(totals.data_fragments),
-        "delay_mean_ms": _ratio(totals.delay_sum_ns, totals.delays) / NS_PER_MS if totals.delays else None,
-        "delay_max_ms": float(totals.delay_max_ns) / NS_PER_MS if totals.delays else None,
+        **of_data_traffic(scalars, totals),
         "delivered_share": None,
-        "delivery_queue_mean": _ratio(totals.waiting_sum, totals.waiting_samples),
-        "delivery_queue_max": int(totals.waiting_max),
-        "overhead_messages": int(totals.overhead_messages),
-        "overhead_bytes": int(totals.overhead_bytes),
         "duplicates": 0,
         "tts_first_ms": None,
         "tts_last_ms": None,
         "tts_max_ms": None,
-        "failure_messages": int(totals.failure_messages),
-        "failure_hops": int(scalars.failure_hops),
-        "failure_bytes": int(totals.failure_bytes),
-        "failure_bytes_per_member_s": _ratio(totals.failure_bytes * 1e9 / members, run.group.now_ns),
+        **of_detector_traffic(scalars, totals, members, run.group.now_ns),
         "detect_first_ms": None,
         "detect_last_ms": None,
         "false_suspicions": run.group.excluded_wrongly,
@@ -135,7 +104,3 @@ def _of_views(scenario: Scenario, run: ViewsRun) -> dict[str, Any]:
 
 def _quantile_ms(values: Any, share: float) -> float | None:
     return float(np.quantile(np.asarray(values), share)) / NS_PER_MS if len(values) else None
-
-
-def _ratio(total: float, count: int) -> float:
-    return float(total) / float(count) if count else 0.0
