@@ -156,9 +156,10 @@ def test_code_runs_when_the_disk_is_too_full_to_cache_it(tmp_path: Path) -> None
 
 BE_MEMBERS = """
     from cubecast.jit.decorators import watch_compiler
-    from cubecast.live.warm import live_protocols, warm
+    from cubecast.live.warm import warm
+    from cubecast.protocols.catalogue import protocols
     with watch_compiler() as names:
-        warm(live_protocols())
+        warm([one.name for one in protocols() if one.live is not None])
     print(names)
 """
 

@@ -9,8 +9,9 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.experiments import check_run, experiment_named, scenario_of
 from cubecast.lab.processing_load import processed
-from cubecast.models.complexity import GroupSize, messages_processed
+from cubecast.models.complexity import GroupSize
 from cubecast.networks.spec import build_network
+from tests.oracles.processed import messages_processed
 
 ROUND: dict[str, Any] = {"network": "wan-tree", "senders": 1, "members": 13, "seed": 0}
 

@@ -13,8 +13,9 @@ from cubecast.errors import LocalProtocolError
 from cubecast.extras import MissingExtraError
 from cubecast.networks.network import Network, generator_for
 from cubecast.networks.regions import REGIONS, ROUND_TRIP_MS
-from cubecast.networks.routes import find_routes, path_links
+from cubecast.networks.routes import find_routes
 from cubecast.networks.spec import build_network, network_kinds
+from tests.support.paths import path_links
 
 KINDS = ["waxman:degree=5", "locality:degree=5", "transit-stub", "regions", "topohub:name=sndlib/germany50"]
 

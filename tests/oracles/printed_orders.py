@@ -1,6 +1,6 @@
 """The printed tables of orders of growth: guo Tables 4.2 and 5.2, cube Fig 7. All are asymptotic.
 
-`complexity` and `tree_hops` have the exact counts and the bounds behind them.
+`cubecast.models.complexity` and `tests.oracles.tree_hops` have the exact counts and the bounds behind them.
 """
 
 from __future__ import annotations

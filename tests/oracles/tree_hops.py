@@ -6,7 +6,6 @@ takes one copy per link, n − 1 in all, wherever it starts.
 
 from __future__ import annotations
 
-from cubecast.errors import LocalProtocolError
 from cubecast.models import trees
 
 EXACT_PROTOCOLS = ("coord", "full_dist", "train", "s_coord", "s_train")
@@ -24,22 +23,25 @@ def tree_hops(protocol: str, members: int, degree: int = 3) -> int:
         return 2 * _ring_hops(members, degree)
     if protocol == "s_coord":
         return 3 * links
-    if protocol == "s_train":
-        return _sibling_hops(members, degree) + 2 * links
-    raise LocalProtocolError(f"protocol={protocol!r}: exact hop counts exist for {', '.join(EXACT_PROTOCOLS)}")
-
-
-def gossip_hops_per_step(members: int, subset: int = 1, degree: int = 3) -> float:
-    """Mean links crossed in one gossip step: n·p messages to members chosen at random."""
-    return members * subset * trees.mean_distance(members, degree)
+    assert protocol == "s_train", f"{protocol} has no exact hop count"
+    return _sibling_hops(members, degree) + 2 * links
 
 
 def _ring_hops(members: int, degree: int) -> int:
     """0 → 1 → … → n−1 → 0 along the tree."""
-    return sum(trees.distance(rank, (rank + 1) % members, degree) for rank in range(members))
+    return sum(distance(rank, (rank + 1) % members, degree) for rank in range(members))
 
 
 def _sibling_hops(members: int, degree: int) -> int:
     """ACK1 between siblings goes over their parent (two links), ACK2 from the last sibling goes over one."""
     groups = (members - 2) // degree + 1
     return 2 * (members - 1 - groups) + groups
+
+
+def distance(one: int, other: int, degree: int) -> int:
+    """Links between two ranks along the tree. The higher rank is never nearer to the root, so it climbs first."""
+    links = 0
+    while one != other:
+        one, other = min(one, other), (max(one, other) - 1) // degree
+        links += 1
+    return links

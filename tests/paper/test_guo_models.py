@@ -8,15 +8,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cubecast.models import complexity, orders, trees
-from cubecast.models.complexity import GroupSize, Kind, gossip_bytes, messages_processed, round_cost
+from cubecast.models import complexity, trees
+from cubecast.models.complexity import GroupSize, Kind, gossip_bytes, round_cost
 from cubecast.models.failure import k_fail, k_fail_within
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.step_search import SearchPlan, StepSearch
-from cubecast.models.tree_hops import tree_hops
 from cubecast.models.trigger import Feasibility, TriggerCase, trigger
 from cubecast.protocol.overlays import hypercube
 from tests.oracles import models as printed
+from tests.oracles import printed_orders as orders
+from tests.oracles.processed import messages_processed
+from tests.oracles.tree_hops import tree_hops
 
 ARRIVALS = [Fraction(1), Fraction(3, 4), Fraction(1, 10)]
 CLOSE = 1e-13

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cubecast.errors import LocalProtocolError
-from cubecast.models.neighbourhood import posterior_deviation, posterior_mean
+from cubecast.models.neighbourhood import posterior_mean
 from cubecast.models.reachability import (
     expected_share,
     link_failure,
@@ -234,9 +234,8 @@ def test_the_expected_share_is_the_mean_over_the_paths() -> None:
 
 
 def test_a_posterior_is_beta() -> None:
-    """One failure in three trials on a uniform prior: Beta(2, 3), mean 2/5, deviation 1/5."""
+    """One failure in three trials on a uniform prior: Beta(2, 3), mean 2/5."""
     assert posterior_mean(np.array([1]), np.array([3])) == pytest.approx([0.4])
-    assert posterior_deviation(np.array([1]), np.array([3])) == pytest.approx([0.2])
     with pytest.raises(LocalProtocolError, match="more failures than trials"):
         posterior_mean(np.array([4]), np.array([3]))
 

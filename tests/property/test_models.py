@@ -13,8 +13,9 @@ from cubecast.models import trees
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.gossip_kernel import unfinished_course
 from cubecast.models.step_search import SearchPlan, StepSearch
-from cubecast.models.tree_hops import EXACT_PROTOCOLS, tree_hops
 from cubecast.models.trigger import Feasibility, TriggerCase, peak_course, trigger
+from tests.oracles.processed import child_counts
+from tests.oracles.tree_hops import EXACT_PROTOCOLS, distance, tree_hops
 
 
 @st.composite
@@ -73,8 +74,8 @@ def test_expected_micro_steps_is_the_sum_of_the_tail(chain: GossipChain) -> None
 @given(st.integers(2, 400), st.integers(1, 9))
 def test_tree_helpers_agree_with_walking_the_tree(members: int, degree: int) -> None:
     depths = trees.depths(members, degree)
-    assert all(depths[rank] == trees.distance(0, rank, degree) for rank in range(members))
-    assert trees.child_counts(members, degree).sum() == members - 1
+    assert all(depths[rank] == distance(0, rank, degree) for rank in range(members))
+    assert child_counts(members, degree).sum() == members - 1
     assert trees.height(members, degree) == depths.max()
     assert trees.train_steps(members, degree) <= degree * depths.max() + 2
     assert min(tree_hops(protocol, members, degree) for protocol in EXACT_PROTOCOLS) >= members - 1

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.edge_list import save_edge_list
 from cubecast.networks.network import Network, components
-from cubecast.networks.routes import find_routes, path_links
+from cubecast.networks.routes import find_routes
 from cubecast.networks.spec import build_network
+from tests.support.paths import path_links
 
 SEEDS = st.integers(0, 2**64)
 DELAYS = st.sampled_from(["", ",delay=0-1ms", ",delay=3ms", ",delay=exp:1ms", ",delay=0-2ns"])

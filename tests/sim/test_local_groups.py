@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from cubecast.networks.network import Network
-from cubecast.networks.routes import find_routes, path_links
+from cubecast.networks.routes import find_routes
 from cubecast.networks.spec import build_network
 from cubecast.sim.local_groups import local_groups
+from tests.support.paths import path_links
 
 SPECS = ["wan-tree", "wan-tree:nodes=400", "star", "chain", "random:degree=3", "random:p=0.2"]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cubecast.errors import LocalProtocolError
 from cubecast.networks.network import Network
-from cubecast.networks.routes import find_routes, path_links
+from cubecast.networks.routes import find_routes
 from cubecast.networks.spec import build_network
 from cubecast.protocol.overlays import hypercube
 from cubecast.protocol.pair_swaps import improve, partners_of, swap_change, total_cost
@@ -22,6 +22,7 @@ from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, trace_scenario
 from cubecast.trace.checkers import check_all
 from tests.oracles.placement import cost_of, least_cost
+from tests.support.paths import path_links
 
 MAIN = [one.name for one in protocols() if one.family in ("stability", "causal", "broadcast")]
 PLACEMENTS = ("random", "bisection", "search")

@@ -14,7 +14,6 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.models.complexity import GroupSize, round_cost
-from cubecast.models.tree_hops import EXACT_PROTOCOLS
 from cubecast.protocols.catalogue import protocols
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation
@@ -23,6 +22,7 @@ from cubecast.sim.result import Result, collect
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
 from cubecast.trace.checkers import check_all
+from tests.oracles.tree_hops import EXACT_PROTOCOLS
 from tests.sim.plain_python import output_of
 from tests.sim.runs import leaks, network_of, run_to_end
 

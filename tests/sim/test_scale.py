@@ -11,7 +11,7 @@ import pytest
 
 from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.networks import network as networks
-from cubecast.networks.routes import find_routes, path_links
+from cubecast.networks.routes import find_routes
 from cubecast.networks.spec import build_network
 from cubecast.protocol.context import Context
 from cubecast.protocols.broadcast import peers, plumtree, rasm
@@ -22,6 +22,7 @@ from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, run_to_end, simulate
 from cubecast.sim.world import SCALARS
+from tests.support.paths import path_links
 
 LARGE = networks.NODES_MAX + 8
 

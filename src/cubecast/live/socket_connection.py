@@ -110,11 +110,6 @@ class SocketConnection(asyncio.Protocol):
             self._transport.abort()
 
     @property
-    def buffered_bytes(self) -> int:
-        """Bytes written that the system has not taken yet."""
-        return self._transport.get_write_buffer_size() if self._transport is not None and not self._is_ended else 0
-
-    @property
     def path_quality(self) -> PathQuality | None:
         """Round-trip time and retransmissions, as far as the system knows them."""
         return path_quality(self._transport.get_extra_info("socket")) if self._transport is not None else None

@@ -42,11 +42,6 @@ def usual() -> list[str]:
     return [one.name for one in protocols("causal") if one.live is not None and one.auto_from is not None]
 
 
-def live_protocols() -> list[str]:
-    """All data protocols that run live."""
-    return [one.name for one in protocols() if one.live is not None]
-
-
 def warm(names: Iterable[str] = ()) -> None:
     """Call every compiled function of a member once."""
     for data in names or usual():

@@ -11,8 +11,6 @@ Together: a buffer of r·k·(D + F + TPR) bytes never fills.
 
 from __future__ import annotations
 
-import math
-
 from cubecast.models.checks import require_positive
 
 
@@ -27,9 +25,3 @@ def filling_time_s(*, buffer_bytes: float, rate_per_s: float, message_bytes: flo
 def time_to_stable_max(*, delivery: float, between_rounds: float, round_time: float) -> float:
     """D + F + TPR, in the unit of its parts."""
     return delivery + between_rounds + round_time
-
-
-def buffer_needed_messages(*, rate_per_s: float, time_to_stable_s: float) -> int:
-    """How many of its own messages a sender keeps at most, when it keeps each for `time_to_stable_s`."""
-    require_positive("rate_per_s", rate_per_s)
-    return math.floor(rate_per_s * time_to_stable_s) + 1

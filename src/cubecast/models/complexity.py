@@ -10,10 +10,9 @@ The counts assume no loss, no repetition and no membership change:
 | step | one message of the longest chain of a round; for gossip, one step interval |
 | bytes | the sizes of all logical sends, a multicast counted once |
 | copied bytes | the sizes of all copies |
-| processed | messages a member sends plus receives; a multicast is also received by its sender (guo §4.2.1) |
 
 Every cost has a `Kind`: exact, or an upper bound. Gossip is random, so its bound holds with probability
-1 − P_incomplete. `orders` has the orders of growth as printed.
+1 − P_incomplete.
 
 Sizes (guo §5.2): header 32 B, sequence number 4 B, START is a header, ACK and INFO carry m numbers; Gossip and
 CubeFullDist add a bitmap of ceil(n/8) and a round number of 4 B.
@@ -25,8 +24,6 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from cubecast.errors import LocalProtocolError
 from cubecast.models import trees
@@ -148,12 +145,6 @@ def _train(group: GroupSize) -> RoundCost:
     return _cost(group, "train", Kind.EXACT, hops, (hops, 0, array_bytes(group.senders)))
 
 
-def gossip_step_cost(group: GroupSize) -> RoundCost:
-    """One step of Gossip: every member sends to p others. Exact, unlike the number of steps."""
-    size = gossip_bytes(group.members, group.senders)
-    return _cost(group, "gossip", Kind.EXACT, 1, (group.members * group.subset, 0, size))
-
-
 def _gossip(group: GroupSize) -> RoundCost:
     """Steps from the chain of guo §4.2.5 for the group's P_incomplete, then one INFO multicast (optimised ending)."""
     steps = _gossip_steps(group.members, group.subset, group.p_incomplete)
@@ -213,26 +204,3 @@ _COSTS: dict[str, Callable[[GroupSize], RoundCost]] = {
     "cube_full_dist": _cube_full_dist,
 }
 PROTOCOLS = tuple(_COSTS)
-
-
-def messages_processed(protocol: str, group: GroupSize) -> trees.IntArray:
-    """Messages every rank sends plus receives in a round, exactly (Table 4.1; a multicast reaches its sender too)."""
-    n = group.members
-    if protocol == "coord":
-        return np.array([n + 3] + [3] * (n - 1), dtype=np.int64)
-    if protocol == "full_dist":
-        return np.full(n, n + 1, dtype=np.int64)
-    if protocol == "train":
-        return np.full(n, 4, dtype=np.int64)
-    if protocol not in {"s_coord", "s_train"}:
-        raise LocalProtocolError(
-            f"protocol={protocol!r}: only coord, full_dist, train, s_coord and s_train have exact counts"
-        )
-    children = trees.child_counts(n, group.degree)
-    ranks = np.arange(n)
-    # All receive START and INFO; the root sends those two, every other member sends one ACK.
-    processed = np.where(ranks == 0, 4, 3)
-    if protocol == "s_coord":
-        return processed + children
-    is_younger = (ranks > 0) & ((ranks - 1) % group.degree > 0)
-    return processed + (children > 0) + is_younger

@@ -29,15 +29,6 @@ def posterior_mean(
     return estimate
 
 
-def posterior_deviation(
-    failures: NDArray[np.int64], trials: NDArray[np.int64], prior: tuple[float, float] = PRIOR
-) -> NDArray[np.float64]:
-    """The standard deviation of the posterior: how certain the estimate is."""
-    mean = posterior_mean(failures, trials, prior)
-    deviation: NDArray[np.float64] = np.sqrt(mean * (1 - mean) / (sum(prior) + trials + 1))
-    return deviation
-
-
 def _check(failures: NDArray[np.int64], trials: NDArray[np.int64], prior: tuple[float, float]) -> None:
     require(all(0 < part < math.inf for part in prior), f"prior {prior}: give two numbers above 0")
     fits = bool(np.all((np.asarray(failures) >= 0) & (np.asarray(failures) <= trials)))

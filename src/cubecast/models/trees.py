@@ -27,12 +27,6 @@ def parents(members: int, degree: int) -> IntArray:
     return parent
 
 
-def child_counts(members: int, degree: int) -> IntArray:
-    """Number of children of every rank."""
-    counts: IntArray = np.bincount(parents(members, degree)[1:], minlength=members).astype(np.int64)
-    return counts
-
-
 def depths(members: int, degree: int) -> IntArray:
     """Depth of every rank; the last one is the height (p in guo §4.3)."""
     parent = parents(members, degree)
@@ -45,26 +39,6 @@ def depths(members: int, degree: int) -> IntArray:
 def height(members: int, degree: int) -> int:
     """Height p of the tree: n = 1 + b + … + b^p when it is complete."""
     return int(depths(members, degree)[-1])
-
-
-def distance(one: int, other: int, degree: int) -> int:
-    """Links between two ranks along the tree. The higher rank is never nearer to the root, so it climbs first."""
-    links = 0
-    while one != other:
-        one, other = min(one, other), (max(one, other) - 1) // degree
-        links += 1
-    return links
-
-
-def mean_distance(members: int, degree: int) -> float:
-    """Mean number of links between two different members chosen at random."""
-    parent = parents(members, degree)
-    below = np.ones(members, dtype=np.int64)
-    for rank in range(members - 1, 0, -1):
-        below[parent[rank]] += below[rank]
-    # A link lies on the path of every pair that it separates.
-    separated = int((below[1:] * (members - below[1:])).sum())
-    return separated / (members * (members - 1) / 2)
 
 
 def train_steps(members: int, degree: int) -> int:

@@ -68,14 +68,6 @@ class Trigger:
             raise LocalProtocolError(self.sentence)
         return math.floor(self.level)
 
-    def rounds_for(self, messages: float) -> float:
-        """T(X) = K/(α·X), the rounds needed for K messages (guo ch. 6); infinite when nothing is ever released."""
-        require_positive("messages", messages)
-        if self.level is None:
-            raise LocalProtocolError(self.sentence)
-        released = self.case.stable_fraction * self.level
-        return messages / released if released > 0 else math.inf
-
 
 def trigger(case: TriggerCase) -> Trigger:
     """Compute the optimal X for a case, and its verdict."""
@@ -110,7 +102,7 @@ def _infeasible_sentence(case: TriggerCase) -> str:
 
 
 def _overflows_later_sentence(case: TriggerCase, level: float) -> str:
-    start = f"X = {math.floor(level)} lasts two rounds, not for ever"
+    start = f"X = {math.floor(level)} lasts two rounds, not forever"
     if case.stable_fraction < NOTHING_STABLE:
         return f"{start}: next to nothing is ever released; repair losses so that the stable fraction is above 0"
     needed = case.sent_in_round * (1 + 1 / case.stable_fraction)

@@ -71,21 +71,6 @@ def find_routes(network: Network, *, by: Literal["hops", "delay"]) -> Routes:
     return Routes(first_link, reverse, port)
 
 
-def path_links(routes: Routes, network: Network, source: int, destination: int) -> list[int]:
-    """The links a message takes from one node to another, in order."""
-    links: list[int] = []
-    node = source
-    while node != destination:
-        port = int(routes.port[destination, node])
-        if port == NO_PORT or len(links) >= network.nodes:
-            raise LocalProtocolError(
-                f"no route from node {source} to node {destination}: no member is at {destination}"
-            )
-        links.append(int(routes.first_link[node]) + port)
-        node = int(network.link_to[links[-1]])
-    return links
-
-
 def arity_of(network: Network) -> int:
     """How next hops are found: 0 in the table, −1 neighbours only, otherwise by arithmetic in a tree of that arity."""
     if network.nodes <= NODES_MAX:
