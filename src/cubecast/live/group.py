@@ -50,7 +50,7 @@ WAITING_LOG_S = 3.0
 """How often a member that is not in the group yet logs what it waits for."""
 LOADING_LOG_S = 2.0
 """After this time a member logs that it still loads, or compiles, its protocols."""
-SYNC_LUMP = 256
+SYNC_BATCH = 256
 """Deliveries that cross to another thread at a time."""
 LEAVE_S = 5.0
 """How long leaving may take when no member crashes meanwhile."""
@@ -337,7 +337,7 @@ class Group(GroupStatus):
         return Message(driver, outgoing)
 
     def _require_no_deadlock(self, driver: Driver) -> None:
-        """A task that takes the history would wait for ever if it multicasts more than the window meanwhile."""
+        """A task that takes the history would wait forever if it multicasts more than the window meanwhile."""
         member = driver.member
         if member.has_room or not member.awaits_restore or not self._inbox.reads_history(asyncio.current_task()):
             return
@@ -373,14 +373,14 @@ class Group(GroupStatus):
             raise LocalProtocolError(f"this member has left group {self.name!r}, and everything is received")
         return taken
 
-    async def _take_lump(self, into: deque[Event], timeout: float | None) -> bool:
+    async def _take_batch(self, into: deque[Event], timeout: float | None) -> bool:
         """Wait for one entry, and also take the deliveries behind it; False at the end. For `SyncGroup`."""
         async with asyncio.timeout(timeout):
             taken = await self._inbox.take((Delivery, ViewChange))
         if taken is None:
             return False
         into.append(taken)
-        self._inbox.take_more(into, SYNC_LUMP)
+        self._inbox.take_more(into, SYNC_BATCH)
         return True
 
     def ack(self) -> None:

@@ -36,11 +36,11 @@ from cubecast.protocols.membership.views import MemberId
 
 Event = Delivery | ViewChange
 """What the application receives."""
-LUMP_BYTES = 1 << 16
+REPORT_BYTES = 1 << 16
 """Taken bytes are reported to the member in units of this size, and the rest when the queue is empty."""
 RUN_S = 0.005
 """A consumer that never has to wait lets other tasks run after this time."""
-HISTORY_LUMP = 256
+HISTORY_BATCH = 256
 """Transferred messages that are decoded in one turn of the event loop."""
 
 _Taken = TypeVar("_Taken", bound=Event)
@@ -88,7 +88,7 @@ class Inbox:
         self.queue: deque[Entry | TransferredMessages | EndOfTransferredMessages] = deque()
         self.held_bytes = 0
         self.taken_bytes = 0
-        self.lump_bytes = min(LUMP_BYTES, backlog_bytes // 4)
+        self.report_bytes = min(REPORT_BYTES, backlog_bytes // 4)
         self.failure: CubecastError | None = None
         self.is_tracked = is_tracked
         self._seen: dict[MemberId, int] = {}
@@ -144,11 +144,11 @@ class Inbox:
         """The application asks for more: it has processed what it took before."""
         self.taken_bytes += self.held_bytes
         self.held_bytes = 0
-        if self.taken_bytes > self.lump_bytes:
+        if self.taken_bytes > self.report_bytes:
             self._report()
 
-    def end_lump(self) -> None:
-        """A lump is taken, or everything: report what the application has processed, and yield if it is time."""
+    def end_batch(self) -> None:
+        """A batch is taken, or everything: report what the application has processed, and yield if it is time."""
         self._report()
         self.yields = not self.queue or monotonic() >= self._run_until_s
 
@@ -163,8 +163,8 @@ class Inbox:
                     self._seen[entry.sender] = entry.sequence
                     if self.queue and type(self.queue[0]) is EndOfTransferredMessages:
                         self._end_history()
-            if self.taken_bytes + self.held_bytes > self.lump_bytes or not self.queue:
-                self.end_lump()
+            if self.taken_bytes + self.held_bytes > self.report_bytes or not self.queue:
+                self.end_batch()
             if isinstance(entry, wanted):
                 return entry
         return None
@@ -255,10 +255,10 @@ class Inbox:
         ahead, seen = history.ahead, self._seen
         is_all = False
         try:
-            while not is_all and len(ahead) <= HISTORY_LUMP:
+            while not is_all and len(ahead) <= HISTORY_BATCH:
                 await asyncio.sleep(0)
-                some = list(islice(history.deliveries, HISTORY_LUMP))
-                is_all = len(some) < HISTORY_LUMP
+                some = list(islice(history.deliveries, HISTORY_BATCH))
+                is_all = len(some) < HISTORY_BATCH
                 ahead += [one for one in some if one.sequence > seen.get(one.sender, 0)]
             if is_all:
                 self.queue[0] = EndOfTransferredMessages()
@@ -309,8 +309,8 @@ class Entries(Generic[_Taken]):
             if type(entry) is Delivery:
                 inbox.taken_bytes = size = inbox.taken_bytes + inbox.held_bytes
                 inbox.held_bytes = len(entry.record)
-                if size > inbox.lump_bytes or not queue:
-                    inbox.end_lump()
+                if size > inbox.report_bytes or not queue:
+                    inbox.end_batch()
                     if inbox.yields:
                         self._fast = ()
                 return entry  # type: ignore[return-value]

@@ -173,7 +173,7 @@ class SyncGroup:
         """The next entry of these classes (of all, if none is named); None at the end."""
         with self._taking:
             while True:
-                if not self._taken and not self._run(self._group._take_lump(self._taken, timeout)):
+                if not self._taken and not self._run(self._group._take_batch(self._taken, timeout)):
                     return None
                 event = self._taken.popleft()
                 if not wanted or isinstance(event, wanted):
