@@ -11,6 +11,7 @@ from cubecast.errors import PlanError
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.runs import points_of, run_id, runs_of
 from cubecast.lab.select import matches
+from cubecast.lab.study import choose_plans
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.stability.gossiping import TABLE_5_1
 
@@ -42,9 +43,9 @@ repeats = 2
 [full]
 repeats = 3
 sweep.members = [8, 16, 32]
-
 [[figure]]
 id = "1"
+panel = "loss"
 title = "RTT"
 x = "members"
 y = "rtt_first_ms"
@@ -159,6 +160,88 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
         ('id = "x"', 'id = "a/b"', 1, "it names files"),
         ('kind = "ratio"', 'kind = "growth"\nx = "protocol"', 39, "growth over n needs numbers above 0"),
         ('kind = "ratio"', 'kind = "growth"\nx = "loss"', 39, "has the value 0.0: growth over n needs numbers above 0"),
+        ("members = [8, 16]\n\n", "members = [8, 8.0]\n\n", 10, "twice"),
+        (
+            "members = [8, 16]\n\n",
+            "members = [[8], 16]\n\n",
+            10,
+            "members holds [8]: write text, numbers, true or false",
+        ),
+        ("members = [8, 16]\n\n", "members = [1979-05-27]\n\n", 10, "write text, numbers, true or false"),
+        ("members = [8, 16]\n\n", 'members = [8, 16]\nprotocol = ["coord"]\n\n', 11, "give it by protocols or variant"),
+        ('network = "random:degree=3"', 'network = "random:degree=3"\nmembers = 4', 11, "twice, in fixed and sweep"),
+        ('network = "random:degree=3"', 'network = "random:degree=3"\nprotocol = "train"', 8, "give it by protocols"),
+        (
+            'network = "random:degree=3"',
+            'network = "random:degree=3"\ncrashes = [3]',
+            8,
+            "crash 3: write text in quotes",
+        ),
+        ("repeat_ms = [0.0, 20.0]", "repeat_ms = [0.0, 20.0]\n\n[[zip]]\nloss = [0.2]", 13, "in two zips: keep one"),
+        ("loss = [0.0, 0.1]\nrepeat_ms = [0.0, 20.0]", "loss = [0.1, 0.1]\nrepeat_ms = [20, 20.0]", 12, "there twice"),
+        ('protocols = ["coord", "s_coord"]', 'protocols = ["coord", "s_coord", "coord"]', 4, "'coord' twice"),
+        ('protocols = ["coord", "s_coord"]', "[[variant]]\nlabel = 3", 5, "label = 3: write text in quotes"),
+        (
+            'protocols = ["coord", "s_coord"]',
+            '[[variant]]\nlabel = "a"\nprotocol = ["coord"]',
+            6,
+            "write text in quotes",
+        ),
+        ('id = "x"', f'id = "{"x" * 101}"', 1, "at most 100 letters"),
+        ('id = "1"', 'id = ""', 27, "a number or a short name"),
+        ('id = "1"', 'id = "a\\nb"', 27, "a number or a short name"),
+        ('y = "rtt_first_ms"', "y = []", 31, "name at least one metric"),
+        ('y = "rtt_first_ms"', 'y = "rtt_first_ms"\nfirst = "coord"', 32, "first has no effect with kind = 'lines'"),
+        ('panel = "loss"', 'panel = "members"', 28, "panel = 'members' is also x"),
+        ('panel = "loss"\n', "", 26, "figure '1' has several values of loss at one place"),
+        (
+            'panel = "loss"\ntitle = "RTT"\nx = "members"',
+            'panel = "members"\ntitle = "RTT"\nx = "loss"\nx_scale = "log"',
+            31,
+            "loss has values that are not above 0",
+        ),
+        (
+            'y = "rtt_first_ms"',
+            'y = "rtt_first_ms"\nonly = { loss = [] }',
+            32,
+            "only selects loss = [], no value at all",
+        ),
+        (
+            'y = "rtt_first_ms"',
+            'y = "rtt_first_ms"\nonly = { members = ">8", protocol = "s_coord" }',
+            32,
+            "no run has all that only selects",
+        ),
+        (
+            'bottom = { protocol = "s_coord" }',
+            'bottom = { protocol = ["coord", "s_coord"] }',
+            37,
+            "both sides of this test select protocol = 'coord', members = 8",
+        ),
+        (
+            "above = 1.0",
+            'above = 1.0\nat = { members = 8 }\nversus = { members = "<=8" }',
+            37,
+            "both sides of this test",
+        ),
+        (
+            "sweep.members = [8, 16, 32]",
+            'sweep.members = [8, 16]\n[[claim]]\nid = "g"\ntext = "t"\nsource = "s"\n'
+            '[[claim.test]]\nkind = "growth"\nmetric = "hops"\nabove = 1',
+            30,
+            "growth needs 3 values of members",
+        ),
+        ("above = 1.0", "above = inf", 37, "bound inf: write a number"),
+        ("above = 1.0", "above = -1.0", 37, "a ratio is above 0, so is its bound"),
+        ('kind = "ratio"', 'kind = "value"', 40, "top has no effect with kind = 'value'"),
+        ("above = 1.0", 'above = 1.0\nx = "loss"', 43, "x has no effect with kind = 'ratio'"),
+        (
+            "above = 1.0",
+            'above = 1.0\n[[claim.test]]\nkind = "value"\nmetric = "hops"\nabove = 3\n'
+            '[[claim.test]]\nkind = "value"\nmetric = "hops"\nbelow = 2',
+            47,
+            "another test of this claim measures the same",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_its_line(write: Write, old: str, new: str, line: int, message: str) -> None:
@@ -213,6 +296,7 @@ def test_a_parameter_of_one_protocol_is_no_setting_of_another(write: Write) -> N
     text = text.replace("s_coord", "cube_full_dist").replace(
         "[sweep]\nmembers = [8, 16]", '[sweep]\nformat = ["stated", "bitmap"]\nmembers = [8, 16]'
     )
+    text = text.replace('panel = "loss"', 'panel = "loss"\nonly = { format = "stated" }')
     runs = runs_of(load_plan(write(text)), "quick")
     ids: dict[str, dict[str, set[str]]] = {}
     for run in runs:
@@ -227,16 +311,58 @@ def test_two_figures_with_one_file_are_refused(write: Write) -> None:
         load_plan(write(GOOD.replace("[[claim]]", second + "[[claim]]", 1)))
 
 
+def test_a_claim_needs_two_seeds(write: Write) -> None:
+    with pytest.raises(PlanError, match=r":24: repeats = 1 in every size: a claim needs at least 2 seeds"):
+        load_plan(write(GOOD.replace("repeats = 2", "repeats = 1").replace("repeats = 3", "repeats = 1")))
+
+
+def test_a_claim_without_a_test_is_refused(write: Write) -> None:
+    text = GOOD[: GOOD.index("[[claim.test]]")] + "test = []\n"
+    with pytest.raises(PlanError, match=r"plan\.toml:37: test = \[\]: a claim needs a test"):
+        load_plan(write(text))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "plan.toml:1: the plan lacks 'id'"),
+        (b'id = "x"\ntitle = "\xff"\n', "plan.toml:2: cannot be read, it is not UTF-8"),
+        (b'id = "x', "plan.toml:1: "),
+    ],
+)
+def test_a_file_that_is_no_plan_is_one_line(write: Write, content: bytes, message: str) -> None:
+    path = write("")
+    path.write_bytes(content)
+    with pytest.raises(PlanError) as caught:
+        load_plan(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plan_of_another_editor_is_a_plan(write: Write) -> None:
+    path = write("")
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load_plan(path).id == "x"
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.toml", "b.toml")]
+    for path in paths:
+        path.write_text(GOOD)
+    with pytest.raises(PlanError, match=r"b\.toml: id = 'x' is also that of .*a\.toml: rename one"):
+        choose_plans(tmp_path, [str(path) for path in paths])
+
+
 def test_an_order_of_unknown_series_is_refused(write: Write) -> None:
     text = GOOD.replace(
         'x = "members"', 'x = "members"\nkind = "order"\nrows = "loss"\nfirst = "coord"\nsecond = "scoord"'
-    )
+    ).replace('panel = "loss"\n', "")
     with pytest.raises(PlanError, match="second = 'scoord': choose from 'coord', 's_coord'"):
         load_plan(write(text))
 
 
 def test_broken_toml_is_refused_with_its_line(write: Write) -> None:
-    with pytest.raises(PlanError, match="at line 2"):
+    with pytest.raises(PlanError, match=r"plan\.toml:2: Invalid"):
         load_plan(write('id = "x"\npaper = = "own"\n'))
 
 

@@ -99,10 +99,16 @@ def scenario_of(settings: Settings) -> Scenario:
         if name in values:
             texts = values[name] if isinstance(values[name], list) else [values[name]]
             with blame(name):
-                values[name] = tuple(parse_fault(text, what=what) for text in texts if text)
+                values[name] = tuple(_fault(text, what) for text in texts if text != "")
     if crashed:
         values["crashes"] = (*values.get("crashes", ()), _neighbour_crash(crashed, values["members"], values["seed"]))
     return Scenario(**values)
+
+
+def _fault(text: Any, what: str) -> Fault:
+    if not isinstance(text, str):
+        raise LocalProtocolError(f"{what} {text!r}: write text in quotes, for example 3@2ms-50ms")
+    return parse_fault(text, what=what)
 
 
 def network_content(settings: Settings) -> str | None:

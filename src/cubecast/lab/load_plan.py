@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -28,9 +29,9 @@ from cubecast.lab.plan import (
 )
 from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
-from cubecast.lab.questions import Question
 from cubecast.lab.remote import AnyPath
 from cubecast.lab.runs import RUNS_MAX, points_of, run_count, runs_of
+from cubecast.lab.space_mistakes import data_mistakes, given_twice, repeated_point, spelled
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.catalogue import protocols as registered
 
@@ -83,18 +84,30 @@ REPEATS_MAX = 10_000
 def load_plan(path: AnyPath) -> Plan:
     """Read and validate one plan; a `PlanError` names the file, the line, the value and the fix."""
     try:
-        text = path.read_text("utf-8")
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
         data = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise PlanError(f"{path}:{line}: cannot be read, it is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"{path}: {error}") from error
+        raise PlanError(_with_place(path, text, str(error))) from error
     return _plan(_Reader(path, key_lines(text)), data)
+
+
+def _with_place(path: AnyPath, text: str, message: str) -> str:
+    """An error of `tomllib`, with its line in front like all others."""
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", message)
+    if found is None:
+        return f"{path}: {message}"
+    return f"{path}:{found[2] or len(text.splitlines()) or 1}: {found[1]}"
 
 
 def plan_of_table(table: dict[str, Any]) -> Plan:
     """Validate a plan given as a table of keys instead of a file; paths of code files are relative to this folder."""
-    return _plan(_Reader(Path("plan"), {}), table)
+    return _plan(_Reader(Path("plan"), None), table)
 
 
 def _plan(reader: _Reader, data: dict[str, Any]) -> Plan:
@@ -109,7 +122,11 @@ def load_plans(folder: AnyPath) -> list[Plan]:
     paths: list[AnyPath] = sorted(folder.glob("*.toml"), key=str)
     if not paths:
         raise PlanError(f"{folder}: no plans in this folder; give a folder with .toml files (--plans)")
-    plans = [load_plan(path) for path in paths]
+    return require_own_names([load_plan(path) for path in paths])
+
+
+def require_own_names(plans: list[Plan]) -> list[Plan]:
+    """Require plans with different ids, which name their results."""
     for place, plan in enumerate(plans):
         for other in plans[:place]:
             if other.id == plan.id:
@@ -120,13 +137,15 @@ def load_plans(folder: AnyPath) -> list[Plan]:
 class _Reader:
     """Turns validated data into a plan; knows the line of each key."""
 
-    def __init__(self, path: AnyPath, lines: dict[tuple[str | int, ...], int]) -> None:
+    def __init__(self, path: AnyPath, lines: dict[tuple[str | int, ...], int] | None) -> None:
+        """Read a file whose keys have these lines, or a table without a file."""
         self.path = path
-        self.lines = lines
+        self.is_file = lines is not None
+        self.lines = lines or {}
         self.series = "protocol"
 
     def fail(self, message: str, *path: str | int) -> PlanError:
-        if not self.lines:
+        if not self.is_file:
             return PlanError(
                 f"{self.path}: {'.'.join(map(str, path))}: {message}" if path else f"{self.path}: {message}"
             )
@@ -158,6 +177,9 @@ class _Reader:
         self.need(data, ("id", "paper", "title", *SIZES))
         code = self.code(data.get("code", {}))
         names = tuple(self.strings(data.get("protocols", []), "protocols"))
+        for name in names:
+            if names.count(name) > 1:
+                raise self.fail(f"protocols lists {name!r} twice: keep one", "protocols")
         variants = self.variants(data)
         used = [*names, *(one["protocol"] for one in variants if "protocol" in one)]
         known = {protocol.name for protocol in registered()}
@@ -200,7 +222,12 @@ class _Reader:
             raise self.fail("protocols and variants: give only one of them", "variant", 0)
         labels = []
         for place, table in enumerate(tables):
+            if not isinstance(table, dict):
+                raise self.fail(f"variant = {table!r}: write a table of keys", "variant", place)
             self.need(table, ("label",), "variant", place)
+            for key in ("label", "protocol"):
+                if not isinstance(table.get(key, ""), str) or table.get(key) == "":
+                    raise self.fail(f"{key} = {table[key]!r}: write text in quotes", "variant", place, key)
             if table["label"] in labels:
                 raise self.fail(f"label = {table['label']!r} is given twice: rename one", "variant", place, "label")
             labels.append(table["label"])
@@ -291,9 +318,12 @@ class _Reader:
         if not isinstance(values, list) or not values:
             raise self.fail(f"{key} = {values!r}: write a list of at least one value", *path)
         for value in values:
+            if not isinstance(value, str | int | float):
+                raise self.fail(f"{key} holds {value!r}: write text, numbers, true or false", *path)
             if isinstance(value, float) and not math.isfinite(value):
                 raise self.fail(f"{key} holds {value!r}: write numbers that are finite", *path)
-        if len({str(value) for value in values}) < len(values) and "sweep" in path:
+        known = {(type(value) in (int, float), value) for value in values}  # true is no number, and 8 is 8.0
+        if len(known) < len(values) and "sweep" in path:
             raise self.fail(f"{key} lists a value twice: keep one", *path)
 
     def figure(self, table: Any, place: int) -> Figure:
@@ -366,19 +396,8 @@ class _Reader:
                 raise self.fail(f"unknown metric {name!r}: choose from {', '.join(metrics)}", *path)
         for size in SIZES:
             self.check_size(plan, size)
-        self.check_data(plan)
-
-    def check_data(self, plan: Plan) -> None:
-        """A test that no size has runs for could never be judged."""
-        sizes = [points_of(plan, size) for size in SIZES]
-        for place, claim in enumerate(plan.claims):
-            for at in range(len(claim.tests)):
-                question = Question(study=plan.id, number=0, claim=claim, place=at, reading=0, where={}, exact=False)
-                if not any(question.is_asked(points) for points in sizes):
-                    raise self.fail(
-                        "no run has what this test selects, the skips omit it: change the selections or a skip",
-                        *("claim", place, "test", at),
-                    )
+        for message, path in data_mistakes(plan):
+            raise self.fail(message, *path)
 
     def metrics(self, plan: Plan) -> Iterator[tuple[str, tuple[str | int, ...]]]:
         yield from ((name, ("metrics",)) for name in plan.extra_metrics)
@@ -394,6 +413,10 @@ class _Reader:
         count = run_count(plan, size)
         if count > RUNS_MAX:
             raise self.fail(f"{count} runs: a study has at most {RUNS_MAX}; sweep fewer values", size)
+        for twice, message in given_twice(plan, size):
+            raise self.fail(message, *self.home(size, twice))
+        if (point := repeated_point(points_of(plan, size))) is not None:
+            raise self.fail(f"the point {spelled(point)} is there twice: drop one", *self.home_of_points(size))
         one_seed = replace(plan, sizes={size: replace(plan.sizes[size], repeats=1)})
         runs = runs_of(one_seed, size)
         if not runs:
@@ -406,15 +429,19 @@ class _Reader:
                 name = error.setting if isinstance(error, LocalProtocolError) else None
                 raise self.fail(str(error), *self.home(size, name)) from None
 
+    def home_of_points(self, size: str) -> tuple[str | int, ...]:
+        """The place of the zipped values, which alone can repeat a point."""
+        places: list[tuple[str | int, ...]] = [(size, "zip"), ("zip",)]
+        return next((path for path in places if path in self.lines), (size,))
+
     def home(self, size: str, name: str | None) -> tuple[str | int, ...]:
         """The place in the plan where a parameter gets its value."""
         if name is None:
             return (size,)
-        if name == "protocol" and ("protocols",) in self.lines:
-            return ("protocols",)
         places: list[tuple[str | int, ...]] = [(size, "sweep", name), (size, "fixed", name)]
         places += [("sweep", name), ("fixed", name)]
         places += [path for path in self.lines if path[-1] == name and path[0] in ("zip", "variant", size)]
+        places += [("protocols",)] if name == "protocol" else []
         return next((path for path in places if path in self.lines), (size,))
 
 

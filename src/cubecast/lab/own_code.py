@@ -69,7 +69,10 @@ def load_code_file(path: str | Path) -> CodeFile:
         if _digest(place) != _FILES[place].digest:
             raise LocalProtocolError(f"code file {path} has changed since it was loaded: restart Python")
         return _FILES[place]
-    module = import_file(Path(path), "code file")
+    try:
+        module = import_file(Path(path), "code file")
+    except SystemExit as error:
+        raise LocalProtocolError(f"code file {path} cannot be imported: it ends Python") from error
     try:
         found = _read(module, place)
         _add(found, place)

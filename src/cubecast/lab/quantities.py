@@ -22,6 +22,9 @@ from cubecast.lab.plan import Selection, Test
 from cubecast.lab.select import matches
 from cubecast.lab.stats import Estimate, exponential, mean_estimate, proportion, spread_ratio, variation
 
+GROWTH_VALUES_MIN = 3
+"""The slope of fewer values has no error."""
+
 Point = dict[str, Any]
 Seeds = dict[int, float]
 Key = tuple[tuple[str, Any], ...]
@@ -203,7 +206,7 @@ def _growths(test: Test, measured: Measured, where: Where, exact: bool) -> Found
                 curves[_rest(point, {test.x, *test.along})][seed].append((shaped, math.log(value)))
     found = []
     for rest, by_seed in curves.items():
-        slopes = [_slope(np.array(curve)) for curve in by_seed.values() if len(curve) > 2]
+        slopes = [_slope(np.array(curve)) for curve in by_seed.values() if len(curve) >= GROWTH_VALUES_MIN]
         if slopes:
             found.append((dict(rest), mean_estimate(np.array(slopes), exact=exact)))
     return found

@@ -17,7 +17,7 @@ from pyarrow.dataset import partitioning
 from cubecast.errors import LocalProtocolError, PlanError
 from cubecast.extras import named
 from cubecast.lab.experiments import experiment_named
-from cubecast.lab.load_plan import load_plan, load_plans
+from cubecast.lab.load_plan import load_plan, load_plans, require_own_names
 from cubecast.lab.pending_runs import PendingRuns, failures, find_pending_runs
 from cubecast.lab.plan import Plan
 from cubecast.lab.precision import looks, open_points
@@ -72,7 +72,8 @@ def choose_plans(folder: AnyPath, names: list[str], say: Say = lambda _: None) -
             raise PlanError(f"unknown study {name!r}: choose one of {', '.join(by_name)}")
         if by_name[name].missing:
             raise PlanError(f"study {name} is not available: no protocol {', '.join(by_name[name].missing)} here")
-    return [by_name[name] for name in dict.fromkeys(names)]
+    chosen = {id(by_name[name]): by_name[name] for name in names}
+    return require_own_names([*chosen.values()])
 
 
 def _plans_by_name(folder: AnyPath, names: list[str]) -> dict[str, Plan]:
