@@ -97,6 +97,32 @@ def test_a_kept_trace_passes_and_a_broken_one_is_named(tmp_path: Path, capsys: p
     assert f"row {row}" in capsys.readouterr().out
 
 
+def test_unreadable_traces_of_a_folder_are_named_and_the_others_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, cut, noise = (tmp_path / f"{name}.parquet" for name in ("kept", "cut", "noise"))
+    assert run([*SIMULATE, "--trace", str(kept)]) == 0
+    cut.write_bytes(kept.read_bytes()[:500])
+    noise.write_bytes(b"no trace")
+    capsys.readouterr()
+    found = run_json(capsys, ["check", str(tmp_path)], code=1)
+    assert found["ok"] is False
+    by_name = {Path(one["trace"]).name: one for one in found["traces"]}
+    assert {name: one["ok"] for name, one in by_name.items()} == {
+        "kept.parquet": True,
+        "cut.parquet": False,
+        "noise.parquet": False,
+    }
+    assert "not a whole Parquet file" in by_name["cut.parquet"]["error"]
+    assert run(["check", str(tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert "no premature stability" in told.out
+    assert str(noise) in told.err
+    kept.unlink()
+    assert run(["check", str(tmp_path)]) == 1
+    assert str(cut) in capsys.readouterr().err
+
+
 def test_compare_puts_all_protocols_of_a_family_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(capsys, [*COMPARE, "--members", "4,8", "--repeat", "2"])
     cells = {(one["protocol"], one["members"]): one for one in found["summary"]}

@@ -132,7 +132,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 def test_damaged_traces_are_rows_and_the_others_are_judged(
     tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One is no Parquet file, one was cut short, one has a flipped bit in its pages, one names no members."""
+    """Files that are no traces, cut or flipped ones, and traces whose scenario cannot be."""
     assert spark is not None
     good = tmp_path / "good.parquet"
     simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=good)
@@ -142,13 +142,25 @@ def test_damaged_traces_are_rows_and_the_others_are_judged(
     (tmp_path / "flipped.parquet").write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
     _write(tmp_path / "nobody.parquet", Trace(events=blank_events(1), scenario={"members": None}, metrics={}))
     _break(good, STABLE, 3)
+    (tmp_path / "folder.parquet").mkdir()
+    (tmp_path / "empty.parquet").touch()
+    events = read_trace(good).events
+    for name, scenario in (
+        ("huge", {"members": 10**13}),
+        ("odd", {"members": 9, "rounds": "many"}),
+        ("seedless", {"members": 9, "network": "star", "family": "stability"}),
+    ):
+        _write(tmp_path / f"{name}.parquet", Trace(events=events, scenario=scenario, metrics={"messages": "many"}))
     assert run(["study", "check", str(tmp_path), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     found = {(Path(one["trace"]).name, one["checker"]) for one in told["violations"]}
     unreadable = {name for name, checker in found if checker == "readable trace"}
-    assert unreadable == {"noise.parquet", "cut.parquet", "flipped.parquet", "nobody.parquet"}
+    names = ("noise", "cut", "flipped", "nobody", "folder", "empty", "huge", "odd")
+    assert unreadable == {f"{name}.parquet" for name in names}
+    assert all("\n" not in one["message"] for one in told["violations"])
     assert (f"broken-{STABLE}-3.parquet", "no premature stability") in found
-    assert {Path(one["trace"]).name for one in told["metrics"]} == {"good.parquet"}
+    assert {Path(one["trace"]).name for one in told["metrics"]} == {"good.parquet", "seedless.parquet"}
+    assert not any(one["agree"] for one in told["metrics"] if Path(one["trace"]).name == "seedless.parquet")
 
 
 def test_long_traces_are_divided_by_time(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,27 +84,41 @@ def check(
     scenario = {"quorum": quorum, "settled": not unsettled}
     reports: dict[str, Report] = {}
     names: dict[str, list[list[Any]]] = {}
+    unreadable: dict[str, LocalProtocolError] = {}
     with waiting(f"reading {', '.join(map(str, traces))}") as step:
-        for title, trace in _open(traces, crashed or [], scenario):
+        for title, trace in _open(traces, crashed or [], scenario, unreadable):
             step(0, 1, f"checking {title}")
-            reports[title] = check_all(trace)
+            try:
+                reports[title] = check_all(trace)
+            except LocalProtocolError as error:
+                unreadable[title] = error
             names[title] = trace.scenario.get("names") or []
-    _print(reports, names, json=json)
-    if not all(report.ok for report in reports.values()):
+    if not reports and len(unreadable) == 1:
+        raise next(iter(unreadable.values()))
+    _print(reports, names, unreadable, json=json)
+    if unreadable or not all(report.ok for report in reports.values()):
         raise typer.Exit(1)
 
 
-def _open(paths: list[Path], crashed: list[str], scenario: dict[str, Any]) -> Iterator[tuple[str, Source]]:
-    """Yield every finished trace by its path, and one merged trace of all members' files."""
+def _open(
+    paths: list[Path], crashed: list[str], scenario: dict[str, Any], unreadable: dict[str, LocalProtocolError]
+) -> Iterator[tuple[str, Source]]:
+    """Yield every finished trace by its path, and one merged trace of all members' files; note the unreadable ones."""
     from cubecast.live.trace_writer import is_member_trace, merged_trace
     from cubecast.trace.files import StoredTrace
 
     files = [file for path in paths for file in _files(path)]
     members = [file for file in files if file.is_file() and is_member_trace(file)]
     for file in files:
-        if file not in members:
-            with closing(StoredTrace(file)) as trace:
-                yield str(file), trace
+        if file in members:
+            continue
+        try:
+            trace = StoredTrace(file)
+        except LocalProtocolError as error:
+            unreadable[str(file)] = error
+            continue
+        with closing(trace):
+            yield str(file), trace
     if members:
         later = (1 << 63) - 1  # means: at the end of the trace
         merged = merged_trace(members, crashes=[(name, later) for name in crashed], scenario=scenario)
@@ -123,16 +138,24 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _print(reports: dict[str, Report], names: dict[str, list[list[Any]]], *, json: bool) -> None:
+def _print(
+    reports: dict[str, Report],
+    names: dict[str, list[list[Any]]],
+    unreadable: dict[str, LocalProtocolError],
+    *,
+    json: bool,
+) -> None:
     """Print one trace without a name; several, each under its name."""
-    if json and len(reports) == 1:
+    count = len(reports) + len(unreadable)
+    if json and count == 1:
         print_json(next(iter(reports.values())).to_dict())
     elif json:
         traces = [{"trace": title, **report.to_dict()} for title, report in reports.items()]
-        print_json({"ok": all(report.ok for report in reports.values()), "traces": traces})
+        traces += [{"trace": title, "ok": False, "error": str(error)} for title, error in unreadable.items()]
+        print_json({"ok": all(trace["ok"] for trace in traces), "traces": traces})
     else:
         for title, report in reports.items():
-            if len(reports) > 1:
+            if count > 1:
                 print(title)
             print_report(report)
             if not report.ok and names[title]:
@@ -140,6 +163,8 @@ def _print(reports: dict[str, Report], names: dict[str, list[list[Any]]], *, jso
                     f"{member} is {name} ({incarnation})" for member, (name, incarnation) in enumerate(names[title])
                 )
                 print(f"members by name (incarnation): {', '.join(listed)}")
+        for title, error in unreadable.items():
+            print(error if title in str(error) else f"{title}: {error}", file=sys.stderr)
 
 
 def print_report(report: Report) -> None:

@@ -60,7 +60,8 @@ def recompute(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, An
 
 
 def _agree(found: float, said: Any) -> bool:
-    return math.isclose(found, float(said), rel_tol=TOLERANCE, abs_tol=1e-6)
+    is_number = isinstance(said, int | float)
+    return is_number and math.isclose(found, float(said), rel_tol=TOLERANCE, abs_tol=1e-6)
 
 
 def _heads(traces: list[TraceFile]) -> pa.Table:
@@ -109,10 +110,10 @@ def _network_of(scenario: dict[str, Any]) -> Network | None:
     """
     if "network" not in scenario or str(scenario["network"]).startswith("file:"):
         return None
-    hosts = int(scenario.get("hosts", scenario["members"]))
     try:
-        network = build_network(scenario["network"], members=hosts, seed=int(scenario["seed"]))
-    except CubecastError:
+        hosts = int(scenario.get("hosts", scenario["members"]))
+        network = build_network(str(scenario["network"]), members=hosts, seed=int(scenario["seed"]))
+    except (CubecastError, KeyError, TypeError, ValueError, MemoryError):  # of another program, or another version
         return None
     is_it = network.links == scenario.get("links", network.links)
     return network if is_it and network.links > 0 and network.costs is None else None

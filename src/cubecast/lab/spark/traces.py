@@ -168,8 +168,8 @@ def summary_of(name: str, part: int) -> pa.Table:
         with closing(_open(name)) as trace:
             summary = summarise(trace.part(part), int(trace.starts[part]), members_of(trace.scenario))
         row["summary"] = pickle.dumps(tuple(summary))
-    except LocalProtocolError as error:
-        row["error"] = str(error)
+    except Exception as error:  # whatever is wrong with one trace, the others are judged
+        row["error"] = _why(error)
     return pa.Table.from_pylist([row], schema=SUMMARIES)
 
 
@@ -179,12 +179,19 @@ def judge_share(name: str, summary: bytes, promises: frozenset[str]) -> pa.Table
         with closing(_open(name)) as trace:
             facts = Facts(source=trace, members=members_of(trace.scenario), summary=PartSummary(*pickle.loads(summary)))
             return _violations(name, facts, promises)
-    except LocalProtocolError as error:
+    except Exception as error:
         return _one_unreadable(name, error)
 
 
-def _one_unreadable(name: str, error: LocalProtocolError) -> pa.Table:
-    return pa.Table.from_pylist([_unreadable(name, str(error))], schema=VIOLATIONS)
+def _one_unreadable(name: str, error: Exception) -> pa.Table:
+    return pa.Table.from_pylist([_unreadable(name, _why(error))], schema=VIOLATIONS)
+
+
+def _why(error: Exception) -> str:
+    """The error of a trace in one line."""
+    if isinstance(error, LocalProtocolError):
+        return str(error)
+    return f"it cannot be judged: {type(error).__name__}: {next(iter(str(error).splitlines()), 'no reason given')}"
 
 
 def _violations(name: str, facts: Facts, promises: frozenset[str]) -> pa.Table:
@@ -216,5 +223,5 @@ def judge_file(name: str, promises: frozenset[str]) -> pa.Table:
     try:
         with closing(_open(name)) as trace:
             return _violations(name, facts_of(trace), promises)
-    except LocalProtocolError as error:
+    except Exception as error:
         return _one_unreadable(name, error)
