@@ -150,8 +150,13 @@ def test_a_damaged_file_is_set_aside_and_the_others_stay(tmp_path: Path) -> None
     content[content.index(b"random:degree") + 3] ^= 0xFF
     flipped.write_bytes(bytes(content))
     pq.write_table(pa.table({"a": [1]}), store.runs / "other.parquet")
+    (store.runs / "empty.parquet").write_bytes(b"")
+    (store.runs / "folder.parquet").mkdir()
+    text = table.column("seed").cast(pa.string())
+    typed = table.set_column(table.schema.get_field_index("seed"), "seed", text)
+    pq.write_table(typed, store.runs / "typed.parquet")
     aside = {path.name for path in store.set_aside_unreadable()}
-    assert aside == {"cut.parquet", "flipped.parquet", "other.parquet"}
+    assert aside == {f"{name}.parquet" for name in ("cut", "flipped", "other", "empty", "folder", "typed")}
     assert [path.name for path in store.runs.glob("*.parquet")] == ["good.parquet"]
 
 

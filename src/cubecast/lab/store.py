@@ -133,10 +133,24 @@ def result_files(store: Store) -> list[AnyPath]:
 
 
 def _is_readable(path: AnyPath) -> bool:
-    """Read every page and check its checksum; the files are small."""
+    """Read every page and check its checksum; the files are small. The columns must be those of `RUNS`."""
+    if isinstance(path, Path) and not path.is_file():
+        return False
     try:
         table = pq.read_table(source(path), page_checksum_verification=True, partitioning=None)
     except (OSError, pa.ArrowException, ValueError):
         return False
-    needed = {field.name for field in RUNS if not field.nullable}
-    return needed <= set(table.column_names)
+    found = {field.name: field.type for field in table.schema}
+    return all(_is_of_type(found.get(field.name), field) for field in RUNS)
+
+
+def _is_of_type(found: pa.DataType | None, wanted: pa.Field) -> bool:
+    """Is a column as `RUNS` has it? Older files may lack a nullable one."""
+    if found is None:
+        return bool(wanted.nullable)
+    if pa.types.is_map(wanted.type):  # Spark names their parts in another way
+        return pa.types.is_map(found) and (found.key_type, found.item_type) == (
+            wanted.type.key_type,
+            wanted.type.item_type,
+        )
+    return bool(found == wanted.type or pa.types.is_null(found))
