@@ -12,8 +12,10 @@ import pytest
 import cubecast
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.own_code import load_code_file
+from cubecast.lab.report import write_report
 from cubecast.lab.spark.tracefiles import find_traces
 from cubecast.lab.spark.traces import check_traces
+from cubecast.lab.store import Store
 from tests.support.notebooks import code_cells, execute, texts
 from tests.support.own_protocols import restored_catalogue
 
@@ -70,6 +72,57 @@ def test_a_plan_file_with_code_of_ones_own_runs_on_spark(tmp_path: Path) -> None
     assert result.failures == []
     assert set(result.summary.metric) == {"gap_ms", "busiest_share", "violations_no_burst"}
     assert result.verdicts.verdict.tolist() == ["holds everywhere"]
+
+
+ODD_METRIC = """\
+import math
+from cubecast.lab.own_metrics import OwnMetric
+METRIC = OwnMetric(name="odd", measure=lambda result: {0: math.nan, 1: math.inf}.get(result.seed, 3.0), title="odd")
+"""
+ODD_PLAN = """\
+id = "odd"
+paper = "own"
+title = "odd"
+protocols = ["coord"]
+code.files = ["odd_metric.py"]
+[fixed]
+network = "random:degree=3,bandwidth={bandwidth}"
+[sweep]
+members = [8, 16]
+bandwidth = ["2e6", 1000000]
+[quick]
+repeats = 4
+[full]
+repeats = 4
+[[figure]]
+id = "1"
+title = "odd"
+x = "members"
+y = "odd"
+panel = "bandwidth"
+[[claim]]
+id = "three"
+text = "It is three."
+source = "here"
+readings = ["bandwidth"]
+figures = ["1"]
+[[claim.test]]
+kind = "value"
+metric = "odd"
+between = [2, 4]
+"""
+
+
+def test_a_value_that_is_no_number_is_no_value_and_parameters_may_be_of_several_types(tmp_path: Path) -> None:
+    (tmp_path / "odd_metric.py").write_text(ODD_METRIC)
+    path = tmp_path / "odd.toml"
+    path.write_text(ODD_PLAN)
+    result = cubecast.study(path, out=tmp_path / "out")
+    assert result.summary.query("metric == 'odd'").n.tolist() == [2] * 4
+    assert result.verdicts.verdict.tolist() == ["holds everywhere"]
+    page = Path(str(write_report(result.outcome, Store(tmp_path / "out"))))
+    assert "It is three." in page.read_text()
+    assert (tmp_path / "out/tables/odd-fig-1.csv").read_text().count('"1000000"') == 2
 
 
 def test_workers_judge_traces_by_a_checker_of_ones_own(tmp_path: Path, spark: Any) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
+from cubecast.cli.app import run as run_command
 from cubecast.lab.batch import run_row
 from cubecast.lab.claims import EVERYWHERE, Answers, judge
 from cubecast.lab.load_plan import load_plan
@@ -23,10 +24,10 @@ from cubecast.lab.runs import canonical, points_of
 from cubecast.lab.schema import RUNS, RUNS_DDL
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome, run_studies
-from cubecast.lab.tables import write_tables
+from cubecast.lab.tables import parameter_column, write_tables
 from cubecast.lab.task_file import pending_row
 from cubecast.lab.toml_lines import key_lines, line_of
-from tests.spark.conftest import Study
+from tests.spark.conftest import PLAN, Study
 
 pytestmark = [pytest.mark.spark]
 
@@ -134,6 +135,17 @@ def test_failed_runs_are_rows_and_are_reported(study: Study, tmp_path: Path) -> 
     assert study(fixed="packets_max = 60", retry_failed=True).done_now == len(outcome.failures)
 
 
+def test_a_study_whose_runs_all_fail_says_so(tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert spark is not None
+    path = tmp_path / "small.toml"
+    path.write_text(PLAN.format(fixed="packets_max = 1"))
+    assert run_command(["study", "run", str(path), "--out", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert f"no report, all {RUNS_IN_ALL} runs failed" in told
+    assert "Traceback" not in told
+    assert "packets_max = 1" in told
+
+
 def test_tables_and_verdicts_come_out(first: First, tmp_path: Path) -> None:
     outcome = first[0]
     Store(tmp_path / "out").make()
@@ -168,8 +180,6 @@ def test_tables_of_other_studies_stay(again: Study, tmp_path: Path) -> None:
     [([1, 2.5], [1.0, 2.5]), ([True, False], [True, False]), (["all", 3], ["all", "3"]), ([True, 2], ["True", "2"])],
 )
 def test_a_parameter_has_one_type(values: list[Any], expected: list[Any]) -> None:
-    from cubecast.lab.spark.analysis import parameter_column
-
     assert parameter_column(values).to_pylist() == expected
 
 

@@ -244,6 +244,10 @@ def _study(
         with waiting("writing the report") as step:
             page = write_report(outcome, Store(out), step=step)
         print(f"report: {page}")
+    elif report and outcome.failures:
+        raise PlanError(
+            f"{out}: no report, all {len(outcome.failures)} runs failed; mend the plan, or use --retry-failed"
+        )
     elif report:
         raise PlanError(f"{out}: no results of these studies yet; run them first (cubecast study run)")
 

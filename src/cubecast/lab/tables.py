@@ -89,13 +89,30 @@ def write_tables(store: Store, plan: Plan, size: str, summary: pa.Table) -> dict
         tables[figure.id] = rows
         if not rows:
             continue
-        table = pa.Table.from_pylist(rows)
+        table = _table(plan, rows)
         base = store.tables / file_name(plan, figure)
         with sink(base.with_name(base.name + ".csv")) as file:
             pa.csv.write_csv(table, file)
         with sink(base.with_name(base.name + ".parquet")) as file:
             pq.write_table(table, file, compression="zstd")
     return tables
+
+
+def parameter_column(values: list[Any]) -> pa.Array:
+    """Values of a parameter as numbers, as booleans or, if they have several types, as text."""
+    kinds = {type(value) for value in values if value is not None}
+    is_one = len(kinds) == 1 or kinds == {int, float}
+    return pa.array(values if is_one else [None if value is None else str(value) for value in values])
+
+
+def _table(plan: Plan, rows: list[Row]) -> pa.Table:
+    """Rows with the same keys, or those of a lower bound with fewer."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    own = set(plan.parameters)
+    return pa.table(
+        {name: parameter_column(found) if name in own else pa.array(found) for name, found in columns.items()}
+    )
 
 
 def file_name(plan: Plan, figure: Figure) -> str:

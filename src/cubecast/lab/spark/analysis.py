@@ -35,6 +35,7 @@ from cubecast.lab.spark.failures import reported
 from cubecast.lab.spark.parquet import read_parquet, write_by_study
 from cubecast.lab.stats import student_table
 from cubecast.lab.store import ROWS_PREFIX, Store
+from cubecast.lab.tables import parameter_column
 
 ROWS_AT_ONCE = 100_000
 WANTED = pa.schema(
@@ -92,6 +93,7 @@ def measured(spark: SparkSession, store: Store, wanted: DataFrame, plans: Sequen
     results = _read_results(spark, store).where("status = 'ok'").select("run_id", "code", metrics)
     joined = wanted.join(results.dropDuplicates(["run_id", "code"]), ["run_id", "code"])
     values = joined.select("study", "point", "seed", explode("metrics").alias("metric", "value"))
+    values = values.where("abs(value) < double('infinity')")  # NaN is above infinity
     asked = pa.table(
         {
             "study": [plan.id for plan in plans for _ in plan.measured],
@@ -184,12 +186,6 @@ def _write_points(store: Store, plans: Sequence[Plan], size: str) -> None:
         table = pa.table({"point": pa.array(range(len(points)), pa.int32()), **columns})
         with sink(folder / "points.parquet") as file:
             pq.write_table(table, file, compression="zstd")
-
-
-def parameter_column(values: list[Any]) -> pa.Array:
-    """Values of a parameter as numbers, as booleans or, if they have several types, as text."""
-    kinds = {type(value) for value in values}
-    return pa.array(values if len(kinds) == 1 or kinds == {int, float} else [str(value) for value in values])
 
 
 @contextmanager
