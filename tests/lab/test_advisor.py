@@ -153,11 +153,11 @@ def test_a_longer_pause_is_watched_for_longer() -> None:
 def test_the_pause_after_the_last_round_counts_for_its_bytes() -> None:
     """Four rounds of 10 ms with pauses of 90 ms: 310 ms are simulated, and 400 are paid for."""
     metrics = {"tts_last_ms": 1.0, "buffer_mean": 1.0, "messages": 40.0, "bytes": 800.0, "rounds": 4.0}
-    paused = read_observation(metrics | {"simulated_ms": 310.0}, members=2, delta_ms=90.0, cpu_s=0.0)
+    paused = read_observation(metrics | {"simulated_ms": 310.0}, members=2, delta_ms=90.0)
     assert paused is not None
     assert paused.bytes_per_s == pytest.approx(800 / 0.4 / 2)
     # A protocol that has four rounds in 40 ms does not pause for 90.
-    steady = read_observation(metrics | {"simulated_ms": 40.0}, members=2, delta_ms=90.0, cpu_s=0.0)
+    steady = read_observation(metrics | {"simulated_ms": 40.0}, members=2, delta_ms=90.0)
     assert steady is not None
     assert steady.bytes_per_s == pytest.approx(800 / (0.04 + 0.04 / 3) / 2)
 

@@ -36,7 +36,7 @@ def noisy(trial: Trial, truth: Truth, noise: float) -> Observation:
     shared = np.random.default_rng(trial.seed).normal()
     own = np.random.default_rng([trial.seed, trial.candidate.configuration.number, int(trial.candidate.delta_ms)])
     slow = math.exp(0.3 * shared + noise * own.normal())
-    return Observation(time_ms * slow, bytes_per_s, time_ms * slow / 10, 1.0, 0.01)
+    return Observation(time_ms * slow, bytes_per_s, time_ms * slow / 10, 1.0)
 
 
 def run(
@@ -74,6 +74,12 @@ def test_it_costs_a_fraction_of_an_exhaustive_search() -> None:
     assert results.runs < 0.1 * 30 * len(DELTAS_MS) * SEEDS[-1]
 
 
+def test_simulations_that_did_not_end_cost_time_too() -> None:
+    results = Results(GroupQuestion(members=8, network="star"))
+    results.add(Trial(Candidate(configurations(1)[0], 0.0), 0), None, cpu_s=2.0)
+    assert results.cpu_s == 2.0
+
+
 def test_no_trial_is_asked_for_twice_and_the_order_is_always_the_same() -> None:
     _, _, asked = run(budget_bytes_per_s=20_000.0)
     assert len(set(asked)) == len(asked)
@@ -109,7 +115,7 @@ def test_two_names_of_one_behaviour_do_not_compete() -> None:
 
     def measure(trials: list[Trial]) -> None:
         for trial in trials:
-            results.add(trial, Observation(*twins(trial.candidate), 1.0, 1.0, 0.0))
+            results.add(trial, Observation(*twins(trial.candidate), 1.0, 1.0))
 
     finish = race(configurations(2), results, measure)
     assert [one.configuration.number for one in finish.finalists] == [0]
@@ -153,7 +159,7 @@ def results_of(*rows: list[float], **question: Any) -> tuple[Results, list[Candi
     candidates = [Candidate(one, 1.0) for one in configurations(len(rows))]
     for candidate, row in zip(candidates, rows, strict=True):
         for seed, time_ms in enumerate(row):
-            results.add(Trial(candidate, seed), Observation(time_ms, 100.0 * time_ms, 1.0, 1.0, 0.0))
+            results.add(Trial(candidate, seed), Observation(time_ms, 100.0 * time_ms, 1.0, 1.0))
     return results, candidates
 
 
@@ -197,6 +203,6 @@ def test_the_pareto_front_is_what_no_other_beats_in_time_and_bytes() -> None:
     results = Results(GroupQuestion(members=8, network="star"))
     points = [(10.0, 100.0), (20.0, 50.0), (20.0, 60.0), (9.9, 150.0), (40.0, 10.0), (50.0, 20.0)]
     for one, point in zip(configurations(len(points)), points, strict=True):
-        results.add(Trial(Candidate(one, 1.0), 0), Observation(*point, 1.0, 1.0, 0.0))
+        results.add(Trial(Candidate(one, 1.0), 0), Observation(*point, 1.0, 1.0))
     # The fourth is faster than the first by 1 % only.
     assert [one.configuration.number for one in pareto_front(results)] == [4, 1, 0]

@@ -46,9 +46,12 @@ class Results:
         if question.within_ms is not None:
             self.limits["time_ms"] = question.within_ms
         self._found: dict[Candidate, dict[int, Observation | None]] = {}
+        self.cpu_s = 0.0
+        """The CPU time of all simulations, those that did not end too."""
 
-    def add(self, trial: Trial, measurement: Observation | None) -> None:
+    def add(self, trial: Trial, measurement: Observation | None, *, cpu_s: float = 0.0) -> None:
         self._found.setdefault(trial.candidate, {})[trial.seed] = measurement
+        self.cpu_s += cpu_s
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -58,11 +61,6 @@ class Results:
     @property
     def runs(self) -> int:
         return sum(len(seeds) for seeds in self._found.values())
-
-    @property
-    def cpu_s(self) -> float:
-        found = (one for seeds in self._found.values() for one in seeds.values())
-        return math.fsum(one.cpu_s for one in found if one is not None)
 
     def seeds(self, candidate: Candidate) -> list[int]:
         """The seeds with which a candidate was simulated, whether the run ended or not."""
@@ -121,6 +119,4 @@ class Results:
         """Did both behave exactly alike with every seed they share? Then they are two names for the same thing."""
         shared = [seed for seed in self._found[one] if seed in self._found[other]]
         pairs = [(self._found[one][seed], self._found[other][seed]) for seed in shared]
-        return bool(pairs) and all(
-            first is not None and second is not None and first[:4] == second[:4] for first, second in pairs
-        )
+        return bool(pairs) and all(first is not None and first == second for first, second in pairs)

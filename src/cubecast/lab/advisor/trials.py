@@ -57,7 +57,7 @@ class Trials:
         for trial, run in runs.items():
             metrics, cpu_s = self._known[run.id, run.code]
             members, delta_ms = self._workload.question.members, trial.candidate.delta_ms
-            results.add(trial, read_observation(metrics, members=members, delta_ms=delta_ms, cpu_s=cpu_s))
+            results.add(trial, read_observation(metrics, members=members, delta_ms=delta_ms), cpu_s=cpu_s)
 
     def _run(self, trial: Trial) -> Run:
         if trial.candidate not in self._settings:

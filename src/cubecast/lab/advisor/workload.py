@@ -41,7 +41,6 @@ class Observation(NamedTuple):
     bytes_per_s: float
     buffer: float
     messages_per_s: float
-    cpu_s: float
 
 
 class Workload:
@@ -72,9 +71,7 @@ class Workload:
         return {"messages": messages, "until_ms": float(math.ceil(patience_ms))}
 
 
-def read_observation(
-    metrics: Mapping[str, float], *, members: int, delta_ms: float, cpu_s: float
-) -> Observation | None:
+def read_observation(metrics: Mapping[str, float], *, members: int, delta_ms: float) -> Observation | None:
     """The observation of a run; None if no message became stable at all members."""
     time_ms = metrics.get("tts_last_ms", math.nan)
     if math.isnan(time_ms) or metrics["simulated_ms"] <= 0:
@@ -85,7 +82,6 @@ def read_observation(
         bytes_per_s=metrics["bytes"] / seconds / members,
         buffer=metrics["buffer_mean"],
         messages_per_s=metrics["messages"] / seconds / members,
-        cpu_s=cpu_s,
     )
 
 
