@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import subprocess
@@ -284,3 +285,21 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path, spark: Any) -> N
 
     with pytest.raises(LocalProtocolError, match="is not a folder"):
         follow(spark, tmp_path / "x", window_s=1.0, seconds=1.0, show=lambda _: None, checkpoint=tmp_path / "place")
+
+
+@pytest.mark.parametrize(
+    ("window_s", "seconds", "message"),
+    [
+        (0.0, 1.0, "window of 0 s: choose from 0.001 to 86400"),
+        (math.nan, 1.0, "window of nan s"),
+        (math.inf, 1.0, "window of inf s"),
+        (1.0, math.nan, "seconds = nan: choose at least 0"),
+        (1.0, -1.0, "seconds = -1: choose at least 0"),
+    ],
+)
+def test_an_impossible_window_is_one_line(tmp_path: Path, window_s: float, seconds: float, message: str) -> None:
+    from cubecast.lab.spark.follow import follow
+
+    unused: Any = None
+    with pytest.raises(LocalProtocolError, match=message):
+        follow(unused, tmp_path, window_s=window_s, seconds=seconds, show=lambda _: None, checkpoint=tmp_path / "place")

@@ -29,7 +29,7 @@ from cubecast.lab.windows import Row, Windows
 
 Show = Callable[[list[Row]], None]
 POLL_SECONDS = 0.2
-SHORTEST_WINDOW_S = 0.001
+SHORTEST_WINDOW_S, LONGEST_WINDOW_S = 0.001, 86400.0
 STATE_FILE = "windows.json"
 EVENTS = (
     *("deliver", "hold", "restore", "sent", "stable"),
@@ -53,8 +53,10 @@ def follow(
     It ends after `seconds`, when `enough` is set, or with Ctrl-C. With the `checkpoint` of an earlier call the stream
     continues where it stopped, with all its windows.
     """
-    if window_s < SHORTEST_WINDOW_S:
-        raise LocalProtocolError(f"window of {window_s:g} s: choose at least {SHORTEST_WINDOW_S:g}")
+    if not SHORTEST_WINDOW_S <= window_s <= LONGEST_WINDOW_S:
+        raise LocalProtocolError(f"window of {window_s:g} s: choose from {SHORTEST_WINDOW_S:g} to {LONGEST_WINDOW_S:g}")
+    if seconds is not None and not seconds >= 0:
+        raise LocalProtocolError(f"seconds = {seconds:g}: choose at least 0")
     if not folder.is_dir():
         raise LocalProtocolError(f"{folder} is not a folder: give the folder to which the members write their traces")
     kept = checkpoint / STATE_FILE
