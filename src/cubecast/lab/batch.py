@@ -6,7 +6,6 @@ becomes a row with its error; the others continue.
 
 from __future__ import annotations
 
-import gc
 import json
 import platform
 import time
@@ -29,15 +28,6 @@ Row = dict[str, Any]
 def run_rows(rows: Iterable[Row]) -> pa.RecordBatch:
     """Execute the runs of these rows; return a batch of `RUNS` rows."""
     return pa.RecordBatch.from_pylist([run_row(row) for row in rows], schema=RUNS)
-
-
-def keep_compiled() -> None:
-    """Exempt the modules loaded so far from garbage collection.
-
-    Spark's workers collect garbage after every task. Numba and the kernels are 200,000 objects that are never freed.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def run_row(row: Row) -> Row:

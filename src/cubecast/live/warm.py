@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from cubecast.jit.garbage import exempt_loaded
 from cubecast.member.member import Member
 from cubecast.member.reranking import ranked
 from cubecast.member.settings import Settings
@@ -53,6 +54,7 @@ def warm(names: Iterable[str] = ()) -> None:
 def load(data: str, stability: str) -> None:
     """Load the compiled code of these protocols, so that the first view does not wait for it."""
     _pair(data, stability)
+    exempt_loaded()
 
 
 @cache

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from cubecast.lab.batch import keep_compiled, run_rows
+from cubecast.jit.garbage import exempt_loaded
+from cubecast.lab.batch import run_rows
 from cubecast.lab.packing import pack
 from cubecast.lab.runs import Run
 from cubecast.lab.schema import RUNS, RUNS_DDL
@@ -100,6 +101,6 @@ def _worker(tasks: TaskFile, code: list[ShippedFile]) -> Callable[[Iterator[pa.R
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     yield run_rows(read_task(tasks, number))
-        keep_compiled()
+        exempt_loaded()  # Spark's workers collect garbage after every task
 
     return work
