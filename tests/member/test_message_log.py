@@ -43,8 +43,9 @@ def test_stability_that_runs_ahead_of_delivery_frees_what_is_here() -> None:
 
 def test_a_message_that_waits_is_found_until_it_is_delivered() -> None:
     log = log_of((0, 1))
-    (key,), (record,) = batch((0, 3))
-    log.wait(key, record)
+    held_back = batch((0, 3))
+    (key,), (record,) = held_back
+    log.wait(held_back)
     assert log.waiting == 1
     assert log.get(0, 3) == record
     assert log.end_wait(key) == record

@@ -66,7 +66,7 @@ class Asked(NamedTuple):
     sends: list[list[int]]
     """Four columns."""
     kept: list[list[int]]
-    """Rows."""
+    """Three columns."""
     timers: list[list[int]]
     """Rows."""
 
@@ -144,7 +144,7 @@ class DataCore:
         return Asked(
             self._sorted.deliveries[:deliveries].T.tolist() if deliveries else [[], [], []],
             self._sorted.sends[:sends].T.tolist() if sends else [[], [], [], []],
-            self._sorted.kept[:kept].tolist() if kept else [],
+            self._sorted.kept[:kept].T.tolist() if kept else [[], [], []],
             self._sorted.timers[:timers].tolist() if timers else [],
         )
 

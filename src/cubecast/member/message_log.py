@@ -33,8 +33,8 @@ class Batch(NamedTuple):
     @property
     def is_run(self) -> bool:
         """Do all of them come from one sender, without a gap?"""
-        first = self.keys[0]
-        return self.keys == list(range(first, first + len(self.keys)))
+        first, end = self.keys[0], self.keys[0] + len(self.keys)
+        return self.keys[-1] == end - 1 and self.keys == list(range(first, end))
 
 
 class MessageLog:
@@ -75,9 +75,9 @@ class MessageLog:
         """How many messages of each rank were delivered."""
         return tuple([stable + len(held) for stable, held in zip(self.stable, self._records, strict=True)])
 
-    def wait(self, key: int, record: bytes) -> None:
-        """Hold back a message that cannot be delivered yet."""
-        self._waiting[key] = record
+    def wait(self, held_back: Batch) -> None:
+        """Hold back messages that cannot be delivered yet."""
+        self._waiting.update(zip(*held_back, strict=True))
 
     def end_wait(self, key: int) -> bytes:
         """Return a held-back message that is delivered now."""

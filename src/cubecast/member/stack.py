@@ -188,8 +188,9 @@ class Stack:
         while first < count:
             first = self._data.receive(self.now_ns, source, body, self._table, first, count)
             asked = self._data.results()
-            for key, start, end in asked.kept:
-                self.log.wait(key, body[start:end])
+            keys, starts, ends = asked.kept
+            if keys:
+                self.log.wait(Batch(keys, [body[start:end] for start, end in zip(starts, ends, strict=True)]))
             keys, starts, ends = asked.deliveries
             records = [
                 body[start:end] if start >= 0 else self.log.end_wait(key)

@@ -19,14 +19,22 @@ class Untaken:
 
     def __init__(self) -> None:
         """Nothing was delivered yet."""
-        self.processed: list[int] = []
-        """By rank: the messages of the present view that the application has processed."""
+        self._processed: list[int] = []
         self._queue: deque[tuple[Sequence[Delivery], int, bool]] = deque()
         """Batches, their bytes, and whether they are of the present view."""
         self._octets = 0
         """Reported bytes of the first batch."""
+        self._passed = self._passed_octets = 0
+        """The deliveries of the first batch that are counted as processed, and their bytes."""
         self._view: View | None = None
         self._ranks: dict[MemberId, int] = {}
+
+    @property
+    def processed(self) -> list[int]:
+        """By rank: the messages of the present view that the application has processed."""
+        if self._octets > self._passed_octets:
+            self._count_part()
+        return self._processed
 
     @property
     def has_passed(self) -> bool:
@@ -37,7 +45,7 @@ class Untaken:
         """All deliveries until now belong to earlier views."""
         self._view = view
         self._ranks = {who: rank for rank, who in enumerate(view.members)}
-        self.processed = [0] * len(view.members)
+        self._processed = [0] * len(view.members)
         self._queue = deque((batch, size, False) for batch, size, _ in self._queue)
 
     def add(self, batch: Sequence[Delivery], size: int) -> None:
@@ -51,22 +59,23 @@ class Untaken:
         while queue and queue[0][1] <= self._octets:
             batch, size, is_present = queue.popleft()
             self._octets -= size
+            self._passed = self._passed_octets = 0
             if is_present:
                 self._count(batch)
-        if queue and self._octets:
-            self._take_part(*queue[0])
 
-    def _take_part(self, batch: Sequence[Delivery], size: int, is_present: bool) -> None:
-        """Some deliveries of the first batch were taken."""
-        octets, count = 0, 0
-        while octets + len(batch[count].record) <= self._octets:
-            octets += len(batch[count].record)
+    def _count_part(self) -> None:
+        """Count the deliveries of the first batch that were taken: only on request, not for every report."""
+        if not self._queue:
+            return
+        batch, _, is_present = self._queue[0]
+        first, octets = self._passed, self._passed_octets
+        count = first
+        while (more := octets + len(batch[count].record)) <= self._octets:
+            octets = more
             count += 1
-        if count:
-            self._octets -= octets
-            if is_present:
-                self._count(batch[:count])
-            self._queue[0] = (batch[count:], size - octets, is_present)
+        self._passed, self._passed_octets = count, octets
+        if is_present and count > first:
+            self._count(batch[first:count])
 
     def _count(self, batch: Sequence[Delivery]) -> None:
         assert self._view is not None
@@ -74,4 +83,4 @@ class Untaken:
         is_one_sender = first.sender is last.sender and last.sequence - first.sequence == len(batch) - 1
         for entry in (last,) if is_one_sender else batch:
             rank = self._ranks[entry.sender]
-            self.processed[rank] = entry.sequence - self._view.sent[rank]
+            self._processed[rank] = entry.sequence - self._view.sent[rank]
