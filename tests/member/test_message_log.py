@@ -48,7 +48,7 @@ def test_a_message_that_waits_is_found_until_it_is_delivered() -> None:
     log.wait(held_back)
     assert log.waiting == 1
     assert log.get(0, 3) == record
-    assert log.end_wait(key) == record
+    assert log.delivered_of(b"..0:2", [[key - 1, key], [2, -1], [5, -1]]) == [b"0:2", record]
     assert log.waiting == 0
 
 
@@ -93,3 +93,19 @@ def test_between_stable_and_delivered_everything_is_held_in_order(
     assert log.delivered() == tuple(count)
     assert log.unstable_in_order() == held
     assert (log.unstable, log.bytes) == (len(held), sum(map(len, held)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40)), max_size=12), st.integers(0, 1 << 20))
+def test_the_runs_of_a_batch_are_those_found_one_by_one(parts: list[tuple[int, int]], before: int) -> None:
+    sent = [before] * 4
+    keys: list[int] = []
+    places: list[int] = []
+    for sender, count in parts:
+        for _ in range(count):
+            sent[sender] += 1
+            if not keys or keys[-1] + 1 != sender << 32 | sent[sender]:
+                places.append(len(keys))
+            keys.append(sender << 32 | sent[sender])
+    runs = Batch(keys, [b""] * len(keys)).runs()
+    assert [begin for begin, _ in runs] == places
+    assert [end for _, end in runs] == [*places[1:], len(keys)][: len(places)]

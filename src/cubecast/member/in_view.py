@@ -570,11 +570,11 @@ def _deliveries(view: View, delivered: Batch) -> list[Delivery]:
     """The messages as the application gets them."""
     keys, records = delivered
     members, sent, number = view.members, view.sent, view.number
-    if delivered.is_run:
-        rank = keys[0] >> 32
-        sender, first = members[rank], sent[rank] + (keys[0] & SEQUENCE_MASK)
-        return [Delivery(sender, number, sequence, record) for sequence, record in enumerate(records, first)]
-    return [
-        Delivery(members[key >> 32], number, sent[key >> 32] + (key & SEQUENCE_MASK), record)
-        for key, record in zip(keys, records, strict=True)
-    ]
+    found: list[Delivery] = []
+    for begin, end in delivered.runs():
+        rank = keys[begin] >> 32
+        sender, first = members[rank], sent[rank] + (keys[begin] & SEQUENCE_MASK)
+        found += [
+            Delivery(sender, number, sequence, record) for sequence, record in enumerate(records[begin:end], first)
+        ]
+    return found

@@ -30,11 +30,27 @@ class Batch(NamedTuple):
     """Sender << 32 | sequence."""
     records: list[bytes]
 
-    @property
-    def is_run(self) -> bool:
-        """Do all of them come from one sender, without a gap?"""
-        first, end = self.keys[0], self.keys[0] + len(self.keys)
-        return self.keys[-1] == end - 1 and self.keys == list(range(first, end))
+    def runs(self) -> list[tuple[int, int]]:
+        """Where consecutive messages of one sender begin and end.
+
+        The messages of a sender are delivered in order and without a gap. So if two of them are as far apart in the
+        batch as their numbers, everything between them is from the same sender, and the end of a run can be searched.
+        """
+        keys, begin, found = self.keys, 0, []
+        while begin < len(keys):
+            offset = keys[begin] - begin
+            inside, outside = begin, len(keys)
+            if keys[-1] - outside + 1 == offset:
+                inside = outside - 1
+            while outside - inside > 1:
+                middle = min(2 * inside - begin + 1, (inside + outside) // 2)
+                if keys[middle] - middle == offset:
+                    inside = middle
+                else:
+                    outside = middle
+            found.append((begin, outside))
+            begin = outside
+        return found
 
 
 class MessageLog:
@@ -57,15 +73,10 @@ class MessageLog:
     def add(self, delivered: Batch) -> int:
         """Store messages as they are delivered; returns their bytes."""
         keys, records = delivered
-        places = range(self._count, self._count + len(keys))
-        if keys and delivered.is_run:
-            sender = keys[0] >> 32
-            self._records[sender] += records
-            self._places[sender] += places
-        else:
-            for key, record, place in zip(keys, records, places, strict=True):
-                self._records[key >> 32].append(record)
-                self._places[key >> 32].append(place)
+        for begin, end in delivered.runs():
+            sender = keys[begin] >> 32
+            self._records[sender] += records[begin:end]
+            self._places[sender] += range(self._count + begin, self._count + end)
         size = sum(map(len, records))
         self._count += len(keys)
         self.bytes += size
@@ -79,9 +90,15 @@ class MessageLog:
         """Hold back messages that cannot be delivered yet."""
         self._waiting.update(zip(*held_back, strict=True))
 
-    def end_wait(self, key: int) -> bytes:
-        """Return a held-back message that is delivered now."""
-        return self._waiting.pop(key)
+    def delivered_of(self, body: bytes, asked: list[list[int]]) -> list[bytes]:
+        """The records that are delivered now, from the batch that arrived or held back before (`member.calls`)."""
+        keys, starts, ends = asked
+        if -1 not in starts:
+            return [body[start:end] for start, end in zip(starts, ends, strict=True)]
+        end_wait = self._waiting.pop
+        return [
+            body[start:end] if start >= 0 else end_wait(key) for key, start, end in zip(keys, starts, ends, strict=True)
+        ]
 
     def get(self, sender: int, sequence: int) -> bytes:
         """Return the record of a message that is not stable."""

@@ -191,12 +191,8 @@ class Stack:
             keys, starts, ends = asked.kept
             if keys:
                 self.log.wait(Batch(keys, [body[start:end] for start, end in zip(starts, ends, strict=True)]))
-            keys, starts, ends = asked.deliveries
-            records = [
-                body[start:end] if start >= 0 else self.log.end_wait(key)
-                for key, start, end in zip(keys, starts, ends, strict=True)
-            ]
-            self._hand_over(Batch(keys, records), asked)
+            records = self.log.delivered_of(body, asked.deliveries)
+            self._hand_over(Batch(asked.deliveries[0], records), asked)
         self._rounds.watch()
 
     def _hand_over(self, delivered: Batch, asked: Asked) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 
 from cubecast.member.effects import Delivery
 from cubecast.protocols.membership.views import MemberId, View
@@ -81,6 +82,11 @@ class Untaken:
         assert self._view is not None
         first, last = batch[0], batch[-1]
         is_one_sender = first.sender is last.sender and last.sequence - first.sequence == len(batch) - 1
-        for entry in (last,) if is_one_sender else batch:
+        for entry in (last,) if is_one_sender else _last_of_runs(batch):
             rank = self._ranks[entry.sender]
             self._processed[rank] = entry.sequence - self._view.sent[rank]
+
+
+def _last_of_runs(batch: Sequence[Delivery]) -> list[Delivery]:
+    """The deliveries that are followed by one of another sender, or by none."""
+    return [*(entry for entry, after in pairwise(batch) if entry.sender is not after.sender), batch[-1]]
