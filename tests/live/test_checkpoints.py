@@ -45,7 +45,7 @@ KILLS = 15
 COUNT = """
 import sys, threading
 from cubecast.live.journal import Journal
-journal = Journal(sys.argv[1], group="orders", member="10.0.0.7:7000", sync="interval", interval_s=1)
+journal = Journal(sys.argv[1], group="orders", member="10.0.0.7:7000", sync="interval")
 number = int((journal.read() or [b"-1"])[-1].split()[0])
 def carry_out():
     while not journal.step_checkpoint():
@@ -597,7 +597,7 @@ def test_a_member_that_is_excluded_in_the_midst_of_a_checkpoint_begins_another_i
 
 
 def read_member(path: Path, member: str) -> list[bytes]:
-    journal = Journal(path, group="g", member=member, sync="never", interval_s=1)
+    journal = Journal(path, group="g", member=member, sync="never")
     try:
         return journal.read()
     finally:

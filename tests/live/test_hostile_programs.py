@@ -64,7 +64,7 @@ def test_joining_that_is_cancelled_at_any_step_leaves_nothing_open(tmp_path: Pat
                 if entered is group:
                     await group.leave(drain=False)
                 assert is_free(address)
-                Journal(path, group="g", member=address, sync="never", interval_s=1.0).close()
+                Journal(path, group="g", member=address, sync="never").close()
             await until(lambda: len(lone.view.members) == 1)
             await require_stable(lone)
             reading.cancel()

@@ -31,7 +31,7 @@ KILLS = 20
 HOLD = """
 import sys
 from cubecast.live.journal import Journal
-journal = Journal(sys.argv[1], group="orders", member="10.0.0.7:7000", sync="never", interval_s=1)
+journal = Journal(sys.argv[1], group="orders", member="10.0.0.7:7000", sync="never")
 print("locked", flush=True)
 sys.stdin.read()
 """
@@ -39,7 +39,7 @@ sys.stdin.read()
 COUNT = """
 import sys
 from cubecast.live.journal import Journal
-journal = Journal(sys.argv[1], group="orders", member="10.0.0.7:7000", sync="interval", interval_s=1)
+journal = Journal(sys.argv[1], group="orders", member="10.0.0.7:7000", sync="interval")
 number = int((journal.read() or [b"-1"])[-1].split()[0])
 while True:
     for _ in range(3):
@@ -52,10 +52,8 @@ while True:
 """
 
 
-def open_journal(
-    path: Path, *, group: str = GROUP, member: str = MEMBER, sync: SyncPolicy = "always", interval_s: float = 0.0
-) -> Journal:
-    return Journal(path, group=group, member=member, sync=sync, interval_s=interval_s)
+def open_journal(path: Path, *, group: str = GROUP, member: str = MEMBER, sync: SyncPolicy = "always") -> Journal:
+    return Journal(path, group=group, member=member, sync=sync)
 
 
 def read_file(path: Path) -> list[bytes]:
@@ -430,7 +428,6 @@ def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(path: Path, monkeyp
     journal.write()
     assert order == ["flush", "rename", "folder"]
     assert is_synced(journal)
-    assert not journal.is_sync_due()
     journal.close()
 
 
@@ -440,7 +437,6 @@ def test_never_forces_nothing_to_the_disk(path: Path, monkeypatch: pytest.Monkey
     journal.read()
     journal.append(b"one")
     journal.write()
-    assert not journal.is_sync_due()
     journal.replace(b"two")
     journal.close()
     assert open_journal(path, sync="never").read() == [b"two"]
@@ -619,28 +615,6 @@ def test_effects_wait_with_always_only(path: Path) -> None:
         journal.close()
 
 
-def test_when_a_sync_is_due(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    journal = open_journal(path, sync="interval", interval_s=5.0)
-    journal.read()
-    now += 10
-    assert not journal.is_sync_due()
-    journal.append(b"one")
-    assert not journal.is_sync_due()
-    journal.write()
-    assert journal.is_sync_due()
-    journal.sync()
-    assert not journal.is_sync_due()
-    journal.append(b"two")
-    journal.write()
-    now += 4.9
-    assert not journal.is_sync_due()
-    now += 0.2
-    assert journal.is_sync_due()
-    journal.close()
-
-
 def test_data_written_during_a_sync_is_not_counted_as_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = open_journal(path)
     journal.read()
@@ -651,14 +625,11 @@ def test_data_written_during_a_sync_is_not_counted_as_synced(path: Path, monkeyp
     thread.start()
     assert disk.entered.wait(20)
     assert not is_synced(journal)
-    assert not journal.is_sync_due()  # the running one covers it
     journal.append(b"two")
     journal.write()
-    assert journal.is_sync_due()
     disk.release.set()
     thread.join()
     assert not is_synced(journal)
-    assert journal.is_sync_due()
     journal.sync()
     assert is_synced(journal)
     journal.close()

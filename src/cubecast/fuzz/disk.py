@@ -40,11 +40,6 @@ class Disk:
         self._member = member
         self._sequence = self._journal_number = self._previous = 0
 
-    @property
-    def is_empty(self) -> bool:
-        """Would a member that starts here begin anew?"""
-        return not self.starts
-
     def erase(self) -> None:
         """Erase the journal, as an operator does with one that cannot be used."""
         self.content = bytearray()

@@ -49,7 +49,6 @@ class Outcome:
     violations: tuple[str, ...]
     is_lost: bool
     """Did the group lose its quorum, or all members with the state?"""
-    settle_ms: float
     events: list[HistoryEvent] = field(repr=False)
     world: FuzzWorld = field(repr=False)
 
@@ -127,7 +126,6 @@ def _judge(seed: int, stability: str | None, world: FuzzWorld, settle_ns: int, i
         stability=stability,
         violations=(*world.violations, *judge.broken),
         is_lost=is_over,
-        settle_ms=settle_ns / MS,
         events=world.events,
         world=world,
     )

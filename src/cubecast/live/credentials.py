@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from cubecast.errors import LocalProtocolError, RemoteProtocolError
+from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -169,7 +169,9 @@ class Credentials:
 def _context(purpose: Any, member: Path, ca: Path, key: Path | None) -> ssl.SSLContext:
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate names the member's address, which require_address compares
+    context.check_hostname = (
+        False  # the certificate names the member's address, which the handshake (member.links) compares
+    )
     context.verify_mode = ssl.CERT_REQUIRED
     for path in (member, ca, *([key] if key else [])):
         if not path.is_file():
@@ -250,14 +252,6 @@ def require_protection(credentials: Credentials | None, *, plaintext: bool) -> N
         raise LocalProtocolError(f"credentials={credentials!r}: give Credentials.load(MEMBER_PEM, ca=GROUP_PEM)")
     if (credentials is None) != plaintext:
         raise LocalProtocolError("give either credentials=Credentials.load(...), or plaintext=True for no protection")
-
-
-def require_address(certificate: dict[str, Any] | None, address: str) -> None:
-    """Reject a peer whose certificate does not name this address."""
-    named = [value for kind, value in (certificate or {}).get("subjectAltName", ()) if kind == "URI"]
-    if URI + address not in named:
-        said = ", ".join(name.removeprefix(URI) for name in named) or "nobody"
-        raise RemoteProtocolError(f"its certificate is for {said}, not for {address}")
 
 
 # Numbers of OpenSSL, x509_vfy.h.

@@ -224,13 +224,7 @@ class Group(GroupStatus):
         if self._journal is None:
             self._require_join_options()
             return None, []
-        journal = Journal(
-            self._journal,
-            group=self.name,
-            member=self.address,
-            sync=self.settings.sync,
-            interval_s=self.settings.sync_interval_s,
-        )
+        journal = Journal(self._journal, group=self.name, member=self.address, sync=self.settings.sync)
         try:
             batches = journal.read()
             if not batches:

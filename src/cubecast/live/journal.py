@@ -9,9 +9,9 @@
 | `<name>.torn-<number>` | what was cut off the end at the start of a member; the number is the Unix time     |
 
 When is the journal on the disk? `always`: before any effect of it leaves this process; the caller holds the effects
-until `sync` has ended. `interval`: within `interval_s`. `never`: when the system decides. A process that is killed
-loses nothing under any of them. A machine that loses power may lose what `interval` and `never` had not forced to
-the disk, and with it promises of this member to others.
+until `sync` has ended. `interval`: at intervals, which the caller times. `never`: when the system decides. A process
+that is killed loses nothing under any of them. A machine that loses power may lose what `interval` and `never` had not
+forced to the disk, and with it promises of this member to others.
 
 **Checkpoints.** `replace` is for a short one: the next `write` puts it in place. `begin_checkpoint` is for a long one:
 a thread writes it beside the journal (`live.checkpoint_file`), step by step, and the journal stays in use meanwhile, so
@@ -68,9 +68,9 @@ COPIES_BYTES = 1 << 20
 
 
 class Journal:
-    """The journal of one member: `read` it once, then `append` or `replace`, `write`, and `sync` when it is due."""
+    """The journal of one member: `read` it once, then `append` or `replace`, `write` and `sync`."""
 
-    def __init__(self, path: str | Path, *, group: str, member: str, sync: SyncPolicy, interval_s: float) -> None:
+    def __init__(self, path: str | Path, *, group: str, member: str, sync: SyncPolicy) -> None:
         """Open the file or create it, and lock it; `close` it even if `read` refuses it."""
         self.path = _resolve(Path(path))
         self.bytes = 0
@@ -82,7 +82,6 @@ class Journal:
         self._group = group
         self._member = member
         self._policy = sync
-        self._interval_s = interval_s
         self._pending: list[Sequence[bytes]] = []
         self._is_replacing = False
         self._checkpoint: CheckpointFile | None = None
@@ -93,8 +92,7 @@ class Journal:
         self._step_lock = threading.Lock()  # one step of a checkpoint at a time; taken before the two others
         self._sync_lock = threading.Lock()  # one sync at a time: an error of the disk is reported to one fsync only
         self._state_lock = threading.Lock()  # guards the fields below
-        self._written = self._sync_begun = self._synced = 0
-        self._sync_begun_s = time.monotonic()
+        self._written = self._synced = 0
         self._is_syncing = False
         self._is_switching = False
         self._replaced: list[int] = []
@@ -300,12 +298,6 @@ class Journal:
         """Is all that was written known to be on the disk?"""
         return self._synced == self._written
 
-    def is_sync_due(self) -> bool:
-        """Is it time for a `sync`? Not for data that a running sync covers."""
-        if self._policy == "never" or self._sync_begun == self._written:
-            return False
-        return self._policy == "always" or time.monotonic() - self._sync_begun_s >= self._interval_s
-
     def sync(self) -> None:
         """Force to the disk what was written before this call; blocks, and may run in any thread."""
         with self._sync_lock:
@@ -314,7 +306,6 @@ class Journal:
                 if self._synced == self._written:
                     return
                 file, written = self._file, self._written
-                self._sync_begun, self._sync_begun_s = written, time.monotonic()
                 self._is_syncing = True
             try:
                 with self._guard("sync"):
@@ -418,8 +409,7 @@ class Journal:
         """A new file is in place, and on the disk unless the policy is `never`; the caller holds the lock."""
         self._written += 1
         if self._policy != "never":
-            self._sync_begun = self._synced = self._written
-            self._sync_begun_s = time.monotonic()
+            self._synced = self._written
             self.synced_at_s = time.time()
 
     def _write_beside(self, pieces: list[bytes]) -> int:

@@ -60,7 +60,6 @@ from cubecast.wire.frame import Frame
 from cubecast.wire.handshake import Hello
 from cubecast.wire.records import delivered_head, encode_record
 
-NS = 1_000_000_000
 GATE_BYTES = 256 << 20
 """Messages that a newcomer holds for its application while the state transfer runs; beyond, it accepts no more."""
 EARLY_BYTES = 64 << 20
