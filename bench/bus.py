@@ -28,8 +28,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cubecast.live.local import LineProcess, free_ports
+from cubecast.live.local import free_ports
 from cubecast.live.loop import run
+from tests.support.processes import LineProcess
 
 ROOT = Path(__file__).parents[1]
 KINDS = {

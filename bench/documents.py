@@ -25,8 +25,9 @@ from typing import Any
 from pycrdt import Doc, Text
 
 from cubecast.contrib.pycrdt import SQUASH_BYTES, Documents
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
 from cubecast.live.loop import run
+from tests.support.processes import LineProcess
 
 ROOT = Path(__file__).parents[1]
 WORDS = ("a ", "causal ", "stable ", "frontier ", "of messages ")

@@ -17,7 +17,8 @@ from typing import Any
 
 from bench.live.processes import ROOT, hear
 from bench.live.timeline import BIN_S
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
+from tests.support.processes import LineProcess
 
 SENDERS = 4
 SECONDS = 14.0

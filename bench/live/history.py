@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.live.processes import ROOT, hear
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
+from tests.support.processes import LineProcess
 
 PHASE_S = 5.0
 READ_S = 600.0

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cubecast.live.local import LineProcess, credentials_in, free_addresses
+from cubecast.live.local import free_addresses
+from tests.support.processes import LineProcess, credentials_in
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 90.0

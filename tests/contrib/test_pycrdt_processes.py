@@ -15,7 +15,8 @@ import pytest
 
 pytest.importorskip("pycrdt")
 
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
+from tests.support.processes import LineProcess
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from cubecast.cli.app import run as run_command
-from cubecast.live.local import LineProcess, free_ports
+from cubecast.live.local import free_ports
 from tests.docs.pages import PAGES, ROOT, command_lines, place_of
 from tests.support.own_protocols import restored_catalogue
+from tests.support.processes import LineProcess
 
 _COMPARE = "cubecast compare --protocols coord,full_dist,s_coord,cube_full_dist --repeat 5 "
 _OWN = "--protocol-file examples/doubling.py --protocol-file examples/ring.py --stability doubling "

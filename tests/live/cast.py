@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cubecast.live.local import credentials_in, free_addresses
+from cubecast.live.local import free_addresses
 from cubecast.live.trace_writer import merged_trace
 from cubecast.trace.checkers import Report, check_all
 from tests.live.bad_network import BadNetwork
+from tests.support.processes import credentials_in
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
 from cubecast.member.effects import Delivery
 from cubecast.protocol.mail import PAYLOAD
 from cubecast.protocols.membership.views import MemberId
@@ -19,6 +19,7 @@ from cubecast.wire.data import encode_record
 from examples.kv_store import KeyValueStore
 from tests.live.cast import ROOT
 from tests.live.members import enter, groups_of, quick, until
+from tests.support.processes import LineProcess
 
 pytestmark = pytest.mark.live
 

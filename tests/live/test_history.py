@@ -13,9 +13,10 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
 from cubecast.live.sync import join_sync
 from tests.live.members import QUICK, WAIT_S, drain, enter, quick, take, until
+from tests.support.processes import LineProcess
 
 pytestmark = pytest.mark.live
 ROOT = Path(__file__).resolve().parents[2]

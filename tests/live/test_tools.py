@@ -20,10 +20,11 @@ from cubecast.cli.live import _Screen
 from cubecast.errors import LocalProtocolError
 from cubecast.live.credentials import Credentials
 from cubecast.live.demo import Demo, DemoVerdict, fetch_status
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
 from tests.live.cast import ROOT
 from tests.live.members import WAIT_S, groups_of, one, take, until
+from tests.support.processes import LineProcess
 
 pytestmark = pytest.mark.live
 

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import pytest
 
-from cubecast.live.local import LineProcess, free_addresses
+from cubecast.live.local import free_addresses
 from tests.live.cast import ROOT
+from tests.support.processes import LineProcess
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
