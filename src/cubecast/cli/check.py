@@ -91,7 +91,7 @@ def check(
             try:
                 reports[title] = check_all(trace)
             except LocalProtocolError as error:
-                unreadable[title] = error
+                unreadable[title] = LocalProtocolError(f"{title}: {error}")
             names[title] = trace.scenario.get("names") or []
     if not reports and len(unreadable) == 1:
         raise next(iter(unreadable.values()))
@@ -163,8 +163,8 @@ def _print(
                     f"{member} is {name} ({incarnation})" for member, (name, incarnation) in enumerate(names[title])
                 )
                 print(f"members by name (incarnation): {', '.join(listed)}")
-        for title, error in unreadable.items():
-            print(error if title in str(error) else f"{title}: {error}", file=sys.stderr)
+        for error in unreadable.values():
+            print(error, file=sys.stderr)
 
 
 def print_report(report: Report) -> None:

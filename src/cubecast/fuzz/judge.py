@@ -31,13 +31,12 @@ from typing import Any
 
 from cubecast.fuzz.agenda import MS, SECOND
 from cubecast.fuzz.world import HistoryEvent
+from cubecast.member.in_transfer import NO_STATE
 from cubecast.protocols.membership.views import MemberId, View, ViewId, has_quorum
 
 Message = tuple[MemberId, int]
 UNKNOWN = ViewId(-1, -1)
 """The base of an application whose log is not known."""
-NO_STATE = "no member gives the application's state"
-"""Why a member leaves the group by itself, to join anew."""
 
 
 class _Application:
@@ -366,8 +365,8 @@ class Judge:
         application.causal |= _mask(covered)
 
     def _settled(self, event: HistoryEvent) -> None:
-        number, is_stable, failure = event.data
-        if failure.endswith("has stopped"):
+        number, is_stable, has_stopped = event.data
+        if has_stopped:
             return  # the journal continues, or the process that lost it is excused
         if is_stable:
             self.stable[number] = self._places.get(event.name, (0, 0))

@@ -14,6 +14,7 @@ from cubecast.fuzz.impostor import Impostor
 from cubecast.fuzz.network import FuzzNetwork
 from cubecast.fuzz.process import HEADER_BYTES, Note, Process, Replayed
 from cubecast.member.effects import Delivery, Excluded, Outgoing
+from cubecast.member.own_messages import StoppedError
 from cubecast.member.settings import Settings
 from cubecast.protocols.membership.views import MemberId
 
@@ -240,8 +241,8 @@ class FuzzWorld:
         """A message is stable, or will never be."""
         number = int.from_bytes(outgoing.payload[:HEADER_BYTES], "little")
         process.unsettled.discard(number)
-        failure = "" if outgoing.failure is None else str(outgoing.failure)
-        self.note(process, "settled", (number, outgoing.is_stable, failure))
+        has_stopped = isinstance(outgoing.failure, StoppedError)
+        self.note(process, "settled", (number, outgoing.is_stable, has_stopped))
 
     def excluded(self, process: Process, excluded: Excluded) -> None:
         """A member learns that the group continues without it."""

@@ -19,6 +19,8 @@ from cubecast.protocols.membership.views import MemberId, View
 
 GATE_SLICE = 1000
 """How many entries that waited for the state are handed over at a time."""
+NO_STATE = "no member gives the application's state"
+"""Why a member leaves the group by itself, to join anew."""
 
 
 class InTransfer(InLevels):
@@ -47,7 +49,7 @@ class InTransfer(InLevels):
             return
         asked = self._fetch.ask(self._members.view.members, self._now_ns)
         if asked is None:
-            self._go_out("no member gives the application's state", above=0, certain=False)
+            self._go_out(NO_STATE, above=0, certain=False)
         elif asked[1] is not None:
             self.send(asked[0], asked[1])
 

@@ -43,6 +43,7 @@ from typing import Any
 from cubecast.errors import LocalProtocolError
 from cubecast.member.effects import Delivery, Effects, Entry, Notice, Outgoing, ViewChange
 from cubecast.member.in_view import FORMING, IN_VIEW, JOINING, LINGER, OUT
+from cubecast.member.own_messages import StoppedError
 from cubecast.member.restart import Restart
 from cubecast.member.settings import MEMBERS_MAX, parse_address
 from cubecast.member.state_transfer import uncut
@@ -294,7 +295,7 @@ class Member(Restart):
         """End all connections; nothing more is sent."""
         self._now_ns = now_ns
         self.state = OUT
-        self.own.end(LocalProtocolError(f"{self.me.name} has stopped"), self.effects)
+        self.own.end(StoppedError(f"{self.me.name} has stopped"), self.effects)
         self.links.close_all("this member stops")
 
     # Effects.

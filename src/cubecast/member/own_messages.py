@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from cubecast.errors import CubecastError
+from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.member.effects import Effects, Outgoing
+
+
+class StoppedError(LocalProtocolError):
+    """The member was stopped before the message was stable; with a journal, the message continues after a restart."""
 
 
 class OwnMessages:

@@ -29,6 +29,8 @@ from cubecast.lab.spark.failures import explain, first_line
 from cubecast.lab.spark.settings import connect_address, session_settings, spark_defaults
 
 LOCAL = "local[*]"
+PY4J_SENDER = "java_gateway"
+"""The module of Py4J that sends commands to Java; it logs to the root logger."""
 JAVA_EXIT_SECONDS = 2.0
 """How long after an error the Java that raised it may end."""
 ANSWER_SECONDS = 10.0
@@ -168,7 +170,7 @@ def _start(master: str, settings: dict[str, str]) -> SparkSession:
 
 def _is_news(record: logging.LogRecord) -> bool:
     """Drop the page that Py4J logs when Ctrl-C interrupts a command to Java; the error itself is raised too."""
-    return not str(record.msg).startswith("Exception while sending command")
+    return record.module != PY4J_SENDER
 
 
 @contextmanager
