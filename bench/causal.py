@@ -1,6 +1,6 @@
 """Measure causal broadcast: the paper's largest group on one core, and the checker of causal order.
 
-`python bench/causal.py` sends for 10 ms among 600 members on three topologies with Overlay and with Timestamp, and lets
+`python -m bench.causal` sends for 10 ms among 600 members on three topologies with Overlay and with Timestamp, and lets
 the checker judge ten million deliveries. Compilation is not counted. Seconds are processor seconds, which depend little
 on other load of the machine.
 """
@@ -14,9 +14,9 @@ import numpy as np
 
 from cubecast.sim.simulate import simulate
 from cubecast.trace.checkers import causal_order
-from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import DATA, DELIVER, blank_events
+from tests.support.checkers import check_by
 
 MILLISECONDS = 10  # of sending; each of the ten senders multicasts ten messages per millisecond (causal §5.1)
 TOPOLOGIES = 3

@@ -26,6 +26,7 @@ from cubecast.protocols.membership.views import (
 from cubecast.wire.data import encode_record as encode_data
 from cubecast.wire.data import payload_of
 from cubecast.wire.records import KINDS, encode_record
+from tests.member.logs import unstable
 from tests.member.network import NAMES, SETTINGS, Network, Process
 
 ME, YOU, NEW = MemberId("a:1", 3), MemberId("b:1", 4), MemberId("c:1", 5)
@@ -128,7 +129,7 @@ def test_delivered_messages_are_held_until_they_are_stable() -> None:
     durable = back(*IN_FIRST, r.Delivered(message(0, 1) + message(1, 1)), r.Settled((1, 0)))
     assert durable.log.delivered() == (1, 1)
     assert durable.log.stable == [1, 0]
-    assert durable.log.unstable_in_order() == [message(1, 1)]
+    assert unstable(durable.log) == [message(1, 1)]
 
 
 def test_an_own_message_that_is_delivered_waits_no_more() -> None:
@@ -185,7 +186,7 @@ def test_a_checkpoint_makes_everything_before_it_obsolete() -> None:
     assert durable.view == FOUNDING
     assert durable.log.delivered() == (2, 5)
     assert durable.log.stable == [1, 4]
-    assert durable.log.unstable_in_order() == [message(1, 5), message(0, 2)]
+    assert unstable(durable.log) == [message(1, 5), message(0, 2)]
     assert list(durable.log.recovered.values()) == [message(1, 6)]
     assert durable.acceptor.promised == (2, 1)
     assert list(durable.pending) == [b"p"]
@@ -241,7 +242,7 @@ def require_same(process: Process) -> None:
     assert durable.acceptor.accepted == agreement.acceptor.accepted
     assert durable.log.delivered() == member.log.delivered()
     assert durable.log.stable == member.log.stable
-    assert durable.log.unstable_in_order() == member.log.unstable_in_order()
+    assert unstable(durable.log) == unstable(member.log)
     assert durable.log.recovered == member.log.recovered
     assert (durable.joined is None) == member.is_ready
     rank = view.members.index(durable.me)

@@ -13,8 +13,8 @@ from cubecast.models.complexity import GroupSize, round_cost
 from cubecast.models.failure import k_fail, k_fail_within, live_array_bytes
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.step_search import SearchPlan, StepSearch, StepWindow
-from cubecast.models.trigger import Feasibility, TriggerCase, peak_course, trigger
-from tests.oracles.models import play_gossip, play_live_arrays
+from cubecast.models.trigger import Feasibility, TriggerCase, trigger
+from tests.oracles.models import peak_course, play_gossip, play_live_arrays
 from tests.oracles.tree_hops import tree_hops
 
 

@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from cubecast.models.trigger import TriggerCase
+
 Distribution = dict[int, Fraction]
 
 
@@ -309,3 +311,23 @@ def step_window(f: Callable[[float], float], s: float, e: float, p: float, b0: f
             edge, k = edge + sign * k * p, k / 2
         edges.append(edge)
     return edges[0], edges[1]
+
+
+# --- guo ch. 6, the fluid model ---------------------------------------------------------------------------------------
+
+
+def peak_course(case: TriggerCase, level: float, rounds: int) -> list[float]:
+    """Messages held at the end of each round, before release, if senders never stop."""
+    held, peaks = level, []
+    for _ in range(rounds):
+        peaks.append(held + case.sent_in_round)
+        held = max(level, (1 - case.stable_fraction) * held + case.sent_in_round)
+    return peaks
+
+
+# --- rasm Eq 1 --------------------------------------------------------------------------------------------------------
+
+
+def link_failure(crash_from: float, loss: float, crash_to: float) -> float:
+    """One factor of Eq 1, subtracted from 1: the message is lost."""
+    return 1 - (1 - crash_from) * (1 - loss) * (1 - crash_to)

@@ -16,7 +16,6 @@ from cubecast.errors import LocalProtocolError
 from cubecast.models.neighbourhood import posterior_mean
 from cubecast.models.reachability import (
     expected_share,
-    link_failure,
     reachability,
     reachability_with_copies,
     shared_quota,
@@ -29,6 +28,7 @@ from cubecast.sim.neighbourhood import estimated_link_failure
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_to_end
 from cubecast.sim.trees import GrownTree, grow_tree
+from tests.oracles.models import link_failure
 
 SEEDS = range(8)
 
@@ -82,9 +82,7 @@ def example_network() -> Network:
         name="example",
         nodes=4,
         hosts=every_node_hosts(4),
-        unreliability=Unreliability(
-            loss=np.array([0.2, 0.2, 0.2, 0.6]), crash=np.zeros(4), hub=np.zeros(4, np.bool_), sampled=False
-        ),
+        unreliability=Unreliability(loss=np.array([0.2, 0.2, 0.2, 0.6]), crash=np.zeros(4), sampled=False),
     )
 
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cubecast.trace.checkers import agreement, causal_order
-from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import Event, Events, blank_events
 from tests.oracles import causal as oracle
 from tests.oracles.checkers import to_rows
+from tests.support.checkers import check_by
 
 MEMBERS = 5
 

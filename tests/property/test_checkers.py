@@ -21,10 +21,10 @@ from cubecast.trace.checkers import (
     rounds_end,
     stable_never_decreases,
 )
-from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import EVERYONE, NOBODY, Event, Events, blank_events
 from tests.oracles import checkers as oracle
+from tests.support.checkers import check_by
 from tests.support.counted import counted
 
 MEMBERS = 4

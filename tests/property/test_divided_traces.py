@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cubecast.errors import LocalProtocolError
 from cubecast.trace.checkers import CHECKERS, causal_stability
 from cubecast.trace.checkers.facts import facts_of
-from cubecast.trace.checkers.fold import check_by, judge
+from cubecast.trace.checkers.fold import judge
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import (
     CAUSAL,
@@ -33,6 +33,7 @@ from cubecast.trace.schema import (
     blank_events,
 )
 from tests.property import test_checkers, test_view_checkers
+from tests.support.checkers import check_by
 
 MEMBERS = 4
 MEMBERSHIP_KINDS = [4, 5, 6, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24]

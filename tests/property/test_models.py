@@ -13,7 +13,8 @@ from cubecast.models import trees
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.gossip_kernel import unfinished_course
 from cubecast.models.step_search import SearchPlan, StepSearch
-from cubecast.models.trigger import Feasibility, TriggerCase, peak_course, trigger
+from cubecast.models.trigger import Feasibility, TriggerCase, trigger
+from tests.oracles.models import peak_course
 from tests.oracles.processed import child_counts
 from tests.oracles.tree_hops import EXACT_PROTOCOLS, distance, tree_hops
 

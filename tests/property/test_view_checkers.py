@@ -25,7 +25,6 @@ from cubecast.trace.checkers import (
     view_agreement,
     virtual_synchrony,
 )
-from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.checkers.report import PartwiseChecker
 from cubecast.trace.checkers.rows import LISTED_MAX
 from cubecast.trace.checkers.views import has_views
@@ -33,6 +32,7 @@ from cubecast.trace.files import Trace
 from cubecast.trace.schema import Event, Events, blank_events
 from tests.oracles.checkers import to_rows
 from tests.oracles.membership_promises import PROMISES, Judge
+from tests.support.checkers import check_by
 
 CHECKERS: dict[str, PartwiseChecker] = {
     "view_agreement": view_agreement,

@@ -26,10 +26,10 @@ from cubecast.trace.checkers import (
     view_agreement,
     virtual_synchrony,
 )
-from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.checkers.report import PartwiseChecker
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import NOBODY, Event, blank_events
+from tests.support.checkers import check_by
 
 IDS = "abcd"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from cubecast.trace.checkers import counts
-from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import Events
+from tests.support.checkers import check_by
 
 
 def counted(events: Events, members: int) -> dict[str, float | None]:

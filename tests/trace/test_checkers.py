@@ -23,10 +23,10 @@ from cubecast.trace.checkers import (
     rounds_end,
     stable_never_decreases,
 )
-from cubecast.trace.checkers.fold import check_by
 from cubecast.trace.checkers.rows import LISTED_MAX
 from cubecast.trace.files import Trace
 from cubecast.trace.schema import CONTROL, DATA, EVERYONE, Event, Events, blank_events
+from tests.support.checkers import check_by
 from tests.support.counted import counted
 
 Row = dict[str, int]

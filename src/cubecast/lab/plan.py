@@ -37,7 +37,6 @@ SIMULATED = ("simulate", "step_search", "round_cost", "data_flow", "processing_l
 """Experiments whose settings are those of a simulation."""
 EXPERIMENTS = (*SIMULATED, "grow_tree", *FORMULAS)
 
-Value = str | int | float | bool
 Selection = dict[str, Any]
 """Column to value, list of values, or a comparison such as ">=100"."""
 

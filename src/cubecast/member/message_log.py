@@ -140,10 +140,6 @@ class MessageLog:
         found.sort(key=itemgetter(0))
         return [record for _, record in found]
 
-    def unstable_in_order(self) -> list[bytes]:
-        """The messages that are delivered and not stable, in the order of delivery."""
-        return self.in_order(self.stable, self.delivered())
-
     def recover(self, found: Batch) -> list[bytes]:
         """Store pulled messages; returns those that are new here."""
         here = self.delivered()

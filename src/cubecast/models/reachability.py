@@ -16,13 +16,6 @@ from cubecast.models.checks import require
 from cubecast.models.quota import share_quota
 
 
-def link_failure(crash_from: float, loss: float, crash_to: float) -> float:
-    """One factor of Eq 1, subtracted from 1: the message is lost."""
-    for name, value in (("crash", crash_from), ("loss", loss), ("crash", crash_to)):
-        require(0 <= value <= 1, f"{name} = {value}: it is a probability, from 0 to 1")
-    return 1 - (1 - crash_from) * (1 - loss) * (1 - crash_to)
-
-
 def reachability(failure: NDArray[np.float64]) -> float:
     """R(T), Eq 1: the one message on every link of the tree arrives. `failure` has one entry per link."""
     return math.exp(math.fsum(np.log1p(-np.asarray(failure, np.float64))))

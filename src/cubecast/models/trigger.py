@@ -5,7 +5,7 @@ ch. 6).
 
 Departure: 6.3 considers two rounds only. When a round releases fewer messages than are sent meanwhile, rounds run back
 to back and the buffer rises to r·f/α at the start of a round; if r·f·(1 + 1/α) > g it overflows some rounds later,
-although X satisfies the paper's conditions. This case has a verdict of its own here, and `peak_course` shows it.
+although X satisfies the paper's conditions. This case has a verdict of its own here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class TriggerCase:
 class Trigger:
     """The result. `level` is X, or None when no X exists; `sentence` is advice for the user."""
 
-    case: TriggerCase
     verdict: Feasibility
     level: float | None
     sentence: str
@@ -73,7 +72,7 @@ def trigger(case: TriggerCase) -> Trigger:
     """Compute the optimal X for a case, and its verdict."""
     sent = case.sent_in_round
     if 2 * sent > case.buffer_messages:
-        return Trigger(case=case, verdict=Feasibility.INFEASIBLE, level=None, sentence=_infeasible_sentence(case))
+        return Trigger(verdict=Feasibility.INFEASIBLE, level=None, sentence=_infeasible_sentence(case))
     level = trigger_level(
         room=case.buffer_messages,
         rate_per_s=case.rate_per_s,
@@ -82,9 +81,9 @@ def trigger(case: TriggerCase) -> Trigger:
     )
     if _overflows_later(case):
         sentence = _overflows_later_sentence(case, level)
-        return Trigger(case=case, verdict=Feasibility.OVERFLOWS_LATER, level=level, sentence=sentence)
+        return Trigger(verdict=Feasibility.OVERFLOWS_LATER, level=level, sentence=sentence)
     sentence = f"start a round when the output buffer holds {math.floor(level)} of {case.buffer_messages} messages"
-    return Trigger(case=case, verdict=Feasibility.FEASIBLE, level=level, sentence=sentence)
+    return Trigger(verdict=Feasibility.FEASIBLE, level=level, sentence=sentence)
 
 
 def _overflows_later(case: TriggerCase) -> bool:
@@ -111,14 +110,3 @@ def _overflows_later_sentence(case: TriggerCase, level: float) -> str:
         f"{start}: each round releases {case.stable_fraction:.0%} only; take a buffer of {math.ceil(needed)} messages, "
         f"or send at most {case.rate_per_s * ease:.4g}/s, or make a round faster than {case.round_s * ease:.4g} s"
     )
-
-
-def peak_course(case: TriggerCase, level: float, rounds: int) -> list[float]:
-    """Messages held at the end of each round, before release, if senders never stop (the fluid model of guo ch. 6)."""
-    require_positive("level", level)
-    require_whole("rounds", rounds, least=1, most=1_000_000)
-    held, peaks = level, []
-    for _ in range(rounds):
-        peaks.append(held + case.sent_in_round)
-        held = max(level, (1 - case.stable_fraction) * held + case.sent_in_round)
-    return peaks

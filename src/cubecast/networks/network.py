@@ -59,7 +59,6 @@ class Unreliability:
     """L, one per edge; in a `Network` one per link."""
     crash: NDArray[np.float64]
     """P, one per node."""
-    hub: NDArray[np.bool_]
     sampled: bool = True
     """Do losses and crashes happen in the run, or do protocols only know their probabilities?"""
 

@@ -84,9 +84,7 @@ def _unreliability(options: Options, generator: Generator, ends: NDArray[np.int6
     crash = values["crash"] * generator.uniform(1 - spread, 1 + spread, options.members)
     loss = values["loss"] * generator.uniform(1 - spread, 1 + spread, len(ends))
     loss[hub[ends].any(axis=1)] = min(HUB_LOSS, values["loss"])
-    return Unreliability(
-        loss=loss, crash=np.where(hub, 0.0, crash), hub=hub, sampled=options.whole_number("sampled", 1) != 0
-    )
+    return Unreliability(loss=loss, crash=np.where(hub, 0.0, crash), sampled=options.whole_number("sampled", 1) != 0)
 
 
 def _regular_graph(generator: Generator, nodes: int, degree: int) -> NDArray[np.int64]:

@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cubecast.jit.decorators import allocating
-from cubecast.trace.checkers.facts import Facts, Source, facts_of
-from cubecast.trace.checkers.report import PartwiseChecker, Violation
+from cubecast.trace.checkers.facts import Facts
+from cubecast.trace.checkers.report import Violation
 from cubecast.trace.checkers.rows import new_memory, remember
 from cubecast.trace.schema import CRASH, DELIVER, HOLD, INSTALL, RESTART, RESTARTED, RESTORE, SENT, Events
 
@@ -52,12 +52,6 @@ class Part(NamedTuple):
 
 
 Scan = Generator[None, Part | None, list[Violation]]
-
-
-def check_by(checker: PartwiseChecker, trace: Source) -> list[Violation]:
-    """Judge a trace by one promise alone."""
-    facts = facts_of(trace)
-    return judge(facts, [checker.scan(facts)])[0]
 
 
 def judge(facts: Facts, scans: Sequence[Scan]) -> list[list[Violation]]:
