@@ -202,6 +202,7 @@ def test_compare_reports_runs_that_cannot_end_and_continues(capsys: pytest.Captu
         (["compare", "-n", "5", "--family", "magic"], ["'magic'", "stability"]),
         (["compare", "-n", "5", "--repeat", "0"], ["0 seeds"]),
         (["compare", "-n", "5", "--out", "pyproject.toml/x"], ["pyproject.toml"]),
+        (["compare", "-n", "5", "--out", "s3://bucket/x"], ["s3:/bucket/x", "a folder of this machine"]),
         (["check", "none.parquet"], ["none.parquet"]),
         (["check", "README.md"], ["README.md", "Parquet"]),
         (["bench", "--repeat", "0"], ["--repeat 0"]),

@@ -21,10 +21,12 @@ from cubecast.lab.advisor.question import GroupQuestion, parse_budget, parse_rat
 from cubecast.lab.advisor.workload import Workload, read_observation
 from cubecast.lab.load_plan import load_plan
 from cubecast.lab.pending_runs import find_pending_runs
+from cubecast.lab.remote import path_of
 from cubecast.lab.runs import runs_of
 from cubecast.lab.store import Store
 from cubecast.protocol.parameters import describe
 from cubecast.protocols.catalogue import protocol_named, protocols
+from tests.support.s3_server import own_bucket
 
 SMALL: dict[str, Any] = {
     "members": 8,
@@ -82,6 +84,7 @@ def test_a_bad_question_is_one_clear_line(asked: dict[str, Any], said: str, tmp_
         (["-n", "8", "--rate", "fast"], "such as 50/s"),
         (["-n", "8", "--within", "3"], "such as 200ms"),
         (["--from", "127.0.0.1:1"], "no status at this address"),
+        (["--from", "two words:1"], "no status at this address"),
     ],
 )
 def test_a_bad_command_line_is_one_clear_line(
@@ -226,6 +229,24 @@ def test_asked_again_it_simulates_nothing(folder: Path) -> None:
     files = {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
     advise(**SMALL, budget="40kb/s", out=folder)
     assert {path: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()} == files
+
+
+def test_an_advice_in_a_store_is_that_of_a_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with own_bucket(tmp_path) as bucket:
+        words = ["-n", "8", "--network", "random:degree=3", "-m", "4", "--rate", "50", "--budget", "40kb/s"]
+        words += ["--protocols", "coord,s_coord,dissemination", "--out", bucket.format("/advice")]
+        assert run_command(["advise", *words]) == 0
+        assert f"report {path_of(bucket.format('/advice')) / 'advice.html'}" in capsys.readouterr().out.replace(
+            "\n", ""
+        )
+        for name in ("advice.json", "plan.toml"):
+            assert (path_of(bucket.format("/advice")) / name).read_bytes() == (folder / name).read_bytes()
+        assert run_command(["advise", *words, "--from", "127.0.0.1:1"]) == 2
+        assert "give a folder of this machine" in capsys.readouterr().err
+    assert not (tmp_path / "s3a:").exists()
 
 
 def test_a_budget_that_nothing_keeps_is_said(tmp_path: Path) -> None:

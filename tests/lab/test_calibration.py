@@ -263,6 +263,14 @@ def test_an_impossible_setting_is_refused_with_its_line_before_anything_runs(
         check_settings(plan, settings_at(joint_space([plan]), start(joint_space([plan]))))
 
 
+def test_values_at_which_no_claim_can_be_judged_are_refused(plan_path: Path) -> None:
+    text = PLAN.replace("sweep.members = [8, 16]", "sweep.members = [32]")
+    plan_path.write_text(text.replace('where = { protocol = "coord" }', 'where = { protocol = "coord", members = 8 }'))
+    plan = load_plan(plan_path)
+    with pytest.raises(PlanError, match=r"x\.toml:14: calibrate: no claim can be judged at the values of sweep"):
+        check_settings(plan, settings_at(joint_space([plan]), start(joint_space([plan]))))
+
+
 def test_a_paper_without_a_space_is_refused(plan_path: Path) -> None:
     plans = load_plans(plan_path.parent)
     assert [plan.id for plan in plans_of("cube", plans)] == ["x"]
@@ -332,6 +340,10 @@ def test_sizes_of_the_command_line_take_the_place_of_planned_ones(plan_path: Pat
     (plan,) = resized(plans_of("cube", load_plans(plan_path.parent)), {"start": 4, "rounds": None, "repeats": 3})
     space = space_of(plan)
     assert (space.start, space.rounds, space.repeats) == (4, 2, 3)
-    for wrong, message in (({"start": 3}, "a power of two"), ({"repeats": 1}, "choose at least 2")):
+    for wrong, message in (
+        ({"start": 3}, "a power of two"),
+        ({"repeats": 1}, "choose at least 2"),
+        ({"repeats": 10**9}, "x: 128000000000 runs: a calibration has at most 2000000"),
+    ):
         with pytest.raises(PlanError, match=message):
             resized([plan], wrong)

@@ -54,6 +54,10 @@ def test_the_network_has_the_measured_round_trip_times(tmp_path: Path) -> None:
     [
         ({"members": status()["members"][1:2]}, "nothing to choose"),
         ({"course": []}, "delivered nothing"),
+        ({"members": 3}, "not the status of a member"),
+        ({"course": [{}]}, "not the status of a member"),
+        ({"stability": {"protocol": "coord"}}, "not the status of a member"),
+        ({"members": [{"rank": 0}, {"rank": 1}]}, "not the status of a member"),
         ({"members": [one | {"link": link(None)} for one in status()["members"]]}, "give --network"),
     ],
 )

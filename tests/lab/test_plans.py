@@ -114,6 +114,11 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
         ('network = "random:degree=3"', 'network = "random:degree=3"\nrounds = 1.5', 8, "rounds = 1.5"),
         ("loss = [0.0, 0.1]", "loss = [0.0, 1.5]", 13, "loss = 1.5"),
         ("loss = [0.0, 0.1]", "loss = [0.0]", 12, "same length"),
+        ("[sweep]", "transport = 3\n[sweep]", 9, "transport = 3: write text in quotes"),
+        ("[sweep]", 'detector = ["x"]\n[sweep]', 9, "detector = ['x']: write text in quotes"),
+        ("repeats = 3\n", "repeats = 3\nzip = [1]\n", 25, "zip = 1: write a table of keys"),
+        ('members = ">8"', 'members = ">=1e"', 16, "members = '>=1e', which no run has"),
+        ('members = ">8"', 'members = ">8_"', 16, "members = '>8_', which no run has"),
         ("repeats = 2", "repeats = 0", 21, "repeats = 0"),
         ("repeats = 2", 'repeats = "2"', 21, "a whole number"),
         ('x = "members"', 'x = "sequence"', 30, "x = 'sequence'"),
@@ -269,6 +274,18 @@ def test_a_reading_that_every_test_selects_one_value_of_is_refused(write: Write)
 def test_a_claim_without_data_is_refused(write: Write) -> None:
     with pytest.raises(PlanError, match=r":37: no run has what this test selects"):
         load_plan(write(GOOD.replace('members = ">8"', 'members = ">=8"')))
+
+
+def test_a_skip_is_a_table(write: Write) -> None:
+    skip = '[[skip]]\nprotocol = "s_coord"\nmembers = ">8"\n'
+    with pytest.raises(PlanError, match=r":1: skip = 'coord': write a table of keys"):
+        load_plan(write('skip = ["coord"]\n' + GOOD.replace(skip, "")))
+
+
+def test_values_of_a_wrong_type_are_refused_with_their_line(write: Write) -> None:
+    other_x = GOOD.replace('x = "members"', 'x = "loss"').replace('panel = "loss"', 'panel = "members"')
+    with pytest.raises(PlanError, match=r":10: members = 'a': write a whole number"):
+        load_plan(write(other_x.replace("members = [8, 16]\n\n", 'members = ["a", 16]\n\n')))
 
 
 def test_two_claims_of_one_name_are_refused(write: Write) -> None:
@@ -431,6 +448,12 @@ def test_a_phase_diagram_of_a_claim_draws_what_the_claim_tests() -> None:
         ({"protocol": "coord"}, {"protocol": "coord", "n": 1}, True),
         ({"protocol": ">5"}, {"protocol": "coord"}, False),
         ({"other": 1}, {"n": 1}, False),
+        ({"n": ">1_000"}, {"n": 1001}, True),
+        ({"n": ">1.5e1"}, {"n": 16}, True),
+        ({"n": ">-1"}, {"n": 0}, True),
+        ({"n": ">1_"}, {"n": 2}, False),
+        ({"n": ">=1e"}, {"n": 2}, False),
+        ({"n": "<1.2.3"}, {"n": 0}, False),
     ],
 )
 def test_selections(selection: dict[str, object], point: dict[str, object], expected: bool) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.remote import RemotePath, dataset_of, path_of, sink, source
 from cubecast.lab.store import Store
-from cubecast.lab.whole_file import write_whole
+from cubecast.lab.whole_file import check_folder, write_whole
 from tests.support.s3_server import own_bucket
 
 
@@ -44,6 +44,17 @@ def test_an_address_is_whole_again_as_text() -> None:
 def test_an_unknown_scheme_is_one_line() -> None:
     with pytest.raises(LocalProtocolError, match="starts with one of file://, s3://, s3a://, hdfs://"):
         path_of("ftp://host/x")
+
+
+@pytest.mark.parametrize("address", ["s3://", Path("s3://"), "s3a:", "file://", "hdfs:///"])
+def test_an_address_without_a_place_is_one_line(address: str | Path) -> None:
+    with pytest.raises(LocalProtocolError, match="the address names no place; write "):
+        path_of(address)
+
+
+def test_a_command_that_writes_here_refuses_an_address() -> None:
+    with pytest.raises(LocalProtocolError, match="give a folder of this machine"):
+        check_folder(Path("s3://bucket/x"))
 
 
 @pytest.fixture(scope="module")

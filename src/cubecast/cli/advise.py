@@ -16,6 +16,7 @@ from cubecast.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from cubecast.lab.advisor.advice import Advice, Row
+    from cubecast.lab.remote import AnyPath
 
 ANSWER, SPARK = "Answer", "Spark"
 
@@ -133,7 +134,8 @@ OutOption = Annotated[
     Path,
     typer.Option(
         rich_help_panel=ANSWER,
-        help="Folder for results, plan and report. The same command continues an interrupted race.",
+        help="Folder for results, plan and report, or an object-store address. The same command continues an "
+        "interrupted race.",
     ),
 ]
 SparkOption = Annotated[
@@ -176,10 +178,13 @@ def advise(
       cubecast advise --from 127.0.0.1:9001 --budget 30kb/s
     """
     from cubecast.lab.advisor.advice import advise as ask
+    from cubecast.lab.remote import path_of
     from cubecast.lab.spark.settings import parse_conf
     from cubecast.lab.whole_file import check_folder
 
-    check_folder(out)
+    place = path_of(out)
+    if isinstance(place, Path):
+        check_folder(place)
     given: dict[str, Any] = {
         "members": members,
         "senders": senders,
@@ -190,7 +195,7 @@ def advise(
         "payload_bytes": payload,
         "transport": transport,
     }
-    given = _asked({name: value for name, value in given.items() if value is not None}, source, out)
+    given = _asked({name: value for name, value in given.items() if value is not None}, source, place)
     with waiting("preparing (compiling, the first time)") as step:
         advice = ask(
             **given,
@@ -199,7 +204,7 @@ def advise(
             optimise=optimise.value,
             protocols=[] if protocols is None else [name.strip() for name in protocols.split(",")],
             seed=seed,
-            out=out,
+            out=place,
             spark=spark,
             master=master,
             conf=parse_conf(conf or ()),
@@ -208,14 +213,17 @@ def advise(
     if json:
         print_json(advice.to_dict() | {"asked": given})
     else:
-        _print(advice, out)
+        _print(advice, place)
 
 
-def _asked(given: dict[str, Any], source: str | None, out: Path) -> dict[str, Any]:
+def _asked(given: dict[str, Any], source: str | None, out: AnyPath) -> dict[str, Any]:
     """The question to the advisor; options override the status of a running member."""
     if source is not None:
         from cubecast.lab.advisor.live_status import read_status, settings_of_status
+        from cubecast.lab.remote import RemotePath
 
+        if isinstance(out, RemotePath):
+            raise LocalProtocolError(f"--out {out} with --from: give a folder of this machine")
         return settings_of_status(read_status(source), out) | given
     if "members" not in given:
         raise LocalProtocolError(
@@ -224,7 +232,7 @@ def _asked(given: dict[str, Any], source: str | None, out: Path) -> dict[str, An
     return given
 
 
-def _print(advice: Advice, out: Path) -> None:
+def _print(advice: Advice, out: AnyPath) -> None:
     from cubecast.lab.advisor.evidence import PAGE, PLAN, spoken, spoken_cost
 
     print(spoken(advice))

@@ -19,9 +19,12 @@ def calibrate(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="cube, guo, causal or rasm.")],
     master: MasterOption = None,
     conf: ConfOption = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for results.")] = Path("results"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for results, or an object-store address: s3a://BUCKET/…")
+    ] = Path("results"),
     plans: Annotated[
-        Path | None, typer.Option(help="Folder of plans.", show_default="the plans of the project")
+        Path | None,
+        typer.Option(help="Folder of plans, or an object-store address.", show_default="the plans of the project"),
     ] = None,
     start: Annotated[
         int | None, typer.Option(metavar="INTEGER", help="Points of the Sobol sequence.", show_default="as planned")
@@ -53,12 +56,13 @@ def calibrate(
     from cubecast.lab.calibrate import result_path
     from cubecast.lab.joint_space import plans_of, resized
     from cubecast.lab.load_plan import load_plans
+    from cubecast.lab.remote import path_of
     from cubecast.lab.spark.settings import parse_conf
     from cubecast.lab.store import Store
     from cubecast.lab.study import project_plans
 
     sizes = {"start": start, "rounds": rounds, "width": width, "repeats": repeats}
-    chosen = resized(plans_of(paper, load_plans(plans or project_plans())), sizes)
+    chosen = resized(plans_of(paper, load_plans(path_of(plans) if plans is not None else project_plans())), sizes)
     store = Store(out)
     found = search(
         chosen, store, master=master, conf=parse_conf(conf or ()), progress=lambda _done, _total: None, say=_say

@@ -122,7 +122,10 @@ def follow(
     from cubecast.lab.spark.follow import follow as follow_traces
     from cubecast.lab.spark.session import session
     from cubecast.lab.spark.settings import parse_conf
+    from cubecast.lab.whole_file import check_folder
 
+    if checkpoint is not None:
+        check_folder(checkpoint)
     console = Console(stderr=True, markup=False, highlight=False)
     how = parse_conf(conf or ())
     with tempfile.TemporaryDirectory() as kept, session(master, conf=how) as spark, Live(console=console) as live:

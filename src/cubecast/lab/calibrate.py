@@ -125,6 +125,12 @@ def _only_needed(plan: Plan) -> Plan:
 def check_settings(plan: Plan, settings: list[Reading]) -> None:
     """Construct a run of every point, so that an invalid setting is found before anything runs."""
     derived = calibrated_plan(plan, settings)
+    points = points_of(derived, SIZE)
+    if not any(question.is_asked(points) for question in questions_of(derived, points)):
+        raise PlanError(
+            f"{plan.path}:{_line_of(plan, None)}: calibrate: no claim can be judged at the values of sweep and fixed: "
+            "add those that a test selects"
+        )
     seen: set[str] = set()
     for run in (run for run in runs_of(derived, SIZE) if run.seed == 0):
         try:

@@ -153,8 +153,11 @@ def _check_types(values: Settings) -> None:
             continue
         kinds = _kinds(name)
         if type(value) not in kinds:
-            spoken = " or ".join(sorted(kind.__name__ for kind in kinds if kind is not type(None)))
+            spoken = " or ".join(sorted(_SPOKEN.get(kind, kind.__name__) for kind in kinds if kind is not type(None)))
             raise LocalProtocolError(f"{name} = {value!r}: write {spoken}", setting=name)
+
+
+_SPOKEN = {str: "text in quotes", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 
 from cubecast.errors import PlanError
 from cubecast.lab.plan import SIZES_MIN, Calibration, Plan, is_power_of_two
+from cubecast.lab.plan_mistakes import calibration_mistake
 from cubecast.lab.toml_lines import key_lines, line_of
 
 _SIZES = ("start", "rounds", "width")
@@ -40,7 +41,11 @@ def resized(plans: Sequence[Plan], sizes: Mapping[str, int | None]) -> list[Plan
             raise PlanError(f"{name} = {value}: choose at least {SIZES_MIN[name]}")
     if not is_power_of_two(given.get("start", 2)):
         raise PlanError(f"start = {given['start']}: choose a power of two")
-    return [replace(plan, calibration=replace(space_of(plan), **given)) for plan in plans]
+    found = [replace(plan, calibration=replace(space_of(plan), **given)) for plan in plans]
+    for plan in found:
+        if (mistake := calibration_mistake(plan)) is not None:
+            raise PlanError(f"{plan.id}: {mistake}")
+    return found
 
 
 def joint_space(plans: Sequence[Plan]) -> Calibration:

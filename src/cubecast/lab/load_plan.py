@@ -151,9 +151,13 @@ class _Reader:
             )
         return PlanError(f"{self.path}:{line_of(self.lines, *path)}: {message}")
 
-    def check_keys(self, table: Any, allowed: dict[str, Any], *path: str | int) -> None:
+    def check_table(self, table: Any, *path: str | int) -> None:
         if not isinstance(table, dict):
-            raise self.fail(f"{path[-1]} = {table!r}: write a table of keys", *path)
+            name = next(part for part in reversed(path) if isinstance(part, str))
+            raise self.fail(f"{name} = {table!r}: write a table of keys", *path)
+
+    def check_keys(self, table: Any, allowed: dict[str, Any], *path: str | int) -> None:
+        self.check_table(table, *path)
         for key, value in table.items():
             if key not in allowed:
                 raise self.fail(f"unknown key {key!r}: choose from {', '.join(allowed)}", *path, key)
@@ -183,6 +187,8 @@ class _Reader:
         variants = self.variants(data)
         used = [*names, *(one["protocol"] for one in variants if "protocol" in one)]
         known = {protocol.name for protocol in registered()}
+        for place, table in enumerate(data.get("skip", [])):
+            self.check_table(table, "skip", place)
         plan = Plan(
             id=data["id"],
             paper=data["paper"],
@@ -222,8 +228,7 @@ class _Reader:
             raise self.fail("protocols and variants: give only one of them", "variant", 0)
         labels = []
         for place, table in enumerate(tables):
-            if not isinstance(table, dict):
-                raise self.fail(f"variant = {table!r}: write a table of keys", "variant", place)
+            self.check_table(table, "variant", place)
             self.need(table, ("label",), "variant", place)
             for key in ("label", "protocol"):
                 if not isinstance(table.get(key, ""), str) or table.get(key) == "":
@@ -287,6 +292,7 @@ class _Reader:
         for key, values in sweep.items():
             self.check_values(key, values, *((name,) if key in own.get("sweep", {}) else ()), "sweep", key)
         for place, table in enumerate(zips):
+            self.check_table(table, *owner, place)
             for key, values in table.items():
                 self.check_values(key, values, *owner, place, key)
             if len({len(values) for values in table.values()}) > 1:

@@ -25,7 +25,8 @@ def mistakes(plan: Plan) -> Mistakes:
     if not NAME.fullmatch(plan.id):
         yield f"id = {plan.id!r}: {NAME_RULE}", ("id",)
     yield from _seeds(plan)
-    yield from _calibration(plan)
+    if (mistake := calibration_mistake(plan)) is not None:
+        yield mistake, ("calibrate",)
     for place, selection in enumerate(plan.skip):
         yield from selection_mistakes(selection, values, "skip", ("skip", place))
     for place, figure in enumerate(plan.figures):
@@ -57,19 +58,20 @@ def _seeds(plan: Plan) -> Mistakes:
             yield mistake, ("variant", place, "seed")
 
 
-def _calibration(plan: Plan) -> Mistakes:
-    """Reject a calibration that would never end."""
+def calibration_mistake(plan: Plan) -> str | None:
+    """What is wrong with the size of a calibration that would never end, or could not judge anything."""
     space = plan.calibration
     if space is None:
-        return
+        return None
     settings = space.start * (len(space.names) + 2) + space.rounds * space.width
     runs = settings * space.repeats * max(len(plan.protocols), len(plan.variants), 1)
     for values in space.sweep.values():
         runs *= len(values)
     if runs > RUNS_MAX:
-        yield f"{runs} runs: a calibration has at most {RUNS_MAX}; choose smaller sizes", ("calibrate",)
+        return f"{runs} runs: a calibration has at most {RUNS_MAX}; choose smaller sizes"
     if not plan.claims:
-        yield "calibrate without claims: there is nothing that could hold, add a claim", ("calibrate",)
+        return "calibrate without claims: there is nothing that could hold, add a claim"
+    return None
 
 
 def _figure(plan: Plan, figure: Figure, values: dict[str, list[Any]], path: Place) -> Mistakes:

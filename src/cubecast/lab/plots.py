@@ -57,7 +57,7 @@ def write_chart(chart: alt.ConcatChart, path: str | Path, page: Callable[[str], 
     check_ending(path)
     ending = Path(path).suffix.lower()
     if ending == ".html":
-        return write_whole(path, page(chart.to_html(inline=True, fullhtml=False, embed_options=EMBED)))
+        return write_whole(path, page(inline_html(chart)))
     # Imported here: the converter contains a JavaScript engine, which takes a while to load.
     import vl_convert
 
@@ -67,6 +67,11 @@ def write_chart(chart: alt.ConcatChart, path: str | Path, page: Callable[[str], 
     if ending == ".pdf":
         return write_whole(path, vl_convert.vegalite_to_pdf(specification))
     return write_whole(path, vl_convert.vegalite_to_png(specification, scale=2))
+
+
+def inline_html(chart: alt.ConcatChart) -> str:
+    """The chart as a part of a page, with its JavaScript, so that the page needs no network."""
+    return str(chart.to_html(inline=True, fullhtml=False, embed_options=EMBED))
 
 
 def draw(comparison: Comparison) -> alt.ConcatChart:

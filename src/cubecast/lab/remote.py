@@ -33,8 +33,8 @@ from pyarrow import fs
 
 from cubecast.errors import LocalProtocolError
 
-_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+(?P<rest>.*)", re.DOTALL)
-"""Matches s3://bucket and similar addresses; an address that became a `Path` has lost its second slash."""
+_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?:/+(?P<rest>.*))?", re.DOTALL)
+"""Matches s3://bucket and similar addresses; an address that became a `Path` has lost its second slash, or both."""
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss"}
 """Arrow's name of each scheme."""
 
@@ -153,7 +153,9 @@ def path_of(address: str | AnyPath) -> AnyPath:
     found = _ADDRESS.fullmatch(str(address))
     if found is None:
         return Path(address)
-    scheme, (place, _, options) = found["scheme"].lower(), found["rest"].partition("?")
+    scheme, (place, _, options) = found["scheme"].lower(), (found["rest"] or "").partition("?")
+    if scheme in ("file", *_SCHEMES) and not place:
+        raise LocalProtocolError(f"{address}: the address names no place; write {scheme}://PLACE/PATH")
     if scheme == "file":
         return Path("/") / unquote(place)
     if scheme not in _SCHEMES:

@@ -122,7 +122,8 @@ def _is_parameter(name: str) -> bool:
 def _parameter_of(name: str, settings: dict[str, Any]) -> ParameterInfo | None:
     """The parameter of the protocols of this run."""
     values = {key: value for key, value in settings.items() if key in _FIELDS}
-    with suppress(LocalProtocolError):  # the run says what is wrong with it
+    # A setting may be of a wrong type: the run reports it.
+    with suppress(LocalProtocolError, TypeError, AttributeError):
         return parameter_of(name, settings["protocol"], values)
     return None
 

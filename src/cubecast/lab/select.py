@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_COMPARISON = re.compile(r"^(>=|<=|>|<|!=)\s*(-?[0-9][0-9_.eE+-]*)$")
+_COMPARISON = re.compile(r"(>=|<=|>|<|!=)\s*(-?[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
 _OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "!=": operator.ne}
 
 
@@ -20,7 +20,7 @@ def accepts(wanted: Any, value: Any) -> bool:
     """Does the value match: a single value, one of a list, or a comparison?"""
     if isinstance(wanted, list):
         return any(accepts(one, value) for one in wanted)
-    comparison = _COMPARISON.match(wanted) if isinstance(wanted, str) else None
+    comparison = _COMPARISON.fullmatch(wanted) if isinstance(wanted, str) else None
     if comparison is None:
         return bool(wanted == value)
     if isinstance(value, str | bool):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import overload
 
 from cubecast.errors import LocalProtocolError
-from cubecast.lab.remote import AnyPath, RemotePath
+from cubecast.lab.remote import AnyPath, RemotePath, path_of
 
 
 @overload
@@ -39,6 +39,8 @@ def write_whole(path: str | AnyPath, content: str | bytes) -> AnyPath:
 
 def check_folder(folder: str | Path) -> None:
     """Check that a file can be written there, before a long simulation and not after it."""
+    if isinstance(path_of(folder), RemotePath):
+        raise LocalProtocolError(f"cannot write into {folder}: give a folder of this machine")
     nearest = Path(folder).absolute()
     while not nearest.exists():
         nearest = nearest.parent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from cubecast.lab.advisor.results import Results, Trial
 from cubecast.lab.advisor.selection import Selection, pareto_front
 from cubecast.lab.advisor.trials import LOCAL_MEMBERS_MAX, Progress, Trials, spark_session
 from cubecast.lab.advisor.workload import Workload
+from cubecast.lab.remote import AnyPath, path_of
 from cubecast.lab.stats import Estimate, mean_estimate
 from cubecast.lab.store import Store
 
@@ -139,7 +139,7 @@ def advise(
     budget: str | float | None = None,
     within: str | float | None = None,
     protocols: list[str] | tuple[str, ...] = (),
-    out: str | Path = "advice",
+    out: str | AnyPath = "advice",
     master: str | None = None,
     conf: dict[str, str] | None = None,
     spark: bool | None = None,
@@ -162,9 +162,9 @@ def advise(
     `rate` is in messages per second and sender ("50/s"), `budget` what the stability protocol may send per member
     ("30kb/s", or bytes per second), `within` the longest time to stable ("200ms", or milliseconds). `current` is what
     the group runs now (`protocol`, `parameters`, `round_every_s`), to be compared with the best. Other `settings` are
-    fields of `Scenario` that all candidates share. Results, plan and report are written into the folder `out`; the
-    same question asked again continues there. Groups of more than 200 members are simulated on Spark (`spark`,
-    `master`, `conf`).
+    fields of `Scenario` that all candidates share. Results, plan and report are written into `out`, a folder
+    or an address in a store; the same question asked again continues there. Groups of more than 200 members are
+    simulated on Spark (`spark`, `master`, `conf`).
     """
     question = GroupQuestion(
         members=members,
@@ -181,13 +181,13 @@ def advise(
         seed=seed,
         settings=tuple(sorted(settings.items())),
     )
-    return answer(question, current=current, out=Path(out), master=master, conf=conf, spark=spark, progress=progress)
+    return answer(question, current=current, out=path_of(out), master=master, conf=conf, spark=spark, progress=progress)
 
 
 def answer(
     question: GroupQuestion,
     *,
-    out: Path,
+    out: AnyPath,
     current: dict[str, Any] | None = None,
     master: str | None = None,
     conf: dict[str, str] | None = None,
@@ -214,7 +214,7 @@ def answer(
             advice = replace(
                 advice, current=_measured(_running(current, choice.configurations), finish, results, trials)
             )
-        write_evidence(out, advice, workload)
+        write_evidence(store.root, advice, workload)
     return advice
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import math
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cubecast.lab.advisor.candidates import Candidate
 from cubecast.lab.advisor.workload import Workload
 from cubecast.lab.page import html_page
-from cubecast.lab.plots import write_chart
+from cubecast.lab.plots import inline_html
+from cubecast.lab.remote import AnyPath
 from cubecast.lab.whole_file import write_whole
 from cubecast.protocols.catalogue import protocol_named
 from cubecast.sim.scenario import Scenario
@@ -33,13 +33,13 @@ ANSWER, PLAN, PAGE = "advice.json", "plan.toml", "advice.html"
 _METRICS = {"time-to-stable": "tts_last_ms", "bytes": "bytes", "buffer": "buffer_mean"}
 
 
-def write_evidence(folder: Path, advice: Advice, workload: Workload) -> list[Path]:
+def write_evidence(folder: AnyPath, advice: Advice, workload: Workload) -> list[AnyPath]:
     """Write all files, and return their paths."""
     text = json.dumps(_finite(advice.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
     return [
         write_whole(folder / ANSWER, text + "\n"),
         write_whole(folder / PLAN, plan_text(advice, workload)),
-        write_chart(_chart(advice), folder / PAGE, lambda inside: _page(advice, workload, inside)),
+        write_whole(folder / PAGE, _page(advice, workload, inline_html(_chart(advice)))),
     ]
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -29,6 +30,7 @@ from cubecast.lab.whole_file import write_whole
 TIMEOUT_S = 5.0
 NETWORK = "network.edges"
 ACCESS_MS_MIN = 0.001
+_NOT_A_STATUS = "not the status of a member of this version"
 
 Status = dict[str, Any]
 
@@ -38,19 +40,26 @@ def read_status(address: str) -> Status:
     try:
         with urlopen(f"http://{address}/status.json", timeout=TIMEOUT_S) as answer:
             found = json.load(answer)
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise LocalProtocolError(
             f"--from {address}: no status at this address ({reason}); "
             "give the address that a member serves with --status"
         ) from None
-    if not isinstance(found, dict) or not {"members", "course", "stability"} <= set(found):
-        raise LocalProtocolError(f"--from {address}: not the status of a member of this version")
+    if not isinstance(found, dict):
+        raise LocalProtocolError(f"--from {address}: {_NOT_A_STATUS}")
     return found
 
 
 def settings_of_status(status: Status, folder: Path) -> dict[str, Any]:
     """The settings of `advise` that a status gives; the network is written into the folder."""
+    try:
+        return _settings(status, folder)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise LocalProtocolError(f"--from: {_NOT_A_STATUS}: {type(error).__name__} {error}") from error
+
+
+def _settings(status: Status, folder: Path) -> dict[str, Any]:
     members = len(status["members"])
     if members < 2:
         raise LocalProtocolError(f"the group of this member has {members} members: there is nothing to choose")
@@ -65,7 +74,7 @@ def settings_of_status(status: Status, folder: Path) -> dict[str, Any]:
         "loss": _loss(status) / 2,
         "network": f"file:{path}",
         "placement": False,
-        "current": status["stability"],
+        "current": {name: status["stability"][name] for name in ("protocol", "parameters", "round_every_s")},
     }
 
 
