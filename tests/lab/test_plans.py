@@ -11,7 +11,7 @@ from cubecast.errors import PlanError
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.runs import points_of, run_id, runs_of
 from cubecast.lab.select import matches
-from cubecast.lab.study import choose_plans
+from cubecast.lab.study import choose_plans, find_plans
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.stability.gossiping import TABLE_5_1
 
@@ -360,6 +360,15 @@ def test_a_plan_of_another_editor_is_a_plan(write: Write) -> None:
     path = write("")
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
     assert load_plan(path).id == "x"
+
+
+def test_a_plan_is_found_by_its_name_or_as_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(GOOD)
+    found = find_plans(tmp_path, ["x", str(path)])
+    assert [plan.id for plan in found.values()] == ["x", "x"]
+    with pytest.raises(PlanError, match="unknown study 'y': choose one of x"):
+        find_plans(tmp_path, ["y"])
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

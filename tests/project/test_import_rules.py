@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objects": {"errors", "protocols", "member", "live"},
     "contrib": {"errors", "extras", "protocols", "member", "live", "bus"},
 }
-"""What each layer sees besides itself. No layer sees `live`, `lab` or `fuzz`: only the command line does."""
+"""What each layer sees besides itself. Only `bus`, `objects` and `contrib` see `live`; only the
+command line sees `lab` and `fuzz`."""
 
 SEES_ALL = {"__init__", "__main__", "cli"}
 

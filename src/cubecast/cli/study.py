@@ -84,16 +84,14 @@ def list_(plans: PlansOption = None, json: JsonOption = False) -> None:
 @app.command()
 @with_protocol_files
 def show(
-    name: Annotated[str, typer.Argument(metavar="STUDY", help="The name of a study.")], plans: PlansOption = None
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="The name of a study, or a plan file.")],
+    plans: PlansOption = None,
 ) -> None:
     """Show one plan: its runs, figures and claims."""
-    from cubecast.lab.load_plan import load_plans
     from cubecast.lab.runs import points_of
+    from cubecast.lab.study import find_plans
 
-    found = {plan.id: plan for plan in load_plans(_folder(plans))}
-    if name not in found:
-        raise PlanError(f"unknown study {name!r}: choose one of {', '.join(found)}")
-    plan = found[name]
+    plan = find_plans(_folder(plans), [name])[name]
     print(f"{plan.title} ({plan.id}, {plan.path})")
     print(plan.about or "")
     for size, chosen in plan.sizes.items():

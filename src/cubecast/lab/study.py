@@ -66,20 +66,23 @@ def choose_plans(folder: AnyPath, names: list[str], say: Say = lambda _: None) -
             if plan.missing:
                 say(f"study {plan.id} skipped: no protocol {', '.join(plan.missing)} here")
         return [plan for plan in plans if not plan.missing]
-    by_name = _plans_by_name(folder, names)
-    for name in names:
-        if name not in by_name:
-            raise PlanError(f"unknown study {name!r}: choose one of {', '.join(by_name)}")
-        if by_name[name].missing:
-            raise PlanError(f"study {name} is not available: no protocol {', '.join(by_name[name].missing)} here")
-    chosen = {id(by_name[name]): by_name[name] for name in names}
+    found = find_plans(folder, names)
+    for name, plan in found.items():
+        if plan.missing:
+            raise PlanError(f"study {name} is not available: no protocol {', '.join(plan.missing)} here")
+    chosen = {id(plan): plan for plan in found.values()}
     return require_own_names([*chosen.values()])
 
 
-def _plans_by_name(folder: AnyPath, names: list[str]) -> dict[str, Plan]:
-    """The plans of the folder by name, and plans given as files by file."""
-    files = {name: load_plan(path_of(name)) for name in names if _is_file(name)}
-    return files if len(files) == len(set(names)) else files | {plan.id: plan for plan in load_plans(folder)}
+def find_plans(folder: AnyPath, names: list[str]) -> dict[str, Plan]:
+    """The plans of these names, which are in the folder, or of these files, available or not."""
+    known = {name: load_plan(path_of(name)) for name in names if _is_file(name)}
+    if len(known) < len(set(names)):
+        known |= {plan.id: plan for plan in load_plans(folder)}
+    for name in names:
+        if name not in known:
+            raise PlanError(f"unknown study {name!r}: choose one of {', '.join(known)}")
+    return {name: known[name] for name in names}
 
 
 def _is_file(name: str) -> bool:
