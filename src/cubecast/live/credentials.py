@@ -169,9 +169,7 @@ class Credentials:
 def _context(purpose: Any, member: Path, ca: Path, key: Path | None) -> ssl.SSLContext:
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = (
-        False  # the certificate names the member's address, which the handshake (member.links) compares
-    )
+    context.check_hostname = False  # member.links compares the address that the certificate names
     context.verify_mode = ssl.CERT_REQUIRED
     for path in (member, ca, *([key] if key else [])):
         if not path.is_file():
