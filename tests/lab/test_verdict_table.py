@@ -73,3 +73,12 @@ def test_the_table_of_a_report_is_read(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "claims.jsonl").write_text("".join(json.dumps(one) + "\n" for one in NOW))
     assert read_verdicts(tmp_path) == NOW
+
+
+@pytest.mark.parametrize("line", [b"garbage", b"[1]", b'{"study": "x", "claim": "a"}', b"\xff\xfe", b'{"study": 1}'])
+def test_a_damaged_table_of_claims_is_named_with_its_line(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "tables" / "claims.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(json.dumps(NOW[0]).encode() + b"\n" + line + b"\n")
+    with pytest.raises(PlanError, match=r"claims\.jsonl:2: not a claim; write the table again"):
+        read_verdicts(tmp_path)

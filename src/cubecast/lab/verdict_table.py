@@ -20,6 +20,7 @@ from cubecast.lab.store import Store
 OWN = "own"
 NOT_A_CLAIM = "–"
 Row = Mapping[str, Any]
+_TEXTS = ("study", "claim", "verdict")
 
 
 def read_verdicts(results: AnyPath) -> list[Row]:
@@ -27,7 +28,20 @@ def read_verdicts(results: AnyPath) -> list[Row]:
     path = Store(results).tables / "claims.jsonl"
     if not path.exists():
         raise PlanError(f"{path}: no table of claims; create it with cubecast study report")
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    lines = path.read_bytes().splitlines()
+    rows = [_row(line) for line in lines]
+    if None in rows:
+        raise PlanError(f"{path}:{rows.index(None) + 1}: not a claim; write the table again with cubecast study report")
+    return [row for row in rows if row is not None]
+
+
+def _row(line: bytes) -> Row | None:
+    """The row in a line, if it is one."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and all(isinstance(row.get(name), str) for name in _TEXTS) else None
 
 
 def verdict_page(plans: Sequence[Plan], rows: Sequence[Row], earlier: Sequence[Row] | None = None) -> str:
@@ -77,7 +91,9 @@ def _claims(paper: str, rows: Sequence[Row], before: Mapping[tuple[str, str], Co
     for row in rows:
         earlier = () if before is None else (_spelled(before.get((row["study"], row["claim"]))),)
         name = f"`{row['study']}/{row['claim']}`"
-        lines.append(_line(name, row["text"], row["source"], *earlier, row["verdict"]))
+        lines.append(
+            _line(name, row.get("text", NOT_A_CLAIM), row.get("source", NOT_A_CLAIM), *earlier, row["verdict"])
+        )
     return "\n".join(lines)
 
 
