@@ -69,6 +69,15 @@ def test_a_budget_without_a_unit_is_refused(text: str) -> None:
         ({"senders": 99}, "from 1 to the 8 members"),
         ({"placment": True}, "unknown setting 'placment'"),
         ({"transport": "udp"}, "unknown transport"),
+        ({"transport": None}, "transport = None: write text in quotes"),
+        ({"members": "8"}, "members = '8': write a whole number"),
+        ({"members": 8.0}, "members = 8.0: write a whole number"),
+        ({"loss": None}, "loss = None: write a number"),
+        ({"network": 3}, "network = 3: write text in quotes"),
+        ({"protocols": "coord"}, "protocols = 'coord': give a list of names"),
+        ({"budget": [3]}, r"budget_bytes_per_s = \[3\]: give a value above 0"),
+        ({"messages": 9}, "messages: the advisor determines it"),
+        ({"delta_ms": 9.0}, "delta_ms: the advisor determines it"),
     ],
 )
 def test_a_bad_question_is_one_clear_line(asked: dict[str, Any], said: str, tmp_path: Path) -> None:

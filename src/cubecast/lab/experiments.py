@@ -90,7 +90,7 @@ def scenario_of(settings: Settings) -> Scenario:
     values.pop(MEASURE, None)
     crashed = values.pop("crashed_neighbours", 0)
     _check_flag("bad_samples", values.pop("bad_samples", False))
-    _check_types({name: value for name, value in values.items() if name in _FIELDS})
+    check_types(values)
     if "protocol" in values:
         values = split_settings(values, _FIELDS, lenient=True)
     if "protocol" not in values or "members" not in values:
@@ -146,10 +146,10 @@ def _check_flag(name: str, value: Any) -> None:
         raise LocalProtocolError(f"{name} = {value!r}: write true or false", setting=name)
 
 
-def _check_types(values: Settings) -> None:
-    """Check each value against the type of its field; a whole number is also a number."""
+def check_types(values: Settings) -> None:
+    """Check each value that is a field of a scenario against its type; a whole number is also a number."""
     for name, value in values.items():
-        if name in _FAULTS or name in PARAMETER_FIELDS:
+        if name not in _FIELDS or name in _FAULTS or name in PARAMETER_FIELDS:
             continue
         kinds = _kinds(name)
         if type(value) not in kinds:

@@ -166,6 +166,8 @@ def advise(
     or an address in a store; the same question asked again continues there. Groups of more than 200 members are
     simulated on Spark (`spark`, `master`, `conf`).
     """
+    if not isinstance(protocols, list | tuple):
+        raise LocalProtocolError(f"protocols = {protocols!r}: give a list of names")
     question = GroupQuestion(
         members=members,
         network=network,

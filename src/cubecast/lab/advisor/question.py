@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cubecast.errors import LocalProtocolError
+from cubecast.lab.experiments import check_types
 from cubecast.sim.scenario import SEED_MAX
 
 Optimise = Literal["time-to-stable", "bytes", "buffer"]
 WITHIN_MS = 1000.0
 """The limit of the time to stable if bytes are minimised: without a limit, the longest pause would win."""
 SEEDS_MAX = 64
+_CHOSEN = ("protocol", "parameters", "delta_ms", "messages", "until_ms")
+"""Settings that the advisor determines for each candidate."""
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _TIMES_MS = {"ms": 1.0, "s": 1e3}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
@@ -59,9 +62,13 @@ class GroupQuestion:
         """Validate what `Scenario` does not; the rest is validated when the first scenario is made."""
         if self.optimise not in get_args(Optimise):
             raise LocalProtocolError(f"optimise = {self.optimise!r}: choose one of {', '.join(get_args(Optimise))}")
+        check_types({name: value for name, value in vars(self).items() if name != "placement"} | dict(self.settings))
+        for name in _CHOSEN:
+            if name in dict(self.settings):
+                raise LocalProtocolError(f"{name}: the advisor determines it for each candidate; omit it")
         for name in ("budget_bytes_per_s", "within_ms"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
+            if value is not None and not (type(value) in (int, float) and 0 < value < math.inf):
                 raise LocalProtocolError(f"{name} = {value}: give a value above 0, or omit it")
         if not 0 <= self.seed <= SEED_MAX - SEEDS_MAX:
             raise LocalProtocolError(f"seed = {self.seed}: choose from 0 to {SEED_MAX - SEEDS_MAX}")
