@@ -186,6 +186,7 @@ def test_compare_reports_runs_that_cannot_end_and_continues(capsys: pytest.Captu
         (["simulate", "coord", "-n", "5", "--delta-ms", "inf"], ["delta_ms = inf"]),
         (["simulate", "coord", "-n", "5", "--seed", "-1"], ["seed = -1"]),
         (["simulate", "coord", "-n", "5", "--rounds", "0"], ["rounds = 0"]),
+        (["simulate", "coord", "-n", "1000000000", "--network", "star"], ["members = 1000000000", "at most 67108863"]),
         (["simulate", "coord", "-n", "5", "--multicast", "radio"], ["--multicast", "'radio'", "copies"]),
         (["simulate", "coord", "-n", "5", "--crash", "7@1ms"], ["member 7", "0 to 4"]),
         (["simulate", "coord", "-n", "5", "--crash", "later"], ["'later'", "3@2ms"]),

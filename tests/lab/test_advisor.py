@@ -59,6 +59,7 @@ def test_a_budget_without_a_unit_is_refused(text: str) -> None:
     ("asked", "said"),
     [
         ({"members": 1}, "at least 2"),
+        ({"members": 10**29, "network": "star"}, "at most 67108863"),
         ({"optimise": "speed"}, "choose one of time-to-stable, bytes, buffer"),
         ({"network": "nowhere.graphml"}, "no such file"),
         ({"network": "nowhere"}, "unknown network"),

@@ -33,6 +33,8 @@ _NETWORK_STREAM = 0x6E6574
 
 # Routes take two tables with two bytes per pair of nodes: 2 GiB each at this size. Larger networks have no table.
 NODES_MAX = 32_768
+MEMBERS_MAX = (2**31 - 1) // 32
+"""The packets in flight, 32 per member, are counted in 32 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)

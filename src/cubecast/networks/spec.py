@@ -22,7 +22,7 @@ from cubecast.networks import (
     transit_stub,
     wan_tree,
 )
-from cubecast.networks.network import NODES_MAX, Network
+from cubecast.networks.network import MEMBERS_MAX, NODES_MAX, Network
 from cubecast.networks.options import Options
 
 
@@ -137,6 +137,8 @@ def build_network(spec: str, *, members: int, seed: int) -> Network:
     """The network of `spec`, with `members` members; the same seed gives the same network, bit for bit."""
     if members < 2:
         raise LocalProtocolError(f"{members} members: a group needs at least 2")
+    if members > MEMBERS_MAX:
+        raise LocalProtocolError(f"{members} members: a group has at most {MEMBERS_MAX}")
     name, _, words = spec.partition(":")
     kinds = _KINDS | _OWN
     if name not in kinds or not spec.isprintable():

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from cubecast.errors import LocalProtocolError, blame
+from cubecast.networks.network import MEMBERS_MAX
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.transport_abilities import shares_sequences
 from cubecast.protocols.catalogue import AUTO, file_of, protocol_named, protocols
@@ -331,6 +332,10 @@ def _check_choices(scenario: Scenario) -> None:
 def _check_sizes(scenario: Scenario) -> None:
     if scenario.members < 2:
         raise LocalProtocolError(f"members = {scenario.members}: a group has at least 2 members", setting="members")
+    if scenario.members > MEMBERS_MAX:
+        raise LocalProtocolError(
+            f"members = {scenario.members}: a group has at most {MEMBERS_MAX} members", setting="members"
+        )
     if not 1 <= scenario.sender_count <= scenario.members:
         raise LocalProtocolError(
             f"senders = {scenario.senders}: choose from 1 to the {scenario.members} members", setting="senders"
