@@ -180,7 +180,7 @@ def test_the_pause_after_the_last_round_counts_for_its_bytes() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an advice with a budget."""
+    """Of a question with a budget."""
     place = tmp_path_factory.mktemp("advice")
     advise(**SMALL, budget="40kb/s", out=place)
     return place

@@ -164,14 +164,14 @@ def test_a_machine_without_the_file_measures_what_was_shipped(ladder: Path, tmp_
     ("source", "message"),
     [
         ("", "declares nothing"),
-        ("METRIC = 3", "METRIC = 3: it is no metric"),
-        ("CHECKER = 3", "CHECKER = 3: it is no checker"),
+        ("METRIC = 3", "METRIC = 3: it is not a metric"),
+        ("CHECKER = 3", "CHECKER = 3: it is not a checker"),
         ("NETWORKS = ['x']", "write NETWORKS = {name: NetworkKind"),
         (METRIC.replace("twice", "messages"), "metric 'messages': choose a name"),
         (METRIC.replace("measure=", "reads='x', measure="), "choose result or trace"),
         (
             "from cubecast.networks.spec import NetworkKind\nNETWORKS = {'star': NetworkKind(len, (), '', '')}",
-            "none of",
+            "other than",
         ),
         ("1 / 0", "cannot be imported: division by zero"),
     ],

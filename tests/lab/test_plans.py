@@ -183,7 +183,7 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
             "crash 3: write text in quotes",
         ),
         ("repeat_ms = [0.0, 20.0]", "repeat_ms = [0.0, 20.0]\n\n[[zip]]\nloss = [0.2]", 13, "in two zips: keep one"),
-        ("loss = [0.0, 0.1]\nrepeat_ms = [0.0, 20.0]", "loss = [0.1, 0.1]\nrepeat_ms = [20, 20.0]", 12, "there twice"),
+        ("loss = [0.0, 0.1]\nrepeat_ms = [0.0, 20.0]", "loss = [0.1, 0.1]\nrepeat_ms = [20, 20.0]", 12, "occurs twice"),
         ('protocols = ["coord", "s_coord"]', 'protocols = ["coord", "s_coord", "coord"]', 4, "'coord' twice"),
         ('protocols = ["coord", "s_coord"]', "[[variant]]\nlabel = 3", 5, "label = 3: write text in quotes"),
         (
@@ -215,7 +215,7 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
             'y = "rtt_first_ms"',
             'y = "rtt_first_ms"\nonly = { members = ">8", protocol = "s_coord" }',
             32,
-            "no run has all that only selects",
+            "no run matches all of only",
         ),
         (
             'bottom = { protocol = "s_coord" }',

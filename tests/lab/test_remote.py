@@ -48,7 +48,7 @@ def test_an_unknown_scheme_is_one_line() -> None:
 
 @pytest.mark.parametrize("address", ["s3://", Path("s3://"), "s3a:", "file://", "hdfs:///"])
 def test_an_address_without_a_place_is_one_line(address: str | Path) -> None:
-    with pytest.raises(LocalProtocolError, match="the address names no place; write "):
+    with pytest.raises(LocalProtocolError, match="the address names no bucket or host; write "):
         path_of(address)
 
 

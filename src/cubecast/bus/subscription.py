@@ -79,9 +79,7 @@ class Subscription:
                     self._room = asyncio.get_running_loop().create_future()
                 return self._room
             if self._when_full == "end":
-                self.end(
-                    SlowSubscriberError(f"the queue of {self._capacity} events was full: read faster, or raise it")
-                )
+                self.end(SlowSubscriberError(f"capacity={self._capacity}: the queue was full, read faster or raise it"))
                 return None
             self.dropped += 1
             if self._when_full == "drop_newest":

@@ -244,7 +244,7 @@ def _study(
         print(f"report: {page}")
     elif report and outcome.failures:
         raise PlanError(
-            f"{out}: no report, all {len(outcome.failures)} runs failed; mend the plan, or use --retry-failed"
+            f"{out}: no report, all {len(outcome.failures)} runs failed; fix the plan, or use --retry-failed"
         )
     elif report:
         raise PlanError(f"{out}: no results of these studies yet; run them first (cubecast study run)")

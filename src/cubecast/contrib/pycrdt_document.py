@@ -165,7 +165,7 @@ class Document:
         self._documents.require_own_loop()
         await self._documents.squash(self)
 
-    # An own change.
+    # Local changes.
 
     def change(self, change: Callable[[Doc[Any]], object]) -> tuple[bytes, dict[str, str]] | None:
         """Make a change; returns its update and the roots that it declares, None if it changed nothing.

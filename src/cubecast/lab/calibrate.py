@@ -141,7 +141,7 @@ def check_settings(plan: Plan, settings: list[Reading]) -> None:
 
 
 def _line_of(plan: Plan, name: str | None) -> int:
-    """Where the table says something of a setting; where the table begins if it does not."""
+    """The line of a setting in the table `calibrate`; the line of the table if it does not name the setting."""
     lines = key_lines(plan.path.read_text("utf-8"))
     paths = [("calibrate", part, name) for part in ("between", "among", "sweep", "fixed") if name is not None]
     return line_of(lines, *next((path for path in paths if path in lines), ("calibrate",)))

@@ -107,7 +107,7 @@ def _test(test: Test, values: dict[str, list[Any]], path: Place) -> Mistakes:
 
 
 def _unused(test: Test, path: Place) -> Mistakes:
-    """Reject what the kind of the test does not use: a reader would believe that it counts."""
+    """Reject a key that the kind of the test ignores: a reader would believe that it has an effect."""
     unset = {one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(Test)}
     for name in dict.fromkeys(key for keys in _OF_KIND.values() for key in keys):
         if name not in _OF_KIND[test.kind] and getattr(test, name) != unset[name]:

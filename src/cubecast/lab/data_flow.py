@@ -36,7 +36,7 @@ _WHOLE = "buffer"
 
 
 def simulation_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without the one of this experiment."""
+    """The settings without `level`, which only this experiment has."""
     return {name: value for name, value in settings.items() if name != "level"}
 
 

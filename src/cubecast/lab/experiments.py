@@ -123,7 +123,7 @@ def _file_content(network: str) -> str | None:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
-        return "unreadable"  # the run says so
+        return "unreadable"  # the run reports it
 
 
 def _with_network(values: dict[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _panel(figure: Figure, rows: list[Row], names: dict[Any, str], stated: list[
     values = choose(figure, rows, names)
     layers = [layer.to_dict(validate=False, context={"top_level": False}) for layer in lay_out(figure, values, names)]
     for layer in layers:
-        del layer["data"]  # of which it has none; the panel has
+        del layer["data"]  # null: the data is in the panel
     if figure.kind == "lines":
         layers[0]["encoding"]["y"]["title"] = what
     if stated:

@@ -422,7 +422,7 @@ class _Reader:
         for twice, message in given_twice(plan, size):
             raise self.fail(message, *self.home(size, twice))
         if (point := repeated_point(points_of(plan, size))) is not None:
-            raise self.fail(f"the point {spelled(point)} is there twice: drop one", *self.home_of_points(size))
+            raise self.fail(f"the point {spelled(point)} occurs twice: drop one", *self.home_of_points(size))
         one_seed = replace(plan, sizes={size: replace(plan.sizes[size], repeats=1)})
         runs = runs_of(one_seed, size)
         if not runs:

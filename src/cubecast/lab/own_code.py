@@ -72,12 +72,12 @@ def load_code_file(path: str | Path) -> CodeFile:
     try:
         module = import_file(Path(path), "code file")
     except SystemExit as error:
-        raise LocalProtocolError(f"code file {path} cannot be imported: it ends Python") from error
+        raise LocalProtocolError(f"code file {path} cannot be imported: it exits Python") from error
     try:
         found = _read(module, place)
         _add(found, place)
     except LocalProtocolError:
-        del sys.modules[place.stem]  # once mended, it is read again
+        del sys.modules[place.stem]  # the file is read again once it is fixed
         raise
     _FILES[place] = found
     return found
@@ -119,7 +119,7 @@ def _declared(module: ModuleType, place: Path, name: str, fits: Callable[[Any], 
     found = [*getattr(module, f"{name}S", ()), *([getattr(module, name)] if hasattr(module, name) else [])]
     for one in found:
         if not fits(one):
-            raise LocalProtocolError(f"{place} has {name} = {one!r}: it is no {name.lower()}")
+            raise LocalProtocolError(f"{place} has {name} = {one!r}: it is not a {name.lower()}")
     return found
 
 

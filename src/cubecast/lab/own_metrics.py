@@ -41,7 +41,7 @@ class OwnMetric:
         """Validate the fields."""
         if not _NAME.fullmatch(self.name) or self.name in taken:
             raise LocalProtocolError(
-                f"metric {self.name!r}: choose a name of small letters, digits and '_' that no metric of a run has"
+                f"metric {self.name!r}: choose a name of lowercase letters, digits and '_' that no other metric has"
             )
         if self.reads not in ("result", "trace"):
             raise LocalProtocolError(f"metric {self.name}: reads = {self.reads!r}: choose result or trace")

@@ -88,7 +88,7 @@ def _figure(plan: Plan, figure: Figure, values: dict[str, list[Any]], path: Plac
     if figure.x_scale == "log" and any(value <= 0 for value in values.get(figure.x, [])):
         yield f"x_scale = 'log': {figure.x} has values that are not above 0", (*path, "x_scale")
     if figure.kind == "order" and figure.first == figure.second:
-        yield f"second = {figure.second!r} is first too: name two", (*path, "second")
+        yield f"second = {figure.second!r} is also first: name two different ones", (*path, "second")
     for role in ("first", "second"):
         name = getattr(figure, role)
         if name is not None and name not in values.get(figure.series, [name]):

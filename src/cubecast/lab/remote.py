@@ -111,7 +111,7 @@ class RemotePath:
         return int(_asked(self, put))
 
     def age_s(self, now_s: float) -> float | None:
-        """Seconds since the file was last modified; None if the store does not tell."""
+        """Seconds since the file was last modified; None if the store does not report it."""
         system, key = self.found()
         changed = system.get_file_info([key])[0].mtime_ns
         return None if changed is None else now_s - changed / 1e9
@@ -155,7 +155,7 @@ def path_of(address: str | AnyPath) -> AnyPath:
         return Path(address)
     scheme, (place, _, options) = found["scheme"].lower(), (found["rest"] or "").partition("?")
     if scheme in ("file", *_SCHEMES) and not place:
-        raise LocalProtocolError(f"{address}: the address names no place; write {scheme}://PLACE/PATH")
+        raise LocalProtocolError(f"{address}: the address names no bucket or host; write {scheme}://BUCKET/PATH")
     if scheme == "file":
         return Path("/") / unquote(place)
     if scheme not in _SCHEMES:

@@ -1,4 +1,4 @@
-"""Errors of a plan that show in its points: values given twice, points, figures and tests without sense."""
+"""Errors that show in the points of a plan: ambiguous values, repeated points, figures and tests without points."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def data_mistakes(plan: Plan) -> Mistakes:
     sizes = [points_of(plan, size) for size in SIZES]
     for place, figure in enumerate(plan.figures):
         if not any(matches(figure.only, point) for points in sizes for point in points):
-            yield "no run has all that only selects: change it", ("figure", place, "only")
+            yield "no run matches all of only: change it", ("figure", place, "only")
         name = next((name for points in sizes if (name := _drawn_twice(figure, points)) is not None), None)
         if name is not None:
             yield (

@@ -64,7 +64,7 @@ class _Window:
 
     @classmethod
     def from_json(cls, state: Row) -> _Window:
-        """What `to_json` gave."""
+        """Restore from the data of `to_json`."""
         cells = {(member, view): senders for member, view, senders in state["cells"]}
         return cls(cells=cells, gone=set(state["gone"]), views={(number, tag) for number, tag in state["views"]})
 
@@ -109,7 +109,7 @@ class _Group:
 
     @classmethod
     def from_json(cls, state: Row) -> _Group:
-        """What `to_json` gave."""
+        """Restore from the data of `to_json`."""
         view = None if state["view"] is None else (state["view"][0], state["view"][1])
         tables = {name: state[name] for name in ("received", "stable", "view_of")}
         return cls(**tables, view=view, fronts=deque((window, front) for window, front in state["fronts"]))
@@ -153,7 +153,7 @@ class _Group:
         totals = {member: sum(row.get(sender, 0) for sender in senders) for member, row in received.items()}
         slowest = min(totals, key=lambda member: (totals[member], member))
         held = [totals[who] - sum(self.stable[who].get(sender, 0) for sender in senders) for who in received]
-        if not self.fronts or self.fronts[-1][1] != front:  # an equal front is as old as the first of its kind
+        if not self.fronts or self.fronts[-1][1] != front:  # an unchanged front keeps its age
             self.fronts.append((window, front))
         if len(self.fronts) > FRONTS_MAX:
             self.fronts = deque(one for place, one in enumerate(self.fronts) if place % 2 == 0)

@@ -47,7 +47,7 @@ def locality(options: Options) -> Network:
         ratio = options.number("ratio", RATIO)
         if not 1 <= ratio < math.inf:
             raise LocalProtocolError(
-                f"ratio={options.values['ratio']} in network {options.name}: near edges are 1 or more times as likely"
+                f"ratio={options.values['ratio']} in network {options.name}: give 1 or more, as near edges are likelier"
             )
         near, far = 1.0, 1.0 / ratio
     else:

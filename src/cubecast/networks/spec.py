@@ -128,7 +128,7 @@ def add_network(name: str, kind: NetworkKind) -> None:
     """Add a kind of network by name; it replaces a kind that was added under this name before."""
     if name in _KINDS or not _NAME.fullmatch(name):
         raise LocalProtocolError(
-            f"network {name!r}: choose a name of small letters, digits and '-' that is none of {', '.join(_KINDS)}"
+            f"network {name!r}: choose a name of lowercase letters, digits and '-' other than {', '.join(_KINDS)}"
         )
     _OWN[name] = kind
 

@@ -67,11 +67,11 @@ def plan_text(advice: Advice, workload: Workload) -> str:
     }
     seeds = max(row.seeds for row in advice.ranking)
     lines = [
-        "# The finalists of an advice. `cubecast study run plan.toml --out .` in this folder reuses the finished runs.",
+        "# The finalists of the advisor. `cubecast study run plan.toml --out .` in this folder reuses finished runs.",
         "",
         'id = "advice"',
         'paper = "own"',
-        'title = "The finalists of an advice"',
+        'title = "The finalists of the advisor"',
         f"about = {_toml(_asked(advice))}",
         "",
         "[fixed]",

@@ -124,7 +124,7 @@ def spark_session(master: str | None, conf: dict[str, str] | None, *, wanted: bo
         return
     from cubecast.extras import named
 
-    with named("an advice on Spark"):
+    with named("the advisor on Spark"):
         from cubecast.lab.spark.session import session
     with session(master, conf=conf) as running:
         yield running
