@@ -282,6 +282,30 @@ def test_a_skip_is_a_table(write: Write) -> None:
         load_plan(write('skip = ["coord"]\n' + GOOD.replace(skip, "")))
 
 
+def test_a_variant_sets_only_what_its_protocol_has(write: Write) -> None:
+    text = """id = "v"
+paper = "own"
+title = "variants"
+[[variant]]
+label = "wide"
+protocol = "s_coord"
+tree_degree = 5
+[[variant]]
+label = "flat"
+protocol = "coord"
+tree_degree = 5
+[sweep]
+members = [8]
+[quick]
+repeats = 1
+[full]
+repeats = 1
+"""
+    with pytest.raises(PlanError, match=r":11: tree_degree has no effect in this variant: leave it out"):
+        load_plan(write(text))
+    load_plan(write(text.replace('"coord"\ntree_degree = 5\n', '"coord"\n')))
+
+
 def test_values_of_a_wrong_type_are_refused_with_their_line(write: Write) -> None:
     other_x = GOOD.replace('x = "members"', 'x = "loss"').replace('panel = "loss"', 'panel = "members"')
     with pytest.raises(PlanError, match=r":10: members = 'a': write a whole number"):

@@ -30,7 +30,7 @@ from cubecast.lab.plan import (
 from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
 from cubecast.lab.remote import AnyPath
-from cubecast.lab.runs import RUNS_MAX, points_of, run_count, runs_of
+from cubecast.lab.runs import RUNS_MAX, Run, points_of, run_count, runs_of
 from cubecast.lab.space_mistakes import data_mistakes, given_twice, repeated_point, spelled
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.catalogue import protocols as registered
@@ -427,6 +427,7 @@ class _Reader:
         runs = runs_of(one_seed, size)
         if not runs:
             raise self.fail("no runs: the skips omit every combination", size)
+        self.check_variants(plan, runs)
         seen: set[str] = set()
         for run in runs:
             try:
@@ -434,6 +435,14 @@ class _Reader:
             except CubecastError as error:
                 name = error.setting if isinstance(error, LocalProtocolError) else None
                 raise self.fail(str(error), *self.home(size, name)) from None
+
+    def check_variants(self, plan: Plan, runs: list[Run]) -> None:
+        """Reject what a variant sets for protocols that it does not run: a reader would believe that it counts."""
+        for place, variant in enumerate(plan.variants):
+            own = [run for run in runs if run.point.get("variant") == variant["label"]]
+            for name in variant:
+                if name != "label" and own and all(name not in run.common for run in own):
+                    raise self.fail(f"{name} has no effect in this variant: leave it out", "variant", place, name)
 
     def home_of_points(self, size: str) -> tuple[str | int, ...]:
         """The place of the zipped values, which alone can repeat a point."""
