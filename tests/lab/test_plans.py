@@ -114,6 +114,9 @@ def test_a_size_replaces_what_it_names(write: Write) -> None:
         ('network = "random:degree=3"', 'network = "random:degree=3"\nrounds = 1.5', 8, "rounds = 1.5"),
         ("loss = [0.0, 0.1]", "loss = [0.0, 1.5]", 13, "loss = 1.5"),
         ("loss = [0.0, 0.1]", "loss = [0.0]", 12, "same length"),
+        ("above = 1.0", f"above = {10**40}", 42, "a whole number of more than 64 bits"),
+        ("loss = [0.0, 0.1]", f"loss = [0.0, {-(10**40)}]", 13, "a whole number of more than 64 bits"),
+        ('network = "random:degree=3"', 'network = "file:/none.edges"', 7, "/none.edges"),
         ("[sweep]", "transport = 3\n[sweep]", 9, "transport = 3: write text in quotes"),
         ("[sweep]", 'detector = ["x"]\n[sweep]', 9, "detector = ['x']: write text in quotes"),
         ("repeats = 3\n", "repeats = 3\nzip = [1]\n", 25, "zip = 1: write a table of keys"),
@@ -369,6 +372,8 @@ def test_a_claim_without_a_test_is_refused(write: Write) -> None:
         (b"", "plan.toml:1: the plan lacks 'id'"),
         (b'id = "x"\ntitle = "\xff"\n', "plan.toml:2: cannot be read, it is not UTF-8"),
         (b'id = "x', "plan.toml:1: "),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "plan.toml: cannot be read: "),
+        (b"a = " + b"1" * 5000, "plan.toml: cannot be read: "),
     ],
 )
 def test_a_file_that_is_no_plan_is_one_line(write: Write, content: bytes, message: str) -> None:

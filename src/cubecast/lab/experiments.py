@@ -187,7 +187,7 @@ def _neighbour_crash(count: Any, members: int, seed: int) -> Fault:
 def _check_simulation(settings: Settings, seen: set[str]) -> None:
     scenario = scenario_of(settings)
     spec = f"{scenario.network} {min(scenario.members, 100)}"
-    if spec not in seen and not scenario.network.startswith("file:"):
+    if spec not in seen:
         with blame("network"):
             build_network(scenario.network, members=scenario.members, seed=scenario.seed)
     seen.add(spec)

@@ -79,6 +79,7 @@ _CHOICES = {
     "test.shape": ("n", "n^2", "n log n", "n log^2 n", "log n"),
 }
 REPEATS_MAX = 10_000
+INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 
 
 def load_plan(path: AnyPath) -> Plan:
@@ -94,6 +95,8 @@ def load_plan(path: AnyPath) -> Plan:
         raise PlanError(f"{path}:{line}: cannot be read, it is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise PlanError(_with_place(path, text, str(error))) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of nested lists
+        raise PlanError(f"{path}: cannot be read: {error}") from error
     return _plan(_Reader(path, key_lines(text)), data)
 
 
@@ -111,6 +114,7 @@ def plan_of_table(table: dict[str, Any]) -> Plan:
 
 
 def _plan(reader: _Reader, data: dict[str, Any]) -> Plan:
+    reader.check_numbers(data)
     plan = reader.plan(data)
     if not plan.missing:
         reader.check_runs(plan)
@@ -150,6 +154,14 @@ class _Reader:
                 f"{self.path}: {'.'.join(map(str, path))}: {message}" if path else f"{self.path}: {message}"
             )
         return PlanError(f"{self.path}:{line_of(self.lines, *path)}: {message}")
+
+    def check_numbers(self, value: Any, *path: str | int) -> None:
+        """Require whole numbers of 64 bits, as TOML does: each can be a number of any other kind too."""
+        if isinstance(value, dict | list):
+            for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+                self.check_numbers(inner, *path, key)
+        elif isinstance(value, int) and not INTEGER_MIN <= value <= INTEGER_MAX:
+            raise self.fail("a whole number of more than 64 bits: write a smaller one", *path)
 
     def check_table(self, table: Any, *path: str | int) -> None:
         if not isinstance(table, dict):
