@@ -133,3 +133,46 @@ def test_a_program_that_listens_at_an_address_of_the_workers_keeps_none_of_them_
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     asyncio.run(run())
     assert "in use by other programs" in caplog.text
+
+
+def test_workers_of_two_groups_share_a_range_of_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker joins through those of its own group, not through whoever is at an address of the range."""
+
+    async def run() -> None:
+        port = free_ports(1)[0]
+        first = f"127.0.0.1:{port}"
+        options: dict[str, Any] = {"count": 4, "plaintext": True, "settings": quick(quorum="any", join_timeout_s=5.0)}
+        groups = [await join_workers(name, first, **options) for name in ("shop", "chat", "shop", "chat")]
+        assert [group.address for group in groups] == [f"127.0.0.1:{port + place}" for place in range(4)]
+        await until(lambda: all(len(group.view.members) == 2 for group in groups))
+        with pytest.raises(LocalProtocolError, match="all 4 addresses from .* taken, 2 of them by other programs"):
+            await join_workers("shop", first, **options)
+        await asyncio.gather(*(group.leave() for group in groups))
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asyncio.run(run())
+
+
+def test_a_worker_of_another_group_that_cannot_enter_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        first = f"127.0.0.1:{free_ports(1)[0]}"
+        options: dict[str, Any] = {"count": 2, "plaintext": True}
+        other = await join_workers("shop", first, **options, settings=quick(keep="all"))
+        stuck = asyncio.create_task(join_workers("shop", first, **options, settings=quick(join_timeout_s=60.0)))
+        await asyncio.sleep(0.5)
+        with pytest.raises(LocalProtocolError, match="all 2 addresses"):  # at once: the stuck worker has the second
+            await asyncio.wait_for(join_workers("chat", first, **options, settings=quick()), 10)
+        stuck.cancel()
+        await asyncio.gather(stuck, return_exceptions=True)
+        await other.leave()
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["", 5, None])
+def test_a_wrong_name_of_the_group_is_refused_in_one_line(name: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="group name"):
+        asyncio.run(join_workers(name, "127.0.0.1:7100", count=1, plaintext=True))

@@ -1,15 +1,20 @@
 """A group of worker processes on one machine, which all start with the same configuration.
 
 `uvicorn --workers 4` starts four of them, and none knows which of the others are running. They coordinate by files in
-the temporary directory: a process locks the file of its address while it is in the group, and the system releases the
-lock when the process ends for any reason.
+the temporary directory: a process locks two files while it is in the group, and the system releases the locks when the
+process ends for any reason.
 
-A worker enters while it holds the lock of the whole range, so workers enter one at a time:
+| file                 | locked by                                                                            |
+|----------------------|--------------------------------------------------------------------------------------|
+| `ADDRESS.lock`       | the worker at this address, of whatever group                                        |
+| `ADDRESS.GROUP.lock` | the same worker: those of its group may join through this address                    |
+| `FIRST.GROUP.turn`   | the worker that enters: those of one group enter one at a time                       |
 
 1. It claims the first address that no process holds, and at which no other program listens.
-2. It joins through the addresses that others hold; if there are none, it founds the group.
+2. It joins through the addresses that others of its group hold; if there are none, it founds the group.
 
-So two workers never found a group each, and a worker that replaces a dead one gets its address.
+So two workers never found a group each, a worker that replaces a dead one gets its address, and two groups of workers
+may share a range of ports.
 """
 
 from __future__ import annotations
@@ -17,15 +22,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import hashlib
 import logging
 import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group, join
+from cubecast.live.join_options import require_name
 from cubecast.live.listener import bind
 from cubecast.live.warm import load
 from cubecast.member.settings import Settings, parse_address
@@ -43,21 +50,22 @@ async def join_workers(name: str, first: str, *, count: int, settings: Settings 
     By default the remaining workers continue, regardless of their number (`quorum="any"` in `settings`). The other
     options are those of `cubecast.join`. The returned group is entered; leave it with `leave`.
     """
+    require_name(name)
     addresses = _addresses(first, count)
     settings = settings or Settings(quorum="any")
-    folder = _folder()
     await asyncio.to_thread(load, settings.data_for(2).name, settings.stability_entry.name)  # not while others wait
-    turn = await _wait_for_turn(folder / f"{_file_name(addresses[0])}.turn", settings.join_timeout_s)
+    files = _Files(_folder(), name)
+    turn = await _wait_for_turn(files.turn(addresses[0]), settings.join_timeout_s)
     try:
-        own, others, lock = await _claim(folder, addresses)
+        own, others, locks = await _claim(files, addresses)
         how: dict[str, Any] = {"contact": others} if others else {"found": True}
         try:
             group = join(name, listen=own, settings=settings, **how, **options)
             await group.__aenter__()
         except BaseException:
-            os.close(lock)
+            _close_all(locks)
             raise
-        group._stack.callback(os.close, lock)
+        group._stack.callback(_close_all, locks)
         return group
     finally:
         os.close(turn)
@@ -90,8 +98,36 @@ def _folder() -> Path:
     return folder
 
 
+class _Files(NamedTuple):
+    """The files of one group of workers."""
+
+    folder: Path
+    group: str
+
+    def address(self, address: str) -> Path:
+        """Locked by the worker at an address, of whatever group."""
+        return self.folder / f"{_file_name(address)}.lock"
+
+    def member(self, address: str) -> Path:
+        """Locked by the worker at an address if it is of this group."""
+        return self.folder / f"{_file_name(address)}.{self._mark}.lock"
+
+    def turn(self, first: str) -> Path:
+        """Locked by the worker that enters this group."""
+        return self.folder / f"{_file_name(first)}.{self._mark}.turn"
+
+    @property
+    def _mark(self) -> str:
+        return hashlib.sha256(self.group.encode()).hexdigest()[:16]
+
+
 def _file_name(address: str) -> str:
     return address.replace(":", "_")
+
+
+def _close_all(handles: list[int]) -> None:
+    for handle in handles:
+        os.close(handle)
 
 
 async def _wait_for_turn(file: Path, timeout_s: float) -> int:
@@ -106,26 +142,21 @@ async def _wait_for_turn(file: Path, timeout_s: float) -> int:
     return lock
 
 
-async def _claim(folder: Path, addresses: list[str]) -> tuple[str, list[str], int]:
-    """The first free address, those that other workers hold, and the lock on the former."""
-    own, lock = None, -1
+async def _claim(files: _Files, addresses: list[str]) -> tuple[str, list[str], list[int]]:
+    """The first free address, those that other workers of this group hold, and the locks on the former."""
+    own: str | None = None
+    locks: list[int] = []
     others: list[str] = []
     foreign: list[str] = []
     for address in addresses:
-        found = _try_lock(folder / f"{_file_name(address)}.lock")
-        if found is None:
+        if _is_locked(files.member(address)):
             others.append(address)
-            continue
-        is_free = False
-        try:
-            is_free = own is None and await _is_free(address)
-        finally:
-            if not is_free:
-                os.close(found)
-        if is_free:
-            own, lock = address, found
         elif own is None:
-            foreign.append(address)
+            locks = await _try_take(files, address)
+            if locks:
+                own = address
+            else:
+                foreign.append(address)
     if foreign:
         log.warning("worker addresses in use by other programs addresses=%s", ",".join(foreign))
     if own is None:
@@ -134,7 +165,24 @@ async def _claim(folder: Path, addresses: list[str]) -> tuple[str, list[str], in
             f"all {len(addresses)} addresses from {addresses[0]} are taken{by_others}: "
             "raise count= to the number of workers"
         )
-    return own, others, lock
+    return own, others, locks
+
+
+async def _try_take(files: _Files, address: str) -> list[int]:
+    """The locks on an address; none if another program has it."""
+    locks: list[int] = []
+    is_taken = False
+    try:
+        for file in (files.address(address), files.member(address)):
+            lock = _try_lock(file)
+            if lock is None:
+                return []
+            locks.append(lock)
+        is_taken = await _is_free(address)
+    finally:
+        if not is_taken:
+            _close_all(locks)
+    return locks if is_taken else []
 
 
 async def _is_free(address: str) -> bool:
@@ -144,6 +192,13 @@ async def _is_free(address: str) -> bool:
     except LocalProtocolError as error:
         return not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE)
     return True
+
+
+def _is_locked(file: Path) -> bool:
+    handle = _try_lock(file)
+    if handle is not None:
+        os.close(handle)
+    return handle is None
 
 
 def _try_lock(file: Path) -> int | None:
