@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from cubecast.errors import ExcludedError, LocalProtocolError
 from cubecast.live.local import free_addresses
 from cubecast.objects import Space, Token
+from cubecast.objects.space import DEPTH_MAX
 from tests.live.members import WAIT_S, drain, founded, one, quick, until, vanish
 
 pytestmark = pytest.mark.live
@@ -314,6 +316,7 @@ FOREIGN = [
     ["dict", "d", 1, 7],
     ["lock", "l", 1, 7],
     ["lock", "l", 1, ["acquire", {}]],
+    b"\x94\xa4dict\xa1d\x01" + b"\x91" * 5000 + b"\x01",
 ]
 
 
@@ -331,6 +334,69 @@ def test_messages_that_are_no_operations_are_skipped_everywhere_and_the_objects_
 
     asyncio.run(run())
     assert caplog.text.count("invalid operation") >= 2 * (len(FOREIGN) - 1)
+
+
+def nested(depth: int, *, in_dicts: bool) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value} if in_dicts else [value]
+    return value
+
+
+@dataclass(frozen=True)
+class NoKey:
+    """A key that msgpack encodes as a dictionary, which no member can decode as a key."""
+
+    x: int = 1
+
+
+def endless() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        nested(DEPTH_MAX + 1, in_dicts=False),
+        nested(DEPTH_MAX + 1, in_dicts=True),
+        nested(980, in_dicts=False),
+        nested(100_000, in_dicts=False),
+        endless(),
+        {NoKey(): 1},
+        {"a": object()},
+        1 << 64,
+        "\ud800",
+    ],
+    ids=["list", "dict", "deep", "too deep", "endless", "key", "object", "number", "surrogate"],
+)
+def test_a_value_that_no_member_could_store_is_refused_in_one_line(value: Any) -> None:
+    async def run() -> None:
+        async with spaces_of(2) as (space, _):
+            for wins in ("last", "add"):
+                with pytest.raises(LocalProtocolError, match="dict 'd.*': this value cannot be sent") as error:
+                    await space.dict(f"d{wins}", wins).set("key", value)
+                assert len(str(error.value).splitlines()) == 1
+            assert space.group.stats["published"] == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("in_dicts", [False, True])
+def test_the_deepest_value_reaches_newcomers(in_dicts: bool) -> None:
+    async def run() -> None:
+        async with spaces_of(2) as (first, second):
+            for wins in ("last", "add"):
+                await first.dict(f"d{wins}", wins).set("key", nested(DEPTH_MAX, in_dicts=in_dicts))
+            await until(lambda: "key" in second.dict("dlast") and "key" in second.dict("dadd", "add"))
+            newcomer = Space()
+            address, contact = free_addresses(1)[0], first.group.address
+            async with newcomer.join("objects", listen=address, contact=contact, plaintext=True, settings=quick()):
+                assert newcomer.dict("dadd", "add")["key"] == nested(DEPTH_MAX, in_dicts=in_dicts)
+                assert newcomer.dict("dlast")["key"] == nested(DEPTH_MAX, in_dicts=in_dicts)
+
+    asyncio.run(run())
 
 
 def test_a_counter_beyond_64_bits_reaches_newcomers() -> None:

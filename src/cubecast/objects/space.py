@@ -13,6 +13,7 @@ one member has used them: an operation is also applied if the program of this me
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -38,6 +39,9 @@ KINDS = {one.kind: one for one in _CLASSES}
 _Object = TypeVar("_Object", bound=SharedObject)
 _decode = msgspec.msgpack.Decoder(tuple[str, str, int, Any]).decode
 """Kind and name of the object, the clock, and what the operation carries."""
+
+DEPTH_MAX = 100
+"""Lists and dictionaries in each other in a value; all members, and snapshots, must be able to encode and decode it."""
 
 
 class Space(Replica):
@@ -99,7 +103,9 @@ class Space(Replica):
         self._clock += 1
         try:
             octets = msgspec.msgpack.encode([of.kind, of.name, self._clock, value])
-        except (TypeError, ValueError, OverflowError) as error:
+            if _is_nested_deeper(list(_decode(octets)), DEPTH_MAX + 1):
+                raise ValueError(f"lists or dictionaries are nested more than {DEPTH_MAX} deep")
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise LocalProtocolError(f"{of.kind} {of.name!r}: this value cannot be sent: {error}") from None
         return await self.group.multicast(octets)
 
@@ -123,7 +129,7 @@ class Space(Replica):
         try:
             kind, name, clock, value = _decode(event.payload)
             known = KINDS[kind]
-        except (msgspec.DecodeError, KeyError):
+        except (msgspec.DecodeError, RecursionError, KeyError):
             raise _no_operation(event.sender) from None
         self._clock = max(self._clock, clock)
         if known.is_ordered:
@@ -184,6 +190,29 @@ class Space(Replica):
             (Key(view, clock, MemberId(name, incarnation), sequence), tuple(item))
             for view, clock, name, incarnation, sequence, item in waiting
         )
+
+
+def _is_nested_deeper(value: Any, depth_max: int) -> bool:
+    """Is there a container in more than that many others? `value` was decoded: it has no cycles."""
+    level = [value]
+    for _ in range(depth_max + 1):
+        level = [inner for outer in level for part in _parts(outer) for inner in _containers(part)]
+        if not level:
+            return False
+    return True
+
+
+_CONTAINERS = frozenset({list, tuple, dict})
+
+
+def _parts(container: Any) -> tuple[Iterable[Any], ...]:
+    return (container, container.values()) if type(container) is dict else (container,)
+
+
+def _containers(items: Iterable[Any]) -> list[Any]:
+    if _CONTAINERS.isdisjoint(map(type, items)):  # the usual case
+        return []
+    return [item for item in items if type(item) in _CONTAINERS]
 
 
 def _no_operation(sender: MemberId) -> RemoteProtocolError:
