@@ -292,6 +292,10 @@ def test_what_is_no_name_is_refused_in_one_line(name: Any) -> None:
         Bus(join("b", listen="127.0.0.1:7001", found=True, plaintext=True), name=name)
 
 
+async def never(event: BusEvent) -> Any:
+    await asyncio.Event().wait()
+
+
 def test_a_request_fails_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(event: BusEvent) -> Any:
         raise ValueError("no such order")
@@ -307,19 +311,19 @@ def test_a_request_fails_with_the_reason(caplog: pytest.LogCaptureFixture) -> No
                 await one.request("broken", 1)
             with pytest.raises(RequestError, match="cannot be encoded"):
                 await one.request("odd", 1)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError, match=r"no reply to 'nobody' within 0.1 s from any member that serves it"):
                 await one.request("nobody", 1, timeout=0.1)
+            two.serve("never", never)
+            with pytest.raises(TimeoutError, match=f"no reply to 'never' within 0.1 s from {two.group.address}"):
+                await one.request("never", 1, to=two.group.me, timeout=0.1)
 
     asyncio.run(run())
 
 
 def test_a_request_to_a_member_that_dies_fails_when_the_view_does_without_it() -> None:
-    async def forever(event: BusEvent) -> Any:
-        await asyncio.Event().wait()
-
     async def run() -> None:
         async with buses_of(3) as (one, _, three):
-            three.serve("t", forever)
+            three.serve("t", never)
             asked = asyncio.create_task(one.request("t", b"?", to=three.group.me, timeout=None))
             await asyncio.sleep(0.1)
             await vanish(three.group)

@@ -190,6 +190,16 @@ def test_a_revoked_own_certificate_is_an_error(keys: Path) -> None:
         credentials(keys, "server").require_own(SERVER)
 
 
+def test_a_running_member_whose_certificate_is_revoked_says_so(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The others close its connections and tell it nothing: to them it is a stranger."""
+    own, other = credentials(keys, "server"), credentials(keys, "client")
+    revoke(keys, keys / "server.pem")
+    assert own.refresh()
+    assert other.refresh()
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"own certificate revoked file={keys / 'server.pem'} serial=")
+
+
 def test_an_own_certificate_of_another_group_is_an_error(keys: Path) -> None:
     with pytest.raises(LocalProtocolError, match=r"not signed by .*group\.pem"):
         Credentials.load(keys / "other" / "server.pem", ca=keys / "group.pem").require_own(SERVER)

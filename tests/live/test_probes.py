@@ -12,11 +12,11 @@ from tests.live.members import enter, one, quick, until, vanish
 pytestmark = pytest.mark.live
 
 
-async def probe(address: str, path: str) -> tuple[int, str]:
+async def probe(address: str, path: str, method: str = "GET") -> tuple[int, str]:
     """The status code and the body of one request."""
     host, port = address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    writer.write(f"{method} {path} HTTP/1.1\r\n\r\n".encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     return int(head.split()[1]), body.decode().strip()
@@ -45,6 +45,9 @@ def test_a_member_is_live_at_once_ready_when_it_is_in_the_group_and_not_ready_wh
         await until(lambda: waiting.is_blocked)
         assert await probe(status, "/readyz") == (503, "blocked: too few members reachable")
         assert await probe(status, "/livez") == (200, "ok")
+        assert await probe(status, "/livez", "HEAD") == (200, "")
+        assert await probe(status, "/readyz", "HEAD") == (503, "")
+        assert (await probe(status, "/livez", "POST"))[0] == 404
         await vanish(waiting)
 
     asyncio.run(run())

@@ -145,7 +145,7 @@ def test_workers_of_two_groups_share_a_range_of_ports(tmp_path: Path, monkeypatc
         groups = [await join_workers(name, first, **options) for name in ("shop", "chat", "shop", "chat")]
         assert [group.address for group in groups] == [f"127.0.0.1:{port + place}" for place in range(4)]
         await until(lambda: all(len(group.view.members) == 2 for group in groups))
-        with pytest.raises(LocalProtocolError, match="all 4 addresses from .* taken, 2 of them by other programs"):
+        with pytest.raises(LocalProtocolError, match=r"all 4 addresses from .* taken, 2 of them by other programs"):
             await join_workers("shop", first, **options)
         await asyncio.gather(*(group.leave() for group in groups))
 

@@ -375,7 +375,7 @@ def test_a_value_that_no_member_could_store_is_refused_in_one_line(value: Any) -
     async def run() -> None:
         async with spaces_of(2) as (space, _):
             for wins in ("last", "add"):
-                with pytest.raises(LocalProtocolError, match="dict 'd.*': this value cannot be sent") as error:
+                with pytest.raises(LocalProtocolError, match=r"dict 'd.*': this value cannot be sent") as error:
                     await space.dict(f"d{wins}", wins).set("key", value)
                 assert len(str(error.value).splitlines()) == 1
             assert space.group.stats["published"] == 0

@@ -291,7 +291,8 @@ class Bus:
     ) -> Any:
         """Send a request to one member, given by `member`, or to all; return the first reply.
 
-        Raises TimeoutError; RequestError if the function failed, or the member left or does not serve the topic.
+        Raises TimeoutError, naming the members that did not reply; RequestError if the function failed, or the member
+        left or does not serve the topic.
         """
         self._require_running()
         member = self.member(to) if to is not None else None
@@ -303,7 +304,11 @@ class Bus:
         try:
             async with asyncio.timeout(timeout):
                 await self._multicast(envelope)
-                return self.codec.from_bytes(await reply)
+                body = await reply
+            return self.codec.from_bytes(body)
+        except TimeoutError:
+            who = member.name if member is not None else "any member that serves it"
+            raise TimeoutError(f"no reply to {topic[:40]!r} within {timeout} s from {who}") from None
         finally:
             self._requests.pop(number, None)
 

@@ -108,7 +108,7 @@ def run(arguments: Sequence[str]) -> int:
     except CubecastError as error:
         return _say(error, 2)
     except typer.TyperException as error:
-        return _say(f"{error.format_message()} (see cubecast --help)", error.exit_code)
+        return _say(f"{error.format_message()} (see {_command_of(error)} --help)", error.exit_code)
     except BrokenPipeError:
         _discard_output()
         return 1
@@ -130,6 +130,12 @@ def _say(what: object, code: int) -> int:
     """Print one line on stderr, and return the exit code."""
     print("cubecast:", " ".join(str(what).split()), file=sys.stderr)
     return code
+
+
+def _command_of(error: typer.TyperException) -> str:
+    """The command whose words are wrong: `cubecast node`."""
+    context = getattr(error, "ctx", None)
+    return context.command_path if context is not None else "cubecast"
 
 
 def _discard_output() -> None:

@@ -96,7 +96,18 @@ class Credentials:
             logger.warning("credentials not refreshed, the previous ones stay in use error=%s", error)
             return False
         self._loaded = loaded
+        if self._is_own_revoked:
+            logger.warning(
+                "own certificate revoked file=%s serial=%x fix=%s",
+                self.member,
+                loaded.own.serial_number,
+                "issue a new one with `cubecast keys issue HOST:PORT --replace`",
+            )
         return True
+
+    @property
+    def _is_own_revoked(self) -> bool:
+        return self._loaded.own.serial_number in (self._loaded.revoked or ())
 
     def is_revoked(self, certificate: bytes | Mapping[str, Any] | None) -> bool:
         """Is this certificate (DER, or the dict of `getpeercert`) on the CRL? False for None (plaintext)."""
@@ -129,7 +140,7 @@ class Credentials:
                 f"{self.member}: its certificate is not valid before {own.not_valid_before_utc}, and this machine's "
                 f"clock shows {moment:%Y-%m-%d %H:%M:%S%z}; set the clock, or issue a new one with {again}"
             )
-        if own.serial_number in (self._loaded.revoked or ()):
+        if self._is_own_revoked:
             raise LocalProtocolError(
                 f"{self.member}: {self.crl} revokes its certificate (serial {own.serial_number:x}); "
                 f"issue a new one with {again}"

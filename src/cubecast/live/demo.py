@@ -197,6 +197,12 @@ def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show, conclude: Co
         demo.stop()
 
 
+def _cause_of(error: Exception) -> str:
+    """What failed, without the wrapping of urllib."""
+    reason = getattr(error, "reason", error)
+    return str(getattr(reason, "strerror", None) or reason)
+
+
 def fetch_status(address: str, *, timeout_s: float = 5.0) -> dict[str, Any]:
     """Request the status of a member."""
     try:
@@ -204,7 +210,7 @@ def fetch_status(address: str, *, timeout_s: float = 5.0) -> dict[str, Any]:
             status = json.load(answer)
     except (OSError, ValueError) as error:
         raise LocalProtocolError(
-            f"no member answers at {address}: {error}; start it with --status {address}"
+            f"no member answers at {address}: {_cause_of(error)}; start it with --status {address}"
         ) from error
     if not isinstance(status, dict) or "members" not in status:
         raise LocalProtocolError(f"{address} does not serve a member's status")

@@ -1,4 +1,4 @@
-"""A minimal subset of HTTP/1.1: one GET per connection, which is closed after the response."""
+"""A minimal subset of HTTP/1.1: one GET or HEAD per connection, which is closed after the response."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ def encode_request(path: str, host: str) -> bytes:
 
 
 def path_of(request: bytes) -> str:
-    """The path that a request asks for, without a query; "" if it is not a GET."""
+    """The path that a request asks for, without a query; "" if it is neither a GET nor a HEAD."""
     words = request.split(b"\r\n", 1)[0].split(b" ")
-    return words[1].decode("latin-1").split("?")[0] if len(words) == 3 and words[0] == b"GET" else ""
+    is_read = len(words) == 3 and words[0] in (b"GET", b"HEAD")
+    return words[1].decode("latin-1").split("?")[0] if is_read else ""
 
 
-def encode_answer(status: str, kind: str, body: bytes) -> bytes:
+def is_head(request: bytes) -> bool:
+    """Does the request ask for the head of the answer only, as some probes do?"""
+    return request.startswith(b"HEAD ")
+
+
+def encode_answer(status: str, kind: str, body: bytes, *, has_body: bool = True) -> bytes:
     """An answer that is not cached, and whose content type browsers do not guess."""
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
-    return head.encode() + body
+    return head.encode() + (body if has_body else b"")
 
 
 def body_of(answer: bytes) -> bytes | None:

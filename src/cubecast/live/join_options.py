@@ -70,7 +70,9 @@ def read_join_options(
     ]
     if len(given) > 1 or (not given and not has_journal):
         said = " and ".join(given) or "none of them"
-        raise LocalProtocolError(f"give one of peers=[...], contact=... and found=True; given: {said}")
+        raise LocalProtocolError(
+            f"give one of peers=[...], contact=... and found=True (--peer, --contact, --found); given: {said}"
+        )
     if peers is not None:
         return JoinOptions(founders=_founders(me, peers))
     if contact is None:

@@ -139,7 +139,7 @@ def _load(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         key = serialization.load_pem_private_key((folder / KEY).read_bytes(), None)
     except (OSError, ValueError) as error:
         raise LocalProtocolError(
-            f"no group keys in {folder} ({error}); create them with `cubecast keys init`"
+            f"no group keys in {folder} ({error}); create them with `cubecast keys init --folder {folder}`"
         ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return certificate, key

@@ -280,7 +280,7 @@ async def bind(host: str, port: int) -> socket.socket:
         else:
             listening.setblocking(False)
             return listening
-    cause = error.strerror if error is not None else "no such address"
+    cause = "no such address" if error is None else (error.strerror or str(error)).partition(" (while ")[0]
     raise LocalProtocolError(
         f"cannot listen at {host}:{port} ({cause}); choose an address of this machine and a free port"
     ) from error

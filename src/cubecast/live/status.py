@@ -163,7 +163,8 @@ class StatusServer:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 request = await reader.readuntil(http.END_OF_HEAD)
-                writer.write(http.encode_answer(*await self._answer(http.path_of(request))))
+                answer = await self._answer(http.path_of(request))
+                writer.write(http.encode_answer(*answer, has_body=not http.is_head(request)))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass
