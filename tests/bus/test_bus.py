@@ -272,7 +272,7 @@ def test_members_are_called_by_their_names_or_addresses() -> None:
                 await two.send(late.group.address, "t", 2)
                 assert [(await events.get(WAIT_S)).value for _ in range(2)] == [1, 2]
                 assert await one.request("who", None, to="billing", timeout=WAIT_S) == "it is billing"
-                with pytest.raises(LocalProtocolError, match="'sales' is no member"):
+                with pytest.raises(LocalProtocolError, match="'sales' is not a member"):
                     await one.send("sales", "t", 3)
                 double = await newcomer(one, codec=JSON, name="billing")
                 async with double:

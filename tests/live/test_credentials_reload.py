@@ -260,7 +260,7 @@ def test_a_dialler_that_the_server_rejects_after_tls_is_pointed_to_the_certifica
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (ConnectionRefusedError(111, "Connection refused"), "nobody listens there"),
+        (ConnectionRefusedError(111, "Connection refused"), "no process listens there"),
         (ConnectionResetError(), "the peer closed the connection"),
         (TimeoutError(), "the peer did not answer in time"),
         (OSError(113, "No route\nto host"), "[Errno 113] No route to host"),

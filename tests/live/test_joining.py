@@ -34,7 +34,7 @@ def test_a_founder_without_the_others_fails_and_names_the_missing_ones(caplog: p
         with pytest.raises(LocalProtocolError) as raised:
             await enter(listen=own, peers=others, settings=SHORT)
         for other in others:
-            assert f"{other} (nobody listens there)" in str(raised.value)
+            assert f"{other} (no process listens there)" in str(raised.value)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(parse_address(own), timeout=1)
 
@@ -122,7 +122,7 @@ def test_tls_and_plaintext_do_not_meet_and_both_say_so(tmp_path: Path) -> None:
 def test_a_contact_that_is_not_there_is_named() -> None:
     async def run() -> None:
         (nobody,) = free_addresses(1)
-        with pytest.raises(LocalProtocolError, match=rf"{nobody} \(nobody listens there\)"):
+        with pytest.raises(LocalProtocolError, match=rf"{nobody} \(no process listens there\)"):
             await enter(contact=nobody, settings=SHORT)
 
     asyncio.run(run())

@@ -152,7 +152,7 @@ def test_a_node_in_a_terminal_says_what_it_waits_for_when_it_is_ready_and_what_t
     )
     other = None
     try:
-        wait_for(tmp_path, "one", f"waiting for {second} (nobody listens there)")
+        wait_for(tmp_path, "one", f"waiting for {second} (no process listens there)")
         assert "ready" not in (tmp_path / "one.err").read_text()
         other = start(
             tmp_path, "two", "--listen", second, "--peer", first, *patient,

@@ -136,7 +136,7 @@ def test_a_newcomer_gets_the_state_and_a_journal_continues(tmp_path: Path) -> No
 def test_joining_that_fails_says_why() -> None:
     own, other = free_addresses(2)
     with (
-        pytest.raises(LocalProtocolError, match="nobody listens there"),
+        pytest.raises(LocalProtocolError, match="no process listens there"),
         join_sync("sync", listen=own, peers=[other], plaintext=True, settings=quick(join_timeout_s=1.0)),
     ):
         pass

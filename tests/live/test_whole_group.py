@@ -94,7 +94,7 @@ def test_a_member_that_is_gone_is_shown_with_the_reason_and_holds_up_nobody() ->
             await vanish(groups[2])
             found = await WholeGroup(groups[0]).status()
             assert [one["reason"] for one in found["members"][:2]] == ["", ""]
-            assert "nobody listens there" in found["members"][2]["reason"]
+            assert "no process listens there" in found["members"][2]["reason"]
             assert found["lacking"][2] == [None, None, None]
 
     asyncio.run(run())

@@ -92,7 +92,7 @@ def test_messages_to_neighbours_need_no_table() -> None:
 
 
 def test_a_message_beyond_the_neighbours_ends_the_run() -> None:
-    with pytest.raises(SimulationError, match="s_coord sends to a member that is no neighbour"):
+    with pytest.raises(SimulationError, match="s_coord sends beyond its neighbours"):
         simulate("s_coord", members=LARGE, senders=1, network="regular:degree=4,sampled=0", seed=1)
 
 

@@ -181,7 +181,8 @@ class Bus:
         found = [one for one, name in self._names.items() if name == who]
         found += [one for one in self.group.view.members if one.name == who]
         if len(found) != 1:
-            where = f"names {len(found)} members, {', '.join(one.name for one in found)}" if found else "is no member"
+            several = f"names {len(found)} members, {', '.join(one.name for one in found)}"
+            where = several if found else "is not a member"
             raise LocalProtocolError(f"{who!r} {where}: see bus.names and bus.group.view")
         return found[0]
 

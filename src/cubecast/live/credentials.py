@@ -305,7 +305,7 @@ def explain_tls_error(error: BaseException) -> str:
         reason = cause.reason or ""
         return _TLS_REASONS.get(reason, f"TLS failed: {reason.replace('_', ' ').lower() or cause.strerror or cause}")
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there"
+        return "no process listens there"
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return "the peer closed the connection"
     if isinstance(error, TimeoutError):

@@ -115,7 +115,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         if self.is_stable:
             lack = {"processed": "not every application has processed it", "durable": "it is not on every disk"}
             return f"every member has message {self.sequence}, but {lack.get(level, 'the answer came too late')}"
-        late = ", ".join(f"{who.name} ({count})" for who, count in member.laggards()) or "nobody known"
+        late = ", ".join(f"{who.name} ({count})" for who, count in member.laggards()) or "none known"
         return f"message {self.sequence} has not reached every member; members behind (messages): {late}"
 
 

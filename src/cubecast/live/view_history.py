@@ -41,7 +41,7 @@ class ViewHistory:
         self.views: deque[InstalledView] = deque(maxlen=VIEWS_MAX)
 
     def add(self, before: View | None, view: View) -> None:
-        """Note a view; without the one before it, nobody knows who was excluded."""
+        """Note a view; without the one before it, it is unknown who was excluded."""
         changes = _changes_since(before, view) if before is not None else _changes_in(view)
         self.views.append(
             InstalledView(number=view.number, time_s=time.time(), members=len(view.members), changes=changes)

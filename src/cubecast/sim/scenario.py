@@ -378,7 +378,7 @@ def _check_times(scenario: Scenario) -> None:
         if value is not None and not 0 <= value <= TIME_MS_MAX:
             raise LocalProtocolError(f"{name} = {value}: choose from 0 to {TIME_MS_MAX:.0f} ms", setting=name)
     if scenario.until_ms == 0:
-        raise LocalProtocolError("until_ms = 0: give the run some time", setting="until_ms")
+        raise LocalProtocolError("until_ms = 0: choose more than 0", setting="until_ms")
     if not 1e3 / TIME_MS_MAX <= scenario.rate < math.inf:
         raise LocalProtocolError(f"rate = {scenario.rate}: choose more than 0 messages per second", setting="rate")
     if scenario.repeat_ns == 0 and scenario.loses_messages and (scenario.has_views or not scenario.carries_data):
@@ -522,8 +522,8 @@ def _check_causal(scenario: Scenario) -> None:
     newcomers = [rank for join in scenario.joins for rank in join.members if rank < scenario.sender_count]
     if newcomers and not scenario.has_views:
         raise LocalProtocolError(
-            f"causal_stability with senders that join, {', '.join(map(str, newcomers))}: set churn_per_s (0 will do), "
-            "or fewer senders",
+            f"causal_stability with senders that join, {', '.join(map(str, newcomers))}: set churn_per_s "
+            "(0 is enough), or fewer senders",
             setting="causal_stability",
         )
 

@@ -46,13 +46,13 @@ Keep = Callable[[Events], None]
 
 _FAILURES = {
     PACKETS_FULL: "more packets in flight than packets_max = {packets_max}; raise it (--packets-max)",
-    EVENTS_FULL: "the event queue is full; fewer members or faults, or a longer --repeat-ms",
-    MAIL_FULL: "more messages in flight than the pool holds; a longer --repeat-ms or a lower --rate makes fewer",
+    EVENTS_FULL: "the event queue is full; use fewer members or faults, or a longer --repeat-ms",
+    MAIL_FULL: "more messages in flight than the pool holds; use a longer --repeat-ms or a lower --rate",
     TIME_FULL: "simulated time overflows; lower --until-ms",
-    ROUNDS_FULL: "more rounds than can be counted; a longer --delta-ms makes fewer",
-    CORE_FULL: "a buffer or log of {protocol} is full; fewer messages, or a lower --rate",
-    VIEWS_FULL: "members see more different memberships than memory is set aside for; fewer members or changes",
-    NO_ROUTE: "{protocol} sends to a member that is no neighbour: a network of this size has no other routes, use flat",
+    ROUNDS_FULL: "more rounds than can be counted; use a longer --delta-ms",
+    CORE_FULL: "a buffer or log of {protocol} is full; use fewer messages or a lower --rate",
+    VIEWS_FULL: "members see more different memberships than there is memory for; use fewer members or changes",
+    NO_ROUTE: "{protocol} sends beyond its neighbours: a network of this size has no other routes, use flat",
     TRACE_FULL: "a single event wrote more trace rows than the buffer holds",
 }
 

@@ -221,7 +221,7 @@ class TraceWriter:
         self._part.unlink(missing_ok=True)
 
     def _cannot_write(self, error: Exception) -> LocalProtocolError:
-        return LocalProtocolError(f"cannot write trace {self.path}: {_reason(error)}; free the place or choose another")
+        return LocalProtocolError(f"cannot write trace {self.path}: {_reason(error)}; choose another path")
 
 
 def read_trace(path: str | Path, file: BinaryIO | None = None) -> Trace:

@@ -185,7 +185,7 @@ class SimulatedGroup:
     def _new(self, host: int) -> SimulatedMember:
         number = len(self.processes)
         if number >= len(self.tables.processes):
-            raise SimulationError(f"more than {number} incarnations; a shorter --churn-ms makes fewer")
+            raise SimulationError(f"more than {number} incarnations; use a shorter --churn-ms")
         before = self.on_host.get(host)
         me = MemberId(host, 0 if before is None else before.me.incarnation + 1)
         one = SimulatedMember(number, me, self.settings, self)

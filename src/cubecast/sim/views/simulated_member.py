@@ -43,7 +43,7 @@ from cubecast.trace import schema as tracing
 
 JOINING, IN_VIEW, LINGER, OUT = range(4)
 _LINGER_NS = 50_000_000
-"""How long an excluded member answers before it starts anew; a quorum knows the decision. A member that leaves may be
+"""How long an excluded member answers before it starts again; a quorum knows the decision. A member that leaves may be
 the only one that knows it."""
 _IDLE_TICKS = 4
 """A member that only reports a suspicion ticks as rarely as an idle live member."""
