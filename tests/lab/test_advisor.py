@@ -16,7 +16,7 @@ from cubecast.cli.app import run as run_command
 from cubecast.errors import LocalProtocolError
 from cubecast.lab import advise
 from cubecast.lab.advisor.candidates import candidates_of
-from cubecast.lab.advisor.evidence import spoken
+from cubecast.lab.advisor.evidence import answer_text
 from cubecast.lab.advisor.question import GroupQuestion, parse_budget, parse_rate, parse_time_ms
 from cubecast.lab.advisor.workload import Workload, read_observation
 from cubecast.lab.load_plan import load_plan
@@ -263,7 +263,7 @@ def test_a_budget_that_nothing_keeps_is_said(tmp_path: Path) -> None:
     advice = advise(**SMALL, budget=0.5, out=tmp_path)
     assert advice.verdict == "nothing fits"
     assert advice.best is None
-    assert "No candidate satisfies the limits" in spoken(advice)
+    assert "No candidate satisfies the limits" in answer_text(advice)
     assert answer_of(tmp_path)["live"] is None
 
 
@@ -274,7 +274,7 @@ def test_what_the_group_runs_now_is_compared_with_the_advice(tmp_path: Path) -> 
     assert advice.best is not None
     assert advice.current.seeds == advice.best.seeds
     assert advice.current.time_ms.value > advice.best.time_ms.value
-    assert "The group now runs Coord, Δ 100 ms" in spoken(advice)
+    assert "The group now runs Coord, Δ 100 ms" in answer_text(advice)
 
 
 def test_the_fewest_bytes_within_a_time(tmp_path: Path) -> None:

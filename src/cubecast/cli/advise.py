@@ -233,13 +233,13 @@ def _asked(given: dict[str, Any], source: str | None, out: AnyPath) -> dict[str,
 
 
 def _print(advice: Advice, out: AnyPath) -> None:
-    from cubecast.lab.advisor.evidence import PAGE, PLAN, spoken, spoken_cost
+    from cubecast.lab.advisor.evidence import PAGE, PLAN, answer_text, cost_text
 
-    print(spoken(advice))
+    print(answer_text(advice))
     live, cost = advice.live_settings(), advice.live_cost()
     if live and cost:
         print(f"live: {live}")
-        print(f"costs: {spoken_cost(cost)}")
+        print(f"costs: {cost_text(cost)}")
     _print_rows("ranking", advice.ranking)
     _print_rows("Pareto front: no candidate is both faster and cheaper", advice.front)
     for reason in advice.impossible.values():
@@ -251,7 +251,7 @@ def _print(advice: Advice, out: AnyPath) -> None:
 
 
 def _print_rows(title: str, rows: list[Row]) -> None:
-    from cubecast.lab.advisor.evidence import spoken_chance
+    from cubecast.lab.advisor.evidence import probability_text
     from cubecast.protocols.catalogue import protocol_named
 
     heads = ("time to stable ms", "kb/s per member", "buffer", "seeds", "best", "fits")
@@ -259,7 +259,7 @@ def _print_rows(title: str, rows: list[Row]) -> None:
     for row in rows:
         spread = f" ± {row.time_ms.half_width:,.1f}" if row.time_ms.half_width else ""
         cells = [f"{row.time_ms.value:,.1f}{spread}", f"{8 * row.bytes_per_s.value / 1e3:,.1f}"]
-        cells += [f"{row.buffer.value:,.1f}", str(row.seeds), spoken_chance(row), "yes" if row.fits else "no"]
+        cells += [f"{row.buffer.value:,.1f}", str(row.seeds), probability_text(row), "yes" if row.fits else "no"]
         name = protocol_named(row.candidate.configuration.protocol).title
         table.add_row(name, ", ".join(row.candidate.details), *cells)
     print_table(table)

@@ -46,7 +46,7 @@ from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.extras import named
 from cubecast.live.group import Group
 from cubecast.live.loop import LoopThread
-from cubecast.live.workers import way_to_join
+from cubecast.live.workers import join_function
 from cubecast.protocols.membership.views import MemberId
 
 with named("cubecast.contrib.channels"):
@@ -92,7 +92,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         self.group_expiry = group_expiry
         self.dropped = 0
         """Messages dropped because the queue of a channel of this process was full."""
-        self._join = way_to_join(join, group, workers, count=count, options=options)
+        self._join = join_function(join, group, workers, count=count, options=options)
         self._begin()
         _LAYERS.add(self)
 

@@ -18,7 +18,7 @@ from cubecast.bus import BYTES, Bus, Subscription
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.extras import named
 from cubecast.live.group import Group
-from cubecast.live.workers import way_to_join
+from cubecast.live.workers import join_function
 
 with named("cubecast.contrib.socketio"):
     from socketio.async_pubsub_manager import AsyncPubSubManager
@@ -52,7 +52,7 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
         The other options are those of `cubecast.join`. `write_only`: a process without clients that only emits.
         """
         super().__init__(channel=channel, write_only=write_only, logger=logger, json=json)
-        self._join = way_to_join(join, group, workers, count=count, options=options)
+        self._join = join_function(join, group, workers, count=count, options=options)
         self._connecting: asyncio.Task[Bus] | None = None
         self._subscription: Subscription | None = None
 

@@ -25,7 +25,7 @@ from cubecast.bus import MSGPACK, Bus, Codec, Subscription
 from cubecast.bus.subscription import WhenFull
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group
-from cubecast.live.workers import way_to_join
+from cubecast.live.workers import join_function
 
 
 class BroadcastEvent(NamedTuple):
@@ -53,7 +53,7 @@ class Broadcast:
         The other options are those of `cubecast.join`. The codec determines the types of messages: MessagePack takes
         text, bytes, numbers, lists and dictionaries.
         """
-        self._join = way_to_join(join, group, workers, count=count, options=options)
+        self._join = join_function(join, group, workers, count=count, options=options)
         self._codec = codec
         self._bus: Bus | None = None
         self._connecting: asyncio.Task[None] | None = None

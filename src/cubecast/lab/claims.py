@@ -219,7 +219,7 @@ def ours(findings: Sequence[Finding], varying: Sequence[str]) -> list[str]:
     for own in _by_test(findings):
         kept = sum(finding.outcome == HOLDS for finding in own)
         worst = max(own, key=_against)
-        shown = spelled(worst.estimate) + (f" at {at}" if (at := place(worst, varying)) else "")
+        shown = estimate_text(worst.estimate) + (f" at {at}" if (at := place(worst, varying)) else "")
         if len(own) > 1:
             values = [finding.estimate.value for finding in own]
             shown = f"{_number(min(values))} … {_number(max(values))}; {_DECIDING[worst.outcome]} {shown}"
@@ -258,7 +258,7 @@ def _against(finding: Finding) -> tuple[int, float]:
     return OUTCOMES.index(finding.outcome), max(below, above)
 
 
-def spelled(estimate: Estimate) -> str:
+def estimate_text(estimate: Estimate) -> str:
     """A value with its interval."""
     if estimate.low == estimate.high:
         return _number(estimate.value)

@@ -26,7 +26,7 @@ import numpy as np
 
 from cubecast.errors import LocalProtocolError, NoTreeError, OutOfTimeError, PlanError, blame
 from cubecast.lab import data_flow, formulas, processing_load
-from cubecast.lab.formulas import Metrics, Settings, only_known
+from cubecast.lab.formulas import Metrics, Settings, check_names
 from cubecast.lab.metric_titles import FLOOR
 from cubecast.lab.own_metrics import MEASURE, measure_own, needs_trace
 from cubecast.lab.tune import require_steps, tune
@@ -342,7 +342,7 @@ def _tree_network(settings: Settings) -> str:
 
 
 def _check_tree(settings: Settings, seen: set[str]) -> None:
-    only_known(settings, _TREE_SETTINGS)
+    check_names(settings, _TREE_SETTINGS)
     # One network for each value of each word: their combinations are possible when they are.
     words = {f"{name}={settings[name]}" for name in (*_TREE_WORDS, "members") if name in settings}
     if not words <= seen:

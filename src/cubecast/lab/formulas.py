@@ -36,7 +36,7 @@ CAUSAL_METRICS = ("copies", "worst_copies", "control_bytes", "sent_bytes", "cros
 _CAUSAL = {"timestamp": (timestamp_copies, timestamp_bytes), "overlay": (overlay_copies, overlay_bytes)}
 
 
-def only_known(settings: Settings, names: tuple[str, ...]) -> None:
+def check_names(settings: Settings, names: tuple[str, ...]) -> None:
     """Raise on a setting that the experiment does not have."""
     for name in settings:
         if name not in names and name != "seed":
@@ -45,7 +45,7 @@ def only_known(settings: Settings, names: tuple[str, ...]) -> None:
 
 def check_chain(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a gossip chain."""
-    only_known(settings, ("members", "subset", "arrival", "p_incomplete"))
+    check_names(settings, ("members", "subset", "arrival", "p_incomplete"))
     _chain(settings)
 
 
@@ -73,13 +73,13 @@ def trigger_level(settings: Settings) -> Metrics:
 
 
 def _trigger_case(settings: Settings) -> TriggerCase:
-    only_known(settings, ("buffer_messages", "rate_per_s", "round_s", "stable_fraction"))
+    check_names(settings, ("buffer_messages", "rate_per_s", "round_s", "stable_fraction"))
     return TriggerCase(**{name: value for name, value in settings.items() if name != "seed"})
 
 
 def check_causal(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a causal broadcast."""
-    only_known(settings, ("protocol", "members", "payload_bytes"))
+    check_names(settings, ("protocol", "members", "payload_bytes"))
     causal_cost(settings)
 
 
@@ -101,7 +101,7 @@ def causal_cost(settings: Settings) -> Metrics:
 
 def check_shape(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a hypercube."""
-    only_known(settings, ("members",))
+    check_names(settings, ("members",))
     if settings.get("members", 0) < 3:
         raise LocalProtocolError(f"members = {settings.get('members')!r}: choose at least 3", setting="members")
 
@@ -113,7 +113,7 @@ def overlay_shape(settings: Settings) -> Metrics:
 
 def check_detector(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a failure threshold."""
-    only_known(settings, ("members", "p_mistake", "bytes_per_s", "subset"))
+    check_names(settings, ("members", "p_mistake", "bytes_per_s", "subset"))
     failure_threshold(settings)
 
 

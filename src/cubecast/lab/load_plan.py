@@ -31,7 +31,7 @@ from cubecast.lab.plan_mistakes import mistakes
 from cubecast.lab.precision import SEEDS_MIN
 from cubecast.lab.remote import AnyPath
 from cubecast.lab.runs import RUNS_MAX, Run, points_of, run_count, runs_of
-from cubecast.lab.space_mistakes import data_mistakes, given_twice, repeated_point, spelled
+from cubecast.lab.space_mistakes import data_mistakes, given_twice, point_text, repeated_point
 from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.catalogue import protocols as registered
 
@@ -434,7 +434,7 @@ class _Reader:
         for twice, message in given_twice(plan, size):
             raise self.fail(message, *self.home(size, twice))
         if (point := repeated_point(points_of(plan, size))) is not None:
-            raise self.fail(f"the point {spelled(point)} occurs twice: drop one", *self.home_of_points(size))
+            raise self.fail(f"the point {point_text(point)} occurs twice: drop one", *self.home_of_points(size))
         one_seed = replace(plan, sizes={size: replace(plan.sizes[size], repeats=1)})
         runs = runs_of(one_seed, size)
         if not runs:

@@ -61,7 +61,7 @@ def measure(test: Test, measured: Measured, where: Selection, *, exact: bool) ->
 
 def describe_test(test: Test) -> str:
     """The test in words: its quantity, its selections, and its bound."""
-    parts = [name_of(test), *(f"{word} {_spelled(one)}" for word, one in _selections(test) if one)]
+    parts = [name_of(test), *(f"{word} {_selection_text(one)}" for word, one in _selections(test) if one)]
     return f"{', '.join(parts)}: {_bound(test)}"
 
 
@@ -88,7 +88,7 @@ def _selections(test: Test) -> list[tuple[str, Selection]]:
     return [("of", test.top), ("to", test.bottom), ("from", test.versus), ("to", test.at), ("where", test.where)]
 
 
-def _spelled(selection: Selection) -> str:
+def _selection_text(selection: Selection) -> str:
     words = []
     for name, wanted in selection.items():
         value = " or ".join(map(str, wanted)) if isinstance(wanted, list) else str(wanted)

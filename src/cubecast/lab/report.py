@@ -1,7 +1,7 @@
 """The report: one self-contained HTML page, and picture files of its figures.
 
-The first screen summarises in words the verdicts on the statements of each paper (`lab.report_words`). Then follow, per
-study, all figures, interactive and with the values of the paper; below each figure its claims (`lab.report_claims`).
+The first screen summarises the verdicts on the statements of each paper (`lab.report_summary`). Then follow, per study,
+all figures, interactive and with the values of the paper; below each figure its claims (`lab.report_claims`).
 The page states the rule of the verdicts, the machine, the versions, the seeds and the duration (`lab.provenance`). It
 needs no network, fits on a phone, and can be printed.
 """
@@ -28,7 +28,7 @@ from cubecast.lab.provenance import caption, facts, study_provenance
 from cubecast.lab.quantities import describe_test
 from cubecast.lab.remote import AnyPath, sink
 from cubecast.lab.report_claims import claim_card, claim_file, points_of_claim
-from cubecast.lab.report_words import CLASSES, in_words, paper_words
+from cubecast.lab.report_summary import CLASSES, paper_summary, verdict_sentence
 from cubecast.lab.runs import points_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome
@@ -115,7 +115,7 @@ def _claim_row(judgement: Judgement) -> dict[str, Any]:
         "text": claim.text,
         "source": claim.source,
         "verdict": judgement.verdict,
-        "in_words": in_words(judgement),
+        "sentence": verdict_sentence(judgement),
         "readings": [{"verdict": one.verdict, **one.reading} for one in judgement.readings],
         "ours": ours(judgement.findings, judgement.plan.parameters),
         "reading": claim.reading,
@@ -139,7 +139,7 @@ def _page(
             f'<div class="count {CLASSES[verdict]}"><b>{counts[verdict]}</b> {verdict}</div>' for verdict in VERDICTS
         ),
         "papers": "".join(
-            paper_words(paper, PAPERS[paper], of_papers[paper], calibrated.get(paper))
+            paper_summary(paper, PAPERS[paper], of_papers[paper], calibrated.get(paper))
             for paper in papers
             if paper != OWN and of_papers[paper]
         ),
@@ -168,7 +168,8 @@ def _questions(judgements: list[Judgement]) -> str:
     if not judgements:
         return ""
     items = "".join(
-        f'<li><a href="#{one.plan.id}--{one.claim.id}">{escape(one.claim.text)}</a><br>{escape(in_words(one))}</li>'
+        f'<li><a href="#{one.plan.id}--{one.claim.id}">{escape(one.claim.text)}</a><br>'
+        f"{escape(verdict_sentence(one))}</li>"
         for one in judgements
     )
     title = f"{len(judgements)} own questions, answered by phase diagrams"

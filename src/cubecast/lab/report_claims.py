@@ -5,12 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from cubecast.lab.claims import UNDECIDED, Finding, Judgement, ours, place, spelled
+from cubecast.lab.claims import UNDECIDED, Finding, Judgement, estimate_text, ours, place
 from cubecast.lab.conditions import PhaseDiagram, influences, phase_diagram
 from cubecast.lab.metric_titles import title_of
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS, OUTCOMES
 from cubecast.lab.quantities import describe_test, name_of
-from cubecast.lab.report_words import CLASSES, anchor, in_words
+from cubecast.lab.report_summary import CLASSES, anchor, verdict_sentence
 
 POINTS_SHOWN = 40
 _CELLS = {HOLDS: "yes", CONTRADICTED: "no", UNDECIDED: "open"}
@@ -25,7 +25,7 @@ def claim_card(judgement: Judgement, *, is_own: bool) -> str:
     figures = "".join(f"<li>{escape(one)}</li>" for one in ours(judgement.findings, judgement.plan.parameters))
     return (
         f'<div class="claim" id="{anchor(judgement)}"><p>{verdict}{escape(claim.text)} '
-        f"<small>{escape(claim.source)}</small></p><p>{escape(in_words(judgement))}</p>"
+        f"<small>{escape(claim.source)}</small></p><p>{escape(verdict_sentence(judgement))}</p>"
         f"{_diagram(diagram, judgement) if diagram else ''}"
         f"<details><summary>tested as</summary>{_tested(judgement)}</details>"
         f"<details><summary>we measure</summary><ul>{figures}</ul>{_points(judgement)}</details></div>"
@@ -113,7 +113,7 @@ def _points(judgement: Judgement) -> str:
         return "<p>No data.</p>"
     rows = "".join(
         f"<tr><td>{escape(name_of(one.test))}<br><small>{escape(place(one, judgement.plan.parameters))}</small></td>"
-        f"<td>{one.estimate.n}</td><td>{escape(spelled(one.estimate))}</td>"
+        f"<td>{one.estimate.n}</td><td>{escape(estimate_text(one.estimate))}</td>"
         f'<td class="{_OUTCOME_CLASSES[one.outcome]}">{one.outcome}</td></tr>'
         for one in found[:POINTS_SHOWN]
     )

@@ -74,7 +74,7 @@ def _test(question: Question, sizes: list[list[Point]]) -> Iterator[str]:
     if test.kind == "growth" and all(_grows_too_briefly(test, points) for points in sizes):
         yield f"growth needs {GROWTH_VALUES_MIN} values of {test.x}: sweep more"
     if (point := _compared_with_itself(test, [point for points in sizes for point in points])) is not None:
-        yield f"both sides of this test select {spelled(point)}, which would be compared with itself"
+        yield f"both sides of this test select {point_text(point)}, which would be compared with itself"
 
 
 def _compared_with_itself(test: Test, points: list[Point]) -> Point | None:
@@ -106,6 +106,6 @@ def _drawn_twice(figure: Figure, points: list[Point]) -> str | None:
     return None
 
 
-def spelled(point: Point) -> str:
+def point_text(point: Point) -> str:
     """The parameters of a point in words."""
     return ", ".join(f"{name} = {value!r}" for name, value in point.items())

@@ -19,7 +19,7 @@ from cubecast.lab.load_plan import plan_of_table
 from cubecast.lab.plan import SIZES, Plan
 from cubecast.lab.remote import AnyPath, dataset_of, path_of
 from cubecast.lab.report import answers_of, write_report
-from cubecast.lab.report_words import in_words
+from cubecast.lab.report_summary import verdict_sentence
 from cubecast.lab.runs import points_of
 from cubecast.lab.spark.parquet import read_parquet
 from cubecast.lab.store import Store
@@ -126,8 +126,8 @@ class StudyResult:
     def verdicts(self) -> pd.DataFrame:
         """One row per claim of the plan: its verdict, and the same in words."""
         found = judge([answers_of(self.plan, self.outcome)])[self.plan.id]
-        rows = [{"claim": one.claim.id, "verdict": one.verdict, "in_words": in_words(one)} for one in found]
-        return pd.DataFrame(rows, columns=["claim", "verdict", "in_words"])
+        rows = [{"claim": one.claim.id, "verdict": one.verdict, "sentence": verdict_sentence(one)} for one in found]
+        return pd.DataFrame(rows, columns=["claim", "verdict", "sentence"])
 
     @property
     def failures(self) -> list[dict[str, Any]]:

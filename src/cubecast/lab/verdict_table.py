@@ -78,7 +78,7 @@ def _counts(of_paper: Mapping[str, Sequence[Row]]) -> str:
 
 def _changes(rows: Sequence[Row], before: Mapping[tuple[str, str], Counter[str]]) -> str:
     """How many claims went from which verdict to which."""
-    pairs = Counter((_spelled(before.get((row["study"], row["claim"]))), row["verdict"]) for row in rows)
+    pairs = Counter((_counts_text(before.get((row["study"], row["claim"]))), row["verdict"]) for row in rows)
     lines = [_line("before", *VERDICTS), _line(*["---"] * (1 + len(VERDICTS)))]
     for earlier in sorted({old for old, _ in pairs}, key=lambda old: (old == NOT_A_CLAIM, old)):
         lines.append(_line(earlier, *(pairs[earlier, verdict] for verdict in VERDICTS)))
@@ -89,7 +89,7 @@ def _claims(paper: str, rows: Sequence[Row], before: Mapping[tuple[str, str], Co
     heads = ("claim", "statement", "place", *(("before",) if before is not None else ()), "now")
     lines = [f"## {paper}\n", _line(*heads), _line(*["---"] * len(heads))]
     for row in rows:
-        earlier = () if before is None else (_spelled(before.get((row["study"], row["claim"]))),)
+        earlier = () if before is None else (_counts_text(before.get((row["study"], row["claim"]))),)
         name = f"`{row['study']}/{row['claim']}`"
         lines.append(
             _line(name, row.get("text", NOT_A_CLAIM), row.get("source", NOT_A_CLAIM), *earlier, row["verdict"])
@@ -97,7 +97,7 @@ def _claims(paper: str, rows: Sequence[Row], before: Mapping[tuple[str, str], Co
     return "\n".join(lines)
 
 
-def _spelled(counts: Counter[str] | None) -> str:
+def _counts_text(counts: Counter[str] | None) -> str:
     if not counts:
         return NOT_A_CLAIM
     if counts.total() == 1:

@@ -31,7 +31,7 @@ from cubecast.trace.blocks import (
     ROWS,
     MemberName,
     Names,
-    begins_well,
+    begins_with_block,
     blocks,
     is_member_trace,
     make_block,
@@ -216,7 +216,7 @@ def read_member_trace(path: str | Path) -> MemberTraceFile:
         data = Path(path).read_bytes()
     except OSError as error:
         raise LocalProtocolError(f"cannot read the member's trace {path}: {error.strerror}") from error
-    if not begins_well(data):
+    if not begins_with_block(data):
         raise LocalProtocolError(f"{path} is not the trace of a member: it does not start with {MAGIC.decode()}")
     names = Names()
     parts = rows_of(path, blocks(data), names)

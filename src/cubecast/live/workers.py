@@ -71,7 +71,7 @@ async def join_workers(name: str, first: str, *, count: int, settings: Settings 
         os.close(turn)
 
 
-def way_to_join(
+def join_function(
     join: Callable[[], Awaitable[Group]] | None, name: str, first: str, *, count: int, options: dict[str, Any]
 ) -> Callable[[], Awaitable[Group]]:
     """The function that a program gave, or `join_workers` with its options."""

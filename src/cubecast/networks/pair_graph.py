@@ -33,11 +33,11 @@ def joined_pairs(
     members = options.members
     drawn = draw_pairs(generator, members, probabilities)
     added = joining_edges(generator, members, drawn)
-    edges = timed(options, generator, np.concatenate([drawn, added]), bandwidth_bps=bandwidth_bps)
+    edges = with_delays(options, generator, np.concatenate([drawn, added]), bandwidth_bps=bandwidth_bps)
     return from_edges(edges, name=options.name, nodes=members, hosts=every_node_hosts(members), added_edges=len(added))
 
 
-def timed(
+def with_delays(
     options: Options,
     generator: Generator,
     ends: NDArray[np.int64],

@@ -22,7 +22,7 @@ from cubecast.errors import LocalProtocolError
 from cubecast.networks.joining import joining_edges
 from cubecast.networks.network import Network, every_node_hosts, from_edges, generator_for
 from cubecast.networks.options import Options, parse_delay
-from cubecast.networks.pair_graph import draw_pairs, timed
+from cubecast.networks.pair_graph import draw_pairs, with_delays
 
 STUBS = 3
 STUB_SIZE = 8
@@ -51,7 +51,7 @@ def from_options(options: Options) -> Network:
         if len(nodes)
     ]
     ends = generator.permutation(members)[np.concatenate([backbone, *branches])]
-    edges = timed(options, generator, ends)
+    edges = with_delays(options, generator, ends)
     if options.has("transit"):
         edges.delay_ns[: len(backbone)] = parse_delay(options.values["transit"]).draw_ns(generator, len(backbone))
     return from_edges(edges, name=options.name, nodes=members, hosts=every_node_hosts(members))

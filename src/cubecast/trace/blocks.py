@@ -58,10 +58,10 @@ def make_block(kind: int, session: int, body: bytes | bytearray) -> bytes:
 def is_member_trace(path: str | Path) -> bool:
     """Return whether a live process made the file; an empty one counts: its process has written nothing yet."""
     with Path(path).open("rb") as file:
-        return begins_well(file.read(2 * _HEAD.size))
+        return begins_with_block(file.read(2 * _HEAD.size))
 
 
-def begins_well(data: bytes) -> bool:
+def begins_with_block(data: bytes) -> bool:
     """Does the data begin with a block, or with the magic of one after the head of a truncated block?"""
     return MAGIC in data[: 2 * _HEAD.size] or MAGIC.startswith(data)
 

@@ -62,12 +62,12 @@ class Candidate:
     @property
     def details(self) -> list[str]:
         """Everything except the protocol."""
-        words = [f"{name} {_spell(value)}" for name, value in self.configuration.parameters]
+        words = [f"{name} {_value_text(value)}" for name, value in self.configuration.parameters]
         words += [f"placement {self.configuration.placement}"] if self.configuration.placement else []
         return [*words, f"Δ {self.delta_ms:g} ms"]
 
 
-def _spell(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

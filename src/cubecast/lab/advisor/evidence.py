@@ -164,8 +164,8 @@ def _page(advice: Advice, workload: Workload, chart: str) -> str:
     cost = advice.live_cost()
     impossible = "".join(f"<li>{escape(reason)}</li>" for reason in advice.impossible.values())
     inside = f"""<p>{escape(_asked(advice))}</p>
-<p><b>{escape(spoken(advice))}</b></p>
-{f"<p>Live: <code>{escape(live)}</code>, {escape(spoken_cost(cost))}.</p>" if live and cost else ""}
+<p><b>{escape(answer_text(advice))}</b></p>
+{f"<p>Live: <code>{escape(live)}</code>, {escape(cost_text(cost))}.</p>" if live and cost else ""}
 <h2>Ranking</h2>
 <div class="wide">{_table(advice.ranking)}</div>
 <p>Means over the seeds, ± the 95 % interval. A row with few seeds was dropped early. The probability is that of being
@@ -203,19 +203,19 @@ def _table(rows: list[Row]) -> str:
 def _line(row: Row) -> str:
     spread = f" <small>± {row.time_ms.half_width:.1f}</small>" if row.time_ms.half_width else ""
     cells = [f"{row.time_ms.value:,.1f}{spread}", f"{row.bytes_per_s.value / 1e3:,.2f}", f"{row.buffer.value:,.1f}"]
-    cells += [f"{row.messages_per_s.value:,.1f}", str(row.seeds), spoken_chance(row), "yes" if row.fits else "no"]
+    cells += [f"{row.messages_per_s.value:,.1f}", str(row.seeds), probability_text(row), "yes" if row.fits else "no"]
     return f"<tr><td>{escape(row.candidate.label)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 # Sentences for the page and the command line.
 
 
-def spoken(advice: Advice) -> str:
+def answer_text(advice: Advice) -> str:
     """The answer in a few sentences."""
     first = advice.ranking[0].candidate.label
     if advice.verdict == "nothing fits":
         return f"No candidate satisfies the limits. The nearest is {first}."
-    change = "" if advice.current is None else f" {_spoken_change(advice)}"
+    change = "" if advice.current is None else f" {_change_text(advice)}"
     chance = f"{advice.selection.best:.0%}"
     if advice.verdict == "clear":
         return f"{first}. It is the best of the finalists with a probability of {chance}.{change}"
@@ -226,7 +226,7 @@ def spoken(advice: Advice) -> str:
     )
 
 
-def _spoken_change(advice: Advice) -> str:
+def _change_text(advice: Advice) -> str:
     """What the advice changes for a running group."""
     now, best = advice.current, advice.best
     assert now is not None
@@ -242,14 +242,14 @@ def _spoken_change(advice: Advice) -> str:
     )
 
 
-def spoken_chance(row: Row) -> str:
+def probability_text(row: Row) -> str:
     """The probability that a row is the best, as text."""
     if row.probability is None:
         return "dropped"
     return "–" if math.isnan(row.probability) else f"{row.probability:.0%}"
 
 
-def spoken_cost(cost: dict[str, float]) -> str:
+def cost_text(cost: dict[str, float]) -> str:
     """The cost in a live group, as text."""
     return (
         f"{8 * cost['bytes_per_member_s'] / 1e3:,.1f} kb/s and {cost['messages_per_member_s']:,.1f} messages/s per "

@@ -10,7 +10,7 @@ from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS, OPEN
 from cubecast.lab.plan import Claim, Plan, PlanSize, Test
 from cubecast.lab.report_claims import POINTS_SHOWN, claim_card, points_of_claim
-from cubecast.lab.report_words import in_words, paper_words
+from cubecast.lab.report_summary import paper_summary, verdict_sentence
 from cubecast.lab.stats import Estimate
 
 TEST = Test(kind="value", metric="rtt_last_ms", where={"protocol": "coord"}, low=40.0, high=50.0, paper=46.0)
@@ -67,16 +67,16 @@ def _judgement(*readings: tuple[int, str, float], outcome: str | None = None, co
     ],
 )
 def test_the_sentence_agrees_with_the_verdict(judgement: Judgement, sentence: str) -> None:
-    assert in_words(judgement).startswith(sentence)
+    assert verdict_sentence(judgement).startswith(sentence)
 
 
 def test_the_value_of_the_paper_stands_beside_the_nearest_of_ours() -> None:
-    sentence = in_words(_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0)))
+    sentence = verdict_sentence(_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0)))
     assert sentence.endswith("The paper: 46; ours nearest to it: 45 [44, 46] at protocol coord, members 64, degree 3.")
 
 
 def test_a_paper_begins_with_a_sentence_of_counts() -> None:
-    page = paper_words("cube", "A title", [_judgement((3, HOLDS, 45.0)), _judgement((3, CONTRADICTED, 99.0))])
+    page = paper_summary("cube", "A title", [_judgement((3, HOLDS, 45.0)), _judgement((3, CONTRADICTED, 99.0))])
     assert "Of 2 statements, 1 holds at every reading tried and 1 is contradicted at every reading tried." in page
     assert "RTT is &lt;small&gt;." in page
     assert 'href="#x--c"' in page
@@ -116,12 +116,12 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
         "nowhere": ["c", "d"],
     }
     judgements = [_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
-    page = paper_words("cube", "A title", judgements, found)
+    page = paper_summary("cube", "A title", judgements, found)
     assert "Calibration over 24 settings: most statements hold with degree 5: 3 of 5, 1 undecided." in page
     assert "RTT: the paper 46, ours 45.2" in page
     assert "degree 0.61" in page
     assert "At every setting one of the two is contradicted: a and b." in page
     assert "Contradicted at every setting: c, d." in page
     assert "Most statements of the study" not in page
-    assert "Most statements of the study" not in paper_words("cube", "A title", judgements), "one claim is not most"
-    assert "Most statements of the study" in paper_words("cube", "A title", 2 * judgements)
+    assert "Most statements of the study" not in paper_summary("cube", "A title", judgements), "one claim is not most"
+    assert "Most statements of the study" in paper_summary("cube", "A title", 2 * judgements)

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from cubecast.lab.claims import EVERYWHERE, NOT_TESTED, REGION, UNDECIDED, Judgement, nearest, place, ranges, spelled
+from cubecast.lab.claims import (
+    EVERYWHERE,
+    NOT_TESTED,
+    REGION,
+    UNDECIDED,
+    Judgement,
+    estimate_text,
+    nearest,
+    place,
+    ranges,
+)
 from cubecast.lab.conditions import value_text, where_holds
 from cubecast.lab.joint_readings import JointReading, best_joint_reading
 from cubecast.lab.metric_titles import title_of
@@ -28,7 +38,7 @@ def anchor(judgement: Judgement) -> str:
     return f"{judgement.plan.id}--{judgement.claim.id}"
 
 
-def paper_words(
+def paper_summary(
     paper: str, title: str, judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | None = None
 ) -> str:
     """The summary of a paper's verdicts; with the result of its calibration, if there is one."""
@@ -107,11 +117,11 @@ def _item(judgement: Judgement) -> str:
     claim = judgement.claim
     return (
         f'<li><a href="#{anchor(judgement)}">{escape(claim.text)}</a> <small>{escape(claim.source)}</small>'
-        f"<br>{escape(in_words(judgement))}</li>"
+        f"<br>{escape(verdict_sentence(judgement))}</li>"
     )
 
 
-def in_words(judgement: Judgement) -> str:
+def verdict_sentence(judgement: Judgement) -> str:
     """The verdict as a sentence: where it holds, what contradicts it, or what is missing."""
     readings, verdict = judgement.readings, judgement.verdict
     if verdict == NOT_TESTED:
@@ -135,9 +145,8 @@ def _value(judgement: Judgement) -> str:
     if found is None:
         return ""
     at = place(found, judgement.plan.parameters)
-    return (
-        f" The paper: {found.test.paper:g}; ours nearest to it: {spelled(found.estimate)}{f' at {at}' if at else ''}."
-    )
+    where = f" at {at}" if at else ""
+    return f" The paper: {found.test.paper:g}; ours nearest to it: {estimate_text(found.estimate)}{where}."
 
 
 def _capital(text: str) -> str:
