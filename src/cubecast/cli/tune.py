@@ -51,12 +51,12 @@ def _tune(
 
       cubecast tune gossip -n 200 --network wan-tree --subset 3 --longest-s 20 --resolution-s 2 --stride-s 1
     """
+    from cubecast.lab.tune import default_plan
     from cubecast.lab.tune import tune as search
-    from cubecast.lab.tune import usual_plan
     from cubecast.sim.scenario import Scenario
 
     scenario = Scenario.of(protocol, **settings)
-    plan = usual_plan(
+    plan = default_plan(
         scenario, seeds=seeds, longest_s=longest_s, resolution_s=resolution_s, stride_s=stride_s, tolerance=tolerance
     )
     with waiting(f"{protocol}: preparing (compiling, the first time)") as step:

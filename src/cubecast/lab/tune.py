@@ -34,7 +34,7 @@ class Tuning:
     """(step interval, mean TPR) of every step interval measured, in order."""
 
 
-def usual_plan(
+def default_plan(
     scenario: Scenario,
     *,
     seeds: int,

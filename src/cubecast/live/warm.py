@@ -24,7 +24,7 @@ STEPS_MAX = 2000
 def states() -> set[type]:
     """The classes of the states of a member's protocols."""
     found: set[type] = set()
-    for data in usual():
+    for data in auto_protocols():
         for member in _pair(data):
             stack = member.stack
             assert isinstance(stack, Stack)
@@ -38,14 +38,14 @@ def compile_piece(name: str) -> None:
     warm()
 
 
-def usual() -> list[str]:
+def auto_protocols() -> list[str]:
     """The protocols that `auto` chooses from, by the size of the view."""
     return [one.name for one in protocols("causal") if one.live is not None and one.auto_from is not None]
 
 
 def warm(names: Iterable[str] = ()) -> None:
     """Call every compiled function of a member once."""
-    for data in names or usual():
+    for data in names or auto_protocols():
         _pair(data)
     load_search()
 

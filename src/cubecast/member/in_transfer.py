@@ -20,7 +20,7 @@ from cubecast.protocols.membership.views import MemberId, View
 GATE_SLICE = 1000
 """How many entries that waited for the state are handed over at a time."""
 NO_STATE = "no member gives the application's state"
-"""Why a member leaves the group by itself, to join anew."""
+"""Why a member leaves the group by itself, to join again."""
 
 
 class InTransfer(InLevels):
