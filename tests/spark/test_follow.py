@@ -303,3 +303,13 @@ def test_an_impossible_window_is_one_line(tmp_path: Path, window_s: float, secon
     unused: Any = None
     with pytest.raises(LocalProtocolError, match=message):
         follow(unused, tmp_path, window_s=window_s, seconds=seconds, show=lambda _: None, checkpoint=tmp_path / "place")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"batch": 1}', '{"batch": 1, "windows": {}}', '{"batch": {}}', "\0"])
+def test_a_damaged_checkpoint_is_one_line(tmp_path: Path, content: str) -> None:
+    from cubecast.lab.spark.follow import follow
+
+    (tmp_path / "windows.json").write_text(content)
+    unused: Any = None
+    with pytest.raises(LocalProtocolError, match=r"windows\.json cannot be read .*: use a new checkpoint"):
+        follow(unused, tmp_path, window_s=1.0, seconds=1.0, show=lambda _: None, checkpoint=tmp_path)

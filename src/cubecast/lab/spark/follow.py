@@ -60,8 +60,7 @@ def follow(
     if not folder.is_dir():
         raise LocalProtocolError(f"{folder} is not a folder: give the folder to which the members write their traces")
     kept = checkpoint / STATE_FILE
-    done, state = _read_state(kept)
-    windows = Windows(window_s, state=state)
+    done, windows = _read_state(kept, window_s)
     batches: list[int] = []
 
     def take(batch: DataFrame, number: int) -> None:
@@ -80,14 +79,14 @@ def follow(
     return windows.table()
 
 
-def _read_state(path: Path) -> tuple[int, Row | None]:
+def _read_state(path: Path, window_s: float) -> tuple[int, Windows]:
     """The number of the last batch in the windows of the checkpoint, and the windows."""
     try:
         found = json.loads(path.read_bytes())
-        return int(found["batch"]), dict(found["windows"])
+        return int(found["batch"]), Windows(window_s, state=dict(found["windows"]))
     except FileNotFoundError:
-        return -1, None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return -1, Windows(window_s)
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise LocalProtocolError(f"{path} cannot be read ({error}): use a new checkpoint") from error
 
 
