@@ -85,6 +85,16 @@ def test_its_parameter_is_held_to_its_range(own: Path, capsys: pytest.CaptureFix
     assert "copies = 9 of pledge: choose from 1 to 8" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("own")
+def test_a_parameter_with_the_name_of_a_setting_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_pledge(tmp_path / "named", ("    copies: int = parameter(", "    rounds: int = parameter("))
+    assert run(["simulate", "pledge", "--protocol-file", str(path), "-n", "5"]) == 2
+    expected = "cubecast: parameter rounds of pledge has the name of a setting of every run: rename it\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_it_stands_beside_the_others_in_a_comparison(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "-n", "8", "--protocols", "pledge,coord", "--protocol-file", str(own), "--network", "star"]
     assert run([*words, "--copies", "2", "--json"]) == 0

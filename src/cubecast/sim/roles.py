@@ -90,6 +90,7 @@ def split_settings(flat: Mapping[str, Any], fields: Collection[str], *, lenient:
     """
     values = {name: value for name, value in flat.items() if name in fields}
     roles = list(_roles(values))
+    _check_names(roles, fields)
     for name, value in flat.items():
         if name in fields:
             continue
@@ -100,6 +101,16 @@ def split_settings(flat: Mapping[str, Any], fields: Collection[str], *, lenient:
             known = [*fields, *(_flat_names() if lenient else ())]
             raise LocalProtocolError(_unknown(roles, known, name), setting=name)
     return values
+
+
+def _check_names(roles: list[Role], fields: Collection[str]) -> None:
+    """Reject parameters that no flat setting could reach."""
+    for role in roles:
+        for name in describe(role.entry.parameters):
+            if role.prefix + name in fields:
+                raise LocalProtocolError(
+                    f"parameter {name} of {role.entry.name} has the name of a setting of every run: rename it"
+                )
 
 
 def _own_name(role: Role, name: str) -> str | None:
