@@ -118,6 +118,12 @@ def test_processes_started_later_know_it(own: Path) -> None:
         ("two.words.py", "PROTOCOL = 1", "give it the name of a Python module"),
         ("empty_one.py", "", "has no PROTOCOL"),
         ("number_one.py", "PROTOCOL = 1", "has PROTOCOL = 1"),
+        (
+            "single_one.py",
+            "from cubecast.protocols.catalogue import protocols\nPROTOCOLS = protocols()[0]",
+            "has one protocol in PROTOCOLS",
+        ),
+        ("strange_one.py", "x = 1\ny = strange\n", "cannot be imported: name 'strange' is not defined (line 2)"),
         ("open_one.py", "x = (", "cannot be imported"),
         ("json.py", "", "another module is called 'json'"),
     ],

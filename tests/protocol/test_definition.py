@@ -15,6 +15,7 @@ from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import GroupState
+from cubecast.protocol.messages import message
 from cubecast.protocol.parameters import NoParameters, parameter
 from cubecast.protocols.catalogue import add_protocol, protocol_named
 from tests.support.own_protocols import restored_catalogue
@@ -136,6 +137,26 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "parameters that are an instance": (
         {"parameters": NoParameters()},
         "the parameters of idle are NoParameters(): use a frozen dataclass",
+    ),
+    "a handler that is no function": (
+        {"handlers": handlers(on_leave=3)},
+        "idle has on_leave = 3: write a function on_leave(state, row, now_ns, mail, rank)",
+    ),
+    "a name that is no text": (
+        {"name": None},
+        "name None: use small letters, digits and _, and not auto or model",
+    ),
+    "messages that are names": (
+        {"messages": ("REPORT", message("RESULT", round=4))},
+        "the messages of idle contain 'REPORT': use a tuple of message(...)",
+    ),
+    "one message instead of a tuple": (
+        {"messages": message("REPORT", round=4)},
+        "the messages of idle contain 'REPORT': use a tuple of message(...)",
+    ),
+    "messages that are a number": (
+        {"messages": 2},
+        "the messages of idle contain 2: use a tuple of message(...)",
     ),
     "a default outside its range": (
         {"parameters": BadDefault},

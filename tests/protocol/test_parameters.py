@@ -175,6 +175,21 @@ def test_what_is_declared_for_the_search_must_be_possible() -> None:
     class Chosen:
         radix: int = parameter(2, "A radix.", search_factors=(2.0,))
 
-    for kind, said in ((Wrong, "2 or more"), (Unknown, "no such parameter"), (Chosen, "that resolve chooses")):
+    @dataclass(frozen=True, kw_only=True)
+    class Single:
+        radix: int = parameter(2, "A radix.", search=4)  # type: ignore[arg-type]
+
+    @dataclass(frozen=True, kw_only=True)
+    class Alone:
+        radix: int = parameter(2, "A radix.", matters_with="overlay")  # type: ignore[arg-type]
+
+    wrong = {
+        Wrong: "2 or more",
+        Unknown: "no such parameter",
+        Chosen: "that resolve chooses",
+        Single: "^parameter radix has search = 4: give a tuple of values$",
+        Alone: "^parameter radix has matters_with = 'overlay': give a parameter and its value$",
+    }
+    for kind, said in wrong.items():
         with pytest.raises(LocalProtocolError, match=said):
             describe(kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -121,7 +121,8 @@ class Protocol:
 
     def check(self) -> None:
         """Reject an invalid entry with a one-line error that says what to change."""
-        if not re.fullmatch("[a-z][a-z0-9_]*", self.name) or self.name in _RESERVED:
+        name: Any = self.name
+        if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name) or name in _RESERVED:
             raise LocalProtocolError(f"name {self.name!r}: use small letters, digits and _, and not auto or model")
         if self.family not in FAMILIES:
             raise LocalProtocolError(f"family {self.family!r} of {self.name}: choose one of {', '.join(FAMILIES)}")
@@ -140,6 +141,10 @@ class Protocol:
 
 
 def _check_messages(protocol: Protocol) -> None:
+    messages: Any = protocol.messages
+    for one in messages if isinstance(messages, Sequence) else (messages,):
+        if not isinstance(one, MessageType):
+            raise LocalProtocolError(f"the messages of {protocol.name} contain {one!r}: use a tuple of message(...)")
     names = [one.name for one in protocol.messages]
     for name in names:
         if names.count(name) > 1:
@@ -156,6 +161,9 @@ def _check_handlers(protocol: Protocol) -> None:
     if "start" not in found and "receive" not in found:
         raise LocalProtocolError(f"{protocol.name} has neither start nor receive: a protocol handles at least one")
     for name, handler in found.items():
+        if not callable(handler):
+            wanted = f"{name}({', '.join(SIGNATURES[name])})"
+            raise LocalProtocolError(f"{protocol.name} has {name} = {handler!r}: write a function {wanted}")
         given = tuple(inspect.signature(getattr(handler, "py_func", handler)).parameters)
         if given != SIGNATURES[name]:
             raise LocalProtocolError(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -97,11 +97,18 @@ def describe(kind: type) -> dict[str, ParameterInfo]:
 
 def _check_search(info: ParameterInfo, known: Mapping[str, ParameterInfo]) -> None:
     """Validate the values declared for the search."""
+    if not isinstance(info.search, Iterable):
+        raise LocalProtocolError(f"parameter {info.name} has search = {info.search!r}: give a tuple of values")
     for value in info.search:
         _validate(info, value, "the search")
     if info.search_factors and not (info.is_optional and float in info.types):
         raise LocalProtocolError(f"parameter {info.name}: search_factors need a number that resolve chooses")
     if info.matters_with is not None:
+        pair: Any = info.matters_with
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise LocalProtocolError(
+                f"parameter {info.name} has matters_with = {pair!r}: give a parameter and its value"
+            )
         other, value = info.matters_with
         if other not in known:
             raise LocalProtocolError(f"parameter {info.name} matters with {other!r}: there is no such parameter")

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import import_module, invalidate_caches, util
 from pathlib import Path
 from pkgutil import iter_modules
+from traceback import extract_tb
 from types import ModuleType
 
 from cubecast.errors import LocalProtocolError
@@ -97,11 +98,19 @@ def import_file(path: Path, what: str = "protocol file") -> ModuleType:
     try:
         return import_module(place.stem)
     except Exception as error:
-        raise LocalProtocolError(f"{what} {place} cannot be imported: {error}") from error
+        raise LocalProtocolError(f"{what} {place} cannot be imported: {error}{_line_in(place, error)}") from error
+
+
+def _line_in(place: Path, error: Exception) -> str:
+    """The line of a file at which an error arose; a syntax error names it itself."""
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(place)]
+    return f" (line {lines[-1]})" if lines else ""
 
 
 def declared_protocols(module: ModuleType, path: Path) -> list[Protocol]:
     """The protocols that a module declares, validated."""
+    if isinstance(getattr(module, "PROTOCOLS", ()), Protocol):
+        raise LocalProtocolError(f"{path} has one protocol in PROTOCOLS: make it a tuple, or call it PROTOCOL")
     found = _declared(module)
     for protocol in found:
         if not isinstance(protocol, Protocol):
