@@ -43,7 +43,7 @@ def gap_ms(result: Result) -> float:
 
 def busiest_share(trace: Trace) -> float | None:
     """Of all messages received, how many the busiest member receives."""
-    events = trace.arrays()
+    events = trace.events
     receivers = events["member"][events["event"] == RECEIVE]
     return float(np.bincount(receivers).max() / len(receivers)) if len(receivers) else None
 
@@ -60,7 +60,7 @@ class NoBurst:
 
     def check(self, trace: Trace) -> list[Violation]:
         """Count the sends of each member at each moment."""
-        events = trace.arrays()
+        events = trace.events
         sends = np.flatnonzero(events["event"] == SEND)
         moments = np.stack([events["time_ns"][sends], events["member"][sends]], axis=1)
         found, first, counts = np.unique(moments, axis=0, return_index=True, return_counts=True)

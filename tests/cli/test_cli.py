@@ -83,7 +83,7 @@ def test_a_kept_trace_passes_and_a_broken_one_is_named(tmp_path: Path, capsys: p
     assert run_json(capsys, ["check", str(kept)])["ok"] is True
 
     trace = read_trace(kept)
-    events = trace.arrays().copy()
+    events = trace.events.copy()
     row = int(np.flatnonzero(events["event"] == STABLE)[0])
     events["sequence"][row] = 1000
     with TraceWriter(broken, trace.scenario) as writer:

@@ -77,7 +77,7 @@ def test_every_member_processes_as_many_messages_as_table_4_1_says(protocol: str
     members = 40
     shape: dict[str, Any] = {"tree_degree": degree, "relayed": False}
     scenario = shared_scenario(protocol=protocol, members=members, senders=3, network="star", **shape)
-    events = trace_scenario(scenario, network_of("star", members, 0)).arrays()
+    events = trace_scenario(scenario, network_of("star", members, 0)).events
     sends = events[events["event"] == SEND]
     assert not (sends["peer"] == EVERYONE).any()
     # A multicast is n − 1 copies here; the table counts it once, and once more because its sender receives it too.

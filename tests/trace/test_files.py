@@ -88,7 +88,7 @@ def test_blank_rows_concern_nobody() -> None:
 def test_a_trace_read_back_is_the_trace_written(tmp_path: Path, count: int) -> None:
     events = random_events(count)
     trace = read_trace(write(tmp_path / "run.parquet", events))
-    assert np.array_equal(trace.arrays(), events)
+    assert np.array_equal(trace.events, events)
     assert trace.table.schema == SCHEMA
     assert trace.scenario == SCENARIO
     assert trace.metrics == METRICS
@@ -101,7 +101,7 @@ def test_chunks_fill_row_groups_whatever_their_size(tmp_path: Path, monkeypatch:
     for chunk in (1, 63, 64, 65, 500, 1000):
         path = write(tmp_path / f"{chunk}.parquet", events, chunk)
         assert pq.ParquetFile(path).num_row_groups == 16
-        assert np.array_equal(read_trace(path).arrays(), events)
+        assert np.array_equal(read_trace(path).events, events)
 
 
 def test_a_chunk_may_be_used_again_after_append(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_chunk_may_be_used_again_after_append(tmp_path: Path) -> None:
         writer.append(chunk)
         chunk[:] = 0
         writer.finish(METRICS)
-    assert np.array_equal(read_trace(tmp_path / "run.parquet").arrays(), kept)
+    assert np.array_equal(read_trace(tmp_path / "run.parquet").events, kept)
 
 
 def test_numpy_values_and_missing_numbers_become_plain_json(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_trace_rewritten_with_plain_strings_is_still_a_trace(tmp_path: Path) -
     pq.write_table(table, tmp_path / "again.parquet")
     pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
     for name in ("again", "plain"):
-        assert np.array_equal(read_trace(tmp_path / f"{name}.parquet").arrays(), events)
+        assert np.array_equal(read_trace(tmp_path / f"{name}.parquet").events, events)
 
 
 # Whole or absent
@@ -309,8 +309,7 @@ def test_a_schema_mismatch_names_the_column(tmp_path: Path, change: Callable[[An
     refused(store(tmp_path / "x.parquet", change(to_table(blank_events(2)))), match)
 
 
-def test_a_trace_in_memory_has_the_same_two_faces() -> None:
+def test_a_trace_in_memory_is_also_an_arrow_table() -> None:
     events = random_events(10)
     trace = Trace(events=events, scenario=SCENARIO, metrics=METRICS)
-    assert trace.arrays() is events
     assert trace.table.column("event").to_pylist() == [EVENT_NAMES[code] for code in events["event"]]

@@ -91,12 +91,9 @@ class Trace:
     """The events of one run in execution order, its scenario, and its metrics."""
 
     events: Events
+    """One structured array of `EVENT_DTYPE`."""
     scenario: dict[str, Any]
     metrics: dict[str, Any]
-
-    def arrays(self) -> Events:
-        """Return the events as one structured array of `EVENT_DTYPE`."""
-        return self.events
 
     def has(self, kind: int) -> bool:
         """Is there an event of this kind?"""
