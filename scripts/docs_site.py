@@ -55,3 +55,19 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: An
         return f"]({posixpath.relpath(_place(file), posixpath.dirname(page.file.src_uri) or '.')})"
 
     return OUTSIDE.sub(moved, markdown)
+
+
+_INLINE = re.compile(r"<code>[^<]*</code>")
+_COMMANDS = re.compile(r'<div class="language-sh.*?</div>', re.DOTALL)
+_TEXT = re.compile(r"(?<=>)[^<]+")
+_OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let no line end inside an option: browsers break `--trace` after its first dash."""
+    html = _INLINE.sub(lambda code: _whole_options(code[0]), html)
+    return _COMMANDS.sub(lambda block: _TEXT.sub(lambda text: _whole_options(text[0]), block[0]), html)
+
+
+def _whole_options(text: str) -> str:
+    return _OPTION.sub(r'<span class="option">\g<0></span>', text)

@@ -101,3 +101,20 @@ def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path
     assert not fetched
     assert (site / "source" / "examples" / "ring.py.txt").is_file()
     assert "Send to every member, this one included" in (site / "api" / "live.html").read_text("utf-8")
+    tutorial = (site / "tutorial.html").read_text("utf-8")
+    assert '<code><span class="option">--trace</span> run.parquet</code>' in tutorial
+    assert '<div class="language-sh highlight">' in tutorial
+
+
+def test_no_line_of_a_page_ends_inside_an_option() -> None:
+    specification = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs_site.py")
+    assert specification is not None
+    assert specification.loader is not None
+    hook = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(hook)
+    option = '<span class="option">--keep-all</span>'
+    assert hook.on_page_content("<code>a --keep-all 1</code>") == f"<code>a {option} 1</code>"
+    block = '<div class="language-{0} highlight"><pre><span></span><code>a<span>b</span>{1} c-d</code></pre></div>'
+    assert hook.on_page_content(block.format("sh", " --keep-all")) == block.format("sh", f" {option}")
+    python = block.format("python", " --keep-all")
+    assert hook.on_page_content(python) == python

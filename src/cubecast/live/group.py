@@ -483,11 +483,15 @@ def join(
     The block starts when this member is in the group and has the group's state. Until then the log names what it waits
     for; after `settings.join_timeout_s` it fails with the reason. At the end of the block the member leaves.
 
-        async with cubecast.join("orders", listen="10.0.0.1:7001", peers=["10.0.0.2:7001", "10.0.0.3:7001"],
-                                 credentials=cubecast.Credentials.load("10.0.0.1:7001.pem", ca="group.pem")) as group:
-            message = await group.multicast(b"hello")      # to every member, this one included
-            await message.stable(timeout=5)                # every member has it
-            async for delivery in group:                   # causal order, each message once
+        async with cubecast.join(
+            "orders",
+            listen="10.0.0.1:7001",
+            peers=["10.0.0.2:7001", "10.0.0.3:7001"],
+            credentials=cubecast.Credentials.load("one.pem", ca="group.pem"),
+        ) as group:
+            message = await group.multicast(b"hello")  # to every member, this one included
+            await message.stable(timeout=5)  # every member has it
+            async for delivery in group:  # causal order, each message once
                 print(delivery.sender.name, delivery.sequence, delivery.payload)
 
     `name` is the name of the group; members of groups with different names refuse each other. `listen` ("host:port") is
