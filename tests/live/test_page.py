@@ -91,6 +91,33 @@ def test_a_phone_shows_the_whole_group_without_scrolling_sideways(
     assert re.search(r'<text [^>]*class="time">\d\d:\d\d:\d\d<', shown)
 
 
+IN_A_PHONE = """<script>
+if (top === window) document.body.innerHTML = '<iframe src="/" style="width: 390px; height: 3000px"></iframe>';
+else setInterval(() => {
+  const tables = [...document.querySelectorAll(".wide")];
+  top.document.body.dataset.rows = document.querySelectorAll("#journals tr").length;
+  top.document.body.dataset.cut = tables.filter(one => one.scrollWidth > one.clientWidth).length;
+}, 100);
+</script>"""
+
+
+def test_a_phone_cuts_no_table_of_a_small_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = status._page()
+    monkeypatch.setattr(status, "_page", lambda: page + IN_A_PHONE.encode())
+
+    async def run() -> str:
+        (address,) = free_addresses(1)
+        async with groups_of(3, each=lambda place: {"journal": tmp_path / f"{place}.journal"}) as groups:
+            for group in groups:
+                await group.multicast(bytes(100_000))
+            async with StatusServer(groups[0], address):
+                return await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=4_000)
+
+    shown = asyncio.run(run())
+    assert 'data-rows="3"' in shown
+    assert 'data-cut="0"' in shown
+
+
 def page_of_rank_3(tmp_path: Path, **settings: Any) -> str:
     """What a member of eight shows after a message."""
 
