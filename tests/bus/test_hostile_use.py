@@ -19,6 +19,13 @@ pytestmark = pytest.mark.live
 SMALL = {"payload_bytes_max": 4096}
 
 
+class SilentError(Exception):
+    """An error whose text raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 async def too_large(_event: BusEvent) -> bytes:
     return bytes(5000)
 
@@ -35,11 +42,21 @@ async def never(_event: BusEvent) -> None:
     await asyncio.Event().wait()
 
 
+async def no_text(_event: BusEvent) -> None:
+    raise SilentError
+
+
+async def many_lines(_event: BusEvent) -> None:
+    raise RuntimeError("one\ntwo\n" * 10)
+
+
 def not_asynchronous(_event: BusEvent) -> bytes:
     return b"x"
 
 
-@pytest.mark.parametrize("function", [too_large, too_large_an_error, cancelled_inside, not_asynchronous])
+@pytest.mark.parametrize(
+    "function", [too_large, too_large_an_error, cancelled_inside, no_text, many_lines, not_asynchronous]
+)
 def test_a_request_whose_answer_cannot_be_sent_fails_at_once(
     function: Callable[[BusEvent], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -49,6 +66,7 @@ def test_a_request_whose_answer_cannot_be_sent_fails_at_once(
             with pytest.raises(RequestError) as error:
                 await one.request("f", b"", to=two.group.me, timeout=WAIT_S)
             assert len(str(error.value)) < 1000
+            assert len(str(error.value).splitlines()) == 1
 
     caplog.set_level(logging.CRITICAL)
     asyncio.run(run())
@@ -57,7 +75,7 @@ def test_a_request_whose_answer_cannot_be_sent_fails_at_once(
 def test_a_request_that_the_other_member_cannot_decode_fails_at_once(caplog: pytest.LogCaptureFixture) -> None:
     def decode(octets: bytes) -> bytes:
         if octets == b"bad":
-            raise ValueError("bad")
+            raise ValueError("bad\nvalue")
         return octets
 
     async def serve(event: BusEvent) -> bytes:
@@ -66,7 +84,7 @@ def test_a_request_that_the_other_member_cannot_decode_fails_at_once(caplog: pyt
     async def run() -> None:
         async with buses_of(2, codec=Codec("picky", bytes, decode)) as (one, two):
             two.serve("f", serve)
-            with pytest.raises(RequestError, match="cannot be decoded as picky: bad"):
+            with pytest.raises(RequestError, match=r"cannot be decoded as picky: bad value$"):
                 await one.request("f", b"bad", to=two.group.me, timeout=WAIT_S)
             assert await one.request("f", b"good", to=two.group.me, timeout=WAIT_S) == b"good"
 
@@ -167,13 +185,6 @@ def test_leaving_does_not_wait_for_a_subscriber_that_does_not_read() -> None:
     asyncio.run(run())
 
 
-class SilentError(Exception):
-    """An error whose text raises."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
 def raises(error: type[BaseException]) -> Callable[[Any], Any]:
     def function(_value: Any) -> Any:
         raise error
@@ -212,6 +223,16 @@ def test_a_bus_is_entered_once() -> None:
                 await bus.__aenter__()
         with pytest.raises(LocalProtocolError, match="already entered"):
             await bus.__aenter__()
+
+    asyncio.run(run())
+
+
+def test_a_name_that_is_far_too_long_is_refused_in_a_short_line() -> None:
+    async def run() -> None:
+        async with buses_of(1) as (bus,):
+            with pytest.raises(LocalProtocolError, match="is not a member") as error:
+                await bus.send("x" * 100_000, "t", b"x")
+            assert len(str(error.value)) < 500
 
     asyncio.run(run())
 

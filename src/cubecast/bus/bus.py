@@ -11,6 +11,7 @@ announced in the same way.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import secrets
 from collections import Counter
@@ -23,6 +24,7 @@ from cubecast.bus.codecs import BYTES, Codec
 from cubecast.bus.envelope import (
     ALL_PRESENCE,
     FAILURE,
+    NAME_CHARACTERS_MAX,
     PRESENCE,
     PUBLISH,
     REPLY,
@@ -39,6 +41,7 @@ from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolErr
 from cubecast.live.group import Group
 from cubecast.live.loop import require_running_in
 from cubecast.live.message import Message
+from cubecast.live.texts import text_of_error
 from cubecast.member.effects import Delivery
 from cubecast.protocols.membership.views import MemberId, View
 
@@ -183,7 +186,7 @@ class Bus:
         if len(found) != 1:
             several = f"names {len(found)} members, {', '.join(one.name for one in found)}"
             where = several if found else "is not a member"
-            raise LocalProtocolError(f"{who!r} {where}: see bus.names and bus.group.view")
+            raise LocalProtocolError(f"{who[:NAME_CHARACTERS_MAX]!r} {where}: see bus.names and bus.group.view")
         return found[0]
 
     # Subscribing.
@@ -315,14 +318,17 @@ class Bus:
 
     async def _answer(self, event: BusEvent, number: int) -> None:
         try:
-            body = self.codec.to_bytes(await self._serving[event.topic](event))
+            reply = self._serving[event.topic](event)
+            if not inspect.isawaitable(reply):
+                raise LocalProtocolError(f"its function returned a {type(reply).__name__}: give an `async` function")
+            body = self.codec.to_bytes(await reply)
             await self._multicast(Envelope(REPLY, event.topic, body, event.sender, number))
         except (Exception, asyncio.CancelledError) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # the bus ends; otherwise the function was cancelled from within
-            log.exception("request failed topic=%s sender=%s", event.topic, event.sender.name)
-            await self._refuse(event.topic, event.sender, number, f"{type(error).__name__}: {error}")
+            log.exception("request failed topic=%r sender=%s", event.topic, event.sender.name)
+            await self._refuse(event.topic, event.sender, number, f"{type(error).__name__}: {text_of_error(error)}")
 
     async def _refuse(self, topic: str, sender: MemberId, number: int, reason: str) -> None:
         """Reply with an error."""

@@ -15,6 +15,7 @@ import msgspec
 
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.live.application_state import octets_of
+from cubecast.live.texts import text_of_error
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Codec:
             raise
         except BaseException as error:  # a codec in another language may raise more than Exceptions
             raise LocalProtocolError(
-                f"a value of type {type(value).__name__} cannot be encoded as {self.name}: {_text_of(error)}"
+                f"a value of type {type(value).__name__} cannot be encoded as {self.name}: {text_of_error(error)}"
             ) from error
         return octets if type(octets) is bytes else octets_of(octets, f"what the codec {self.name} returned")
 
@@ -45,16 +46,8 @@ class Codec:
             raise
         except BaseException as error:
             raise RemoteProtocolError(
-                f"{len(octets)} bytes cannot be decoded as {self.name}: {_text_of(error)}"
+                f"{len(octets)} bytes cannot be decoded as {self.name}: {text_of_error(error)}"
             ) from error
-
-
-def _text_of(error: BaseException) -> str:
-    """The message of an error, or its class if it has none."""
-    try:
-        return str(error) or type(error).__name__
-    except Exception:
-        return type(error).__name__
 
 
 BYTES = Codec("bytes", octets_of, bytes)

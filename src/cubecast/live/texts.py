@@ -1,4 +1,4 @@
-"""Names that programs choose: any text that can be written and is not too long."""
+"""Texts of programs: names that can be written and are not too long, and texts of errors in one line."""
 
 from __future__ import annotations
 
@@ -16,3 +16,11 @@ def require_text(what: str, text: object, characters_max: int) -> str:
     except UnicodeEncodeError as error:
         raise LocalProtocolError(f"{what} {text!r}: it contains a lone surrogate, which is not a character") from error
     return text
+
+
+def text_of_error(error: BaseException) -> str:
+    """The message of any error in one line, or its class if it has none."""
+    try:
+        return " ".join(str(error).split()) or type(error).__name__
+    except Exception:
+        return type(error).__name__
