@@ -133,7 +133,7 @@ async def _obey(store: KeyValueStore) -> None:
             case ["del", key]:
                 await store.delete(key)
             case ["show"]:
-                print(json.dumps(store.items()), f"({store.tombstones} tombstones)", flush=True)
+                print(json.dumps(store.items(), ensure_ascii=False), f"({store.tombstones} tombstones)", flush=True)
             case _:
                 print(COMMANDS, flush=True)
 

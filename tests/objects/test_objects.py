@@ -140,7 +140,8 @@ def test_a_lock_passes_on_when_its_holder_is_gone_or_its_waiter_gives_up() -> No
     async def run() -> None:
         async with spaces_of(3) as spaces:
             first = await spaces[2].lock("l").acquire(WAIT_S)
-            with pytest.raises(TimeoutError):
+            holder = spaces[2].group.address
+            with pytest.raises(TimeoutError, match=f"^lock 'l' not granted within 0.5 s: {holder} holds it$"):
                 await spaces[0].lock("l").acquire(0.5)
             waiting = asyncio.create_task(spaces[1].lock("l").acquire())
             await vanish(spaces[2].group)

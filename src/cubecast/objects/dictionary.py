@@ -31,7 +31,10 @@ whose earlier deletions may be forgotten."""
 
 
 class ReplicatedDict(SharedObject):
-    """A dictionary of strings to values that msgpack can encode. Read it like a mapping. The last writer wins."""
+    """A dictionary of strings to values that msgpack can encode. Read it like a mapping. The last writer wins.
+
+    Do not change a value that you have read: that changes this replica only. Change a copy, and `set` it.
+    """
 
     kind = "dict"
 

@@ -67,8 +67,8 @@ class Lock(SharedObject):
     async def acquire(self, timeout: float | None = None) -> Token:
         """Wait for the lock.
 
-        Raises TimeoutError; ExcludedError if this member was excluded; LocalProtocolError if this member left. A task
-        that holds the lock must not acquire it again: it would deadlock.
+        Raises TimeoutError, naming the holder; ExcludedError if this member was excluded; LocalProtocolError if this
+        member left. A task that holds the lock must not acquire it again: it would deadlock.
         """
         self._numbers += 1
         number = self._numbers
@@ -79,14 +79,23 @@ class Lock(SharedObject):
                 message = await self._send(["acquire", number])
                 self._space.hurry(message)
                 token = await granted
-        except BaseException:
+        except BaseException as error:
             self._waiting.pop(number, None)
             self._space.later(self._send(["release", number]))
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(self._why_not_granted(timeout)) from None
             raise
         if self._waiting.pop(number, None) is None:
             raise self._excluded()  # after the grant, before this task could run
         self._held = _Request(self._space.group.me, number)
         return token
+
+    def _why_not_granted(self, timeout: float | None) -> str:
+        if self.holder is None:
+            why = "this member has not received its own request, or not all members have"
+        else:
+            why = f"{self.holder.name} holds it"
+        return f"lock {self.name!r} not granted within {timeout} s: {why}"
 
     async def release(self) -> None:
         """Release the lock. A cancelled call releases it too."""
