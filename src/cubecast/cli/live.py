@@ -97,6 +97,8 @@ def demo(
     chosen = min(2, most) if kills is None else kills
     if not 0 <= chosen <= most:
         raise LocalProtocolError(f"--kills {chosen}: at most {most} of {members} members, so that a majority remains")
+    if trace is not None and not trace.parent.is_dir():
+        raise LocalProtocolError(f"--trace {trace}: there is no folder {trace.parent}")
     warm()
     with tempfile.TemporaryDirectory() as folder:
         shown = Demo(members=members, rate_per_s=rate, folder=Path(folder))
@@ -156,12 +158,19 @@ class _Screen:
             lags = [one["stats"]["unstable_messages"] for one in states.values()]
             delivered = min(one["stats"]["delivered"] for one in states.values())
             shown = ", ".join(f"view {view}: {count} members" for view, count in views)
-            print(f"{headline}; {shown}; {delivered:,} messages delivered, at most {max(lags)} not stable", flush=True)
+            print(
+                f"{_title(demo, headline)}; {shown}; {delivered:,} messages delivered, at most {max(lags)} not stable",
+                flush=True,
+            )
+
+
+def _title(demo: Demo, headline: str) -> str:
+    return f"{headline}; status page http://{demo.page}/"
 
 
 def _demo_table(demo: Demo, states: dict[int, Any], headline: str) -> Table:
-    title = f"{headline}; status page of the first member: http://{demo.page}/"
-    table = new_table("member", "state", "view", "members", "delivered", "unstable", "gone", left=2, title=title)
+    columns = ("member", "state", "view", "members", "delivered", "unstable", "gone")
+    table = new_table(*columns, left=2, title=_title(demo, headline))
     for place in range(demo.members):
         state = states.get(place)
         if state is None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from cubecast.errors import LocalProtocolError
 from cubecast.live.local import free_addresses
+from cubecast.member.settings import parse_address
 
 _COMMAND = [sys.executable, "-c", "from cubecast.cli import main; main()", "node"]
 SUSPECT_AFTER_S = 1.5
@@ -183,7 +184,7 @@ def run_demo(demo: Demo, *, seconds: float, kills: int, show: Show, conclude: Co
         demo.start()
         demo.wait_ready(120)
         began = time.monotonic()
-        headline = f"all {demo.members} members are up, status page http://{demo.page}/"
+        headline = f"all {demo.members} members are up"
         while (now := time.monotonic() - began) < seconds:
             if kills and not demo.killed and now > seconds / 3:
                 headline = f"killed with kill -9: {', '.join(map(str, demo.kill(kills, demo.members)))}"
@@ -204,7 +205,9 @@ def _cause_of(error: Exception) -> str:
 
 
 def fetch_status(address: str, *, timeout_s: float = 5.0) -> dict[str, Any]:
-    """Request the status of a member."""
+    """Request the status of a member; the address of its page is accepted too."""
+    address = address.removeprefix("http://").partition("/")[0]
+    parse_address(address)
     try:
         with urllib.request.urlopen(f"http://{address}/status.json", timeout=timeout_s) as answer:
             status = json.load(answer)
