@@ -220,6 +220,16 @@ def test_metrics_of_a_run_with_views_agree(tmp_path: Path, spark: Any) -> None:
     assert {row["metric"] for row in found} >= {"queue_mean", "queue_max", "delay_mean_ms", "delay_max_ms"}
 
 
+def test_a_trace_without_metrics_is_not_read_for_them(tmp_path: Path) -> None:
+    from cubecast.lab.spark.metrics import recompute
+    from cubecast.lab.spark.tracefiles import find_traces
+
+    path = _churn(tmp_path)
+    _write(path, replace(read_trace(path), metrics={}))
+    no_spark: Any = None
+    assert recompute(no_spark, find_traces(tmp_path)) == []
+
+
 def _churn(folder: Path) -> Path:
     path = folder / "churn.parquet"
     simulate(

@@ -37,7 +37,11 @@ TOLERANCE = 1e-9
 
 
 def recompute(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
-    """One row per trace and metric: `found` in the rows, `said` by the run that wrote it, and whether they agree."""
+    """One row per trace and metric: `found` in the rows, `said` by the run that wrote it, and whether they agree.
+
+    A trace without metrics, such as one of a live group, is not read.
+    """
+    traces = [trace for trace in traces if trace.metrics]
     if not traces:
         return []
     broadcast(spark.createDataFrame(_heads(traces))).createOrReplaceTempView("heads")
