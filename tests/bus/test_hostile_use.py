@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cubecast.bus import BusEvent, Codec, RequestError
+from cubecast.bus import Bus, BusEvent, Codec, RequestError
 from cubecast.bus.envelope import REPLY, Envelope, encode
 from cubecast.errors import LocalProtocolError
+from cubecast.live.group import join
+from cubecast.live.local import free_addresses
 from tests.bus.buses import buses_of, newcomer
-from tests.live.members import WAIT_S, until
+from tests.live.members import NEVER, WAIT_S, quick, until, vanish
 
 pytestmark = pytest.mark.live
 SMALL = {"payload_bytes_max": 4096}
@@ -283,3 +286,28 @@ def test_an_error_of_the_bus_itself_ends_its_subscribers_and_is_logged(
 
     asyncio.run(run())
     assert "bus ended member=" in caplog.text
+
+
+def test_a_process_that_restarts_from_its_journal_takes_back_what_the_earlier_one_announced(tmp_path: Path) -> None:
+    async def run() -> None:
+        addresses = free_addresses(2)
+
+        def bus(place: int, **options: Any) -> Bus:
+            journal = tmp_path / f"{place}.journal"
+            group = join(
+                "b", listen=addresses[place], peers=addresses, plaintext=True, settings=quick(**NEVER), journal=journal
+            )
+            return Bus(group, **options)
+
+        one, two = bus(0), bus(1, name="billing", presence=True)
+        await asyncio.gather(one.__aenter__(), two.__aenter__())
+        two.subscribe("t")
+        await until(lambda: one.names == {two.group.me: "billing"} and one.presence("t") == {two.group.me: 1})
+        await vanish(two.group)
+        again = bus(1)
+        await again.__aenter__()
+        assert again.group.me == two.group.me
+        await until(lambda: one.names == {} and one.presence("t") == {})
+        await asyncio.gather(one.group.leave(), again.group.leave())
+
+    asyncio.run(run())

@@ -112,6 +112,8 @@ class Bus:
         if not self.group.is_entered:
             await self.group.__aenter__()
         self._install(self.group.view)
+        if self.group._journal is not None:  # the others may know what an earlier process of this member announced
+            self._announce_all()
         self._start(self._deliver_all())
         self._start(self._announce())
         return self
@@ -271,9 +273,12 @@ class Bus:
                 request.fail(RequestError(f"{request.to.name} left the group before it replied"))
         self._names = {who: name for who, name in self._names.items() if who in view.members}
         if is_new and (self._announces_presence or self.name):
-            self._must_announce_all = True
-            self._change.set()
+            self._announce_all()
         self._presence_changed()
+
+    def _announce_all(self) -> None:
+        self._must_announce_all = True
+        self._change.set()
 
     def _presence_changed(self) -> None:
         for callback in self._on_presence:
@@ -409,4 +414,6 @@ class Bus:
             self._presence[sender] = {topic: n for topic, n in (known | envelope.counts).items() if n}
             if envelope.name:
                 self._names[sender] = envelope.name
+            elif envelope.kind == ALL_PRESENCE:
+                self._names.pop(sender, None)
             self._presence_changed()
