@@ -12,7 +12,7 @@ import pytest
 from cubecast.live import status
 from cubecast.live.local import free_addresses
 from cubecast.live.status import StatusServer
-from tests.live.members import NEVER, groups_of, until, vanish
+from tests.live.members import NEVER, groups_of, one, until, vanish
 from tests.live.test_whole_group import hold_up
 from tests.support.browser import needs_browser, show
 
@@ -89,6 +89,23 @@ def test_a_phone_shows_the_whole_group_without_scrolling_sideways(
     assert re.search(r'id="journals">.*?<td[^>]*>1</td><td class="text">[\d.]+ ?k?B, always</td>', shown)
     assert re.search(r'id="views"><tr><td>1</td><td class="text">[\d:]+</td><td>5</td>', shown)
     assert re.search(r'<text [^>]*class="time">\d\d:\d\d:\d\d<', shown)
+
+
+def test_a_member_that_waits_for_the_group_says_so(tmp_path: Path) -> None:
+    async def run() -> str:
+        mine, other, address = free_addresses(3)
+        group = one(listen=mine, contact=other, status=address)
+        entering = asyncio.create_task(group.__aenter__())
+        await until(lambda: group.is_entered)
+        shown = await asyncio.to_thread(show, f"http://{address}/", tmp_path, time_ms=2_000)
+        entering.cancel()
+        await asyncio.gather(entering, return_exceptions=True)
+        return shown
+
+    shown = asyncio.run(run())
+    assert re.search(r'<h1 id="title">g: 127.0.0.1:\d+<', shown)
+    assert re.search(r'id="summary"[^>]*>joining: waiting for 127.0.0.1:\d+ \([^)]*\)<', shown)
+    assert 'id="verdict" class="bad">this member is not in the group<' in shown
 
 
 IN_A_PHONE = """<script>
