@@ -25,6 +25,7 @@ from cubecast.protocol.mail import clear_outbox
 from cubecast.protocol.transport_abilities import CAUGHT_UP
 from cubecast.sim.causal_stability import contribute, is_wanted, keep_result, share_result
 from cubecast.sim.changed_entries import fill_in_unchanged, leave_out_unchanged
+from cubecast.sim.delivery_samples import note_held_back
 from cubecast.sim.due import IDLE, WINNER
 from cubecast.sim.events import (
     BEGIN,
@@ -65,7 +66,6 @@ from cubecast.sim.metrics import (
     note_causally_stable,
     note_delivered,
     note_excluded,
-    note_held_back,
     note_numbered,
     note_published,
     note_released,
@@ -361,7 +361,7 @@ def _carry_out(world, metrics, mail, group, fold, member, layer, now_ns):
             if metrics.members[member].parked == 1 and is_full_enough(metrics, group, member, a):
                 release_round(world, metrics, member, now_ns)
         elif action.what == mailbox.HELD_BACK:
-            note_held_back(metrics, a)
+            note_held_back(metrics.totals, a)
         elif action.what == CAUGHT_UP:
             count_newcomer(world, metrics, group, member, now_ns)
         elif action.what == mailbox.ADOPT:

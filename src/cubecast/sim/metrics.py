@@ -27,6 +27,7 @@ import numpy as np
 
 from cubecast.jit.decorators import linked
 from cubecast.sim.causal_stability import next_reached
+from cubecast.sim.delivery_samples import note_delay
 from cubecast.sim.record import record_fact
 from cubecast.sim.world import ROUNDS_FULL
 from cubecast.trace import schema as tracing
@@ -296,20 +297,7 @@ def note_delivered(world, metrics, member, sender, sequence, now_ns):
         metrics.totals[0].held_max = metrics.members[member].held
     # Without data traffic a newcomer gets messages that were not multicast during the run: they have no delay.
     if member != sender and sequence < metrics.sent_ns.shape[1]:
-        delay_ns = now_ns - metrics.sent_ns[sender, sequence]
-        metrics.totals[0].delays += 1
-        metrics.totals[0].delay_sum_ns += delay_ns
-        if delay_ns > metrics.totals[0].delay_max_ns:
-            metrics.totals[0].delay_max_ns = delay_ns
-
-
-@linked
-def note_held_back(metrics, count):
-    """A sample of a member's delivery queue."""
-    metrics.totals[0].waiting_sum += count
-    metrics.totals[0].waiting_samples += 1
-    if count > metrics.totals[0].waiting_max:
-        metrics.totals[0].waiting_max = count
+        note_delay(metrics.totals, now_ns - metrics.sent_ns[sender, sequence])
 
 
 @linked

@@ -24,6 +24,7 @@ from cubecast.protocol.handlers import (
 )
 from cubecast.protocol.mail import clear_outbox
 from cubecast.sim.causal_stability import contribute, is_wanted, keep_result, next_reached, share_result
+from cubecast.sim.delivery_samples import note_delay, note_held_back
 from cubecast.sim.events import BEGIN, PACKET_ARRIVES, RESEND, SEND_DATA, remove_first_event, schedule
 from cubecast.sim.links import advance, enter_processor, free_packet, pass_node, sample_load
 from cubecast.sim.record import record_fact
@@ -317,7 +318,7 @@ def _carry_out(world, mail, tables, view, process, layer, now_ns):
         elif action.what == mailbox.DELIVER:
             note_delivered(world, tables, view, process, a, action.b, now_ns)
         elif action.what == mailbox.HELD_BACK:
-            _note_held_back(tables, a)
+            note_held_back(tables.totals, a)
         elif action.what == mailbox.SUSPECT and tables.processes[process].alert == 0:
             tables.processes[process].alert = 1
             tables.totals[0].alerted = process
@@ -362,19 +363,7 @@ def note_delivered(world, tables, view, process, rank, number, now_ns):
     record_fact(world, tracing.DELIVER, now_ns, process, -1, -1, sender, sequence)
     if sender != process:
         one = tables.processes[sender]
-        delay_ns = now_ns - (one.first_ns + (sequence - 1) * tables.totals[0].interval_ns)
-        tables.totals[0].delays += 1
-        tables.totals[0].delay_sum_ns += delay_ns
-        if delay_ns > tables.totals[0].delay_max_ns:
-            tables.totals[0].delay_max_ns = delay_ns
-
-
-@linked
-def _note_held_back(tables, count):
-    tables.totals[0].waiting_sum += count
-    tables.totals[0].waiting_samples += 1
-    if count > tables.totals[0].waiting_max:
-        tables.totals[0].waiting_max = count
+        note_delay(tables.totals, now_ns - (one.first_ns + (sequence - 1) * tables.totals[0].interval_ns))
 
 
 @linked
