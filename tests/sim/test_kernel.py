@@ -11,12 +11,15 @@ import pytest
 
 from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.sim import kernel, simulate
+from cubecast.sim.build import build_simulation
 from cubecast.sim.faults import Fault
 from cubecast.sim.result import Result
+from cubecast.sim.runner import runner
 from cubecast.sim.scenario import Scenario
+from cubecast.sim.world import ROUNDS_FULL
 from cubecast.trace.schema import DROP, RECEIVE, SEND
 from tests.sim.random_scenarios import random_scenario
-from tests.sim.runs import leaks, run_to_end, traced, wired
+from tests.sim.runs import leaks, network_of, run_to_end, traced, wired
 
 SMALL: dict[str, Any] = {"members": 8, "network": "random:degree=3", "seed": 4}
 
@@ -53,6 +56,21 @@ def test_duplicates_do_not_overtake() -> None:
         for to in range(12):
             numbers = received["message"][(received["peer"] == source) & (received["member"] == to)]
             assert (np.diff(numbers) >= 0).all()
+
+
+@pytest.mark.parametrize("protocol", ["cascade", "dissemination"])
+def test_more_rounds_than_there_is_room_for_write_no_other_memory(protocol: str) -> None:
+    """The metrics get a part of a table of rounds; compiled code does not check an index by itself."""
+    scenario = Scenario(
+        protocol=protocol, members=6, network="flat", seed=1, rounds=300, messages=20, senders=1, rate=100, loss=0.2
+    )
+    simulation = build_simulation(scenario, network_of(scenario), tracing=False)
+    table = simulation.metrics.rounds
+    part = simulation._replace(metrics=simulation.metrics._replace(rounds=table[:20]))
+    assert runner(part)(10**12, 10**6) == kernel.FAILED
+    assert part.world.scalars[0].error == ROUNDS_FULL
+    assert (table[20:].done == 0).all()
+    assert (table[20:].last_ns == -1).all()
 
 
 @pytest.mark.parametrize("settings", [{}, {"loss": 0.1}, {"queue_limit": 6, "messages": 5, "rate": 500}])

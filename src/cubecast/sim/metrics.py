@@ -205,6 +205,9 @@ def note_round_begun(world, metrics, member, number, now_ns):
 def note_round_done(world, metrics, group, member, number, now_ns):
     """A member knows S of a round, and so of every earlier round."""
     record_fact(world, tracing.DONE, now_ns, member, -1, number, -1, 0)
+    if number >= metrics.rounds.shape[0]:
+        world.scalars[0].error = ROUNDS_FULL
+        return
     for earlier in range(metrics.members[member].done + 1, number + 1):
         metrics.rounds[earlier].done += 1
         if metrics.rounds[earlier].first_ns < 0:
