@@ -412,3 +412,33 @@ def test_a_counter_beyond_64_bits_reaches_newcomers() -> None:
                 assert newcomer.counter("c").value == second.counter("c").value
 
     asyncio.run(run())
+
+
+def test_a_block_that_ends_with_an_exception_waits_for_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """The group is blocked: nobody can agree on a view without this member."""
+
+    async def run() -> None:
+        addresses = free_addresses(2)
+        first, second = Space(), Space()
+        options: dict[str, Any] = {"peers": addresses, "plaintext": True, "settings": quick()}
+
+        async def lead() -> None:
+            async with first.join("o", listen=addresses[0], **options):
+                await asyncio.Event().wait()
+
+        async def follow() -> None:
+            async with second.join("o", listen=addresses[1], **options) as group:
+                await until(lambda: len(group.view.members) == 2)
+                await vanish(first.group)
+                await until(lambda: group.is_blocked)
+                await second.counter("c").add()
+                raise KeyError
+
+        leading = asyncio.create_task(lead())
+        with pytest.raises(KeyError):
+            await follow()
+        assert "left without the others' agreement" not in caplog.text  # the warning of a leave that waited in vain
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+
+    asyncio.run(run())

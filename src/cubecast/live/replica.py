@@ -48,7 +48,10 @@ class Replica:
 
     @asynccontextmanager
     async def join(self, name: str, **options: Any) -> AsyncIterator[Group]:
-        """Join a group as `cubecast.join` does, and stay up to date until the end of the block."""
+        """Join a group as `cubecast.join` does, and stay up to date until the end of the block.
+
+        A block that ends with an exception leaves without waiting for the others.
+        """
         if self._group is not None:
             raise LocalProtocolError(self.joined_before)
         for taken in ("snapshot", "restore"):
@@ -64,6 +67,9 @@ class Replica:
                 self._entered()
                 try:
                     yield group
+                except BaseException:
+                    await group.leave(drain=False)  # as `async with group` does
+                    raise
                 finally:
                     await group.leave()
                     with suppress(asyncio.CancelledError):
