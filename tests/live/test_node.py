@@ -143,6 +143,27 @@ def test_a_group_of_two_says_which_member_it_depends_on(tmp_path: Path) -> None:
             node.wait()
 
 
+def test_a_node_that_waits_for_the_others_to_leave_says_so_and_a_second_signal_ends_it(tmp_path: Path) -> None:
+    first, second = free_addresses(2)
+    slow = ("--suspect-after", "30")  # leaving would take a minute
+    nodes = [
+        start(tmp_path, name, "--listen", own, "--peer", other, *slow, stdin=subprocess.DEVNULL)
+        for name, own, other in (("one", first, second), ("two", second, first))
+    ]
+    try:
+        for name in ("one", "two"):
+            wait_for(tmp_path, name, "ready: ")
+        nodes[0].kill()
+        nodes[1].send_signal(signal.SIGTERM)
+        wait_for(tmp_path, "two", "leaving: waiting until the others agree")
+        nodes[1].send_signal(signal.SIGINT)
+        assert nodes[1].wait(WAIT_S) == 0
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+
+
 def test_a_node_in_a_terminal_says_what_it_waits_for_when_it_is_ready_and_what_to_do(tmp_path: Path) -> None:
     first, second = free_addresses(2)
     master, terminal = pty.openpty()

@@ -27,6 +27,8 @@ from cubecast.protocols.membership.views import View
 
 DRAIN_S = 1.0
 """How long the end of a node waits for its output."""
+LEAVING_S = 1.0
+"""After this time a node says that it still leaves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +99,23 @@ async def _live(node: Node) -> None:
         await _until_one_ends(_print_deliveries(group, output, quiet=node.quiet), speaking, _wait(stopping))
     finally:
         stopping.cancel()
-        await group.leave()
+        await _leave(group, ended)
         await output.drain(DRAIN_S)
+
+
+async def _leave(group: Group, signalled: asyncio.Event) -> None:
+    """Leave; say so when it takes long, and leave at once on another signal."""
+    signalled.clear()
+    leaving = asyncio.ensure_future(group.leave())
+    if not (await asyncio.wait({leaving}, timeout=LEAVING_S))[0]:
+        say("leaving: waiting until the others agree; another signal (Ctrl-C) leaves at once")
+    stopping = asyncio.ensure_future(signalled.wait())
+    await asyncio.wait({leaving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not leaving.done():
+        leaving.cancel()
+    with suppress(asyncio.CancelledError):
+        await leaving
 
 
 def say(words: str) -> None:
