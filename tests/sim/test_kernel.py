@@ -65,7 +65,7 @@ def test_more_rounds_than_there_is_room_for_write_no_other_memory(protocol: str)
         protocol=protocol, members=6, network="flat", seed=1, rounds=300, messages=20, senders=1, rate=100, loss=0.2
     )
     simulation = build_simulation(scenario, network_of(scenario), tracing=False)
-    table = simulation.metrics.rounds
+    table: Any = simulation.metrics.rounds
     part = simulation._replace(metrics=simulation.metrics._replace(rounds=table[:20]))
     assert runner(part)(10**12, 10**6) == kernel.FAILED
     assert part.world.scalars[0].error == ROUNDS_FULL
