@@ -163,12 +163,55 @@ def test_damaged_traces_are_rows_and_the_others_are_judged(
     assert not any(one["agree"] for one in told["metrics"] if Path(one["trace"]).name == "seedless.parquet")
 
 
+def _divide(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Write row groups of so many rows, and divide every trace that has several."""
+    monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", rows)
+    monkeypatch.setattr("cubecast.lab.spark.traces.DIVIDED_SECONDS", 0.0)
+    monkeypatch.setattr("cubecast.lab.spark.traces.DIVIDED_SHARE", 0.0)
+
+
 def test_long_traces_are_divided_by_time(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", 500)
+    _divide(monkeypatch, rows=500)
     good = tmp_path / "good.parquet"
     simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=good)
     _break(good, STABLE, 3)
     _break(good, DELIVER, 1)
+    found = _checked(spark, tmp_path)
+    assert found
+    assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("millions", "cores", "expected"),
+    [
+        ([100], 2, [0]),
+        ([100], 1, []),
+        ([100, 10, 10], 2, [0]),
+        ([50, 50], 2, []),
+        ([50, 50], 4, [0, 1]),
+        ([40] * 8, 2, []),
+        ([1], 2, []),
+    ],
+)
+def test_a_trace_is_divided_if_other_cores_would_wait_for_it(
+    millions: list[int], cores: int, expected: list[int]
+) -> None:
+    from cubecast.lab.spark.tracefiles import TraceFile
+    from cubecast.lab.spark.traces import long_ones
+
+    traces = [
+        TraceFile(path=Path(str(place)), events=own * 10**6, row_groups=2 * own) for place, own in enumerate(millions)
+    ]
+    assert [int(one.path.name) for one in long_ones(traces, cores)] == expected
+
+
+def test_row_groups_of_traces_that_are_not_divided_are_judged_together(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", 500)
+    good = tmp_path / "good.parquet"
+    simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=good)
+    _break(good, STABLE, 3)
     found = _checked(spark, tmp_path)
     assert found
     assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
@@ -198,7 +241,7 @@ def test_a_checker_that_a_worker_knows_from_an_earlier_job_judges_nothing(
 
 def test_later_incarnations_are_judged_too(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a run with views there are more senders than hosts."""
-    monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", 1000)
+    _divide(monkeypatch, rows=1000)
     good = _churn(tmp_path)
     trace = read_trace(good)
     events = trace.events.copy()

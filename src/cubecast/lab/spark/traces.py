@@ -2,14 +2,15 @@
 
 | traces | contents of a task |
 |---|---|
-| of one row group | several traces, by their size |
-| longer ones, first | the summary of one row group: it divides a trace by time |
+| that leave no core idle | several traces, by their size; each goes through its row groups in order |
+| longer ones, first | the summaries of some row groups: they divide a trace by time |
 | longer ones, then | one trace and a share of the promises: it goes through the row groups in order |
 
 Every trace is judged by the same checkers as in one process (`cubecast check`), part by part in the same order, so the
-two agree by construction. Spark only distributes the work. A long trace has two stages. Summaries of row groups may be
-computed in any order (`trace.checkers.facts`), so each is a task. The promises do not depend on each other, so each
-share of them is a task, which gets the summary and reads the row groups itself. No events are sent, and a task holds
+two agree by construction. Spark only distributes the work. A trace that takes longer than the share of a core has two
+stages. Summaries of row groups may be computed in any order (`trace.checkers.facts`), so they are tasks. The promises
+do not depend on each other, so each share of them is a task, which gets the summary and reads the row groups itself. In
+both cases no events are sent, and a task holds
 one row group at a time (`trace.checkers.fold` lists what else); the driver joins the summaries, which are a few numbers
 per member and the rows of membership.
 
@@ -31,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from cubecast.errors import LocalProtocolError
+from cubecast.jit.garbage import exempt_loaded
 from cubecast.lab.packing import split
 from cubecast.lab.remote import path_of, source
 from cubecast.lab.spark.cluster import parallelism
@@ -43,8 +45,12 @@ from cubecast.trace.files import StoredTrace
 
 READABLE = "readable trace"
 TRACE_SECONDS = 0.005
-EVENTS_PER_SECOND = 1e6
+EVENTS_PER_SECOND = 4e6
 """Estimated seconds to open a trace, and to read and check it."""
+DIVIDED_SECONDS = 2.0
+"""A trace that takes less time is not divided: two stages of tasks cost about a second."""
+DIVIDED_SHARE = 1.2
+"""A trace is divided if it takes more than this times the share of a core in the time of all traces."""
 SHARES = (
     ("FIFO per link",),
     ("causal order", "causal stability", "agreement", "in-order delivery"),
@@ -75,8 +81,9 @@ SUMMARIES = pa.schema(
 def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
     """All violations in all traces, by trace and row; a trace that cannot be read breaks the promise `READABLE`."""
     found = [_unreadable(one.name, one.error) for one in traces if one.error is not None]
-    short = [one for one in traces if one.error is None and one.row_groups <= 1]
-    long = [one for one in traces if one.error is None and one.row_groups > 1]
+    readable = [one for one in traces if one.error is None]
+    long = long_ones(readable, parallelism(spark))
+    short = [one for one in readable if one not in long]
     if short:
         found += by_trace(spark, short).toArrow().to_pylist()
     if long:
@@ -86,28 +93,44 @@ def check_traces(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str,
     return sorted(found, key=lambda one: (one["trace"], one["checker"], one["rows"], one["message"]))
 
 
+def long_ones(traces: list[TraceFile], cores: int) -> list[TraceFile]:
+    """The traces that are divided, because other cores would wait for them."""
+    share = sum(map(_seconds, traces)) / max(cores, 1)
+    least = max(DIVIDED_SECONDS, DIVIDED_SHARE * share)
+    return [one for one in traces if one.row_groups > 1 and _seconds(one) > least]
+
+
+def _seconds(trace: TraceFile) -> float:
+    return TRACE_SECONDS + trace.events / EVENTS_PER_SECOND
+
+
 def _unreadable(trace: str, why: str) -> dict[str, Any]:
     return {"trace": trace, "checker": READABLE, "message": why, "rows": [], "time_ns": 0}
 
 
 def by_time(spark: SparkSession, traces: list[TraceFile]) -> list[dict[str, Any]]:
     """Judge long traces: first the summary of each row group, then each share of the promises."""
-    places = [{"path": one.name, "part": part} for one in traces for part in range(one.row_groups)]
+    places = [(one.name, part) for one in traces for part in range(one.row_groups)]
+    seconds = [_seconds(one) / one.row_groups for one in traces for _ in range(one.row_groups)]
+    packed = split(places, seconds, parallelism(spark))
     shares = shares_of(parallelism(spark) // len(traces))
     code = shipped_files()
 
     def summarise_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for place in batch.to_pylist():
-                yield from summary_of(place["path"], place["part"]).to_batches()
+            for number in batch.column("id").to_pylist():
+                for path, part in packed[number]:
+                    yield from summary_of(path, part).to_batches()
+        exempt_loaded()  # Spark's workers collect garbage after every task
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         load_shipped(code)
         for batch in batches:
             for task in batch.to_pylist():
                 yield from judge_share(task["trace"], task["summary"], shares[task["share"]]).to_batches()
+        exempt_loaded()
 
-    parts = _one_per_task(spark, pa.Table.from_pylist(places)).mapInArrow(summarise_parts, SUMMARIES_DDL).toArrow()
+    parts = spark.range(0, len(packed), 1, len(packed)).mapInArrow(summarise_parts, SUMMARIES_DDL).toArrow()
     whole, found = _joined(parts)
     tasks = [
         {"trace": name, "share": share, "summary": summary}
@@ -204,8 +227,7 @@ def _violations(name: str, facts: Facts, promises: frozenset[str]) -> pa.Table:
 def by_trace(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
     """Judge each trace as a whole, small ones several to a task, the largest first."""
     ordered = sorted(traces, key=lambda one: -one.events)
-    seconds = [TRACE_SECONDS + one.events / EVENTS_PER_SECOND for one in ordered]
-    tasks = split([one.name for one in ordered], seconds, parallelism(spark))
+    tasks = split([one.name for one in ordered], [_seconds(one) for one in ordered], parallelism(spark))
     promises, code = all_promises(), shipped_files()
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -214,6 +236,7 @@ def by_trace(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
             for number in batch.column("id").to_pylist():
                 for name in tasks[number]:
                     yield from judge_file(name, promises).to_batches()
+        exempt_loaded()
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(judge, VIOLATIONS_DDL)
 
