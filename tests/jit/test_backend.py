@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ from cubecast.jit.backend import COMPILED, LINKED, OFF, PLAIN
 
 # Compiling takes a minute on an idle core; a busy machine may take many times as long. Only a hang should end a test.
 COMPILE_SECONDS_MAX = 900
+
+ROOT = Path(__file__).parents[2]
 
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
 
@@ -125,6 +128,12 @@ def test_without_numba_nothing_is_compiled(
     monkeypatch.setattr(backend, "find_spec", lambda name: None)
     assert backend._choose() == OFF
     assert tried == []
+
+
+def test_the_page_states_the_tested_range_of_the_metadata() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (tested,) = [one for one in project["optional-dependencies"]["fast"] if one.startswith("numba")]
+    assert f"`{tested}`" in (ROOT / "docs" / "jit.md").read_text("utf-8")
 
 
 # The self-test itself.
