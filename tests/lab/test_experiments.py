@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -90,3 +91,28 @@ def test_a_tree_without_paths_from_the_source_reaches_no_member() -> None:
     torn = [one for one in found if one["attached"] == 0]
     assert torn
     assert all(one["reliability"] == 0 for one in torn)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "settings", "message"),
+    [
+        ("causal_cost", {"protocol": "overlay", "members": 16}, "payload_bytes is missing"),
+        ("causal_cost", {"protocol": ["overlay"], "members": 16, "payload_bytes": 1}, r"protocol = \['overlay'\]"),
+        ("causal_cost", {"protocol": "overlay", "members": 10**12, "payload_bytes": 1}, "at most 67108863"),
+        ("gossip_chain", {"members": 16}, "p_incomplete is missing"),
+        ("gossip_chain", {"members": "x", "p_incomplete": 0.1}, "members = 'x': write a number"),
+        ("overlay_shape", {}, "members is missing"),
+        ("overlay_shape", {"members": 8.5}, "a whole number, at least 3"),
+        ("failure_threshold", {"members": 16, "p_mistake": 0.1}, "bytes_per_s is missing"),
+        ("trigger", {"buffer_messages": 10, "rate_per_s": 1.0}, "round_s is missing"),
+        ("trigger", {"buffer_messages": 10, "rate_per_s": True, "round_s": 1.0}, "rate_per_s = True: write a number"),
+        ("grow_tree", {"members": 100}, "protocol is missing"),
+        ("grow_tree", {"protocol": "plumtree", "packets": 2.5}, "packets = 2.5: write a whole number"),
+        ("step_search", {"protocol": "gossip", "members": 8, "longest_s": ""}, "longest_s = '': write a number"),
+    ],
+)
+def test_a_setting_that_is_missing_or_of_a_wrong_type_is_named(
+    experiment: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        check_run(experiment, settings | {"seed": 0}, set())

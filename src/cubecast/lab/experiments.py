@@ -26,7 +26,7 @@ import numpy as np
 
 from cubecast.errors import LocalProtocolError, NoTreeError, OutOfTimeError, PlanError, blame
 from cubecast.lab import data_flow, formulas, processing_load
-from cubecast.lab.formulas import Metrics, Settings, check_names
+from cubecast.lab.formulas import Metrics, Settings, check_names, check_numbers
 from cubecast.lab.metric_titles import FLOOR
 from cubecast.lab.own_metrics import MEASURE, measure_own, needs_trace
 from cubecast.lab.tune import require_steps, tune
@@ -295,6 +295,7 @@ _SEARCH_SETTINGS = ("seeds", "longest_s", "resolution_s", "stride_s", "tolerance
 
 def check_search(settings: Settings, seen: set[str]) -> None:
     """Validate the settings of a search."""
+    check_numbers({name: settings[name] for name in _SEARCH_SETTINGS if name in settings})
     scenario, _ = _search(settings)
     require_steps(scenario)
     _check_simulation({name: value for name, value in settings.items() if name not in _SEARCH_SETTINGS}, seen)
@@ -342,7 +343,10 @@ def _tree_network(settings: Settings) -> str:
 
 
 def _check_tree(settings: Settings, seen: set[str]) -> None:
-    check_names(settings, _TREE_SETTINGS)
+    check_names(settings, _TREE_SETTINGS, needed=("protocol",), text=("protocol", *_TREE_WORDS))
+    for name in ("members", "packets", "heartbeats"):
+        if not isinstance(settings.get(name, 1), int):
+            raise LocalProtocolError(f"{name} = {settings[name]!r}: write a whole number", setting=name)
     # One network for each value of each word: their combinations are possible when they are.
     words = {f"{name}={settings[name]}" for name in (*_TREE_WORDS, "members") if name in settings}
     if not words <= seen:

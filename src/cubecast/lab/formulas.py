@@ -5,6 +5,7 @@ Each takes the settings of a run and returns metrics by name, like every experim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -23,6 +24,7 @@ from cubecast.models.failure import k_fail_within
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.models.overlay_shape import OverlayShape, hypercube_shape
 from cubecast.models.trigger import TriggerCase, trigger
+from cubecast.networks.network import MEMBERS_MAX
 from cubecast.protocol.mail import HEADER_BYTES
 
 Settings = Mapping[str, Any]
@@ -36,16 +38,33 @@ CAUSAL_METRICS = ("copies", "worst_copies", "control_bytes", "sent_bytes", "cros
 _CAUSAL = {"timestamp": (timestamp_copies, timestamp_bytes), "overlay": (overlay_copies, overlay_bytes)}
 
 
-def check_names(settings: Settings, names: tuple[str, ...]) -> None:
-    """Raise on a setting that the experiment does not have."""
+def check_names(
+    settings: Settings, names: tuple[str, ...], *, needed: tuple[str, ...] = (), text: tuple[str, ...] = ("protocol",)
+) -> None:
+    """Raise on a setting that the experiment does not have, one that it needs, and one that is no number."""
     for name in settings:
         if name not in names and name != "seed":
             raise LocalProtocolError(f"unknown parameter {name!r}: choose from {', '.join(names)}", setting=name)
+    for name in needed:
+        if name not in settings:
+            raise LocalProtocolError(f"{name} is missing: give the parameters {', '.join(needed)}")
+    check_numbers({name: value for name, value in settings.items() if name not in text})
+    if settings.get("members", 0) > MEMBERS_MAX:
+        raise LocalProtocolError(
+            f"members = {settings['members']}: a group has at most {MEMBERS_MAX} members", setting="members"
+        )
+
+
+def check_numbers(settings: Settings) -> None:
+    """Raise on a value that is not a finite number."""
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise LocalProtocolError(f"{name} = {value!r}: write a number", setting=name)
 
 
 def check_chain(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a gossip chain."""
-    check_names(settings, ("members", "subset", "arrival", "p_incomplete"))
+    check_names(settings, ("members", "subset", "arrival", "p_incomplete"), needed=("members", "p_incomplete"))
     _chain(settings)
 
 
@@ -73,20 +92,22 @@ def trigger_level(settings: Settings) -> Metrics:
 
 
 def _trigger_case(settings: Settings) -> TriggerCase:
-    check_names(settings, ("buffer_messages", "rate_per_s", "round_s", "stable_fraction"))
+    needed = ("buffer_messages", "rate_per_s", "round_s")
+    check_names(settings, (*needed, "stable_fraction"), needed=needed)
     return TriggerCase(**{name: value for name, value in settings.items() if name != "seed"})
 
 
 def check_causal(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a causal broadcast."""
-    check_names(settings, ("protocol", "members", "payload_bytes"))
+    names = ("protocol", "members", "payload_bytes")
+    check_names(settings, names, needed=names)
     causal_cost(settings)
 
 
 def causal_cost(settings: Settings) -> Metrics:
     """Copies and bytes of one causal broadcast (causal Table 1), and the payload at which both protocols cost equal."""
     protocol, members = settings["protocol"], settings["members"]
-    if protocol not in _CAUSAL:
+    if not isinstance(protocol, str) or protocol not in _CAUSAL:
         raise LocalProtocolError(f"protocol = {protocol!r}: choose one of {', '.join(_CAUSAL)}", setting="protocol")
     copies, sent = _CAUSAL[protocol]
     return {
@@ -101,9 +122,11 @@ def causal_cost(settings: Settings) -> Metrics:
 
 def check_shape(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a hypercube."""
-    check_names(settings, ("members",))
-    if settings.get("members", 0) < 3:
-        raise LocalProtocolError(f"members = {settings.get('members')!r}: choose at least 3", setting="members")
+    check_names(settings, ("members",), needed=("members",))
+    if settings["members"] < 3 or not isinstance(settings["members"], int):
+        raise LocalProtocolError(
+            f"members = {settings['members']!r}: choose a whole number, at least 3", setting="members"
+        )
 
 
 def overlay_shape(settings: Settings) -> Metrics:
@@ -113,7 +136,8 @@ def overlay_shape(settings: Settings) -> Metrics:
 
 def check_detector(settings: Settings, _: set[str]) -> None:
     """Validate the settings of a failure threshold."""
-    check_names(settings, ("members", "p_mistake", "bytes_per_s", "subset"))
+    needed = ("members", "p_mistake", "bytes_per_s")
+    check_names(settings, (*needed, "subset"), needed=needed)
     failure_threshold(settings)
 
 
