@@ -217,6 +217,21 @@ def test_row_groups_of_traces_that_are_not_divided_are_judged_together(
     assert sorted((one["trace"], one["message"], one["rows"]) for one in found) == _in_one_process(tmp_path)
 
 
+def test_a_trace_in_memory_is_judged_like_its_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cubecast.lab.spark.traces import all_promises, judge_file
+
+    monkeypatch.setattr("cubecast.trace.files.ROW_GROUP_ROWS", 500)
+    good = tmp_path / "good.parquet"
+    simulate("coord", members=9, network="random:degree=3", messages=6, rounds=3, trace=good)
+    _break(good, STABLE, 3)
+    for path, is_good in ((good, True), (tmp_path / f"broken-{STABLE}-3.parquet", False)):
+        found = judge_file(str(path), all_promises()).to_pylist()
+        with monkeypatch.context() as patch:
+            patch.setattr("cubecast.lab.spark.traces.WHOLE_EVENTS", 0)
+            assert judge_file(str(path), all_promises()).to_pylist() == found
+        assert (found == []) is is_good
+
+
 def test_a_checker_that_a_worker_knows_from_an_earlier_job_judges_nothing(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,8 @@ Every trace is judged by the same checkers as in one process (`cubecast check`),
 two agree by construction. Spark only distributes the work. A trace that takes longer than the share of a core has two
 stages. Summaries of row groups may be computed in any order (`trace.checkers.facts`), so they are tasks. The promises
 do not depend on each other, so each share of them is a task, which gets the summary and reads the row groups itself. In
-both cases no events are sent, and a task holds
-one row group at a time (`trace.checkers.fold` lists what else); the driver joins the summaries, which are a few numbers
-per member and the rows of membership.
+both cases no events are sent, and a task holds a small trace, or one row group at a time (`trace.checkers.fold` lists
+what else); the driver joins the summaries, which are a few numbers per member and the rows of membership.
 
 User checkers judge a trace as a whole. A violation names the trace and the rows in it. A trace that cannot be read is a
 row of its own, and the others are judged.
@@ -47,6 +46,8 @@ READABLE = "readable trace"
 TRACE_SECONDS = 0.005
 EVENTS_PER_SECOND = 4e6
 """Estimated seconds to open a trace, and to read and check it."""
+WHOLE_EVENTS = 1 << 21
+"""A trace of up to so many events (128 MiB) is read once, and longer ones several times, row group by row group."""
 DIVIDED_SECONDS = 2.0
 """A trace that takes less time is not divided: two stages of tasks cost about a second."""
 DIVIDED_SHARE = 1.2
@@ -244,7 +245,8 @@ def by_trace(spark: SparkSession, traces: list[TraceFile]) -> DataFrame:
 def judge_file(name: str, promises: frozenset[str]) -> pa.Table:
     """The violations of these promises in one trace."""
     try:
-        with closing(_open(name)) as trace:
+        with closing(_open(name)) as stored:
+            trace = stored.whole() if stored.starts[-1] <= WHOLE_EVENTS else stored
             return _violations(name, facts_of(trace), promises)
     except Exception as error:
         return _one_unreadable(name, error)
