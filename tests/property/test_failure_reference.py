@@ -75,9 +75,9 @@ class _Structured:
                 self.failed[one].add(rank)
                 self.suspected.append((one, rank))
         for group, ranks in enumerate(self.groups):
-            if group != one // 2 and ranks & self.members[one]:
-                self.silent_groups[one][group] += 1
-                if self.silent_groups[one][group] >= self.group_threshold:
+            if group != one // 2:
+                self.silent_groups[one][group] = min(self.silent_groups[one][group] + 1, self.group_threshold)
+                if self.silent_groups[one][group] == self.group_threshold:
                     self.suspected += [(one, rank) for rank in sorted(ranks & self.members[one])]
 
     def hear(self, one: int, other: int) -> None:

@@ -311,3 +311,16 @@ def test_any_news_of_a_local_group_keeps_all_of_it() -> None:
         talk.under_way.clear()
         talk.pass_time(STEP_NS)
     assert talk.suspected == []
+
+
+def test_late_news_of_a_removed_local_group_does_not_keep_it_alive_elsewhere() -> None:
+    """Member 0 removes the other group and then gets a message that was under way; member 1 must still notice."""
+    talk = two_groups(threshold=100)
+    talk.start(0, 1)
+    steps(talk, 5, down=(2, 3))
+    assert talk.suspected == []
+    for rank in (2, 3):
+        talk.leave(0, rank)
+    talk.hear(0, 2)
+    steps(talk, 12, down=(2, 3))
+    assert {(1, 2), (1, 3)} <= set(talk.suspected)

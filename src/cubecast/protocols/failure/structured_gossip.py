@@ -219,22 +219,19 @@ def _age_local(state, row, mail, own):
 
 @linked
 def _age_groups(state, row, mail, own):
-    """Age the other groups that have members, and suspect all members of a group that was silent too long."""
+    """Age the other groups, and suspect all members of one that was silent too long.
+
+    The entry of a group without members here ages too: a late message may have reset it, and a young entry would keep
+    the group alive at other members.
+    """
     for k in range(state.silent_groups.shape[1]):
-        if k != own and _has_members(state, row, k):
-            state.silent_groups[row, k] += 1
-            if state.silent_groups[row, k] >= state.group_threshold:
-                for place in range(state.first[k], state.first[k + 1]):
-                    if rank_sets.contains(state.group.members[row], state.order[place]):
-                        suspect(mail, state.order[place])
-
-
-@linked
-def _has_members(state, row, k):
-    for place in range(state.first[k], state.first[k + 1]):
-        if rank_sets.contains(state.group.members[row], state.order[place]):
-            return True
-    return False
+        if k == own:
+            continue
+        state.silent_groups[row, k] = min(state.silent_groups[row, k] + 1, state.group_threshold)
+        if state.silent_groups[row, k] == state.group_threshold:
+            for place in range(state.first[k], state.first[k + 1]):
+                if rank_sets.contains(state.group.members[row], state.order[place]):
+                    suspect(mail, state.order[place])
 
 
 @linked
