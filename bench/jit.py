@@ -23,7 +23,7 @@ import json, resource, sys
 import cubecast
 settings = dict(members=200, network="random:p=0.04", seed=1, rounds=3, measure=False)
 for name in sys.argv[1:]:
-    data = {"messages": 5} if next(one for one in cubecast.protocols() if one.name == name).carries_data else {}
+    data = {"messages": 5} if next(one for one in cubecast.list_protocols() if one.name == name).carries_data else {}
     cubecast.simulate(name, **settings, **data)
 used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 cold_s = sum(one.ru_utime + one.ru_stime for one in used)

@@ -20,7 +20,7 @@ from statistics import mean
 
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
 
@@ -64,7 +64,9 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=256)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--networks", nargs="+", default=["random:degree=5", "regions"])
-    parser.add_argument("--protocols", nargs="+", default=[one.name for one in protocols() if one.traffic is not None])
+    parser.add_argument(
+        "--protocols", nargs="+", default=[one.name for one in list_protocols() if one.traffic is not None]
+    )
     given = parser.parse_args()
     print("| network | protocol | not placed | random | bisection | search | search (ms CPU) |")
     print("|---|---|---|---|---|---|---|")
@@ -91,7 +93,7 @@ def row(network: str, protocol: str, members: int, seeds: int) -> str:
 
 
 def data_settings(protocol: str) -> dict[str, float]:
-    entry = next(one for one in protocols() if one.name == protocol)
+    entry = next(one for one in list_protocols() if one.name == protocol)
     return {"messages": 1, "senders": 16} if entry.carries_data else {}
 
 

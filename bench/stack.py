@@ -10,7 +10,7 @@ import argparse
 import time
 
 from cubecast.protocol.parameters import describe
-from cubecast.protocols.catalogue import protocols, transport_named
+from cubecast.protocols.catalogue import list_protocols, transport_named
 from cubecast.sim.simulate import simulate
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--messages", type=int, default=100)
     parser.add_argument("--protocols", nargs="+", default=["coord", "s_coord"])
-    parser.add_argument("--transports", nargs="+", default=[one.name for one in protocols("transport")])
+    parser.add_argument("--transports", nargs="+", default=[one.name for one in list_protocols("transport")])
     parser.add_argument("--repair", default="multicast", choices=["multicast", "unicast"])
     options = parser.parse_args()
     titles = (

@@ -20,7 +20,7 @@ Where to look next:
     help(cubecast.Result)      the metrics of a run
     help(cubecast.compare)     comparison of protocols
     help(cubecast.study)       sweeps and claims on Spark, as data frames
-    cubecast.protocols()       the protocols to compare
+    cubecast.list_protocols()  the protocols to compare
     help(cubecast.check_all)   the promises that checkers verify in a trace
 
 Then run the same protocols between real processes:
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from cubecast.member.effects import Delivery, ViewChange
     from cubecast.member.settings import Settings
     from cubecast.protocol.definition import Protocol
-    from cubecast.protocols.catalogue import add_protocol, load_protocol_file, protocols
+    from cubecast.protocols.catalogue import add_protocol, list_protocols, load_protocol_file
     from cubecast.protocols.membership.views import MemberId, View
     from cubecast.sim.faults import parse_fault
     from cubecast.sim.result import Result
@@ -102,9 +102,9 @@ __all__ = [
     "compare",
     "join",
     "join_sync",
+    "list_protocols",
     "load_protocol_file",
     "parse_fault",
-    "protocols",
     "read_trace",
     "simulate",
     "study",
@@ -128,10 +128,10 @@ _HOMES = {
     "check_all": "cubecast.trace.checkers",
     "compare": "cubecast.lab.compare",
     "join": "cubecast.live.group",
-    "load_protocol_file": "cubecast.protocols.catalogue",
     "join_sync": "cubecast.live.sync",
+    "list_protocols": "cubecast.protocols.catalogue",
+    "load_protocol_file": "cubecast.protocols.catalogue",
     "parse_fault": "cubecast.sim.faults",
-    "protocols": "cubecast.protocols.catalogue",
     "read_trace": "cubecast.trace.files",
     "simulate": "cubecast.sim.simulate",
     "study": "cubecast.lab.study_result",

@@ -15,7 +15,7 @@ from cubecast.cli.app import run
 from cubecast.cli.options import OPTIONS, TAKES_PARAMETERS, with_scenario
 from cubecast.errors import LocalProtocolError
 from cubecast.protocol.parameters import ParameterInfo, describe
-from cubecast.protocols.catalogue import protocol_named, protocols
+from cubecast.protocols.catalogue import list_protocols, protocol_named
 from cubecast.sim.faults import Fault
 from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, roles_of
 from cubecast.sim.scenario import Scenario
@@ -42,7 +42,7 @@ milliseconds = st.floats(0.001, 1e9)
 probabilities = st.floats(0, 1, exclude_max=True)
 flags = st.booleans()
 SETTINGS: dict[str, st.SearchStrategy[Any]] = {
-    "protocol": st.sampled_from([one.name for one in protocols() if one.family not in ("transport", "failure")]),
+    "protocol": st.sampled_from([one.name for one in list_protocols() if one.family not in ("transport", "failure")]),
     "members": st.just(MEMBERS),
     "senders": st.none() | st.integers(1, MEMBERS),
     "network": st.sampled_from(["random:p=0.02", "star:delay=1ms", "file:a net's edges.txt", "flat:delay=exp:1ms"]),
@@ -69,7 +69,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "leaves": some(faults(ends=False)),
     "detect_ms": milliseconds,
     "detect_spread_ms": milliseconds,
-    "detector": st.sampled_from([MODEL, "auto", *(one.name for one in protocols("failure"))]),
+    "detector": st.sampled_from([MODEL, "auto", *(one.name for one in list_protocols("failure"))]),
     "messages": st.integers(0, 100),
     "rate": st.floats(0.01, 1e6),
     "payload_bytes": st.integers(0, 10_000),
@@ -78,10 +78,10 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "churn_ms": st.sampled_from([10_000.0, 0.5]),
     "batch_ms": st.sampled_from([20.0, 0.0]),
     "state_bytes": st.sampled_from([0, 100]),
-    "stability": st.sampled_from(["auto", *(one.name for one in protocols("stability"))]),
+    "stability": st.sampled_from(["auto", *(one.name for one in list_protocols("stability"))]),
     "data": st.sampled_from(["auto", "overlay", "tree", "causal_rasm"]),
     "heartbeats": st.integers(0, 9),
-    "transport": st.sampled_from(["auto", *(one.name for one in protocols("transport"))]),
+    "transport": st.sampled_from(["auto", *(one.name for one in list_protocols("transport"))]),
     "deliver": st.sampled_from(["received", "stable"]),
     "causal_stability": flags,
     "goal": st.sampled_from(["stability", "errors"]),

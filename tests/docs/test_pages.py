@@ -17,7 +17,7 @@ import pytest
 import typer.main
 
 from cubecast.cli import app
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, command_lines
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -72,7 +72,9 @@ def test_every_command_and_option_exists(page: Path, words: list[str]) -> None:
         assert rest[0] in command.commands, words
         command, rest = command.commands[rest[0]], rest[1:]
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    options |= {"--" + one.name.replace("_", "-") for protocol in protocols() for one in fields(protocol.parameters)}
+    options |= {
+        "--" + one.name.replace("_", "-") for protocol in list_protocols() for one in fields(protocol.parameters)
+    }
     options |= {"--help", "--protocol-file", "--radix"}  # the last one is of examples/doubling.py
     used = {word.partition("=")[0] for word in rest if word.startswith("--")}
     assert not used - options, words

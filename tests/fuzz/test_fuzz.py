@@ -6,7 +6,7 @@ import pytest
 
 from cubecast.fuzz import histories
 from cubecast.fuzz.histories import Outcome, run_history
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 
 SEEDS = 120
 STEP = 20
@@ -24,7 +24,7 @@ def test_random_histories_keep_every_promise(first: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "stability", [one.name for one in protocols("stability") if one.name not in histories.STABILITY]
+    "stability", [one.name for one in list_protocols("stability") if one.name not in histories.STABILITY]
 )
 def test_random_histories_with_a_protocol_that_is_not_drawn_keep_every_promise(stability: str) -> None:
     for seed in range(4000, 4020):

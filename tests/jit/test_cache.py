@@ -30,7 +30,7 @@ SIMULATE_EVERYTHING = """
     from cubecast.jit.decorators import watch_compiler
     first = None
     with watch_compiler() as names:
-        for protocol in cubecast.protocols():
+        for protocol in cubecast.list_protocols():
             if protocol.family in ("transport", "failure"):
                 role = {"transport": "transport", "failure": "detector"}[protocol.family]
                 cubecast.simulate("coord", members=9, messages=2, loss=0.05, **{role: protocol.name})
@@ -157,9 +157,9 @@ def test_code_runs_when_the_disk_is_too_full_to_cache_it(tmp_path: Path) -> None
 BE_MEMBERS = """
     from cubecast.jit.decorators import watch_compiler
     from cubecast.live.warm import warm
-    from cubecast.protocols.catalogue import protocols
+    from cubecast.protocols.catalogue import list_protocols
     with watch_compiler() as names:
-        warm([one.name for one in protocols() if one.live is not None])
+        warm([one.name for one in list_protocols() if one.live is not None])
     print(names)
 """
 

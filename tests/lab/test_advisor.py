@@ -25,7 +25,7 @@ from cubecast.lab.remote import path_of
 from cubecast.lab.runs import runs_of
 from cubecast.lab.store import Store
 from cubecast.protocol.parameters import describe
-from cubecast.protocols.catalogue import protocol_named, protocols
+from cubecast.protocols.catalogue import list_protocols, protocol_named
 from tests.support.s3_server import own_bucket
 
 SMALL: dict[str, Any] = {
@@ -111,8 +111,8 @@ def test_a_bad_command_line_is_one_clear_line(
 
 def test_every_protocol_competes_with_each_value_that_it_declares() -> None:
     found = candidates_of(GroupQuestion(members=40, network="random:degree=5")).configurations
-    assert {one.protocol for one in found} == {one.name for one in protocols("stability")}
-    for entry in protocols("stability"):
+    assert {one.protocol for one in found} == {one.name for one in list_protocols("stability")}
+    for entry in list_protocols("stability"):
         for name, info in describe(entry.parameters).items():
             tried = {dict(one.parameters).get(name, info.default) for one in found if one.protocol == entry.name}
             assert set(info.search) <= tried
@@ -139,7 +139,7 @@ def test_ranks_are_placed_only_where_that_can_matter() -> None:
     placed = {
         one.protocol for one in candidates_of(GroupQuestion(members=8, network="star")).configurations if one.placement
     }
-    assert placed == {one.name for one in protocols("stability") if one.traffic is not None}
+    assert placed == {one.name for one in list_protocols("stability") if one.traffic is not None}
     flat = candidates_of(GroupQuestion(members=8, network="flat")).configurations
     assert not any(one.placement for one in flat)
     unasked = candidates_of(GroupQuestion(members=8, network="star", placement=False)).configurations
@@ -147,7 +147,7 @@ def test_ranks_are_placed_only_where_that_can_matter() -> None:
 
 
 def test_a_protocol_that_cannot_serve_the_group_is_named_with_the_reason() -> None:
-    needing = [one.name for one in protocols("stability") if one.links != "lossy"]
+    needing = [one.name for one in list_protocols("stability") if one.links != "lossy"]
     found = candidates_of(GroupQuestion(members=8, network="star", loss=0.1))
     assert sorted(found.impossible) == sorted(needing)
 

@@ -9,14 +9,14 @@ import pytest
 
 from cubecast.models.failure import k_fail, misses_allowed
 from cubecast.protocol.overlays import hypercube_dimension
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.faults import Fault
 from cubecast.sim.result import Result
 from cubecast.sim.simulate import simulate
 
 STEP_MS = 100.0
 DELAY_MS = 3.0
-DETECTORS = [one.name for one in protocols("failure")]
+DETECTORS = [one.name for one in list_protocols("failure")]
 
 
 def run(detector: str, **settings: Any) -> Result:

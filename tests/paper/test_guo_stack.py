@@ -10,13 +10,13 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.lab.choose_trigger import choose_trigger
 from cubecast.networks.spec import build_network
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario, simulate, trace_scenario
 from tests.oracles.time_to_stable import read_times
 
-TRANSPORTS = [one.name for one in protocols("transport")]
+TRANSPORTS = [one.name for one in list_protocols("transport")]
 MEMBERS, SENDERS, MESSAGES = 12, 3, 40
 
 

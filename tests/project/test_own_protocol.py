@@ -120,7 +120,7 @@ def test_processes_started_later_know_it(own: Path) -> None:
         ("number_one.py", "PROTOCOL = 1", "has PROTOCOL = 1"),
         (
             "single_one.py",
-            "from cubecast.protocols.catalogue import protocols\nPROTOCOLS = protocols()[0]",
+            "from cubecast.protocols.catalogue import list_protocols\nPROTOCOLS = list_protocols()[0]",
             "has one protocol in PROTOCOLS",
         ),
         ("strange_one.py", "x = 1\ny = strange\n", "cannot be imported: name 'strange' is not defined (line 2)"),

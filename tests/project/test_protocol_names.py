@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 
 PACKAGE = Path(__file__).parents[2] / "src" / "cubecast"
 HOMES: dict[str, set[str]] = {}
 """The files of the protocols of a name, by that name."""
-for _entry in protocols():
+for _entry in list_protocols():
     if _entry.state.__module__.startswith("cubecast."):
         HOMES.setdefault(_entry.name, set()).add(_entry.state.__module__)
 FILES = set().union(*HOMES.values())

@@ -21,6 +21,12 @@ def test_every_public_name_can_be_had(name: str) -> None:
     assert name in dir(cubecast)
 
 
+def test_no_public_name_is_a_subpackage_too() -> None:
+    """The import of a subpackage sets its name in the package, and would hide a function of that name."""
+    folder = Path(cubecast.__file__).parent
+    assert not {one.stem for one in folder.iterdir()} & set(cubecast.__all__)
+
+
 def test_the_top_level_stays_small_enough_to_read() -> None:
     assert len(cubecast.__all__) <= 30
     assert len(set(cubecast.__all__)) == len(cubecast.__all__)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.mail import PAYLOAD
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from tests.transcripts.exchange import Copy, Exchange
 
 REPEAT_NS = 1000
@@ -71,7 +71,7 @@ MOVES = st.lists(
 )
 
 
-@pytest.mark.parametrize("transport", protocols("transport"), ids=lambda one: one.name)
+@pytest.mark.parametrize("transport", list_protocols("transport"), ids=lambda one: one.name)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     moves=MOVES,

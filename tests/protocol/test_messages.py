@@ -28,7 +28,7 @@ from cubecast.protocol.messages import (
     per_sender,
     where_lossy,
 )
-from cubecast.protocols.catalogue import protocol_named, protocols, transport_named
+from cubecast.protocols.catalogue import list_protocols, protocol_named, transport_named
 from tests.support.own_protocols import restored_catalogue
 from tests.transcripts.exchange import Exchange
 from tests.transcripts.talk import Message as Sent
@@ -94,7 +94,7 @@ def constant(protocol: Protocol, name: str) -> int | None:
     return next((getattr(file, name) for file in files if isinstance(getattr(file, name, None), int)), None)
 
 
-@pytest.mark.parametrize("protocol", protocols(), ids=lambda one: f"{one.family} {one.name}")
+@pytest.mark.parametrize("protocol", list_protocols(), ids=lambda one: f"{one.family} {one.name}")
 def test_every_protocol_declares_its_messages_under_the_numbers_it_sends_them(protocol: Protocol) -> None:
     assert protocol.messages
     for one, kind in zip(protocol.messages, kinds_of(protocol.messages), strict=True):

@@ -18,9 +18,9 @@ from cubecast.protocols import catalogue
 from cubecast.protocols.catalogue import (
     chosen,
     detector_named,
+    list_protocols,
     load_protocol_file,
     protocol_named,
-    protocols,
     transport_named,
 )
 from cubecast.sim.scenario import Scenario
@@ -36,7 +36,7 @@ def _own_catalogue() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("protocol", protocols(), ids=lambda one: f"{one.family} {one.name}")
+@pytest.mark.parametrize("protocol", list_protocols(), ids=lambda one: f"{one.family} {one.name}")
 def test_every_entry_is_complete(protocol: Protocol) -> None:
     protocol.check()
     assert protocol.title
@@ -52,7 +52,7 @@ def test_names_are_unique_within_what_a_user_chooses_from() -> None:
     """In a process of its own: other tests add protocols."""
     program = """
 from cubecast.protocols import catalogue
-ours = catalogue.protocols()
+ours = catalogue.list_protocols()
 names = [(catalogue._space(one.family), one.name) for one in ours]
 assert len(names) == len(set(names)) > 20
 titles = [(one.family, one.title) for one in ours]
@@ -63,12 +63,12 @@ assert len(titles) == len(set(titles))
 
 def test_protocols_are_listed_by_family_and_name() -> None:
     order = list(FAMILIES)
-    listed = [(order.index(one.family), one.name) for one in protocols()]
+    listed = [(order.index(one.family), one.name) for one in list_protocols()]
     assert listed == sorted(listed)
     for family in FAMILIES:
-        assert {one.family for one in protocols(family)} == {family}
+        assert {one.family for one in list_protocols(family)} == {family}
     with pytest.raises(LocalProtocolError, match=r"^unknown family 'magic': choose one of stability, causal, "):
-        protocols("magic")
+        list_protocols("magic")
 
 
 def test_a_protocol_is_found_however_its_name_is_spelt() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import new_group
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from tests.support.cores import build_core
 
 MEMBERS = (64, 128, 256)
@@ -33,7 +33,9 @@ def state_bytes(protocol: Protocol, members: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "protocol", [*protocols("stability"), *protocols("causal")], ids=lambda one: f"{one.name} {one.state_per_member}"
+    "protocol",
+    [*list_protocols("stability"), *list_protocols("causal")],
+    ids=lambda one: f"{one.name} {one.state_per_member}",
 )
 def test_the_state_of_a_member_grows_as_declared(protocol: Protocol) -> None:
     sizes = [state_bytes(protocol, members) for members in MEMBERS]

@@ -16,15 +16,15 @@ from typing import Any
 
 from cubecast.errors import SimulationError
 from cubecast.networks.spec import build_network
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
 from cubecast.trace.checkers import check_all
 from tests.support.scenarios import shared_scenario
 
-DATA = tuple(protocol.name for protocol in protocols("causal") if not protocol.admits_joins)
-STABILITY = tuple(protocol.name for protocol in protocols("stability"))
+DATA = tuple(protocol.name for protocol in list_protocols("causal") if not protocol.admits_joins)
+STABILITY = tuple(protocol.name for protocol in list_protocols("stability"))
 DETECTORS = ("model", "model", "live_array", "gossip", "heartbeat")
 NS_PER_MS = 1_000_000
 

@@ -22,7 +22,7 @@ import numpy as np
 from cubecast.errors import SimulationError
 from cubecast.networks.spec import build_network
 from cubecast.protocol.overlays import hypercube
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.faults import Fault
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import trace_scenario
@@ -221,9 +221,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--family", choices=["cube", "stability"], default="stability")
-    parser.add_argument("--protocol", action="append", choices=[protocol.name for protocol in protocols("stability")])
+    parser.add_argument(
+        "--protocol", action="append", choices=[protocol.name for protocol in list_protocols("stability")]
+    )
     options = parser.parse_args()
-    names = PROTOCOLS if options.family == "cube" else [protocol.name for protocol in protocols("stability")]
+    names = PROTOCOLS if options.family == "cube" else [protocol.name for protocol in list_protocols("stability")]
     names = options.protocol or names
     began, bad = time.monotonic(), 0
     last = options.first_seed + options.count

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_and_trace, simulate
 from cubecast.trace.checkers import check_all
@@ -36,7 +36,7 @@ OFTEN = ("coord", "s_coord", "cube_full_dist", "cascade")
 
 
 def _protocols() -> list[Any]:
-    names = [protocol.name for protocol in protocols("stability")]
+    names = [protocol.name for protocol in list_protocols("stability")]
     return [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in names]
 
 

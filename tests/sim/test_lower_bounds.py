@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cubecast.networks.spec import build_network
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.lower_bounds import BOUNDED, lower_bounds
 from cubecast.sim.result import Result
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
 
-MAIN = [one.name for one in protocols() if one.family in ("stability", "causal", "broadcast")]
+MAIN = [one.name for one in list_protocols() if one.family in ("stability", "causal", "broadcast")]
 HEADER_MS = 32 * 8 / 100e6 * 1e3
 
 
@@ -25,7 +25,7 @@ def _run(protocol: str, **settings: object) -> tuple[Result, dict[str, float]]:
 @pytest.mark.parametrize("protocol", MAIN)
 @pytest.mark.parametrize("network", ["random:degree=4", "flat:delay=1-2ms", "wan-tree"])
 def test_no_protocol_is_below_a_floor(protocol: str, network: str) -> None:
-    entry = next(one for one in protocols() if one.name == protocol)
+    entry = next(one for one in list_protocols() if one.name == protocol)
     if network.startswith("flat") and entry.family in ("causal", "broadcast"):
         network = "star"
     data = {"messages": 2, "senders": 3} if entry.carries_data else {"rounds": 2}

@@ -13,7 +13,7 @@ from cubecast.networks.spec import build_network
 from cubecast.protocol.overlays import hypercube
 from cubecast.protocol.pair_swaps import improve, partners_of, swap_change, total_cost
 from cubecast.protocol.traffic import Traffic, over_links, pairs, to_all, together
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.bisection import bisect
 from cubecast.sim.build import build_simulation
 from cubecast.sim.distances import routed_delays
@@ -24,7 +24,7 @@ from cubecast.trace.checkers import check_all
 from tests.oracles.placement import cost_of, least_cost
 from tests.support.paths import path_links
 
-MAIN = [one.name for one in protocols() if one.family in ("stability", "causal", "broadcast")]
+MAIN = [one.name for one in list_protocols() if one.family in ("stability", "causal", "broadcast")]
 PLACEMENTS = ("random", "bisection", "search")
 
 
@@ -137,7 +137,7 @@ def test_another_seed_gives_another_random_placement() -> None:
 @pytest.mark.parametrize("protocol", MAIN)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_every_protocol_keeps_its_promises_under_every_placement(protocol: str, placement: str) -> None:
-    entry = next(one for one in protocols() if one.name == protocol)
+    entry = next(one for one in list_protocols() if one.name == protocol)
     data = {"messages": 2, "senders": 4} if entry.carries_data else {"crashes": "3@1ms", "rounds": 2}
     scenario = _scenario(protocol, members=12, placement=placement, **data)
     report = check_all(trace_scenario(scenario, _network(scenario)))

@@ -12,7 +12,7 @@ import typer
 from cubecast.cli.options import TAKES_PARAMETERS, with_scenario
 from cubecast.errors import LocalProtocolError
 from cubecast.protocol.parameters import describe
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.result import Result
 from cubecast.sim.roles import PARAMETER_FIELDS, is_parameter, parameter_of, roles_of, split_settings
 from cubecast.sim.scenario import Scenario
@@ -156,7 +156,7 @@ def test_lenient_settings_refuse_what_nobody_has() -> None:
 def test_every_parameter_is_known_by_its_flat_names() -> None:
     prefixes = {"stability": ("", "stability_"), "causal": ("", "data_"), "broadcast": ("",)}
     prefixes |= {"transport": ("transport_",), "failure": ("detector_",)}
-    for entry in protocols():
+    for entry in list_protocols():
         for name in describe(entry.parameters):
             assert all(is_parameter(prefix + name) for prefix in prefixes[entry.family])
     assert not is_parameter("loss")

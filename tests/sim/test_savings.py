@@ -14,7 +14,7 @@ import pytest
 
 from cubecast.errors import LocalProtocolError
 from cubecast.models.complexity import GroupSize, round_cost
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim import kernel
 from cubecast.sim.build import Simulation
 from cubecast.sim.faults import parse_fault
@@ -26,7 +26,7 @@ from tests.oracles.tree_hops import EXACT_PROTOCOLS
 from tests.sim.plain_python import output_of
 from tests.sim.runs import leaks, network_of, run_to_end
 
-STABILITY = [protocol.name for protocol in protocols("stability")]
+STABILITY = [protocol.name for protocol in list_protocols("stability")]
 MEMBERS, SENDERS = 18, 9
 DATA: dict[str, Any] = {"messages": 30, "rate": 200.0, "rounds": 1}
 INTERVAL_MS = 1e3 / 200

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cubecast.errors import LocalProtocolError
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import simulate, trace_scenario
 from cubecast.trace.checkers import check_all
@@ -25,7 +25,7 @@ FLOW: dict[str, Any] = {
     "transport": "sequenced",
 }
 LOSSY: dict[str, Any] = {"loss": 0.1, "duplicate": 0.05, "reorder": 0.05}
-STABILITY = [protocol.name for protocol in protocols("stability")]
+STABILITY = [protocol.name for protocol in list_protocols("stability")]
 
 
 def scenario(protocol: str = "coord", **settings: Any) -> Scenario:

@@ -17,7 +17,7 @@ from cubecast.trace.checkers import registry
 @contextmanager
 def restored_catalogue() -> Iterator[None]:
     """Forget at the end which files, protocols, networks, metrics and checkers became known inside the block."""
-    catalogue.protocols()
+    catalogue.list_protocols()
     tables: list[dict[Any, Any]] = [
         catalogue._PROTOCOLS,
         catalogue._FILES,

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from cubecast.protocol.definition import Protocol
-from cubecast.protocols.catalogue import detector_named, protocols
+from cubecast.protocols.catalogue import detector_named, list_protocols
 from cubecast.protocols.failure.live_array import GOSSIP, NEWS_STEPS
 from cubecast.protocols.failure.structured_gossip import AMONG_GROUPS, LOCAL
 from tests.transcripts.exchange import Exchange
 
 STEP_NS = 100
 STEP_MS = STEP_NS / 1e6
-each_detector = pytest.mark.parametrize("detector", protocols("failure"), ids=lambda one: one.name)
+each_detector = pytest.mark.parametrize("detector", list_protocols("failure"), ids=lambda one: one.name)
 
 
 def exchange(name: str, members: int = 4, **settings: Any) -> Exchange:

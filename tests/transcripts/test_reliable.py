@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cubecast.protocol.definition import Protocol
-from cubecast.protocols.catalogue import protocols, transport_named
+from cubecast.protocols.catalogue import list_protocols, transport_named
 from tests.transcripts.exchange import Exchange
 
 WAIT_NS = 1000
@@ -332,7 +332,7 @@ def test_the_children_of_a_crashed_designated_receiver_report_to_the_next_on_the
     assert [row for rank, row in enumerate(talk.stable()) if rank != 1] == [[2]] * 4
 
 
-@pytest.mark.parametrize("transport", protocols("transport"), ids=lambda one: one.name)
+@pytest.mark.parametrize("transport", list_protocols("transport"), ids=lambda one: one.name)
 def test_nothing_is_repeated_where_nothing_is_lost(transport: Protocol) -> None:
     talk = Exchange(transport, members=4, senders=2)
     for sender in (0, 1, 0):

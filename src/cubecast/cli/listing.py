@@ -39,13 +39,12 @@ def protocols(
       cubecast protocols --family stability --json
       cubecast protocols doubling --protocol-file examples/doubling.py
     """
-    from cubecast.protocols.catalogue import plain_name
-    from cubecast.protocols.catalogue import protocols as known
+    from cubecast.protocols.catalogue import list_protocols, plain_name
 
     if name is not None:
-        _show([one for one in known(family) if one.name == plain_name(name)], name, json)
+        _show([one for one in list_protocols(family) if one.name == plain_name(name)], name, json)
         return
-    found = known(family)
+    found = list_protocols(family)
     if json:
         print_json([_plain(protocol) for protocol in found])
         return

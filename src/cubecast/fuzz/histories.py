@@ -26,15 +26,15 @@ from cubecast.fuzz.themes import ANYTHING, THEMES, Theme
 from cubecast.fuzz.world import FuzzWorld, HistoryEvent, HistoryPlan
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings
-from cubecast.protocols.catalogue import chosen, protocols
+from cubecast.protocols.catalogue import chosen, list_protocols
 
 SETTLE_NS = 20 * SECOND
 STEP_NS = 10 * MS
 FOUNDERS = (1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 7)
-DATA = tuple(one.name for one in protocols("causal") if one.live is not None)
+DATA = tuple(one.name for one in list_protocols("causal") if one.live is not None)
 STABILITY = (
     chosen("stability").name,
-    *(one.name for one in protocols("stability") if not one.paper.startswith("own")),
+    *(one.name for one in list_protocols("stability") if not one.paper.startswith("own")),
 )
 """The protocols of the papers. Another entry would change the histories of all seeds; use `stability=` for others."""
 

@@ -24,8 +24,8 @@ from cubecast.lab.stats import Estimate, mean_estimate
 from cubecast.lab.whole_file import write_whole
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
+from cubecast.protocols.catalogue import list_protocols as registered
 from cubecast.protocols.catalogue import protocol_named
-from cubecast.protocols.catalogue import protocols as registered
 from cubecast.sim.lower_bounds import lower_bounds
 from cubecast.sim.result import Result
 from cubecast.sim.roles import split_settings

@@ -19,7 +19,7 @@ from cubecast.lab.phase_diagrams import (
 from cubecast.lab.plan import Figure, Plan
 from cubecast.lab.select import accepts
 from cubecast.lab.tables import Row
-from cubecast.protocols.catalogue import protocols as registered
+from cubecast.protocols.catalogue import list_protocols as registered
 
 WIDTH, HEIGHT = 330, 230
 COLUMNS_MAX = 3

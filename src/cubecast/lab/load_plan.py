@@ -33,7 +33,7 @@ from cubecast.lab.remote import AnyPath
 from cubecast.lab.runs import RUNS_MAX, Run, points_of, run_count, runs_of
 from cubecast.lab.space_mistakes import data_mistakes, given_twice, point_text, repeated_point
 from cubecast.lab.toml_lines import key_lines, line_of
-from cubecast.protocols.catalogue import protocols as registered
+from cubecast.protocols.catalogue import list_protocols as registered
 
 _TOP: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("id", "paper", "title", "about", "experiment"), str),

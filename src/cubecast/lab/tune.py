@@ -14,7 +14,7 @@ from cubecast.errors import LocalProtocolError, SimulationError
 from cubecast.models.step_search import SearchPlan, StepSearch, StepWindow
 from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_scenario
@@ -81,7 +81,7 @@ def tune(scenario: Scenario, plan: SearchPlan, progress: Progress | None = None)
 def require_steps(scenario: Scenario) -> None:
     """Require a protocol with a step interval."""
     if scenario.entry().steps is None or "step_s" not in vars(scenario.parameters):
-        having = [one.name for one in protocols("stability") if one.steps is not None]
+        having = [one.name for one in list_protocols("stability") if one.steps is not None]
         raise LocalProtocolError(f"{scenario.protocol} has no step interval: choose {' or '.join(having)}")
 
 

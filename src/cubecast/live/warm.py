@@ -13,7 +13,7 @@ from cubecast.member.member import Member
 from cubecast.member.reranking import ranked
 from cubecast.member.settings import Settings
 from cubecast.member.stack import Stack
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.protocols.membership.views import MemberId
 
 MEMBER = "live member"
@@ -40,7 +40,7 @@ def compile_piece(name: str) -> None:
 
 def auto_protocols() -> list[str]:
     """The protocols that `auto` chooses from, by the size of the view."""
-    return [one.name for one in protocols("causal") if one.live is not None and one.auto_from is not None]
+    return [one.name for one in list_protocols("causal") if one.live is not None and one.auto_from is not None]
 
 
 def warm(names: Iterable[str] = ()) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from cubecast.errors import LocalProtocolError
 from cubecast.protocol.definition import Protocol
-from cubecast.protocols.catalogue import AUTO, chosen, plain_name, protocol_named, protocols
+from cubecast.protocols.catalogue import AUTO, chosen, list_protocols, plain_name, protocol_named
 from cubecast.protocols.membership.settings import MembershipSettings
 
 Parameters = tuple[tuple[str, Any], ...]
@@ -129,8 +129,8 @@ class Settings:
             object.__setattr__(self, name, _pairs(name, getattr(self, name)))
         for one in fields(self):
             _check_value(one.name, str(one.type), getattr(self, one.name))
-        _check_protocol("data", self.data, [one for one in protocols() if one.live is not None])
-        _check_protocol("stability", self.stability, protocols("stability"))
+        _check_protocol("data", self.data, [one for one in list_protocols() if one.live is not None])
+        _check_protocol("stability", self.stability, list_protocols("stability"))
         self.data_for(2).make_parameters(dict(self.data_parameters))
         self.stability_entry.make_parameters(dict(self.stability_parameters))
         if self.payload_bytes_max > 64 << 20:

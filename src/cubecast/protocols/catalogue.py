@@ -174,12 +174,12 @@ AUTO = "auto"
 
 def chosen(family: str, members: int = 0) -> Protocol:
     """The default protocol of a family in a group of this size."""
-    ready = [one for one in protocols(family) if one.auto_from is not None]
+    ready = [one for one in list_protocols(family) if one.auto_from is not None]
     fitting = [one for one in ready if (one.auto_from or 0) <= members]
     return max(fitting or ready, key=lambda one: one.auto_from or 0)
 
 
-def protocols(family: str | None = None) -> list[Protocol]:
+def list_protocols(family: str | None = None) -> list[Protocol]:
     """All protocols, or those of one family, sorted by family and name."""
     _load()
     if family is not None and family not in FAMILIES:

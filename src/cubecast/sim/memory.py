@@ -19,7 +19,7 @@ from cubecast.protocol.definition import Protocol
 from cubecast.protocol.group import new_group
 from cubecast.protocol.messages import carry_sets
 from cubecast.protocol.overlays import ring
-from cubecast.protocols.catalogue import protocols
+from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.scenario import Scenario
 
 SAMPLES = (1024, 2048, 4096, 8192)
@@ -42,7 +42,7 @@ def check_memory(scenario: Scenario, context: Context, *, available: int | None 
     if needed <= limit:
         return
     family = scenario.entry().family
-    others = [one for one in protocols(family) if one.name != scenario.protocol]
+    others = [one for one in list_protocols(family) if one.name != scenario.protocol]
     fitting = [one.name for one in others if _fits(one, context, limit)]
     raise LocalProtocolError(
         f"{scenario.protocol} with {scenario.members} members would take {needed / GIB:,.0f} GiB, its state is "

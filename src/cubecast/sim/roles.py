@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from cubecast.errors import LocalProtocolError, blame
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.parameters import ParameterInfo, describe
-from cubecast.protocols.catalogue import AUTO, chosen, detector_named, protocol_named, protocols, transport_named
+from cubecast.protocols.catalogue import AUTO, chosen, detector_named, list_protocols, protocol_named, transport_named
 
 MODEL = "model"
 """No protocol detects failures; they are reported after a delay."""
@@ -121,14 +121,14 @@ def _own_name(role: Role, name: str) -> str | None:
 
 def is_parameter(name: str) -> bool:
     """Is this the flat name of a parameter of any protocol?"""
-    return any(_known(entry, name) is not None for entry in protocols())
+    return any(_known(entry, name) is not None for entry in list_protocols())
 
 
 def _flat_names() -> set[str]:
     """The flat names of all parameters of all protocols."""
     return {
         prefix + name
-        for entry in protocols()
+        for entry in list_protocols()
         for prefix in _PREFIXES[entry.family]
         for name in describe(entry.parameters)
     }
@@ -143,7 +143,7 @@ def _known(entry: Protocol, name: str) -> ParameterInfo | None:
 def parameter_of(name: str, protocol: str | None, values: Mapping[str, Any]) -> ParameterInfo | None:
     """The parameter with this flat name, of the protocols of a scenario or, without a protocol, of any."""
     if protocol is None:
-        return next(filter(None, (_known(entry, name) for entry in protocols())), None)
+        return next(filter(None, (_known(entry, name) for entry in list_protocols())), None)
     for role in _roles({**values, "protocol": protocol}):
         own = _own_name(role, name)
         if own is not None:

@@ -12,7 +12,7 @@ from cubecast.errors import LocalProtocolError, blame
 from cubecast.networks.network import MEMBERS_MAX
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.transport_abilities import shares_sequences
-from cubecast.protocols.catalogue import AUTO, file_of, protocol_named, protocols
+from cubecast.protocols.catalogue import AUTO, file_of, list_protocols, protocol_named
 from cubecast.sim.faults import NEVER, TIME_NS_MAX, Fault, check_members, parse_fault
 from cubecast.sim.roles import MODEL, PARAMETER_FIELDS, Role, roles_of, split_settings
 from cubecast.sim.views.settings import check_churn
@@ -492,7 +492,7 @@ _NOT_SHARED = (
 
 
 def _check_shared_sequences(scenario: Scenario) -> None:
-    known = [entry.name for entry in protocols("transport") if shares_sequences(entry)]
+    known = [entry.name for entry in list_protocols("transport") if shares_sequences(entry)]
     if scenario.carries_data or scenario.has_views or scenario.entry("transport_parameters").name not in known:
         raise LocalProtocolError(
             f"sequences = {scenario.sequences} with data messages needs a transport that numbers them: "

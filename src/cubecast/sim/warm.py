@@ -22,7 +22,7 @@ from cubecast.jit.sources import code_directory, code_root, sources_of, sources_
 from cubecast.models.gossip_chain import GossipChain
 from cubecast.networks.spec import build_network
 from cubecast.protocol.bound import bind
-from cubecast.protocols.catalogue import chosen, protocols
+from cubecast.protocols.catalogue import chosen, list_protocols
 from cubecast.sim.build import Simulation, build_simulation
 from cubecast.sim.faults import Fault
 from cubecast.sim.runner import run_nothing
@@ -75,7 +75,7 @@ def warm(progress: Progress | None = None, more: Sequence[Piece] = ()) -> list[s
 
 def pieces() -> list[Piece]:
     """The pieces that compile independently, the longest first. (Checkers and views need an entire run.)"""
-    states = {protocol.state: f"{protocol.family} {protocol.name}" for protocol in reversed(protocols())}
+    states = {protocol.state: f"{protocol.family} {protocol.name}" for protocol in reversed(list_protocols())}
     cores = [Piece(__name__, name, sources_of_class(state)) for state, name in states.items()]
     by_size = sorted(cores, key=lambda piece: sum(source.stat().st_size for source in piece.sources), reverse=True)
     return [Piece(__name__, SIMULATOR), *by_size, Piece(__name__, MODELS)]

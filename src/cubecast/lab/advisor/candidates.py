@@ -18,7 +18,7 @@ from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
 from cubecast.protocol.definition import Protocol
 from cubecast.protocol.parameters import ParameterInfo, describe
-from cubecast.protocols.catalogue import protocol_named, protocols
+from cubecast.protocols.catalogue import list_protocols, protocol_named
 from cubecast.sim.placement import MEMBERS_MAX
 from cubecast.sim.resolve_defaults import resolve_defaults
 from cubecast.sim.scenario import Scenario
@@ -101,11 +101,11 @@ def candidates_of(question: GroupQuestion) -> Choice:
 
 def _asked(question: GroupQuestion) -> list[Protocol]:
     if not question.protocols:
-        return protocols("stability")
+        return list_protocols("stability")
     found = [protocol_named(name) for name in dict.fromkeys(question.protocols)]
     for entry in found:
         if entry.family != "stability":
-            known = ", ".join(one.name for one in protocols("stability"))
+            known = ", ".join(one.name for one in list_protocols("stability"))
             raise LocalProtocolError(f"{entry.name} does not detect stability: choose from {known}")
     return found
 
