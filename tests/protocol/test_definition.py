@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cubecast.errors import LocalProtocolError
+from cubecast.jit.backend import COMPILED
 from cubecast.jit.decorators import linked
 from cubecast.protocol.context import Context
 from cubecast.protocol.definition import Protocol
@@ -158,6 +159,32 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"messages": 2},
         "the messages of idle contain 2: use a tuple of message(...)",
     ),
+    "an empty summary": ({"summary": ""}, "summary = '' of idle: give a text"),
+    "a network that does not exist": (
+        {"links": "loss"},
+        "links = 'loss' of idle: choose lossy or reliable or fifo",
+    ),
+    "a live entry of another type": ({"live": True}, "live = True of idle: give a LiveData, or None"),
+    "a build that takes too little": (
+        {"build": lambda group, context: None},
+        "build of idle is called as build(group, context, parameters): give such a function",
+    ),
+    "an estimate that is a number": (
+        {"sends_per_member": 3.0},
+        "sends_per_member of idle is called as sends_per_member(members, parameters): give such a function",
+    ),
+    "a data protocol that cannot publish": (
+        {"family": "causal"},
+        "idle has no publish: write publish(state, row, now_ns, mail)",
+    ),
+    "messages that nothing receives": (
+        {"messages": (message("REPORT", round=4),)},
+        "idle has no receive: write receive(state, row, now_ns, mail, slot)",
+    ),
+    "a handler that its family never calls": (
+        {"handlers": handlers(publish=start)},
+        "idle has publish, which is never called: its family is stability",
+    ),
     "a default outside its range": (
         {"parameters": BadDefault},
         "subset = 0 of idle: choose 1 or more",
@@ -177,6 +204,22 @@ def test_an_entry_that_cannot_work_is_refused_in_one_line(wrong: str) -> None:
     assert str(raised.value) == said
     with pytest.raises(LocalProtocolError, match="unknown protocol 'idle'"):
         protocol_named("idle")
+
+
+@pytest.mark.parametrize("size", ["4", -4, 4.5, True])
+def test_a_field_of_a_message_has_a_size(size: Any) -> None:
+    with pytest.raises(LocalProtocolError) as raised:
+        message("REPORT", round=size)
+    assert str(raised.value) == f"field round of message REPORT has the size {size!r}: give bytes or a Size"
+
+
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled with CUBECAST_JIT=off")
+def test_a_handler_is_compiled() -> None:
+    def plain(state, row, now_ns, mail):  # type: ignore[no-untyped-def]
+        pass
+
+    with pytest.raises(LocalProtocolError, match=r"^start of idle is not compiled: decorate it with @linked$"):
+        add_protocol(replace(IDLE, handlers=handlers(start=plain)))
 
 
 def test_a_sound_entry_is_found_by_its_name_and_replaced_by_the_next_of_that_name() -> None:

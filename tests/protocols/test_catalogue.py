@@ -140,6 +140,12 @@ def test_a_file_may_declare_several(tmp_path: Path) -> None:
     assert protocol_named("other_two").state is protocol_named("one_of_two").state
 
 
+def test_a_file_does_not_declare_two_of_the_same_name(tmp_path: Path) -> None:
+    path = copy_of_the_example(tmp_path, "twice", "\n\nPROTOCOLS = (PROTOCOL,)\n")
+    with pytest.raises(LocalProtocolError, match=r"twice\.py has two protocols twice: give each a name of its own$"):
+        load_protocol_file(path)
+
+
 def test_a_file_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match=r"^protocol file .*nothing\.py: there is no such file$"):
         load_protocol_file(tmp_path / "nothing.py")

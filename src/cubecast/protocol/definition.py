@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, NamedTuple
 
 from cubecast.errors import LocalProtocolError
+from cubecast.jit.backend import COMPILED
 from cubecast.protocol.context import Context
 from cubecast.protocol.group import GroupState
 from cubecast.protocol.handlers import SIGNATURES
@@ -31,6 +32,20 @@ FAMILIES: dict[str, str] = {
     "failure": "detects failed members",
 }
 _RESERVED = ("auto", "model")  # choices of a user that are not protocols
+_CHOICES = {"links": ("lossy", "reliable", "fifo"), "state_per_member": ("linear", "quadratic")}
+_TEXTS = ("title", "paper", "summary")
+_FUNCTIONS = {
+    "build": ("group", "context", "parameters"),
+    "resolve": ("parameters", "context"),
+    "numbers": ("context", "parameters"),
+    "round_messages": ("context",),
+    "sends_per_member": ("members", "parameters"),
+    "traffic": ("context", "parameters"),
+    "steps": ("parameters", "context"),
+}
+"""The functions of an entry, with what they are called with."""
+_CALLED_ONLY = {"publish": ("causal", "broadcast", "transport"), "on_heard": ("failure",)}
+"""Handlers that only these families have."""
 
 
 class Steps(NamedTuple):
@@ -136,8 +151,37 @@ class Protocol:
         for name in self.by_neighbour:
             if name not in state._fields:
                 raise LocalProtocolError(f"by_neighbour of {self.name} names {name!r}, which is not in its state")
+        _check_entry(self)
         _check_messages(self)
         _check_handlers(self)
+
+
+def _check_entry(protocol: Protocol) -> None:
+    for field in _TEXTS:
+        text = getattr(protocol, field)
+        if not isinstance(text, str) or not text:
+            raise LocalProtocolError(f"{field} = {text!r} of {protocol.name}: give a text")
+    for field, choices in _CHOICES.items():
+        if (choice := getattr(protocol, field)) not in choices:
+            raise LocalProtocolError(f"{field} = {choice!r} of {protocol.name}: choose {' or '.join(choices)}")
+    if not isinstance(protocol.live, LiveData | None):
+        raise LocalProtocolError(f"live = {protocol.live!r} of {protocol.name}: give a LiveData, or None")
+    for field, arguments in _FUNCTIONS.items():
+        function = getattr(protocol, field)
+        if function is not None and not _takes(function, len(arguments)):
+            wanted = f"{field}({', '.join(arguments)})"
+            raise LocalProtocolError(f"{field} of {protocol.name} is called as {wanted}: give such a function")
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Can this be called with so many arguments?"""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _check_messages(protocol: Protocol) -> None:
@@ -155,20 +199,37 @@ def _check_messages(protocol: Protocol) -> None:
             raise LocalProtocolError(f"message {name} of {protocol.name} is not the only one of kind {kind}")
 
 
+def _needed(protocol: Protocol) -> Iterator[str]:
+    """The handlers without which the protocol cannot work."""
+    if protocol.carries_data:
+        yield "publish"
+    if protocol.messages:
+        yield "receive"
+
+
 def _check_handlers(protocol: Protocol) -> None:
     source = protocol.handler_source()
     found = {name: getattr(source, name) for name in SIGNATURES if hasattr(source, name)}
     if "start" not in found and "receive" not in found:
         raise LocalProtocolError(f"{protocol.name} has neither start nor receive: a protocol handles at least one")
+    for name in _needed(protocol):
+        if name not in found:
+            raise LocalProtocolError(f"{protocol.name} has no {name}: write {name}({', '.join(SIGNATURES[name])})")
     for name, handler in found.items():
         if not callable(handler):
             wanted = f"{name}({', '.join(SIGNATURES[name])})"
             raise LocalProtocolError(f"{protocol.name} has {name} = {handler!r}: write a function {wanted}")
+        if name in _CALLED_ONLY and protocol.family not in _CALLED_ONLY[name]:
+            raise LocalProtocolError(
+                f"{protocol.name} has {name}, which is never called: its family is {protocol.family}"
+            )
         given = tuple(inspect.signature(getattr(handler, "py_func", handler)).parameters)
         if given != SIGNATURES[name]:
             raise LocalProtocolError(
                 f"{name}({', '.join(given)}) of {protocol.name}: write {name}({', '.join(SIGNATURES[name])})"
             )
+        if COMPILED and not hasattr(handler, "py_func"):
+            raise LocalProtocolError(f"{name} of {protocol.name} is not compiled: decorate it with @linked")
     for name in vars(source):
         if name.startswith("on_") and name not in SIGNATURES and callable(getattr(source, name)):
             known = ", ".join(one for one in SIGNATURES if one.startswith("on_"))

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cubecast.errors import LocalProtocolError
 from cubecast.protocol.context import Context
 from cubecast.protocol.mail import HEADER_BYTES
 
@@ -53,6 +54,9 @@ class MessageType(NamedTuple):
 
 def message(name: str, kind: int | None = None, /, **fields: int | Size) -> MessageType:
     """A kind of message with these fields; a number is a size in bytes."""
+    for field, size in fields.items():
+        if not isinstance(size, Size) and (type(size) is not int or size < 0):
+            raise LocalProtocolError(f"field {field} of message {name} has the size {size!r}: give bytes or a Size")
     sized = {field: constant(size) if isinstance(size, int) else size for field, size in fields.items()}
     return MessageType(name, kind, sized)
 

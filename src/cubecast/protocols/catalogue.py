@@ -118,6 +118,8 @@ def declared_protocols(module: ModuleType, path: Path) -> list[Protocol]:
                 f"{path} has PROTOCOL = {protocol!r}: end it with PROTOCOL = cubecast.Protocol(...)"
             )
         protocol.check()
+        if sum((one.family, one.name) == (protocol.family, protocol.name) for one in found) > 1:
+            raise LocalProtocolError(f"{path} has two protocols {protocol.name}: give each a name of its own")
     return found
 
 
