@@ -125,6 +125,10 @@ class InView:
         self._gate: list[Entry] | None = None
         self._gate_bytes = 0
         self._backlog_bytes = 0
+        self._taken_ns = 0
+        """When the application last took something, or had nothing to take."""
+        self._ahead_bytes = 0
+        """Own messages sent while the application was behind, less what it has taken since."""
         self._untaken = Untaken()
         self._fetch: Fetch | None = None
         self._early: deque[tuple[MemberId, Frame]] = deque()
@@ -284,6 +288,8 @@ class InView:
 
     def _emit(self, batch: list[Delivery], size: int) -> None:
         self.effects.entries += batch
+        if not self._backlog_bytes:
+            self._taken_ns = self._now_ns
         self._backlog_bytes += size
         self._untaken.add(batch, size)
         self.delivered_count += len(batch)
@@ -315,8 +321,9 @@ class InView:
 
     def taken(self, octets: int, now_ns: int) -> None:
         """The application has processed deliveries of that many bytes: more are accepted."""
-        self._now_ns = now_ns
+        self._now_ns = self._taken_ns = now_ns
         self._backlog_bytes -= octets
+        self._ahead_bytes = max(0, self._ahead_bytes - octets)
         self._untaken.take(octets)
         self._levels_changed()
         if self.stack is not None and self.stack.is_parked and 2 * self._backlog_bytes <= self.settings.backlog_bytes:
@@ -337,7 +344,7 @@ class InView:
             and not self.is_blocked
             and self._gate is None
             and not self.awaits_restore
-            and (self.leaving or not self._is_behind())
+            and (self.leaving or not self._is_behind() or self._may_overtake())
         )
 
     def _is_behind(self) -> bool:
@@ -347,6 +354,14 @@ class InView:
         """
         assert self.stack is not None
         return self.stack.is_parked or self._backlog_bytes > self.settings.backlog_bytes
+
+    def _may_overtake(self) -> bool:
+        """May own messages be sent although the application is behind?
+
+        If it has taken nothing for a heartbeat, the task that reads may itself wait until they are sent, or stable.
+        """
+        is_idle = self._now_ns - self._taken_ns >= round(1e9 * self.settings.heartbeat_s)
+        return is_idle and self._ahead_bytes < self.settings.backlog_bytes
 
     def _send_own(self) -> None:
         """Publish waiting messages, as far as the view and its window allow."""
@@ -364,6 +379,8 @@ class InView:
         if self._trace is not None:
             for one in batch:
                 self._note("sent", view=view.id, sequence=one.sequence, serial=one.serial)
+        if self._is_behind():
+            self._ahead_bytes += sum([len(one.payload) for one in batch])
         stack.publish([one.payload for one in batch])
 
     def _record_pending(self) -> None:
