@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from cubecast.member import in_view
 from cubecast.member.durable import read_back
 from cubecast.member.effects import Delivery, Effects, StateArrived
 from cubecast.member.in_transfer import GATE_SLICE
+from cubecast.member.member import Member
 from cubecast.protocols.membership import records as r
 from cubecast.protocols.membership.messages import Proposal
 from cubecast.protocols.membership.views import MemberId, founding_view, next_view
@@ -210,3 +212,33 @@ def test_pieces_of_a_state_that_was_begun_again_are_not_mixed() -> None:
     found = read_back([b"".join(map(encode_record, [*journal, r.Restored(view.number, b"")]))], SETTINGS)
     assert found.checkpoint == b"new one"
     assert read_back([b"".join(map(encode_record, journal))], SETTINGS).joined == view
+
+
+def test_what_was_not_accepted_while_the_state_came_is_accepted_when_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The state is that of a later view: everything that waited is in it, so the application takes nothing."""
+    monkeypatch.setattr(in_view, "GATE_BYTES", 1000)
+    network = Network()
+    settings = replace(SETTINGS, window_messages=50)
+    names = network.form(3, settings=settings, snapshots=True)
+    network.multicast(B, b"before")
+    network.settle(*names)
+    for name in names:
+        member = network.member(name)
+        give = member.give_snapshot
+
+        def fail_once(view: int, state: bytes, now_ns: int, member: Member = member, give: Any = give) -> None:
+            if view == 2:
+                member.snapshot_failed(view, now_ns)
+            else:
+                give(view, state, now_ns)
+
+        member.give_snapshot = fail_once  # type: ignore[method-assign]
+    network.start(D, contacts=[B], settings=settings, snapshots=True)
+    network.run_until(lambda: network.member(D).phase == "fetching")
+    network.multicast(A, bytes(2000))
+    network.run_until(lambda: network.member(D)._members.view.number == 3)
+    network.multicast(A, b"after")
+    network.settle(*NAMES[:4])
+    assert network.app(D).payloads == [b"after"]

@@ -91,6 +91,8 @@ class InTransfer(InLevels):
             self.later(0, self._pass_gate)
             return
         self._gate_bytes = 0
+        if self.stack is not None:
+            self.stack.unpark()
         self._levels_changed()
         self._members.have_state.add(self.me)
         for who in self._members.view.members:
