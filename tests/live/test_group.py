@@ -13,6 +13,7 @@ import pytest
 from cubecast.errors import LocalProtocolError
 from cubecast.live.group import Group, join
 from cubecast.live.local import free_addresses
+from cubecast.member.in_view import InView
 from cubecast.member.settings import Settings, parse_address
 from tests.live.members import WAIT_S, drain, enter, groups_of, one, quick, take, until, vanish
 
@@ -161,6 +162,25 @@ def test_a_message_that_is_not_stable_in_time_names_who_is_behind() -> None:
             ):
                 await message.stable(0.5)
             await vanish(groups[1])
+
+    asyncio.run(run())
+
+
+def test_a_message_that_waits_for_the_application_to_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InView, "_may_overtake", lambda _: False)
+
+    async def run() -> None:
+        async with groups_of(2, backlog_bytes=1000, suspect_after_s=30.0) as groups:
+            for _ in range(20):
+                await groups[0].multicast(bytes(100))
+            await until(lambda: groups[1].stats["backlog_bytes"] > 1000)
+            message = await groups[1].multicast(b"x")
+            with pytest.raises(TimeoutError, match="not sent yet; the application has not taken its deliveries"):
+                await message.stable(0.2)
+            for group in groups:
+                await take(group, 20)
+                group.ack()
+            await message.stable(WAIT_S)
 
     asyncio.run(run())
 

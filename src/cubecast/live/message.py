@@ -109,14 +109,23 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         if not self._outgoing.was_sent:
             if member.awaits_restore:
                 return "it is not sent before the application takes the group's state; iterate over the group"
-            return "it is not sent yet; " + (
-                "too few members are reachable" if member.is_blocked else "the view changes"
-            )
+            return "it is not sent yet; " + self._why_not_sent()
         if self.is_stable:
             lack = {"processed": "not every application has processed it", "durable": "it is not on every disk"}
             return f"every member has message {self.sequence}, but {lack.get(level, 'the answer came too late')}"
         late = ", ".join(f"{who.name} ({count})" for who, count in member.laggards()) or "none known"
         return f"message {self.sequence} has not reached every member; members behind (messages): {late}"
+
+    def _why_not_sent(self) -> str:
+        driver = self._driver
+        member = driver.member
+        if member.is_blocked:
+            return "too few members are reachable"
+        if member.phase != "member" or member.stack is None or member.is_changing:
+            return "the view changes"
+        if member.stack.is_parked or member.stats()["backlog_bytes"] > driver.settings.backlog_bytes:
+            return "the application has not taken its deliveries; iterate over the group"
+        return "earlier messages of this member are not stable"
 
 
 def _block_of(driver: Driver, level: Level) -> int:
