@@ -172,6 +172,29 @@ def test_a_message_that_a_silent_member_may_lack_waits_until_it_is_out_and_a_new
     asyncio.run(play())
 
 
+def test_a_block_that_ends_with_an_exception_does_not_wait_for_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """The group is blocked: no member can agree on a view without this one."""
+
+    async def play() -> None:
+        addresses = free_addresses(2)
+        options: dict[str, Any] = {"peers": addresses, "plaintext": True, "settings": quick()}
+        leading = asyncio.create_task(enter("bank", listen=addresses[0], **options))
+
+        async def follow() -> None:
+            async with AtomicDelivery().join("bank", listen=addresses[1], **options) as group:
+                await until(lambda: len(group.view.members) == 2)
+                await vanish(await leading)
+                await until(lambda: group.is_blocked)
+                await group.multicast(b"x")
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            await follow()
+
+    asyncio.run(play())
+    assert "left without the others' agreement" not in caplog.text  # the warning of a leave that waited in vain
+
+
 def test_impossible_uses_are_refused() -> None:
     async def play() -> None:
         with pytest.raises(LocalProtocolError, match="not joined a group yet"):

@@ -116,6 +116,9 @@ class AtomicDelivery:
         async with group:
             try:
                 yield group
+            except BaseException:
+                await group.leave(drain=False)  # as `async with group` does
+                raise
             finally:
                 await group.leave()
                 if self._taking is not None:
