@@ -32,17 +32,10 @@ class SyncThread:
         self._waiting: list[SyncCallback] = []
         self._writes: list[SyncCallback] = []
         self._checkpoint: SyncCallback | None = None
-        self._is_running = False
         self._is_closed = False
         # A daemon: a disk that does not answer must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="cubecast-sync", daemon=True)
         self._thread.start()
-
-    @property
-    def is_busy(self) -> bool:
-        """Does a sync wait or run?"""
-        with self._changed:
-            return self._is_running or bool(self._waiting)
 
     def submit(self, callback: SyncCallback) -> None:
         """Sync all that was written before this call, then call back in the loop."""
@@ -100,12 +93,8 @@ class SyncThread:
         """Serve all requests in a queue at once."""
         with self._changed:
             callbacks, queue[:] = list(queue), []
-            self._is_running = bool(callbacks)
         if callbacks:
-            error = self._do(work)
-            with self._changed:
-                self._is_running = False
-            self._report(callbacks, error)
+            self._report(callbacks, self._do(work))
 
     def _step(self) -> None:
         """Do one step of the checkpoint."""
