@@ -8,6 +8,9 @@ import gc
 
 
 def exempt_loaded() -> None:
-    """Exempt everything that is loaded now from garbage collection; it is still freed when nothing refers to it."""
+    """Exempt everything that is loaded now from garbage collection.
+
+    It is still freed when nothing refers to it, but no longer when only a cycle of its own does.
+    """
     gc.collect()
     gc.freeze()
