@@ -51,11 +51,15 @@ STABLE_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 class Flushable(Protocol):
     """A trace, as far as the driver uses it."""
 
-    def flush(self) -> None:
-        """Write the recorded events."""
+    @property
+    def position(self) -> int:
+        """The place of the next event."""
 
-    def close(self) -> None:
-        """End it."""
+    def flush(self, position: int) -> None:
+        """Write the events recorded up to this position."""
+
+    def close(self, position: int | None) -> None:
+        """Write the events up to this position, or all, and end it."""
 
 
 class StableTimes:
@@ -128,6 +132,8 @@ class Driver:
         self._sync_thread = SyncThread(journal, self._loop) if journal is not None else None
         self._held: Effects | None = None
         """Effects that wait for the disk."""
+        self._traced_to = self._persisted_to = 0
+        """Positions in the trace: where the last effects were taken, and where the last carried out were."""
         self._is_replacing = False
         """Is the thread of the journal rewriting it?"""
         self._on_checkpoint: Callable[[], None] = lambda: None
@@ -193,7 +199,8 @@ class Driver:
             except JournalError as error:
                 log.error("journal not closed error=%s", error)
         if self._trace is not None:
-            self._trace.close()
+            is_complete = self.journal is None or (self.failure is None and self._held is None)
+            self._trace.close(None if is_complete else self._persisted_to)
             self._trace = None
 
     async def _finish_journal(self) -> None:
@@ -446,6 +453,8 @@ class Driver:
         except Exception as error:
             self._crash(error)
             return
+        if self._trace is not None:
+            self._traced_to = self._trace.position
         if (effects.persist or effects.checkpoint) and self.journal is not None and not self._persist(effects):
             return
         if effects:
@@ -563,7 +572,8 @@ class Driver:
     def _do(self, effects: Effects) -> None:
         """Carry out the effects that follow the journal."""
         if self._trace is not None:
-            self._trace.flush()
+            self._persisted_to = self._traced_to
+            self._trace.flush(self._traced_to)
         connections = self.connections
         for number, buffers in effects.writes:
             connections.write(number, buffers)

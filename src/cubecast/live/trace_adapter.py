@@ -1,7 +1,7 @@
 """The trace events of a member as rows of the one trace schema (`docs/trace.md`), in the file of its process.
 
-The member records an event when it happens; the driver flushes the rows when the journal has their events, and before
-any effect of them leaves the process.
+The member records an event when it happens; the driver flushes the rows up to the `position` at which it took effects
+when the journal has their events, and before any of these effects leaves the process.
 """
 
 from __future__ import annotations
@@ -72,13 +72,18 @@ class TraceAdapter:
         """Record messages that were handed to the application, in this order."""
         self._writer.deliveries(now_ns, self._id(me), [self._id(sender) for sender in senders], sequences)
 
-    def flush(self) -> None:
-        """Write the rows."""
-        self._writer.flush()
+    @property
+    def position(self) -> int:
+        """The place of the next row."""
+        return self._writer.position
 
-    def close(self) -> None:
-        """Write what is left, and close the file."""
-        self._writer.close()
+    def flush(self, position: int | None = None) -> None:
+        """Write the rows up to a position, or all."""
+        self._writer.flush(position)
+
+    def close(self, position: int | None = None) -> None:
+        """Write what is left, up to a position or all, and close the file."""
+        self._writer.close(position)
 
     def _id(self, who: MemberId) -> int:
         return self._writer.member_id(who.name, who.incarnation)

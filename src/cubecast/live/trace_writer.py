@@ -5,9 +5,9 @@ A member id of the file is given by `member_id`; the block that names an id come
 `merge_traces` makes one trace of the files of all processes.
 
 Duties of the caller: pass `now_ns` of the system's monotonic clock, read after the input that caused the event, because
-events of different processes are ordered by it; call `flush` when the journal has the events of the rows, and before
-any effect of them leaves the process. Rows lost by a kill between the two are written again after the restart: so the
-replay repeats installs as well as deliveries.
+events of different processes are ordered by it; call `flush` when the journal has the events of the rows up to a
+`position`, and before any effect of them leaves the process. Rows lost by a kill between the two are written again
+after the restart: so the replay repeats installs as well as deliveries.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ class MemberTraceWriter:
         self._ids: dict[MemberName, int] = {}
         self._new_names: list[tuple[int, Any, int]] = []
         self._rows = bytearray()
+        self._written = 0
+        """Bytes of rows that were written."""
         self._blank = blank_events(1)
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -175,17 +177,24 @@ class MemberTraceWriter:
         if len(self._rows) >= BUFFERED_BYTES_MAX:
             self.flush()
 
-    def flush(self) -> None:
-        """Write the rows; call it before any effect of their events leaves the process."""
-        if not self._rows and not self._new_names:
+    @property
+    def position(self) -> int:
+        """Bytes of rows until now, for `flush`."""
+        return self._written + len(self._rows)
+
+    def flush(self, position: int | None = None) -> None:
+        """Write the rows up to a position, or all; call it before any effect of their events leaves the process."""
+        count = len(self._rows) if position is None else min(max(0, position - self._written), len(self._rows))
+        if not count and not self._new_names:
             return
         data = b""
         if self._new_names:
             data = make_block(NAMES, self._session, json.dumps(self._new_names).encode())
             self._new_names = []
-        if self._rows:
-            data += make_block(ROWS, self._session, self._rows)
-            self._rows.clear()
+        if count:
+            data += make_block(ROWS, self._session, self._rows[:count])
+            del self._rows[:count]
+            self._written += count
         self._write(data)
 
     def _write(self, data: bytes) -> None:
@@ -196,9 +205,9 @@ class MemberTraceWriter:
         except OSError as error:
             raise LocalProtocolError(f"cannot write the trace {self.path}: {error.strerror}") from error
 
-    def close(self) -> None:
-        """Write what is left and close the file."""
-        self.flush()
+    def close(self, position: int | None = None) -> None:
+        """Write what is left, up to a position or all, and close the file."""
+        self.flush(position)
         os.close(self._file)
 
 
