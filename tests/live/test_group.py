@@ -15,6 +15,7 @@ from cubecast.live.group import Group, join
 from cubecast.live.local import free_addresses
 from cubecast.member.in_view import InView
 from cubecast.member.settings import Settings, parse_address
+from cubecast.protocols.membership.views import View
 from tests.live.members import WAIT_S, drain, enter, groups_of, one, quick, take, until, vanish
 
 pytestmark = pytest.mark.live
@@ -150,6 +151,24 @@ def test_stability_frees_buffers_and_is_reported_and_exceptions_of_callbacks_sto
     asyncio.run(run())
     assert "callback failed event=stable" in caplog.text
     assert "the application's mistake" in caplog.text
+
+
+def test_a_callback_that_reads_the_result_of_a_cancelled_task_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """CancelledError is not an Exception."""
+
+    async def run() -> None:
+        views: list[View] = []
+        async with one(found=True) as group:
+            cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            group.on_view(lambda _view: cancelled.result())
+            group.on_view(views.append)
+            async with one(contact=group.address):
+                await until(lambda: len(group.view.members) == 2)
+                await until(lambda: views)
+
+    asyncio.run(run())
+    assert "callback failed event=view" in caplog.text
 
 
 def test_a_message_that_is_not_stable_in_time_names_who_is_behind() -> None:

@@ -284,7 +284,7 @@ class Bus:
         for callback in self._on_presence:
             try:
                 callback()
-            except Exception:  # it must not stop deliveries
+            except (Exception, asyncio.CancelledError):  # it must not stop deliveries
                 log.exception("callback failed event=presence member=%s", self.group.address)
 
     # Request and reply.

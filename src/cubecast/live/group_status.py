@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable
@@ -78,7 +79,7 @@ class GroupStatus:
         for callback in self._callbacks.get(event, ()):
             try:
                 callback(value)
-            except Exception:
+            except (Exception, asyncio.CancelledError):  # the latter is the result of a cancelled task
                 log.exception("callback failed event=%s member=%s", event, self.address)
 
     # Status.
