@@ -442,3 +442,31 @@ def test_a_block_that_ends_with_an_exception_waits_for_nobody(caplog: pytest.Log
         await asyncio.gather(leading, return_exceptions=True)
 
     asyncio.run(run())
+
+
+def test_a_task_that_is_cancelled_at_the_end_of_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events that are left may take a while to apply."""
+
+    async def forever(_: Space) -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        monkeypatch.setattr(Space, "_apply_all", forever)
+        space, has_left = Space(), asyncio.Event()
+        went_on: list[bool] = []
+
+        async def member() -> None:
+            async with space.join("o", listen=free_addresses(1)[0], found=True, plaintext=True, settings=quick()):
+                has_left.set()
+            went_on.append(True)
+
+        running = asyncio.create_task(member())
+        await has_left.wait()
+        await until(lambda: space.group._entered().is_ended)
+        await asyncio.sleep(0.5)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not went_on
+
+    asyncio.run(run())

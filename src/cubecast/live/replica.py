@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
@@ -72,8 +72,12 @@ class Replica:
                     raise
                 finally:
                     await group.leave()
-                    with suppress(asyncio.CancelledError):
-                        await applying
+                    try:
+                        await asyncio.wait({applying})
+                    finally:
+                        applying.cancel()
+                    if not applying.cancelled():
+                        applying.result()
         finally:
             for task in list(self._tasks):
                 task.cancel()
