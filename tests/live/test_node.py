@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
 import os
 import pty
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cubecast.live import node as live_node
 from cubecast.live.keys import init, issue
 from cubecast.live.local import free_addresses
 from tests.live.cast import ROOT
@@ -162,6 +164,22 @@ def test_a_node_that_waits_for_the_others_to_leave_says_so_and_a_second_signal_e
         for node in nodes:
             node.kill()
             node.wait()
+
+
+def test_a_second_signal_ends_a_node_before_it_says_that_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    class Stuck:
+        async def leave(self) -> None:
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        signalled = asyncio.Event()
+        leaving = asyncio.create_task(live_node._leave(Stuck(), signalled))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        signalled.set()
+        await asyncio.wait_for(leaving, WAIT_S)
+
+    asyncio.run(run())
+    assert "leaving" not in capsys.readouterr().err
 
 
 def test_a_node_in_a_terminal_says_what_it_waits_for_when_it_is_ready_and_what_to_do(tmp_path: Path) -> None:

@@ -107,10 +107,11 @@ async def _leave(group: Group, signalled: asyncio.Event) -> None:
     """Leave; say so when it takes long, and leave at once on another signal."""
     signalled.clear()
     leaving = asyncio.ensure_future(group.leave())
-    if not (await asyncio.wait({leaving}, timeout=LEAVING_S))[0]:
-        say("leaving: waiting until the others agree; another signal (Ctrl-C) leaves at once")
     stopping = asyncio.ensure_future(signalled.wait())
-    await asyncio.wait({leaving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    ends = {leaving, stopping}
+    if not (await asyncio.wait(ends, timeout=LEAVING_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        say("leaving: waiting until the others agree; another signal (Ctrl-C) leaves at once")
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not leaving.done():
         leaving.cancel()
