@@ -2,7 +2,8 @@
 
 Entries for the application wait behind a *gate* until the group's state is here. Its multicasts wait, in order, until
 the view allows sending: not while the view changes, while too few members are reachable, or while the application has
-not yet been given the state that replaces what it had before an exclusion.
+not yet been given the state that replaces what it had before an exclusion. They also wait while the application is
+behind with what it takes, unless it seems to wait for them itself.
 
 | field          | meaning                                                                                     |
 |----------------|---------------------------------------------------------------------------------------------|

@@ -77,7 +77,8 @@ class Settings:
         window_messages: *all* Own messages that may be unstable or waiting at a time; `multicast` waits beyond.
         window_bytes: *all* Bytes of own messages that may be unstable or waiting at a time.
         payload_bytes_max: *all* The largest payload.
-        backlog_bytes: Delivered bytes that the application has not taken; beyond, this member accepts no more.
+        backlog_bytes: Delivered bytes that the application has not taken; beyond, this member accepts no more, and its
+            own messages wait.
         sync: With a journal: when it is forced to the disk. `always`: before anything it records is visible
             outside.
         sync_interval_s: The longest time that `sync="interval"` leaves the journal in the system's memory.
