@@ -11,9 +11,11 @@ import pytest
 
 from cubecast.errors import JournalError
 from cubecast.live.group import Group
+from cubecast.live.trace_adapter import TraceAdapter
 from cubecast.live.trace_writer import read_member_trace
 from cubecast.member.durable import read_back
 from cubecast.member.effects import Delivery, Effects
+from cubecast.protocols.membership.views import MemberId
 from cubecast.trace.schema import DELIVER
 from cubecast.wire.journal import read_journal
 from tests.live.members import groups_of, until
@@ -69,6 +71,18 @@ def test_a_delivery_that_waits_for_the_disk_is_not_in_the_trace(
             assert all(rows == kept[: len(rows)] for rows, kept in seen), seen
 
     asyncio.run(run())
+
+
+def test_many_deliveries_that_wait_for_the_disk_are_not_in_the_trace(tmp_path: Path) -> None:
+    me, count = MemberId("127.0.0.1:7000", 1), 30_000
+    trace = TraceAdapter(tmp_path / "trace")
+    trace.deliveries(0, me, [me], [1])
+    position = trace.position
+    trace.deliveries(0, me, [me] * count, list(range(2, count + 2)))
+    trace.flush(position)
+    assert traced(tmp_path / "trace") == [1]
+    trace.close()
+    assert traced(tmp_path / "trace") == list(range(1, count + 2))
 
 
 def test_a_delivery_that_the_journal_cannot_take_is_not_in_the_trace(

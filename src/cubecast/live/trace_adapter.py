@@ -41,7 +41,7 @@ class TraceAdapter:
 
     def __init__(self, path: str | Path) -> None:
         """Continue the file."""
-        self._writer = MemberTraceWriter(path)
+        self._writer = MemberTraceWriter(path, writes_early=False)
         self._view = NOBODY
         self._is_replay = False
         self._unstable: deque[tuple[int, int]] = deque()

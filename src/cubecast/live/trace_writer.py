@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,9 +75,10 @@ assert _ROW.size == EVENT_DTYPE.itemsize
 class MemberTraceWriter:
     """Appends the events of one process, in all its incarnations; every method adds one or more rows."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Open the file; what earlier sessions wrote stays."""
+    def __init__(self, path: str | Path, *, writes_early: bool = True) -> None:
+        """Open the file; what earlier sessions wrote stays. `writes_early`: many rows do not wait for `flush`."""
         self.path = Path(path)
+        self._buffered_bytes_max = BUFFERED_BYTES_MAX if writes_early else sys.maxsize
         self._session = int.from_bytes(os.urandom(8), "little")
         self._ids: dict[MemberName, int] = {}
         self._new_names: list[tuple[int, Any, int]] = []
@@ -115,7 +117,7 @@ class MemberTraceWriter:
         self._rows += _ROW.pack(
             now_ns, event, member, peer, message, sender, sequence, round, NOBODY, now_ns, size, layer
         )
-        if len(self._rows) >= BUFFERED_BYTES_MAX:
+        if len(self._rows) >= self._buffered_bytes_max:
             self.flush()
 
     def deliveries(self, now_ns: int, member: int, senders: Integers, sequences: Integers) -> None:
@@ -174,7 +176,7 @@ class MemberTraceWriter:
             rows["sender"], rows["sequence"] = senders, sequences
             rows["round"], rows["message"] = number, tag
             self._rows += rows.tobytes()
-        if len(self._rows) >= BUFFERED_BYTES_MAX:
+        if len(self._rows) >= self._buffered_bytes_max:
             self.flush()
 
     @property
