@@ -29,6 +29,7 @@ def entry_points() -> dict[int, str]:
     """The compiled functions of this process: their names by address."""
     found = {}
     kind: Any = type(kernel.run)
+    gc.unfreeze()  # `get_objects` does not list what a live member of this process has frozen
     for function in gc.get_objects():
         if type(function) is not kind:
             continue
