@@ -28,6 +28,7 @@ from cubecast.live.socket_connection import SocketConnection
 from cubecast.member.effects import Close
 from cubecast.member.member import Member
 from cubecast.member.settings import Settings, parse_address
+from cubecast.wire.frame import DATA, HEADER_BYTES, kind_of
 
 log = logging.getLogger("cubecast.live")
 
@@ -48,6 +49,7 @@ class Connections:
         credentials: Credentials | None,
         *,
         touch: Callable[[], None],
+        before_control: Callable[[], None],
         arrived: Callable[[int], None],
         fail: Callable[[Exception], None],
         on_refused: Callable[[str, str], None],
@@ -55,12 +57,14 @@ class Connections:
     ) -> None:
         """`touch` is called after each call of the member (`arrived` after bytes), `fail` when the member raised.
 
+        `before_control` is called before the member gets bytes that do not begin with application messages.
         `answer` returns the complete answer to a request for a report.
         """
         self._member = member
         self._settings = settings
         self._credentials = credentials
         self._touch = touch
+        self._before_control = before_control
         self._arrived = arrived
         self._fail = fail
         self._answer = answer
@@ -238,6 +242,8 @@ class Connections:
         if connection.number not in self._open:
             return
         try:
+            if len(data) < HEADER_BYTES or kind_of(data) != DATA:
+                self._before_control()
             self._member.data_received(connection.number, data, time.monotonic_ns())
         except Exception as error:
             self._fail(error)

@@ -3,7 +3,8 @@
 A *turn*: all calls of the member in one pass of the event loop (bytes of many connections, timers, multicasts) are
 followed by one `take_effects`, so that messages are batched. A lone message does not wait for the end of the
 turn: when the last turn had at most one multicast and nothing else is pending, its effects are carried out at once;
-so are those of a few bytes that arrive after a quiet turn.
+so are those of a few bytes that arrive after a quiet turn. What the application has processed is reported to the member
+a moment later, before anything that depends on it.
 
 Effects are carried out in their order: persist, writes, closes, dials, entries, settled, notices. With `sync="always"`
 they wait for the disk in a thread of the journal; meanwhile the member is called as usual and its next effects
@@ -40,6 +41,9 @@ TURN_MESSAGES = 256
 """The most messages that are multicast in one turn, so that other work and the batches are not delayed."""
 SMALL_BYTES = 1024
 QUIET_BYTES = 4096
+REPORT_BYTES = 4096
+REPORT_S = 0.05
+"""How long a report that the application has processed few bytes may wait for the next timer or control message."""
 REFRESH_S = 10.0
 """How often the files of the credentials are checked."""
 MEASURE_S = 1.0
@@ -118,6 +122,7 @@ class Driver:
             settings,
             credentials,
             touch=self.touch,
+            before_control=self.report_processed,
             arrived=self.arrived,
             fail=self._crash,
             on_refused=self._count_refusal,
@@ -152,6 +157,10 @@ class Driver:
         """Multicasts that wait for room or for the next turn, in the order of the calls."""
         self._awaited: set[Outgoing] = set()
         """Own messages with callers that wait for their stability."""
+        self._processed_bytes = 0
+        """Bytes that the application has processed, and that the member does not know of."""
+        self._report_bytes = min(REPORT_BYTES, settings.backlog_bytes // 4)
+        self._report_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._refreshing: asyncio.TimerHandle | None = None
@@ -187,7 +196,7 @@ class Driver:
                 self._guard(lambda: self.member.stop(time.monotonic_ns()))
                 await self._finish_journal()
             self._end(None)
-            for timer in (self._timer, self._sync_timer, self._refreshing, self._measuring):
+            for timer in (self._timer, self._report_timer, self._sync_timer, self._refreshing, self._measuring):
                 if timer is not None:
                     timer.cancel()
         await self.connections.stop()
@@ -281,15 +290,19 @@ class Driver:
             self._is_turn_due = True
             self._loop.call_soon(self._turn)
 
+    def _touch(self, *, is_lone: bool) -> None:
+        """As `touch`; the effects of a lone message are carried out first, so that its readers run before the turn."""
+        self._is_dirty = True
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            if is_lone:
+                self._carry_out()
+            self._loop.call_soon(self._turn)
+
     def arrived(self, size: int) -> None:
         """The member got bytes of a connection. A few bytes, after few in the last turn, are handled at once."""
         self._turn_bytes += size
-        if self._is_turn_due:
-            self._is_dirty = True
-            return
-        self.touch()
-        if self._is_quiet and size < QUIET_BYTES:
-            self._carry_out()
+        self._touch(is_lone=self._is_quiet and size < QUIET_BYTES)
 
     def _turn(self) -> None:
         self._is_turn_due = False
@@ -329,13 +342,42 @@ class Driver:
             self._set_timer()
 
     def _run_timers(self) -> None:
+        self.report_processed()
         self._guard(lambda: self.member.on_timer(time.monotonic_ns()))
         self._carry_out()
 
     def call(self, call: Callable[[int], None]) -> None:
         """Call the member with the time, and carry out its effects at the end of the turn."""
         if not self.is_ended:
+            self.report_processed()
             call(time.monotonic_ns())
+            self.touch()
+
+    def processed(self, octets: int) -> None:
+        """The application has processed deliveries of that many bytes.
+
+        After a lone message the report waits for what wakes this process anyway, so that the processor is free for the
+        other processes that receive the message.
+        """
+        self._processed_bytes += octets
+        if self._processed_bytes > self._report_bytes:
+            self.report_processed()
+        elif self._report_timer is None and not self._is_timer_within(REPORT_S):
+            self._report_timer = self._loop.call_later(REPORT_S, self._report_waited)
+
+    def _is_timer_within(self, seconds: float) -> bool:
+        """Is the member called soon in any case?"""
+        return self._timer is not None and self._timer_ns <= time.monotonic_ns() + 1e9 * seconds
+
+    def _report_waited(self) -> None:
+        self._report_timer = None
+        self.report_processed()
+
+    def report_processed(self) -> None:
+        """Tell the member now what the application has processed."""
+        if self._processed_bytes and not self.is_ended:
+            octets, self._processed_bytes = self._processed_bytes, 0
+            self._guard(lambda: self.member.taken(octets, time.monotonic_ns()))
             self.touch()
 
     def _guard(self, call: Callable[[], None]) -> None:
@@ -362,14 +404,10 @@ class Driver:
         if not self._in_turn:
             self._turn_ns = time.monotonic_ns()
         self._in_turn += 1
-        self._is_dirty = True
         outgoing = self.member.multicast(payload, self._turn_ns)
         if self.stable_times.sample is None:
             self.stable_times.begin(outgoing)
-        if not self._is_turn_due:
-            self.touch()
-            if self._is_calm:
-                self._carry_out()
+        self._touch(is_lone=self._is_calm)
         return outgoing
 
     async def wait_multicast(self, payload: bytes) -> Outgoing:

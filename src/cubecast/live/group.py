@@ -409,8 +409,7 @@ class Group(GroupStatus):
     def _report_taken(self, size: int) -> None:
         driver = self._driver
         if driver is not None and not driver.is_ended:
-            driver.member.taken(size, time.monotonic_ns())
-            driver.touch()
+            driver.processed(size)
 
     def _arrived(self, entries: list[Entry]) -> None:
         """Entries for the application. Without `restore` the state is a history of messages, which are deliveries."""

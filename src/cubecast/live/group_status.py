@@ -138,6 +138,7 @@ class GroupStatus:
     def stats(self) -> dict[str, Any]:
         """Counts and sizes of this member, and its links by name."""
         driver = self._entered()
+        driver.report_processed()
         stats = dict(driver.member.stats())
         stats["refused_connections"] = driver.refused
         stats["views"] = self._notices.views
