@@ -18,13 +18,14 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,9 +230,22 @@ def redis_server() -> Iterator[Redis]:
             server.wait()
 
 
+def _first_of_free_ports(count: int) -> int:
+    """The first of several consecutive ports that are free, below those that systems give to clients."""
+    for first in range(20_000 + os.getpid() % 10_000, 32_000, count):
+        with ExitStack() as sockets:
+            try:
+                for port in range(first, first + count):
+                    sockets.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+    sys.exit(f"no {count} consecutive ports are free")
+
+
 def measure(kind: str, who: str, redis: Redis, chosen: argparse.Namespace, *, latency: bool) -> dict[str, Any]:
     """One measurement with all workers."""
-    (bus,) = free_ports(1)
+    bus = _first_of_free_ports(chosen.workers)
     options = [f"--{name}={getattr(chosen, name)}" for name in ("workers", "seconds", "window", "payload")]
     command = [sys.executable, "-m", "bench.bus", f"--kind={kind}", f"--who={who}", f"--redis={redis.port}"]
     command += [f"--bus=127.0.0.1:{bus}", *options, *(["--latency"] if latency else [])]
