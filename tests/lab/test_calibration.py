@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from scipy.stats import qmc, sobol_indices, uniform
 
 from cubecast.errors import PlanError
-from cubecast.lab.calibrate import SIZE, calibrated_plan, check_settings
+from cubecast.lab.calibrate import SIZE, calibrated_plan, check_settings, fingerprint, result_path
 from cubecast.lab.calibration import (
     Scored,
     acceptable,
     around,
+    contradicted_at,
     exclusions,
     nowhere,
     score_settings,
@@ -22,6 +24,7 @@ from cubecast.lab.calibration import (
     settings_at,
     start,
 )
+from cubecast.lab.calibration_file import read_calibration
 from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
 from cubecast.lab.joint_space import joint_space, plans_of, resized, space_of
 from cubecast.lab.load_plan import load_plan, load_plans
@@ -30,7 +33,9 @@ from cubecast.lab.plan import Calibration, Claim, Plan, Test
 from cubecast.lab.questions import questions_of
 from cubecast.lab.runs import points_of, runs_of
 from cubecast.lab.stats import Estimate
+from cubecast.lab.store import Store
 from cubecast.lab.study import project_plans
+from cubecast.lab.whole_file import write_whole
 
 SPACE = Calibration(
     start=8,
@@ -181,6 +186,7 @@ def test_claims_that_never_hold_together_exclude_each_other() -> None:
     settings: list[Any] = [{"degree": 3, "rate": 1}, {"degree": 5, "rate": 2}]
     assert exclusions(judgements, settings) == [("x/a", "x/b")]
     assert nowhere(judgements) == ["x/never"]
+    assert contradicted_at(judgements, settings[1]) == ["x/a", "x/never", "x/maybe"]
 
 
 def test_a_claim_counts_at_its_part_of_a_setting() -> None:
@@ -334,6 +340,30 @@ def test_every_paper_can_be_calibrated() -> None:
             points = points_of(derived, SIZE)
             tested = {question.claim.id for question in questions_of(derived, points) if question.is_asked(points)}
             assert len(tested) >= 0.8 * len(derived.claims), f"{plan.id}: {space_of(plan).sweep}"
+
+
+def test_a_result_of_other_plans_or_code_is_not_shown(plan_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, store = load_plan(plan_path), Store(plan_path.parent / "results")
+    assert read_calibration(store, "cube", [plan]) is None
+    setting: dict[str, Any] = {"degree": 2.5, "routing": "hops"}
+    result: dict[str, Any] = {"studies": {"x": fingerprint(plan, setting)}, "best": {"setting": setting}}
+    path = result_path(store, "cube")
+    write_whole(path, json.dumps(result))
+    assert read_calibration(store, "cube", [plan]) == result
+    assert read_calibration(store, "cube", []) == result, "a report of other studies of the paper"
+    again = "and is ignored: run cubecast study calibrate cube again."
+    plan_path.write_text(PLAN.replace("above = 1.0", "above = 2.0"))
+    assert str(read_calibration(store, "cube", [load_plan(plan_path)])).endswith(again)
+    plan_path.write_text(PLAN.replace("among.routing", "among.multicast").replace('"delay"]', '"tree"]'))
+    assert str(read_calibration(store, "cube", [load_plan(plan_path)])).endswith(again), "another space"
+    plan_path.write_text(PLAN)
+    with monkeypatch.context() as patch:
+        patch.setattr("cubecast.lab.runs.source_hash", lambda _settings: "other code")
+        assert str(read_calibration(store, "cube", [plan])).endswith(again)
+    assert read_calibration(store, "cube", [plan]) == result
+    for damaged in ("{", "[]", '{"studies": ["x"], "best": {"setting": {}}}'):
+        write_whole(path, damaged)
+        assert "calibration-cube.json is damaged" in str(read_calibration(store, "cube", [plan]))
 
 
 def test_sizes_of_the_command_line_take_the_place_of_planned_ones(plan_path: Path) -> None:

@@ -109,19 +109,29 @@ def test_every_point_is_in_the_table_and_the_gravest_first() -> None:
 def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     found = {
         "best": {"setting": {"degree": 5.0}, "held": 3, "undecided": 1, "tested": 5},
+        "contradicted": ["x/c", "x/e"],
         "settings_tried": 24,
         "numbers": [{"quantity": "RTT", "paper": 46.0, "ours": 45.2}],
-        "sensitivities": {"degree": {"first_order": 0.4, "total": 0.61}},
-        "exclusions": [["a", "b"]],
-        "nowhere": ["c", "d"],
+        "acceptable": {"degree": [2.5, 3.0, 4.0, 4.5, 5.0], "routing": ["delay", "hops"]},
+        "sensitivities": {
+            "routing": {"first_order": 0.1, "total": 0.2},
+            "degree": {"first_order": 0.4, "total": 0.61},
+        },
+        "exclusions": [["x/a", "x/b"]],
+        "nowhere": ["x/c", "x/d"],
     }
     judgements = [_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
     page = paper_summary("cube", "A title", judgements, found)
-    assert "Calibration over 24 settings: most statements hold with degree 5: 3 of 5, 1 undecided." in page
+    assert "Calibration over 24 settings:" in page
+    assert "Most statements hold together with degree 5: 3 of 5, 1 undecided." in page
+    assert 'Contradicted there: <a href="#x--e">x/e</a>.' in page, "x/c is contradicted at every setting"
+    assert 'Contradicted at every setting: <a href="#x--c">x/c</a>, <a href="#x--d">x/d</a>.' in page
+    assert 'one of the two is contradicted: <a href="#x--a">x/a</a> and <a href="#x--b">x/b</a>.' in page
+    assert "Within one statement of the best: degree 2.5 to 5; routing delay or hops." in page
     assert "RTT: the paper 46, ours 45.2" in page
-    assert "degree 0.61" in page
-    assert "At every setting one of the two is contradicted: a and b." in page
-    assert "Contradicted at every setting: c, d." in page
+    assert "(total Sobol index of the score): degree 0.61, routing 0.20." in page
     assert "Most statements of the study" not in page
     assert "Most statements of the study" not in paper_summary("cube", "A title", judgements), "one claim is not most"
     assert "Most statements of the study" in paper_summary("cube", "A title", 2 * judgements)
+    page = paper_summary("cube", "A title", 2 * judgements, "calibration-cube.json is damaged.")
+    assert "<p>calibration-cube.json is damaged.</p><p>Most statements of the study" in page

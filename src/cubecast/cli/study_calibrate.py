@@ -81,6 +81,8 @@ def _tell(found: Calibrated) -> None:
     for number in found.numbers:
         interval = f"{number['ours']:.4g} [{number['low']:.4g}, {number['high']:.4g}]"
         print(f"{number['claim']}: {number['quantity']}: the paper {number['paper']:g}, ours {interval}")
+    for claim in found.contradicted:
+        print(f"contradicted there: {claim}")
     for one, other in found.exclusions:
         print(f"one of the two is contradicted at every setting: {one} and {other}")
     for claim in found.nowhere:

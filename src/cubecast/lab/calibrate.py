@@ -6,6 +6,7 @@ shared like all others. The result is `tables/calibration-PAPER.json`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from cubecast.lab.calibration import (
     acceptable,
     around,
     claim_name,
+    contradicted_at,
     exclusions,
     nowhere,
     readings_at,
@@ -34,6 +36,7 @@ from cubecast.lab.claims import Answers, Judgement, judge
 from cubecast.lab.experiments import check_run
 from cubecast.lab.joint_space import joint_space, space_of
 from cubecast.lab.plan import Calibration, Plan, PlanSize
+from cubecast.lab.provenance import plan_hash
 from cubecast.lab.quantities import name_of
 from cubecast.lab.questions import Reading, questions_of
 from cubecast.lab.remote import AnyPath
@@ -52,12 +55,16 @@ class Calibrated:
     """The result of a calibration."""
 
     paper: str
-    studies: list[str]
+    studies: dict[str, str]
+    """The studies, each with the `fingerprint` of its plan and code."""
     best: Scored
+    contradicted: list[str]
+    """The claims that are contradicted at the best setting."""
     settings_tried: int
     numbers: list[dict[str, Any]]
     """The paper's numbers and ours at the best setting."""
     acceptable: dict[str, list[Any]]
+    """The values of each parameter in the settings within one claim of the best."""
     exclusions: list[tuple[str, str]]
     nowhere: list[str]
     """The claims that are contradicted at all settings."""
@@ -105,6 +112,12 @@ def calibrated_plan(plan: Plan, settings: list[Reading]) -> Plan:
     claims = tuple(replace(claim, readings=space.names, figures=()) for claim in plan.claims)
     sizes = dict.fromkeys(plan.sizes, size)
     return _only_needed(replace(plan, id=CALIBRATED + plan.id, sizes=sizes, figures=(), claims=claims))
+
+
+def fingerprint(plan: Plan, setting: Reading) -> str:
+    """A hash of a plan and of the code that runs it at a setting: a result with another one is out of date."""
+    codes = {run.code for run in runs_of(calibrated_plan(plan, [setting]), SIZE)}
+    return hashlib.sha256(" ".join([plan_hash(plan), *sorted(codes)]).encode()).hexdigest()[:16]
 
 
 def _only_needed(plan: Plan) -> Plan:
@@ -193,8 +206,9 @@ def _found(plans: list[Plan], space: Calibration, points: Unit, judgements: list
     ]
     return Calibrated(
         paper=plans[0].paper,
-        studies=[plan.id for plan in plans],
+        studies={plan.id: fingerprint(plan, best.setting) for plan in plans},
         best=best,
+        contradicted=contradicted_at(judgements, best.setting),
         settings_tried=len(_unique(settings)),
         numbers=numbers,
         acceptable=acceptable(scored),

@@ -119,6 +119,11 @@ def claim_name(judgement: Judgement) -> str:
     return f"{judgement.plan.id.removeprefix(CALIBRATED)}/{judgement.claim.id}"
 
 
+def contradicted_at(judgements: Sequence[Judgement], setting: Reading) -> list[str]:
+    """The claims that are contradicted at a setting."""
+    return [claim_name(one) for one in judgements if _verdict_at(one, setting) == CONTRADICTED]
+
+
 def _score(judgements: Sequence[Judgement], setting: Reading) -> Scored:
     at = [own for one in judgements for own in readings_at(one, setting) if own.verdict != NOT_TESTED]
     apart = [

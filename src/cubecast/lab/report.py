@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 import vl_convert
 
-from cubecast.lab.calibrate import result_path
+from cubecast.lab.calibration_file import read_calibration
 from cubecast.lab.claims import RULE, VERDICTS, Answers, Judgement, judge, ours
 from cubecast.lab.figures import draw
 from cubecast.lab.plan import Plan
@@ -64,8 +64,7 @@ def write_report(
             step(done, len(specs), f"drawing {name}")
             _save_pictures(store, name, spec)
     _write_claims(store, judgements)
-    found = {paper: result_path(store, paper) for paper in PAPERS}
-    calibrated = {paper: json.loads(path.read_text("utf-8")) for paper, path in found.items() if path.exists()}
+    calibrated = {paper: read_calibration(store, paper, outcome.plans) for paper in PAPERS}
     return write_whole(store.report / "index.html", _page(outcome, judgements, specs, captions, calibrated))
 
 
@@ -128,7 +127,7 @@ def _page(
     judgements: dict[str, list[Judgement]],
     specs: dict[str, Any],
     captions: dict[str, str],
-    calibrated: dict[str, dict[str, Any]],
+    calibrated: dict[str, dict[str, Any] | str | None],
 ) -> str:
     papers = [paper for paper in PAPERS if any(plan.paper == paper for plan in outcome.plans)]
     of_papers = {paper: _of_paper(paper, outcome, judgements) for paper in papers}

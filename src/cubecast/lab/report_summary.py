@@ -31,6 +31,8 @@ _HEADINGS = {
 }
 CLASSES = {EVERYWHERE: "yes", REGION: "part", CONTRADICTED: "no", UNDECIDED: "open", NOT_TESTED: "none"}
 """The CSS class of each verdict."""
+NUMBERS_LISTED = 4
+"""A region lists so many numbers; of more it gives the smallest and the largest."""
 
 
 def anchor(judgement: Judgement) -> str:
@@ -39,9 +41,9 @@ def anchor(judgement: Judgement) -> str:
 
 
 def paper_summary(
-    paper: str, title: str, judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | None = None
+    paper: str, title: str, judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | str | None = None
 ) -> str:
-    """The summary of a paper's verdicts; with the result of its calibration, if there is one."""
+    """The summary of a paper's verdicts; with the result of its calibration, or why there is none to show."""
     by_verdict = {verdict: [one for one in judgements if one.verdict == verdict] for verdict in _HEADINGS}
     lists = "".join(
         f'<details{" open" if verdict in (REGION, CONTRADICTED) else ""}><summary class="{CLASSES[verdict]}">'
@@ -52,7 +54,7 @@ def paper_summary(
     )
     return (
         f'<section class="paper" id="paper-{paper}"><h2>{escape(title)}</h2>'
-        f"<p>{escape(_lead(by_verdict))}</p>{_calibrated(calibrated) or _joint(judgements)}{lists}</section>"
+        f"<p>{escape(_lead(by_verdict))}</p>{_together(judgements, calibrated)}{lists}</section>"
     )
 
 
@@ -75,26 +77,59 @@ def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _calibrated(found: Mapping[str, Any] | None) -> str:
-    """The best joint setting that a calibration found (`lab.calibrate`)."""
-    if found is None:
-        return ""
+def _together(judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | str | None) -> str:
+    """How many statements hold at the same time: by calibration or, without one, at the best of the readings."""
+    if isinstance(calibrated, Mapping):
+        return _calibrated(calibrated)
+    return (f"<p>{escape(calibrated)}</p>" if calibrated else "") + _joint(judgements)
+
+
+def _calibrated(found: Mapping[str, Any]) -> str:
+    """The best joint setting that a calibration found (`lab.calibrate`), as a list."""
     best = found["best"]
-    setting = ", ".join(f"{title_of(name)} {value_text(value)}" for name, value in best["setting"].items())
-    numbers = "; ".join(
-        f"{one['quantity']}: the paper {one['paper']:g}, ours {one['ours']:.3g}" for one in found["numbers"]
-    )
-    shares = ", ".join(f"{title_of(name)} {one['total']:.2f}" for name, one in found["sensitivities"].items())
-    apart = "; ".join(f"{one} and {other}" for one, other in found["exclusions"])
-    parts = [
-        f"Calibration over {found['settings_tried']} settings: most statements hold with {setting}: "
-        f"{best['held']} of {best['tested']}, {best['undecided']} undecided.",
-        f"There, {numbers}." if numbers else "",
-        f"Total Sobol indices of the score: {shares}.",
-        f"At every setting one of the two is contradicted: {apart}." if apart else "",
-        f"Contradicted at every setting: {', '.join(found['nowhere'])}." if found["nowhere"] else "",
+    against = [claim for claim in found["contradicted"] if claim not in found["nowhere"]]
+    items = [
+        f"Most statements hold together with {escape(_setting(best['setting']))}: {best['held']} of {best['tested']}, "
+        f"{best['undecided']} undecided.",
+        f"Contradicted there: {_links(against)}." if against else "",
+        f"Contradicted at every setting: {_links(found['nowhere'])}." if found["nowhere"] else "",
+        *(f"At every setting one of the two is contradicted: {_links(pair, ' and ')}." for pair in found["exclusions"]),
+        f"Within one statement of the best: {escape(_region(found['acceptable']))}.",
+        f"Numbers there: {escape(_numbers(found['numbers']))}." if found["numbers"] else "",
+        f"What matters most (total Sobol index of the score): {escape(_shares(found['sensitivities']))}.",
     ]
-    return f"<p>{escape(' '.join(part for part in parts if part))}</p>"
+    inside = "".join(f"<li>{item}</li>" for item in items if item)
+    return f"<p>Can they all be true at once? Calibration over {found['settings_tried']} settings:</p><ul>{inside}</ul>"
+
+
+def _setting(setting: Mapping[str, Any]) -> str:
+    return ", ".join(f"{title_of(name)} {value_text(value)}" for name, value in setting.items())
+
+
+def _links(claims: Sequence[str], separator: str = ", ") -> str:
+    """Links to claims by their names, STUDY/CLAIM."""
+    return separator.join(f'<a href="#{escape(name.replace("/", "--"))}">{escape(name)}</a>' for name in claims)
+
+
+def _region(values: Mapping[str, Sequence[Any]]) -> str:
+    """The values of each parameter: a range of many numbers, otherwise a list."""
+    return "; ".join(f"{title_of(name)} {_span(own)}" for name, own in values.items())
+
+
+def _span(values: Sequence[Any]) -> str:
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    if numbers and len(values) > NUMBERS_LISTED:
+        return f"{value_text(values[0])} to {value_text(values[-1])}"
+    return " or ".join(map(value_text, values))
+
+
+def _numbers(found: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{one['quantity']}: the paper {one['paper']:g}, ours {one['ours']:.3g}" for one in found)
+
+
+def _shares(found: Mapping[str, Mapping[str, float]]) -> str:
+    order = sorted(found.items(), key=lambda item: -item[1]["total"])
+    return ", ".join(f"{title_of(name)} {one['total']:.2f}" for name, one in order)
 
 
 def _joint(judgements: Sequence[Judgement]) -> str:
