@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from cubecast.lab.toml_lines import key_lines, line_of
 from cubecast.protocols.stability.gossiping import TABLE_5_1
 
 PLANS = Path(__file__).parents[2] / "plans"
+CAUSAL, CUBE = "causal-fig03-growth", "cube-fig08-scaling"
 
 GOOD = """\
 id = "x"
@@ -466,6 +468,33 @@ def test_the_plans_of_guo_s_figures_step_as_its_table_says(name: str) -> None:
     assert {variant for variant in rules if "automatic" in variant or "random" in variant} == set(rules) - by_table
     sizes = {run.point["members"] for run in runs_of(plan, "full") if run.point["variant"] == "Gossip"}
     assert sizes == set(TABLE_5_1[50])
+
+
+def _varied(name: str, *parameters: str) -> set[tuple[Any, ...]]:
+    """The combinations of these parameters in the full size of a plan."""
+    points = points_of(load_plan(PLANS / f"{name}.toml"), "full")
+    return {tuple(point[parameter] for parameter in parameters) for point in points}
+
+
+def test_the_causal_study_varies_what_its_paper_leaves_open() -> None:
+    """causal §5.1: p, routing and the kind of multicast are open, and the stated rate is more than the links carry."""
+    for p in (0.01, 0.02, 0.03, 0.04):
+        open_at_p = {("hops", "tree"), ("hops", "copies"), ("delay", "tree"), ("delay", "copies")}
+        assert open_at_p <= {
+            found[1:] for found in _varied(CAUSAL, "graph", "routing", "multicast") if f"p={p}" in found
+        }
+    assert {(10.0,), (100.0,), (1000.0,), (10000.0,)} <= _varied(CAUSAL, "rate"), "10 messages per ms are stated"
+    assert {figure.only["multicast"] for figure in load_plan(PLANS / f"{CAUSAL}.toml").figures} == {"tree"}
+
+
+def test_the_cube_study_varies_what_its_paper_leaves_open() -> None:
+    """cube §4.1: edge probabilities, GT-ITM's graphs and sizes of messages are named, routing and degree are not."""
+    graphs = {f"random:degree={degree}" for degree in (2.5, 3, 5, 10)}
+    graphs |= {f"random:p={p}" for p in (0.01, 0.02, 0.03, 0.04)}
+    graphs |= {"waxman:degree=5", "locality:degree=5", "transit-stub"}
+    wanted = {(graph, routing) for graph in graphs for routing in ("hops", "delay")}
+    assert wanted <= _varied(CUBE, "network", "routing")
+    assert {("stated", True), ("bitmap", True), ("stated", False)} <= _varied(CUBE, "format", "relayed")
 
 
 def test_a_phase_diagram_of_a_claim_draws_what_the_claim_tests() -> None:
