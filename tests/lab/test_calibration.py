@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from cubecast.lab.calibration import (
     Scored,
     acceptable,
     around,
-    contradicted_at,
+    claims_with,
     exclusions,
     nowhere,
     score_settings,
@@ -25,7 +26,7 @@ from cubecast.lab.calibration import (
     start,
 )
 from cubecast.lab.calibration_file import read_calibration
-from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
+from cubecast.lab.claims import REGION, UNDECIDED, Finding, JudgedReading, Judgement
 from cubecast.lab.joint_space import joint_space, plans_of, resized, space_of
 from cubecast.lab.load_plan import load_plan, load_plans
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS
@@ -186,13 +187,47 @@ def test_claims_that_never_hold_together_exclude_each_other() -> None:
     settings: list[Any] = [{"degree": 3, "rate": 1}, {"degree": 5, "rate": 2}]
     assert exclusions(judgements, settings) == [("x/a", "x/b")]
     assert nowhere(judgements) == ["x/never"]
-    assert contradicted_at(judgements, settings[1]) == ["x/a", "x/never", "x/maybe"]
+    assert claims_with(CONTRADICTED, judgements, settings[1]) == ["x/a", "x/never", "x/maybe"]
 
 
 def test_a_claim_counts_at_its_part_of_a_setting() -> None:
     judgements = [_judged("a", {3: HOLDS, 5: CONTRADICTED}), _judged("b", {3: HOLDS, 5: HOLDS}, name="rate")]
     settings: list[Any] = [{"degree": 3, "rate": 5}, {"degree": 5, "rate": 3}]
     assert [(one.held, one.tested) for one in score_settings(judgements, settings)] == [(2, 2), (1, 2)]
+
+
+def test_a_claim_that_holds_at_some_of_its_own_readings_holds_in_part() -> None:
+    whole = _judged("a", {3: HOLDS})
+    judged = {
+        "part": {8: HOLDS, 16: CONTRADICTED},
+        "whole": {8: HOLDS, 16: HOLDS},
+        "none": {8: CONTRADICTED, 16: CONTRADICTED},
+        "open": {8: UNDECIDED, 16: CONTRADICTED},
+    }
+    judgements = [
+        replace(
+            whole,
+            claim=replace(whole.claim, id=name),
+            readings=tuple(
+                replace(whole.readings[0], reading={"degree": 3, "members": members}, verdict=verdict)
+                for members, verdict in verdicts.items()
+            ),
+        )
+        for name, verdicts in judged.items()
+    ]
+    (scored,) = score_settings(judgements, [{"degree": 3}])
+    assert (scored.held, scored.in_part, scored.undecided, scored.tested) == (1, 1, 1, 4)
+    assert scored.score == 2.0
+    assert claims_with(REGION, judgements, {"degree": 3}) == ["x/part"]
+    assert claims_with(CONTRADICTED, judgements, {"degree": 3}) == ["x/none"]
+    assert claims_with(CONTRADICTED, judgements, {"degree": 5}) == [], "not tested there"
+
+
+def test_a_claim_keeps_those_of_its_readings_that_vary_at_a_setting(plan_path: Path) -> None:
+    text = PLAN.replace('source = "§1"', 'source = "§1"\nreadings = ["members", "degree"]')
+    plan_path.write_text(text.replace("degree = [3]", "degree = [3, 4]"))
+    settings = [{"degree": 2.5, "routing": "hops"}]
+    assert calibrated_plan(load_plan(plan_path), settings).claims[0].readings == ("degree", "routing", "members")
 
 
 def test_nothing_scored_accepts_nothing() -> None:

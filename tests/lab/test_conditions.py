@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cubecast.lab.claims import EVERYWHERE, NOT_TESTED, REGION, UNDECIDED, JudgedReading, Judgement, verdict_of
-from cubecast.lab.conditions import REGIONS_MAX, Region, influences, phase_diagram, regions, where_holds
+from cubecast.lab.conditions import REGIONS_MAX, Region, influences, phase_diagram, regions, where_holds, where_or_count
 from cubecast.lab.joint_readings import best_joint_reading
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS
 from cubecast.lab.plan import Claim, Plan
@@ -52,7 +52,7 @@ def _where(holds: Any) -> list[JudgedReading]:
         (lambda one: one["degree"] >= 5, "degree is at least 5"),
         (lambda one: one["degree"] < 10, "degree is at most 5"),
         (lambda one: one["degree"] == 5, "degree is 5"),
-        (lambda one: one["relayed"], "S_Coord relays START and INFO is yes"),
+        (lambda one: one["relayed"], "S_Coord's START is relayed"),
         (lambda one: one["degree"] == 5 and one["routing"] == "delay", "degree is 5 and routing is delay"),
     ],
 )
@@ -131,6 +131,16 @@ def test_of_many_regions_the_largest_are_named_and_the_others_counted(verdicts: 
     sizes = sorted(sum(_contains(region, reading) for reading in READINGS) for region in found)
     others = sum(sizes[: max(0, len(found) - REGIONS_MAX)])
     assert (f"and at {others} more of 12 readings" in sentence) == (others > 0)
+
+
+@given(st.lists(VERDICTS, min_size=len(READINGS), max_size=len(READINGS)))
+def test_what_speaks_against_a_claim_is_a_sentence_or_a_count(verdicts: list[str]) -> None:
+    against, judged = verdicts.count(CONTRADICTED), _judged(verdicts)
+    sentence = where_or_count(judged, CONTRADICTED)
+    if len(regions(list(zip(READINGS, verdicts, strict=True)), CONTRADICTED)) > REGIONS_MAX:
+        assert sentence == f"at {against} of 12 readings"
+    else:
+        assert sentence == (f"where {where_holds(judged, CONTRADICTED)}" if against else "")
 
 
 def test_the_best_joint_reading_is_where_most_claims_hold_at_once() -> None:

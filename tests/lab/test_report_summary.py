@@ -10,7 +10,7 @@ from cubecast.lab.claims import UNDECIDED, Finding, JudgedReading, Judgement
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS, OPEN
 from cubecast.lab.plan import Claim, Plan, PlanSize, Test
 from cubecast.lab.report_claims import POINTS_SHOWN, claim_card, points_of_claim
-from cubecast.lab.report_summary import paper_summary, verdict_sentence
+from cubecast.lab.report_summary import overview, paper_summary, verdict_sentence
 from cubecast.lab.stats import Estimate
 
 TEST = Test(kind="value", metric="rtt_last_ms", where={"protocol": "coord"}, low=40.0, high=50.0, paper=46.0)
@@ -108,7 +108,7 @@ def test_every_point_is_in_the_table_and_the_gravest_first() -> None:
 
 def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     found = {
-        "best": {"setting": {"degree": 5.0}, "held": 3, "undecided": 1, "tested": 5},
+        "best": {"setting": {"degree": 5.0}, "held": 3, "in_part": 0, "undecided": 1, "tested": 5},
         "contradicted": ["x/c", "x/e"],
         "settings_tried": 24,
         "numbers": [{"quantity": "RTT", "paper": 46.0, "ours": 45.2}],
@@ -123,7 +123,7 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     judgements = [_judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
     page = paper_summary("cube", "A title", judgements, found)
     assert "Calibration over 24 settings:" in page
-    assert "Most statements hold together with degree 5: 3 of 5, 1 undecided." in page
+    assert "Most statements hold together with degree 5: 3 of 5, and 0 in part" in page
     assert 'Contradicted there: <a href="#x--e">x/e</a>.' in page, "x/c is contradicted at every setting"
     assert 'Contradicted at every setting: <a href="#x--c">x/c</a>, <a href="#x--d">x/d</a>.' in page
     assert 'one of the two is contradicted: <a href="#x--a">x/a</a> and <a href="#x--b">x/b</a>.' in page
@@ -135,3 +135,13 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     assert "Most statements of the study" in paper_summary("cube", "A title", 2 * judgements)
     page = paper_summary("cube", "A title", 2 * judgements, "calibration-cube.json is damaged.")
     assert "<p>calibration-cube.json is damaged.</p><p>Most statements of the study" in page
+
+
+def test_the_overview_has_a_row_per_paper() -> None:
+    judgements = [_judgement((3, HOLDS, 45.0)), _judgement((3, HOLDS, 45.0), (5, CONTRADICTED, 99.0))]
+    best = {"best": {"held": 1, "in_part": 2, "tested": 4}}
+    table = overview([("cube", "A <title>", judgements, best), ("guo", "Another", judgements[:1], "is damaged")])
+    cells = "<td>2</td><td>1</td><td>1</td><td>0</td><td>0</td><td>1 of 4, 2 more in part</td>"
+    assert f'<tr><td><a href="#paper-cube">A &lt;title&gt;</a></td>{cells}</tr>' in table
+    assert "<td>not calibrated</td>" in table
+    assert overview([]) == ""

@@ -75,22 +75,26 @@ def calibrate(
 
 
 def _tell(found: Calibrated) -> None:
+    from cubecast.lab.conditions import span_text
+
     best = found.best
     setting = ", ".join(f"{name} = {value}" for name, value in best.setting.items())
-    print(f"{best.held} of {best.tested} statements hold with {setting} ({best.undecided} undecided)")
+    others = f"{best.in_part} in part, {best.undecided} undecided, {len(found.contradicted)} contradicted"
+    print(f"{best.held} of {best.tested} statements hold with {setting} ({others})")
     for number in found.numbers:
         interval = f"{number['ours']:.4g} [{number['low']:.4g}, {number['high']:.4g}]"
         print(f"{number['claim']}: {number['quantity']}: the paper {number['paper']:g}, ours {interval}")
+    for claim in found.in_part:
+        print(f"holds there in part: {claim}")
     for claim in found.contradicted:
         print(f"contradicted there: {claim}")
     for one, other in found.exclusions:
         print(f"one of the two is contradicted at every setting: {one} and {other}")
     for claim in found.nowhere:
         print(f"contradicted at every setting: {claim}")
-    table = new_table("parameter", "acceptable", "first order", "total", left=2)
+    table = new_table("parameter", "within one statement of the best", "first order", "total", left=2)
     for name, share in found.sensitivities.items():
-        values = ", ".join(map(str, found.acceptable[name]))
-        table.add_row(name, values, f"{share.first_order:.2f}", f"{share.total:.2f}")
+        table.add_row(name, span_text(name, found.acceptable[name]), f"{share.first_order:.2f}", f"{share.total:.2f}")
     print_table(table)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from cubecast.lab.calibration import (
     acceptable,
     around,
     claim_name,
-    contradicted_at,
+    claims_with,
     exclusions,
     nowhere,
     readings_at,
@@ -32,10 +33,11 @@ from cubecast.lab.calibration import (
     settings_at,
     start,
 )
-from cubecast.lab.claims import Answers, Judgement, judge
+from cubecast.lab.claims import REGION, Answers, Judgement, judge
 from cubecast.lab.experiments import check_run
 from cubecast.lab.joint_space import joint_space, space_of
-from cubecast.lab.plan import Calibration, Plan, PlanSize
+from cubecast.lab.outcomes import CONTRADICTED
+from cubecast.lab.plan import Calibration, Claim, Plan, PlanSize
 from cubecast.lab.provenance import plan_hash
 from cubecast.lab.quantities import name_of
 from cubecast.lab.questions import Reading, questions_of
@@ -60,6 +62,8 @@ class Calibrated:
     best: Scored
     contradicted: list[str]
     """The claims that are contradicted at the best setting."""
+    in_part: list[str]
+    """The claims that hold there at some of their own readings, such as group sizes."""
     settings_tried: int
     numbers: list[dict[str, Any]]
     """The paper's numbers and ours at the best setting."""
@@ -109,9 +113,16 @@ def calibrated_plan(plan: Plan, settings: list[Reading]) -> Plan:
         sweep=space.sweep,
         zips=({name: [setting[name] for setting in own] for name in space.names},),
     )
-    claims = tuple(replace(claim, readings=space.names, figures=()) for claim in plan.claims)
-    sizes = dict.fromkeys(plan.sizes, size)
-    return _only_needed(replace(plan, id=CALIBRATED + plan.id, sizes=sizes, figures=(), claims=claims))
+    derived = replace(plan, id=CALIBRATED + plan.id, sizes=dict.fromkeys(plan.sizes, size), figures=())
+    claims = tuple(
+        replace(claim, readings=_readings(claim, space.names, derived.parameters), figures=()) for claim in plan.claims
+    )
+    return _only_needed(replace(derived, claims=claims))
+
+
+def _readings(claim: Claim, opened: Sequence[str], varying: Sequence[str]) -> tuple[str, ...]:
+    """The open parameters, and those of the claim's own readings that vary at a setting, as group sizes do."""
+    return (*opened, *(name for name in claim.readings if name in varying and name not in opened))
 
 
 def fingerprint(plan: Plan, setting: Reading) -> str:
@@ -208,7 +219,8 @@ def _found(plans: list[Plan], space: Calibration, points: Unit, judgements: list
         paper=plans[0].paper,
         studies={plan.id: fingerprint(plan, best.setting) for plan in plans},
         best=best,
-        contradicted=contradicted_at(judgements, best.setting),
+        contradicted=claims_with(CONTRADICTED, judgements, best.setting),
+        in_part=claims_with(REGION, judgements, best.setting),
         settings_tried=len(_unique(settings)),
         numbers=numbers,
         acceptable=acceptable(scored),

@@ -10,8 +10,9 @@ share of the score's variance that each parameter explains alone (first order) a
 
 *Refinement.* Around the best settings found so far, in a box that halves from round to round.
 
-*Score* of a setting: the claims that hold at it, an undecided one counting half; the distance of the paper's numbers,
-as the mean of |ln(ours / theirs)|, decides between equals.
+*Score* of a setting: the claims that hold at it; one that is undecided, or that holds at some of its own readings only
+(group sizes, variants), counts half. The distance of the paper's numbers, as the mean of |ln(ours / theirs)|, decides
+between equals.
 
 The result depends only on the plan and its runs: the same plan finds the same setting, interrupted or not.
 """
@@ -28,8 +29,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc, sobol_indices
 
-from cubecast.lab.claims import NOT_TESTED, UNDECIDED, JudgedReading, Judgement, distance
-from cubecast.lab.outcomes import CONTRADICTED, HOLDS
+from cubecast.lab.claims import (
+    EVERYWHERE,
+    NOT_TESTED,
+    REGION,
+    UNDECIDED,
+    JudgedReading,
+    Judgement,
+    distance,
+    verdict_of,
+)
+from cubecast.lab.outcomes import CONTRADICTED
 from cubecast.lab.plan import Calibration
 from cubecast.lab.questions import Reading
 from cubecast.lab.tables import sortable
@@ -48,6 +58,8 @@ class Scored:
 
     setting: Reading
     held: int
+    in_part: int
+    """Claims that hold at some of their own readings only."""
     undecided: int
     tested: int
     distance: float
@@ -55,7 +67,7 @@ class Scored:
 
     @property
     def score(self) -> float:
-        return self.held + 0.5 * self.undecided
+        return self.held + 0.5 * (self.in_part + self.undecided)
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -110,8 +122,13 @@ def score_settings(judgements: Sequence[Judgement], settings: Sequence[Reading])
 
 
 def readings_at(judgement: Judgement, setting: Reading) -> list[JudgedReading]:
-    """The outcomes of a claim at a setting, restricted to the claim's parameters."""
-    return [own for own in judgement.readings if own.reading.items() <= setting.items()]
+    """The outcomes of a claim at a setting: one, or one per own reading of the claim."""
+    opened = set(setting)
+    return [
+        own
+        for own in judgement.readings
+        if all(setting[name] == value for name, value in own.reading.items() if name in opened)
+    ]
 
 
 def claim_name(judgement: Judgement) -> str:
@@ -119,23 +136,30 @@ def claim_name(judgement: Judgement) -> str:
     return f"{judgement.plan.id.removeprefix(CALIBRATED)}/{judgement.claim.id}"
 
 
-def contradicted_at(judgements: Sequence[Judgement], setting: Reading) -> list[str]:
-    """The claims that are contradicted at a setting."""
-    return [claim_name(one) for one in judgements if _verdict_at(one, setting) == CONTRADICTED]
+def claims_with(verdict: str, judgements: Sequence[Judgement], setting: Reading) -> list[str]:
+    """The claims with this verdict at a setting."""
+    return [claim_name(one) for one in judgements if _verdict_at(one, setting) == verdict]
+
+
+def _verdict_at(judgement: Judgement, setting: Reading) -> str:
+    """The verdict on a claim over its own readings at a setting."""
+    return verdict_of([own.verdict for own in readings_at(judgement, setting)])
 
 
 def _score(judgements: Sequence[Judgement], setting: Reading) -> Scored:
-    at = [own for one in judgements for own in readings_at(one, setting) if own.verdict != NOT_TESTED]
     apart = [
         distance(finding.estimate.value, finding.test.paper)
-        for own in at
+        for one in judgements
+        for own in readings_at(one, setting)
+        if own.verdict != NOT_TESTED
         for finding in own.findings
         if finding.test.paper is not None and math.isfinite(finding.estimate.value)
     ]
-    verdicts = [own.verdict for own in at]
+    verdicts = [verdict for one in judgements if (verdict := _verdict_at(one, setting)) != NOT_TESTED]
     return Scored(
         setting=setting,
-        held=verdicts.count(HOLDS),
+        held=verdicts.count(EVERYWHERE),
+        in_part=verdicts.count(REGION),
         undecided=verdicts.count(UNDECIDED),
         tested=len(verdicts),
         distance=float(np.mean(apart)) if apart else 0.0,
@@ -167,17 +191,14 @@ def acceptable(scored: Sequence[Scored], *, within: float = 1.0) -> dict[str, li
 def exclusions(judgements: Sequence[Judgement], settings: Sequence[Reading]) -> list[tuple[str, str]]:
     """Pairs of claims that each hold at some setting, while at every setting one of the two is contradicted."""
     verdicts = {claim_name(one): [_verdict_at(one, setting) for setting in settings] for one in judgements}
-    pairs = itertools.combinations([claim for claim, own in verdicts.items() if HOLDS in own], 2)
+    holding = [claim for claim, own in verdicts.items() if {EVERYWHERE, REGION} & set(own)]
+    pairs = itertools.combinations(holding, 2)
     return [(one, other) for one, other in pairs if not _are_compatible(verdicts[one], verdicts[other])]
-
-
-def _verdict_at(judgement: Judgement, setting: Reading) -> str:
-    return next((own.verdict for own in readings_at(judgement, setting)), NOT_TESTED)
 
 
 def _are_compatible(one: Sequence[str], other: Sequence[str]) -> bool:
     """Is there a setting at which both were tested, and neither is contradicted?"""
-    return any({mine, theirs} <= {HOLDS, UNDECIDED} for mine, theirs in zip(one, other, strict=True))
+    return any({mine, theirs} <= {EVERYWHERE, REGION, UNDECIDED} for mine, theirs in zip(one, other, strict=True))
 
 
 def nowhere(judgements: Sequence[Judgement]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cubecast.lab.claims import NOT_TESTED, UNDECIDED, JudgedReading
-from cubecast.lab.metric_titles import title_of
+from cubecast.lab.metric_titles import VALUES, title_of
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS
 from cubecast.lab.questions import Reading
 from cubecast.lab.tables import sortable
@@ -26,6 +26,8 @@ from cubecast.lab.tables import sortable
 _WEIGHTS = {HOLDS: 1.0, UNDECIDED: 0.5, CONTRADICTED: 0.0}
 
 REGIONS_MAX = 3
+NUMBERS_LISTED = 4
+"""The values of a region are listed up to so many numbers; of more, the smallest and the largest are given."""
 
 Case = tuple[Reading, str]
 """A reading and the verdict at it."""
@@ -92,6 +94,15 @@ def where_holds(readings: Sequence[JudgedReading], verdict: str = HOLDS) -> str:
     return f"{text}; and at {more} more of {len(cases)} readings" if more else text
 
 
+def where_or_count(readings: Sequence[JudgedReading], verdict: str) -> str:
+    """The readings with this verdict as "where …" or, if they form many regions, as a count; "" if there are none."""
+    cases = _tested(readings)
+    if len(regions(cases, verdict)) > REGIONS_MAX:
+        return f"at {sum(own == verdict for _, own in cases)} of {len(cases)} readings"
+    where = where_holds(readings, verdict)
+    return f"where {where}" if where else ""
+
+
 def _contains(region: Region, reading: Reading) -> bool:
     return all(reading[name] in values for name, values in region.items())
 
@@ -152,11 +163,27 @@ def _phrase(name: str, values: list[Any], known: list[Any]) -> str:
         if places[0] == 0:
             return f"{title} is at most {values[-1]:g}"
         return f"{title} is {values[0]:g} to {values[-1]:g}"
-    return f"{title} is {' or '.join(value_text(value) for value in values)}"
+    return f"{title} is {' or '.join(value_text(name, value) for value in values)}"
 
 
-def value_text(value: Any) -> str:
+def value_text(name: str, value: Any) -> str:
     """A value of a parameter in a sentence."""
+    if name in VALUES:
+        return VALUES[name].get(value, str(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def span_text(name: str, values: Sequence[Any]) -> str:
+    """Sorted values of a parameter in a sentence: many numbers as a range, otherwise each.
+
+    >>> span_text("degree", [2.5, 3, 4, 4.5, 5.0])
+    '2.5 to 5'
+    >>> span_text("routing", ["delay", "hops"])
+    'delay or hops'
+    """
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    if numbers and len(values) > NUMBERS_LISTED:
+        return f"{value_text(name, values[0])} to {value_text(name, values[-1])}"
+    return " or ".join(value_text(name, value) for value in values)

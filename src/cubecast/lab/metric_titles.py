@@ -84,9 +84,13 @@ TITLES = {
     "detection_s_max": "longest time to detect a failure (s)",
     "multicast": "multicast",
     "format": "message format",
-    "relayed": "S_Coord relays START and INFO",
+    "relayed": "S_Coord's START",
     "crash": "crash probability",
 }
+
+
+VALUES: dict[str, dict[object, str]] = {"relayed": {True: "relayed", False: "sent by the root"}}
+"""Values of parameters, by parameter, that need words in a sentence."""
 
 
 def title_of(name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from cubecast.lab.provenance import caption, facts, study_provenance
 from cubecast.lab.quantities import describe_test
 from cubecast.lab.remote import AnyPath, sink
 from cubecast.lab.report_claims import claim_card, claim_file, points_of_claim
-from cubecast.lab.report_summary import CLASSES, paper_summary, verdict_sentence
+from cubecast.lab.report_summary import CLASSES, Calibrated, overview, paper_summary, verdict_sentence
 from cubecast.lab.runs import points_of
 from cubecast.lab.store import Store
 from cubecast.lab.study import StudyOutcome
@@ -127,20 +127,20 @@ def _page(
     judgements: dict[str, list[Judgement]],
     specs: dict[str, Any],
     captions: dict[str, str],
-    calibrated: dict[str, dict[str, Any] | str | None],
+    calibrated: Mapping[str, Calibrated],
 ) -> str:
     papers = [paper for paper in PAPERS if any(plan.paper == paper for plan in outcome.plans)]
     of_papers = {paper: _of_paper(paper, outcome, judgements) for paper in papers}
     counts = Counter(one.verdict for paper in papers if paper != OWN for one in of_papers[paper])
+    judged = [paper for paper in papers if paper != OWN and of_papers[paper]]
     parts = {
         "title": f"cubecast: the studies, {outcome.size} size",
         "counts": "".join(
             f'<div class="count {CLASSES[verdict]}"><b>{counts[verdict]}</b> {verdict}</div>' for verdict in VERDICTS
         ),
+        "overview": overview([(paper, PAPERS[paper], of_papers[paper], calibrated.get(paper)) for paper in judged]),
         "papers": "".join(
-            paper_summary(paper, PAPERS[paper], of_papers[paper], calibrated.get(paper))
-            for paper in papers
-            if paper != OWN and of_papers[paper]
+            paper_summary(paper, PAPERS[paper], of_papers[paper], calibrated.get(paper)) for paper in judged
         ),
         "questions": _questions(of_papers.get(OWN, [])),
         "rule": escape(RULE),

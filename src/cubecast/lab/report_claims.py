@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from cubecast.lab.claims import UNDECIDED, Finding, Judgement, estimate_text, ours, place
-from cubecast.lab.conditions import PhaseDiagram, influences, phase_diagram
+from cubecast.lab.conditions import PhaseDiagram, influences, phase_diagram, value_text
 from cubecast.lab.metric_titles import title_of
 from cubecast.lab.outcomes import CONTRADICTED, HOLDS, OUTCOMES
 from cubecast.lab.quantities import describe_test, name_of
@@ -43,10 +43,10 @@ def _tested(judgement: Judgement) -> str:
 def _diagram(diagram: PhaseDiagram, judgement: Judgement) -> str:
     """The phase diagram as a table, which works in every browser, on paper and with a screen reader."""
     shares = influences(judgement.readings)
-    head = "".join(f"<th>{escape(_short(value))}</th>" for value in diagram.columns)
+    head = "".join(f"<th>{escape(_short(diagram.x, value))}</th>" for value in diagram.columns)
     rows = []
     for row in reversed(diagram.rows):
-        name = f"<th>{escape(_short(row))}</th>" if diagram.y else ""
+        name = f"<th>{escape(_short(diagram.y, row))}</th>" if diagram.y is not None else ""
         rows.append(f"<tr>{name}{''.join(_cell(diagram, column, row) for column in diagram.columns)}</tr>")
     over = title_of(diagram.x) + (f" (across) and {title_of(diagram.y)} (down)" if diagram.y else "")
     listed = ", ".join(f"{title_of(name)} {share:.0%}" for name, share in shares.items())
@@ -73,10 +73,9 @@ def _cell(diagram: PhaseDiagram, column: Any, row: Any) -> str:
 _WORDS = {HOLDS: "holds", CONTRADICTED: "no", UNDECIDED: "open"}
 
 
-def _short(value: Any) -> str:
+def _short(name: str, value: Any) -> str:
     """A value as a heading; a network with parameters is shortened to these."""
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text.removeprefix("random:")
+    return value_text(name, value).removeprefix("random:")
 
 
 def points_of_claim(judgement: Judgement) -> list[dict[str, Any]]:

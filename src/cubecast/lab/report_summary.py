@@ -17,7 +17,7 @@ from cubecast.lab.claims import (
     place,
     ranges,
 )
-from cubecast.lab.conditions import value_text, where_holds
+from cubecast.lab.conditions import span_text, value_text, where_holds, where_or_count
 from cubecast.lab.joint_readings import JointReading, best_joint_reading
 from cubecast.lab.metric_titles import title_of
 from cubecast.lab.outcomes import CONTRADICTED
@@ -31,8 +31,6 @@ _HEADINGS = {
 }
 CLASSES = {EVERYWHERE: "yes", REGION: "part", CONTRADICTED: "no", UNDECIDED: "open", NOT_TESTED: "none"}
 """The CSS class of each verdict."""
-NUMBERS_LISTED = 4
-"""A region lists so many numbers; of more it gives the smallest and the largest."""
 
 
 def anchor(judgement: Judgement) -> str:
@@ -40,9 +38,38 @@ def anchor(judgement: Judgement) -> str:
     return f"{judgement.plan.id}--{judgement.claim.id}"
 
 
-def paper_summary(
-    paper: str, title: str, judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | str | None = None
-) -> str:
+Calibrated = Mapping[str, Any] | str | None
+"""The result of a calibration, or why it cannot be used; None if there is none."""
+
+
+def overview(papers: Sequence[tuple[str, str, Sequence[Judgement], Calibrated]]) -> str:
+    """A table of all papers: their names and titles, how many statements have which verdict, how many hold together."""
+    if not papers:
+        return ""
+    heads = ("paper", "statements", *(_COLUMNS[verdict] for verdict in _COLUMNS), "hold at one setting")
+    rows = []
+    for paper, title, judgements, calibrated in papers:
+        counts = [sum(one.verdict == verdict for one in judgements) for verdict in _COLUMNS]
+        together = "not calibrated"
+        if isinstance(calibrated, Mapping):
+            best = calibrated["best"]
+            together = f"{best['held']} of {best['tested']}, {best['in_part']} more in part"
+        link = f'<a href="#paper-{paper}">{escape(title)}</a>'
+        cells = (link, str(len(judgements)), *map(str, counts), together)
+        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return f'<div class="wide"><table class="papers"><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+_COLUMNS = {
+    EVERYWHERE: "hold at every reading",
+    REGION: "hold under conditions",
+    CONTRADICTED: "contradicted",
+    UNDECIDED: "undecided",
+}
+
+
+def paper_summary(paper: str, title: str, judgements: Sequence[Judgement], calibrated: Calibrated = None) -> str:
     """The summary of a paper's verdicts; with the result of its calibration, or why there is none to show."""
     by_verdict = {verdict: [one for one in judgements if one.verdict == verdict] for verdict in _HEADINGS}
     lists = "".join(
@@ -77,7 +104,7 @@ def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _together(judgements: Sequence[Judgement], calibrated: Mapping[str, Any] | str | None) -> str:
+def _together(judgements: Sequence[Judgement], calibrated: Calibrated) -> str:
     """How many statements hold at the same time: by calibration or, without one, at the best of the readings."""
     if isinstance(calibrated, Mapping):
         return _calibrated(calibrated)
@@ -90,7 +117,7 @@ def _calibrated(found: Mapping[str, Any]) -> str:
     against = [claim for claim in found["contradicted"] if claim not in found["nowhere"]]
     items = [
         f"Most statements hold together with {escape(_setting(best['setting']))}: {best['held']} of {best['tested']}, "
-        f"{best['undecided']} undecided.",
+        f"and {best['in_part']} in part (at some of their group sizes or variants); {best['undecided']} are undecided.",
         f"Contradicted there: {_links(against)}." if against else "",
         f"Contradicted at every setting: {_links(found['nowhere'])}." if found["nowhere"] else "",
         *(f"At every setting one of the two is contradicted: {_links(pair, ' and ')}." for pair in found["exclusions"]),
@@ -103,7 +130,7 @@ def _calibrated(found: Mapping[str, Any]) -> str:
 
 
 def _setting(setting: Mapping[str, Any]) -> str:
-    return ", ".join(f"{title_of(name)} {value_text(value)}" for name, value in setting.items())
+    return ", ".join(f"{title_of(name)} {value_text(name, value)}" for name, value in setting.items())
 
 
 def _links(claims: Sequence[str], separator: str = ", ") -> str:
@@ -113,14 +140,7 @@ def _links(claims: Sequence[str], separator: str = ", ") -> str:
 
 def _region(values: Mapping[str, Sequence[Any]]) -> str:
     """The values of each parameter: a range of many numbers, otherwise a list."""
-    return "; ".join(f"{title_of(name)} {_span(own)}" for name, own in values.items())
-
-
-def _span(values: Sequence[Any]) -> str:
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    if numbers and len(values) > NUMBERS_LISTED:
-        return f"{value_text(values[0])} to {value_text(values[-1])}"
-    return " or ".join(map(value_text, values))
+    return "; ".join(f"{title_of(name)} {span_text(name, own)}" for name, own in values.items())
 
 
 def _numbers(found: Sequence[Mapping[str, Any]]) -> str:
@@ -143,7 +163,7 @@ def _joint(judgements: Sequence[Judgement]) -> str:
 
 
 def _joint_words(best: JointReading) -> str:
-    reading = ", ".join(f"{title_of(name)} {value_text(value)}" for name, value in best.reading.items())
+    reading = ", ".join(f"{title_of(name)} {value_text(name, value)}" for name, value in best.reading.items())
     against = f"; {best.contradicted} are contradicted there" if best.contradicted else ""
     return f"Most statements of the study {best.study} hold with {reading}: {best.held} of {best.tested}{against}."
 
@@ -164,13 +184,13 @@ def verdict_sentence(judgement: Judgement) -> str:
     if verdict == REGION:
         parts = [f"Holds where {where_holds(readings)}"]
         for other, word in ((CONTRADICTED, "contradicted"), (UNDECIDED, "undecided")):
-            if where := where_holds(readings, other):
-                parts.append(f"{word} where {where}")
+            if where := where_or_count(readings, other):
+                parts.append(f"{word} {where}")
         return f"{'. '.join(_capital(part) for part in parts)}.{_value(judgement)}"
     if verdict == UNDECIDED:
         why = "needs more runs" if any(one.is_open for one in readings) else "within the margin: too close to call"
-        against = where_holds(readings, CONTRADICTED)
-        return f"{_capital(why)}.{f' Contradicted where {against}.' if against else ''}{_value(judgement)}"
+        against = where_or_count(readings, CONTRADICTED)
+        return f"{_capital(why)}.{f' Contradicted {against}.' if against else ''}{_value(judgement)}"
     return f"Ours: {'; '.join(ranges(judgement.findings))}.{_value(judgement)}"
 
 
