@@ -111,7 +111,7 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
         "best": {"setting": {"degree": 5.0}, "held": 3, "in_part": 0, "undecided": 1, "tested": 5},
         "contradicted": ["x/c", "x/e"],
         "settings_tried": 24,
-        "numbers": [{"quantity": "RTT", "paper": 46.0, "ours": 45.2}],
+        "numbers": [{"claim": "x/c", "quantity": "RTT", "paper": 46.0, "ours": 45.2}],
         "acceptable": {"degree": [2.5, 3.0, 4.0, 4.5, 5.0], "routing": ["delay", "hops"]},
         "sensitivities": {
             "routing": {"first_order": 0.1, "total": 0.2},
@@ -125,10 +125,10 @@ def test_a_calibration_takes_the_place_of_the_best_reading() -> None:
     assert "Calibration over 24 settings:" in page
     assert "Most statements hold together with degree 5: 3 of 5, and 0 in part" in page
     assert 'Contradicted there: <a href="#x--e">x/e</a>.' in page, "x/c is contradicted at every setting"
-    assert 'Contradicted at every setting: <a href="#x--c">x/c</a>, <a href="#x--d">x/d</a>.' in page
+    assert 'Contradicted at every setting: <a href="#x--c">RTT is &lt;small&gt;</a>; <a href="#x--d">x/d</a>.' in page
     assert 'one of the two is contradicted: <a href="#x--a">x/a</a> and <a href="#x--b">x/b</a>.' in page
     assert "Within one statement of the best: degree 2.5 to 5; routing delay or hops." in page
-    assert "RTT: the paper 46, ours 45.2" in page
+    assert '<a href="#x--c">c</a>: RTT 46 in the paper, 45.2 here.' in page
     assert "(total Sobol index of the score): degree 0.61, routing 0.20." in page
     assert "Most statements of the study" not in page
     assert "Most statements of the study" not in paper_summary("cube", "A title", judgements), "one claim is not most"

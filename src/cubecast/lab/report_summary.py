@@ -107,22 +107,25 @@ def _listed(parts: list[str]) -> str:
 def _together(judgements: Sequence[Judgement], calibrated: Calibrated) -> str:
     """How many statements hold at the same time: by calibration or, without one, at the best of the readings."""
     if isinstance(calibrated, Mapping):
-        return _calibrated(calibrated)
+        return _calibrated(calibrated, {f"{one.plan.id}/{one.claim.id}": one.claim.text for one in judgements})
     return (f"<p>{escape(calibrated)}</p>" if calibrated else "") + _joint(judgements)
 
 
-def _calibrated(found: Mapping[str, Any]) -> str:
-    """The best joint setting that a calibration found (`lab.calibrate`), as a list."""
+def _calibrated(found: Mapping[str, Any], texts: Mapping[str, str]) -> str:
+    """The best joint setting that a calibration found (`lab.calibrate`), as a list; `texts` are those of the claims."""
     best = found["best"]
     against = [claim for claim in found["contradicted"] if claim not in found["nowhere"]]
     items = [
         f"Most statements hold together with {escape(_setting(best['setting']))}: {best['held']} of {best['tested']}, "
         f"and {best['in_part']} in part (at some of their group sizes or variants); {best['undecided']} are undecided.",
-        f"Contradicted there: {_links(against)}." if against else "",
-        f"Contradicted at every setting: {_links(found['nowhere'])}." if found["nowhere"] else "",
-        *(f"At every setting one of the two is contradicted: {_links(pair, ' and ')}." for pair in found["exclusions"]),
+        f"Contradicted there: {_links(against, texts)}." if against else "",
+        f"Contradicted at every setting: {_links(found['nowhere'], texts)}." if found["nowhere"] else "",
+        *(
+            f"At every setting one of the two is contradicted: {_links(pair, texts, ' and ')}."
+            for pair in found["exclusions"]
+        ),
         f"Within one statement of the best: {escape(_region(found['acceptable']))}.",
-        f"Numbers there: {escape(_numbers(found['numbers']))}." if found["numbers"] else "",
+        f"Numbers there: {_numbers(found['numbers'])}." if found["numbers"] else "",
         f"What matters most (total Sobol index of the score): {escape(_shares(found['sensitivities']))}.",
     ]
     inside = "".join(f"<li>{item}</li>" for item in items if item)
@@ -133,9 +136,13 @@ def _setting(setting: Mapping[str, Any]) -> str:
     return ", ".join(f"{title_of(name)} {value_text(name, value)}" for name, value in setting.items())
 
 
-def _links(claims: Sequence[str], separator: str = ", ") -> str:
-    """Links to claims by their names, STUDY/CLAIM."""
-    return separator.join(f'<a href="#{escape(name.replace("/", "--"))}">{escape(name)}</a>' for name in claims)
+def _links(claims: Sequence[str], texts: Mapping[str, str], separator: str = "; ") -> str:
+    """Links to claims by their names, STUDY/CLAIM, with their texts."""
+    return separator.join(_link(name, texts.get(name, name).rstrip(".")) for name in claims)
+
+
+def _link(name: str, text: str) -> str:
+    return f'<a href="#{escape(name.replace("/", "--"))}">{escape(text)}</a>'
 
 
 def _region(values: Mapping[str, Sequence[Any]]) -> str:
@@ -144,7 +151,14 @@ def _region(values: Mapping[str, Sequence[Any]]) -> str:
 
 
 def _numbers(found: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{one['quantity']}: the paper {one['paper']:g}, ours {one['ours']:.3g}" for one in found)
+    """The paper's numbers and ours, by claim."""
+    by_claim: dict[str, list[str]] = {}
+    for one in found:
+        said = f"{one['quantity']} {one['paper']:g} in the paper, {one['ours']:.3g} here"
+        by_claim.setdefault(one["claim"], []).append(said)
+    return "; ".join(
+        f"{_link(name, name.partition('/')[2])}: {escape(', '.join(own))}" for name, own in by_claim.items()
+    )
 
 
 def _shares(found: Mapping[str, Mapping[str, float]]) -> str:
