@@ -85,11 +85,18 @@ TITLES = {
     "multicast": "multicast",
     "format": "message format",
     "relayed": "S_Coord's START",
+    "step_scale": "steps in units of Table 5.1",
+    "controllers": "controllers per local group",
+    "spread": "spread of the probabilities",
+    "ties": "copies of one round",
     "crash": "crash probability",
 }
 
 
-VALUES: dict[str, dict[object, str]] = {"relayed": {True: "relayed", False: "sent by the root"}}
+VALUES: dict[str, dict[object, str]] = {
+    "relayed": {True: "relayed", False: "sent by the root"},
+    "ties": {"link": "by link number", "random": "in random order"},
+}
 """Values of parameters, by parameter, that need words in a sentence."""
 
 
