@@ -36,7 +36,7 @@ from cubecast.bus.envelope import (
     require_name,
     require_topic,
 )
-from cubecast.bus.subscription import BusEvent, Handler, Subscription, WhenFull
+from cubecast.bus.subscription import BusEvent, Subscription, WhenFull
 from cubecast.errors import CubecastError, LocalProtocolError, RemoteProtocolError
 from cubecast.live.group import Group
 from cubecast.live.loop import require_running_in
@@ -86,7 +86,7 @@ class Bus:
         self.undecodable = 0
         """Messages that were skipped because they cannot be decoded."""
         self._announces_presence = presence
-        self._subscribers: dict[str, list[Subscription | Handler]] = {}
+        self._subscribers: dict[str, list[Subscription]] = {}
         self._presence: dict[MemberId, dict[str, int]] = {}
         self._names: dict[MemberId, str] = {}
         self._own: Counter[str] = Counter()
@@ -199,34 +199,23 @@ class Bus:
         It receives what is delivered to this member from now on. `when_full` selects what happens when the queue is
         full; help(cubecast.bus.subscription) describes the choices.
         """
+        self._require_running()
+        if not topics:
+            raise LocalProtocolError("subscribe(): give at least one topic")
+        chosen = frozenset(map(require_topic, topics))
         subscription = Subscription(
-            self._topics(topics),
+            chosen,
             capacity=capacity,
             when_full=when_full,
             close=self._unsubscribe,
             require_own_loop=self._require_own_loop,
         )
-        self._add(subscription)
-        return subscription
-
-    def handle(self, *topics: str, function: Callable[[BusEvent], object]) -> Handler:
-        """Subscribe with a function that is called with each event at once; for adapters, see `Handler`."""
-        handler = Handler(self._topics(topics), function, self._unsubscribe)
-        self._add(handler)
-        return handler
-
-    def _topics(self, topics: tuple[str, ...]) -> frozenset[str]:
-        self._require_running()
-        if not topics:
-            raise LocalProtocolError("subscribe(): give at least one topic")
-        return frozenset(map(require_topic, topics))
-
-    def _add(self, subscription: Subscription | Handler) -> None:
-        for topic in subscription.topics:
+        for topic in chosen:
             self._subscribers.setdefault(topic, []).append(subscription)
             self._count(topic, 1)
+        return subscription
 
-    def _unsubscribe(self, subscription: Subscription | Handler) -> None:
+    def _unsubscribe(self, subscription: Subscription) -> None:
         for topic in subscription.topics:
             others = [one for one in self._subscribers.get(topic, ()) if one is not subscription]
             if others:

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
@@ -20,8 +19,6 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.protocols.membership.views import MemberId
-
-log = logging.getLogger("cubecast.bus")
 
 WhenFull = Literal["drop_oldest", "drop_newest", "end", "wait"]
 
@@ -40,41 +37,6 @@ class BusEvent(NamedTuple):
     """The number of the message among all messages of its sender."""
 
 
-class Handler:
-    """A function in place of a queue and its consumer, for adapters: no task has to wake up for an event.
-
-    The function is called with every event, in order. It must be quick; an exception in it is logged.
-    """
-
-    def __init__(
-        self,
-        topics: frozenset[str],
-        function: Callable[[BusEvent], object],
-        close: Callable[[Subscription | Handler], None],
-    ) -> None:
-        """Events may arrive immediately."""
-        self.topics = topics
-        self.ended: asyncio.Future[CubecastError | None] = asyncio.get_running_loop().create_future()
-        """Done when nothing more will come, with the reason if the bus failed."""
-        self._function = function
-        self._close = close
-
-    def put(self, event: BusEvent) -> None:
-        """Call the function."""
-        if self.ended.done():
-            return
-        try:
-            self._function(event)
-        except Exception:
-            log.exception("message skipped topic=%s sender=%s", event.topic, event.sender.name)
-
-    def end(self, failure: CubecastError | None = None) -> None:
-        """Nothing more will come."""
-        if not self.ended.done():
-            self.ended.set_result(failure)
-            self._close(self)
-
-
 class Subscription:
     """The events of some topics; returned by `Bus.subscribe`, and used as an async context manager."""
 
@@ -84,7 +46,7 @@ class Subscription:
         *,
         capacity: int,
         when_full: WhenFull,
-        close: Callable[[Subscription | Handler], None],
+        close: Callable[[Subscription], None],
         require_own_loop: Callable[[], None],
     ) -> None:
         """The subscription is open; events may arrive immediately."""

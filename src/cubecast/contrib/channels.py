@@ -41,7 +41,6 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from cubecast.bus import MSGPACK, Bus, BusEvent
-from cubecast.bus.subscription import Handler
 from cubecast.contrib.channel_queue import ChannelQueue
 from cubecast.errors import CubecastError, LocalProtocolError
 from cubecast.extras import named
@@ -58,6 +57,7 @@ log = logging.getLogger("cubecast.contrib.channels")
 
 GROUPS, FLUSH, PROCESS, NORMAL = "groups", "flush", "process:", "channel:"
 """Topics: messages for groups, a flush, calls for one process, and (with presence) receivers of a normal channel."""
+BACKLOG = 10_000
 LEAVE_S = 2.0
 RETRY_S = 1.0
 """The pause before a process whose member failed permanently joins again."""
@@ -265,7 +265,7 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
     async def _announce(self, bus: Bus, channel: str) -> None:
         if channel not in self._received:
             self._received.add(channel)
-            self._handle_topics(bus, NORMAL + channel)
+            self._spawn(_ignoring_errors(self._read(bus, NORMAL + channel)))
 
     def _hand_on(self, bus: Bus) -> None:
         """Send messages that waited here for a receiver to a member that now receives."""
@@ -310,23 +310,21 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
         bus = Bus(await self._join(), codec=MSGPACK, presence=True)
         await bus.__aenter__()
         bus.on_presence(lambda: self._hand_on(bus))
-        handler = self._handle_topics(bus, GROUPS, FLUSH, PROCESS + self._process)
-        self._spawn(self._join_again_if_it_fails(bus, handler))
+        self._spawn(self._read_until_it_fails(bus))
         for channel in self._received:  # through an earlier bus
-            self._handle_topics(bus, NORMAL + channel)
+            self._spawn(_ignoring_errors(self._read(bus, NORMAL + channel)))
+        await asyncio.sleep(0)
         return bus
 
-    def _handle_topics(self, bus: Bus, *topics: str) -> Handler:
-        return bus.handle(*topics, function=lambda event: self._handle(event, bus))
-
-    async def _join_again_if_it_fails(self, bus: Bus, handler: Handler) -> None:
+    async def _read_until_it_fails(self, bus: Bus) -> None:
         """Join again when this member failed permanently: waiting readers would not notice."""
-        error = await handler.ended
-        if error is None:
+        try:
+            await self._read(bus, GROUPS, FLUSH, PROCESS + self._process)
             return
-        log.error("channel layer ended, and joins again error=%s", error)
-        with suppress(CubecastError):
-            await bus.__aexit__(type(error), error, None)  # it may hold the port and the lock of its address
+        except CubecastError as error:
+            log.error("channel layer ended, and joins again error=%s", error)
+            with suppress(CubecastError):
+                await bus.__aexit__(type(error), error, None)  # it may hold the port and the lock of its address
         while self._thread is not None:
             await asyncio.sleep(RETRY_S)
             try:
@@ -334,6 +332,13 @@ class CubecastChannelLayer(BaseChannelLayer):  # type: ignore[misc]
                 return
             except Exception as error:
                 log.error("channel layer cannot join error=%s", error)
+
+    async def _read(self, bus: Bus, *topics: str) -> None:
+        async for event in bus.subscribe(*topics, capacity=BACKLOG, when_full="wait"):
+            try:
+                self._handle(event, bus)
+            except Exception:
+                log.exception("message skipped topic=%s sender=%s", event.topic, event.sender.name)
 
     def _handle(self, event: BusEvent, bus: Bus) -> None:
         call, name, body = event.value
