@@ -1,13 +1,14 @@
-"""A hook of MkDocs: project files that a page links to become part of the site, as text.
+"""A hook of MkDocs: a page per protocol, and project files that a page links to as part of the site.
 
-In a clone, a link such as `../examples/ring.py` leads out of docs/. On the site the same file is below `source/`, so
-that no link needs the network.
+`protocol_pages` writes the pages of the protocols from their files. In a clone, a link such as `../examples/ring.py`
+leads out of docs/. On the site the same file is below `source/`, as text, so that no link needs the network.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +36,24 @@ def _place(file: Path) -> str:
     return f"source/{file.relative_to(ROOT.resolve()).as_posix()}.txt"
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the pages of the protocols to the navigation."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import protocol_pages
+
+    for entry in config.nav or ():
+        if "Concepts" in entry:
+            entry["Concepts"].append({"The protocols": protocol_pages.navigation()})
+    return config
+
+
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the files that pages link to."""
+    """Add the pages of the protocols, and the files that pages link to."""
+    import protocol_pages
     from mkdocs.structure.files import File
 
+    for place, text in protocol_pages.pages().items():
+        files.append(File.generated(config, place, content=text))
     for place, file in linked_files(Path(config.docs_dir)).items():
         files.append(File.generated(config, place, content=file.read_text("utf-8")))
     return files

@@ -103,17 +103,44 @@ def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path
     assert not fetched
     assert (site / "source" / "examples" / "ring.py.txt").is_file()
     assert "Send to every member, this one included" in (site / "api" / "live.html").read_text("utf-8")
+    assert (site / "protocol" / "stability-cascade.html").is_file()
     tutorial = (site / "tutorial.html").read_text("utf-8")
     assert '<code><span class="option">--trace</span> run.parquet</code>' in tutorial
     assert '<div class="language-sh highlight">' in tutorial
 
 
-def test_no_line_of_a_page_ends_inside_an_option() -> None:
-    specification = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs_site.py")
+def script(name: str) -> Any:
+    """A module of scripts/."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert specification is not None
     assert specification.loader is not None
-    hook = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(hook)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_every_protocol_has_a_page_with_its_diagram_its_figure_and_its_parameters() -> None:
+    pages = script("protocol_pages").pages()
+    for protocol in list_protocols():
+        text = pages[f"protocol/{protocol.family}-{protocol.name}.md"]
+        for picture in re.findall(r"\]\(\.\./(images/\S+)\)", text):
+            assert (DOCS / picture).is_file(), f"{picture}: python scripts/protocol_figures.py"
+        assert text.count("](../images/") == 2
+        assert protocol.paper in text
+        for one in fields(protocol.parameters):
+            assert f"| `{one.name}` |" in text
+
+
+def test_a_diagram_of_a_protocol_shows_its_messages() -> None:
+    figures = script("protocol_figures")
+    (coord,) = (one for one in list_protocols("stability") if one.name == "coord")
+    drawn = figures.diagram(coord)
+    assert drawn.count("marker-end") == 3 * (figures.MEMBERS - 1)
+    assert drawn.count("<circle") == figures.MEMBERS
+
+
+def test_no_line_of_a_page_ends_inside_an_option() -> None:
+    hook = script("docs_site")
     option = '<span class="option">--keep-all</span>'
     assert hook.on_page_content("<code>a --keep-all 1</code>") == f"<code>a {option} 1</code>"
     block = '<div class="language-{0} highlight"><pre><span></span><code>a<span>b</span>{1} c-d</code></pre></div>'
