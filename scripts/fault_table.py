@@ -54,7 +54,7 @@ def end(cast: Cast, members: int) -> Row:
         "excluded": sum(report["notices"]["excluded"] for report in reports),
         "delivered": max(report["delivered"] for report in reports),
         "reconnections": sum(report["reconnections"] for report in reports),
-        "welcomed": 0,
+        "accepted": 0,
         "mib": max(report["mib"] for report in reports),
         "agree": len({report["digest"] for report in reports}) == 1,
         "rows": judged.events,
@@ -170,9 +170,9 @@ def attack(folder: Path, name: str) -> Row:
     """Strangers dial every member."""
     with closing(formed(folder, 4, handshake_timeout_s=3.0, **QUICK)) as cast:
         command = [sys.executable, "-m", "tests.live.attacks", name, *cast.addresses]
-        welcomed = int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+        accepted = int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
         time.sleep(1)
-        return end(cast, 4) | {"welcomed": welcomed}
+        return end(cast, 4) | {"accepted": accepted}
 
 
 def replay(folder: Path) -> Row:
@@ -187,7 +187,7 @@ def replay(folder: Path) -> Row:
             done = subprocess.run([*command, "--", str(heard)], cwd=ROOT, capture_output=True, text=True, check=True)
             time.sleep(1)
             row = end(cast, 4)
-        return row | {"welcomed": int(done.stdout), "note": f"{heard.stat().st_size} bytes, 5 times to each of 4"}
+        return row | {"accepted": int(done.stdout), "note": f"{heard.stat().st_size} bytes, 5 times to each of 4"}
 
 
 def certificate(folder: Path, fault: str) -> Row:
@@ -203,9 +203,9 @@ def certificate(folder: Path, fault: str) -> Row:
             ]
             return sum(await asyncio.gather(*tries))
 
-        welcomed = asyncio.run(knock_often())
+        accepted = asyncio.run(knock_often())
         time.sleep(1)
-        return end(cast, 4) | {"welcomed": welcomed}
+        return end(cast, 4) | {"accepted": accepted}
 
 
 def _client_context(folder: Path, address: str, fault: str) -> ssl.SSLContext:
@@ -278,7 +278,7 @@ def _of_networks() -> dict[str, Callable[[Path], Row]]:
 
 
 COLUMNS = (
-    *("members", "left", "views", "excluded", "delivered", "reconnections", "welcomed", "mib", "agree", "rows"),
+    *("members", "left", "views", "excluded", "delivered", "reconnections", "accepted", "mib", "agree", "rows"),
     *("violations", "note"),
 )
 
@@ -297,10 +297,10 @@ def main() -> None:
             try:
                 row = run(Path(folder))
             except AssertionError as error:
-                row = dict.fromkeys(COLUMNS, "") | {"agree": False, "violations": 1, "welcomed": 0}
+                row = dict.fromkeys(COLUMNS, "") | {"agree": False, "violations": 1, "accepted": 0}
                 row["note"] = " ".join(str(error).split())[:300]
         print(f"| {name} | " + " | ".join(str(row[column]) for column in COLUMNS) + " |", flush=True)
-        bad += row["violations"] + (not row["agree"]) + row["welcomed"]
+        bad += row["violations"] + (not row["agree"]) + row["accepted"]
     print(f"verdict: {'FAILED' if bad else 'passed'}")
     sys.exit(bad > 0)
 

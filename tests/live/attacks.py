@@ -63,13 +63,13 @@ async def knock(address: str, octets: bytes, *, wait_s: float = 8, context: ssl.
 async def garbage(addresses: list[str]) -> int:
     """Random bytes, damaged HELLO frames, other protocols."""
     chance = random.Random(5)
-    welcomed = 0
+    accepted = 0
     for _ in range(KNOCKS):
         hello = bytearray(stranger_hello("127.0.0.1:9", addresses[0]))
         hello[chance.randrange(len(hello))] ^= 1 << chance.randrange(8)
         for octets in (chance.randbytes(chance.randrange(1, 4096)), bytes(hello), b"GET / HTTP/1.1\r\n\r\n"):
-            welcomed += sum(await asyncio.gather(*(knock(address, octets, wait_s=2) for address in addresses)))
-    return welcomed
+            accepted += sum(await asyncio.gather(*(knock(address, octets, wait_s=2) for address in addresses)))
+    return accepted
 
 
 async def half_open(addresses: list[str]) -> int:
