@@ -153,6 +153,19 @@ def test_a_reader_that_is_cancelled_loses_nothing() -> None:
     asyncio.run(run())
 
 
+def test_a_subscriber_can_leave_out_what_its_own_member_publishes() -> None:
+    async def run() -> None:
+        async with buses_of(2) as (one, two):
+            others, everything = one.subscribe("t", own=False), one.subscribe("t")
+            await one.publish("t", b"mine")
+            assert (await everything.get(WAIT_S)).value == b"mine"
+            await two.publish("t", b"theirs")
+            assert (await others.get(WAIT_S)).value == b"theirs"
+            assert (await everything.get(WAIT_S)).value == b"theirs"
+
+    asyncio.run(run())
+
+
 def test_an_ended_subscription_ends_its_iteration_and_gets_nothing_more() -> None:
     async def run() -> None:
         async with buses_of(1) as (bus,):

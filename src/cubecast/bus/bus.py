@@ -193,11 +193,13 @@ class Bus:
 
     # Subscribing.
 
-    def subscribe(self, *topics: str, capacity: int = CAPACITY, when_full: WhenFull = "drop_oldest") -> Subscription:
+    def subscribe(
+        self, *topics: str, capacity: int = CAPACITY, when_full: WhenFull = "drop_oldest", own: bool = True
+    ) -> Subscription:
         """Subscribe to one or several topics: `async with bus.subscribe("orders") as events`.
 
-        It receives what is delivered to this member from now on. `when_full` selects what happens when the queue is
-        full; help(cubecast.bus.subscription) describes the choices.
+        It receives what is delivered to this member from now on; with `own=False` only what other members publish.
+        `when_full` selects what happens when the queue is full; help(cubecast.bus.subscription) describes the choices.
         """
         self._require_running()
         if not topics:
@@ -207,6 +209,7 @@ class Bus:
             chosen,
             capacity=capacity,
             when_full=when_full,
+            own=own,
             close=self._unsubscribe,
             require_own_loop=self._require_own_loop,
         )
@@ -388,7 +391,7 @@ class Bus:
     async def _hand_over(self, envelope: Envelope, delivery: Delivery) -> None:
         topic = envelope.topic
         is_request = envelope.kind == REQUEST
-        subscribers = () if is_request else self._subscribers.get(topic, ())
+        subscribers = [] if is_request else self._subscribers_of(topic, delivery.sender)
         if is_request and topic not in self._serving:
             if envelope.to is not None:
                 self._start(self._refuse(topic, delivery.sender, envelope.number, "this member does not serve it"))
@@ -407,6 +410,10 @@ class Bus:
         for subscription in tuple(subscribers):
             while (room := subscription.put(event)) is not None:
                 await room
+
+    def _subscribers_of(self, topic: str, sender: MemberId) -> list[Subscription]:
+        found = self._subscribers.get(topic, [])
+        return [one for one in found if one.own] if sender == self.group.me else found
 
     def _note_presence(self, envelope: Envelope, sender: MemberId) -> None:
         if sender in self._presence:

@@ -46,6 +46,7 @@ class Subscription:
         *,
         capacity: int,
         when_full: WhenFull,
+        own: bool,
         close: Callable[[Subscription], None],
         require_own_loop: Callable[[], None],
     ) -> None:
@@ -55,6 +56,8 @@ class Subscription:
         if type(capacity) is not int or capacity < 1:
             raise LocalProtocolError(f"capacity={capacity!r}: give a whole number from 1")
         self.topics = topics
+        self.own = own
+        """Does it receive what this member publishes?"""
         self.dropped = 0
         """Events lost because the queue was full."""
         self._capacity = capacity

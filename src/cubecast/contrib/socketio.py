@@ -66,7 +66,8 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
         try:
             bus = Bus(await self._join(), codec=BYTES)
             if not self.write_only:
-                self._subscription = bus.subscribe(self.channel, capacity=QUEUE, when_full="wait")
+                # Own messages were handled before they were published.
+                self._subscription = bus.subscribe(self.channel, capacity=QUEUE, when_full="wait", own=False)
             return await bus.__aenter__()
         except BaseException:
             self._connecting = self._subscription = None
@@ -89,11 +90,10 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
 
     async def _listen(self) -> AsyncIterator[bytes]:
         try:
-            bus = await self.open()
+            await self.open()
             assert self._subscription is not None
             async for event in self._subscription:
-                if event.sender != bus.group.me:  # own messages were handled before they were published
-                    yield event.value
+                yield event.value
         except (CubecastError, OSError):
             self._connecting = None
             await asyncio.sleep(RETRY_S)
