@@ -2,6 +2,7 @@
 
 python -m bench.bus                     # Channels layers and Socket.IO managers, 4 workers, alternating
 python -m bench.bus --repeat 3 --seconds 5
+python -m bench.bus --yields            # no worker has two messages in one turn of its event loop
 
 Every worker sends to all, and every worker receives each message, including its sender. *Rate*: all workers send as
 fast as they can with at most `--window` of their own messages in transit; the result is the deliveries per second of
@@ -69,13 +70,15 @@ class Traffic:
         else:
             self.latencies_ns.append(time.monotonic_ns() - message["at"])
 
-    async def send_all_the_time(self, text: str) -> None:
-        """Send as fast as the window allows."""
+    async def send_all_the_time(self, text: str, *, yields: bool) -> None:
+        """Send as fast as the window allows; let other tasks run after each message if it `yields`."""
         while True:
             while self._under_way >= self._window:
                 self._room.clear()
                 await self._room.wait()
             await self._send_one(text)
+            if yields:
+                await asyncio.sleep(0)
 
     async def send_at_times(self, text: str) -> None:
         """Send one message at a time."""
@@ -163,7 +166,7 @@ async def work(chosen: argparse.Namespace) -> None:
     if chosen.latency:
         sending = asyncio.create_task(traffic.send_at_times(text)) if chosen.worker == 0 else None
     else:
-        sending = asyncio.create_task(traffic.send_all_the_time(text))
+        sending = asyncio.create_task(traffic.send_all_the_time(text, yields=chosen.yields))
     await asyncio.sleep(SETTLE_S)
     before, traffic.latencies_ns = traffic.received, []
     began, cpu_s = time.monotonic(), time.process_time()
@@ -248,7 +251,8 @@ def measure(kind: str, who: str, redis: Redis, chosen: argparse.Namespace, *, la
     bus = _first_of_free_ports(chosen.workers)
     options = [f"--{name}={getattr(chosen, name)}" for name in ("workers", "seconds", "window", "payload")]
     command = [sys.executable, "-m", "bench.bus", f"--kind={kind}", f"--who={who}", f"--redis={redis.port}"]
-    command += [f"--bus=127.0.0.1:{bus}", *options, *(["--latency"] if latency else [])]
+    command += [f"--bus=127.0.0.1:{bus}", *options]
+    command += ["--latency"] * latency + ["--yields"] * chosen.yields
     workers = [LineProcess([*command, f"--worker={number}"], folder=ROOT) for number in range(chosen.workers)]
     try:
         for worker in workers:
@@ -295,6 +299,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--payload", type=int, default=100, help="characters of text in a message")
     parser.add_argument("--window", type=int, default=100, help="own messages of a worker in transit")
+    parser.add_argument("--yields", action="store_true", help="a worker lets other tasks run after each message")
     for name in ("kind", "who", "bus"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     for name in ("worker", "redis"):
