@@ -96,6 +96,7 @@ NOT_RUN = {
     r"docker .*": "there is no Docker; tests/project/test_container.py carries out the Dockerfile and the health check",
     r"pip install .*": "tests/project/test_install.py installs the wheel with its extras",
     r"cubecast study (run|status|check|follow) .*": "minutes of Spark; tests/lab runs small studies of each kind",
+    r"cubecast study calibrate .*": "minutes of Spark; tests/spark/test_calibrate_killed.py calibrates a small plan",
     r"cubecast study verdicts .*": "it reads the results of such a run; tests/lab/test_verdict_table.py prints tables",
     r"SPARK_HOME=.*|\$SPARK_HOME/.*|export HADOOP.*": "a cluster of its own",
     r"cubecast advise --members 600 --network wan\.graphml .*": "the reader's own network",
