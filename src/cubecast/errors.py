@@ -34,10 +34,6 @@ class RemoteProtocolError(CubecastError):
     """A peer sent something that the protocol forbids."""
 
 
-class DuplicateConnectionError(RemoteProtocolError):
-    """Two members connected to each other at the same time: this connection is closed, the other one stays."""
-
-
 class ExcludedError(RemoteProtocolError):
     """The other members excluded this one from the group: it was silent for too long."""
 

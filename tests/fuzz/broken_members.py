@@ -31,6 +31,7 @@ from cubecast.protocols.membership.propose import ACCEPT, FLUSH, Proposer
 from cubecast.protocols.membership.records import Recovered
 from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.wire import frame
+from cubecast.wire.handshake import Hello
 
 Change = tuple[Any, str, Any]
 
@@ -44,6 +45,7 @@ _RESUME_OUTSIDE = Restart._resume_outside
 _GIVE_BACK = Lifecycle._give_back
 _MAY_SEND = InView._may_send
 _READ_BATCH = Stack._read_batch
+_REQUIRE_NEWER = Links._require_newer
 
 
 def _always(*_: Any, **__: Any) -> bool:
@@ -203,6 +205,15 @@ def _return_none(self: OwnMessages, _above: int, _effects: Effects) -> list[Any]
     return []
 
 
+# Links.
+
+
+def _require_newer_incarnation(self: Links, said: Hello, *, dialled_by: str, now_ns: int) -> None:
+    link = self.links.get(said.name)
+    if link is None or said.incarnation != link.peer.incarnation or said.session == link.session:
+        _REQUIRE_NEWER(self, said, dialled_by=dialled_by, now_ns=now_ns)
+
+
 # Levels.
 
 
@@ -250,6 +261,7 @@ BROKEN: dict[str, list[Change]] = {
     ],
     "a link continues although frames were lost": [(Link, "resume", _resume_whole)],
     "a link forgets what was not acknowledged": [(Link, "resume", _resume_without_rest)],
+    "an earlier session replaces a later one": [(Links, "_require_newer", _require_newer_incarnation)],
     "certificates are not compared": [(Links, "_require_certificate", _nothing)],
     "records are written last": [(Member, "take_effects", _write_late)],
     "a promise is not read back": [(Durable, "_promised", _nothing), (Durable, "_adopted", _adopt_without_promise)],

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from cubecast.fuzz.histories import run_history
-from cubecast.fuzz.themes import BRANCHES, LATE_VIEWS, Theme
+from cubecast.fuzz.themes import BRANCHES, LATE_HANDSHAKES, LATE_VIEWS, Theme
 from tests.fuzz.broken_members import BROKEN, caught
 
 FIRST: dict[str, int] = {
@@ -55,6 +55,7 @@ FIRST: dict[str, int] = {
 FIRST_OF_THEMES: dict[str, tuple[Theme, int]] = {
     "a link continues although frames were lost": (LATE_VIEWS, 439),
     "branches that share members do not settle": (BRANCHES, 489),
+    "an earlier session replaces a later one": (LATE_HANDSHAKES, 1529),
 }
 """Seeds of histories of a theme that is not drawn."""
 AROUND = 60

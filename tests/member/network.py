@@ -111,6 +111,7 @@ class Network:
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = itertools.count()
         self._numbers = itertools.count(1)
+        self._sessions = itertools.count(1)
 
     # Processes.
 
@@ -131,7 +132,7 @@ class Network:
             name,
             settings,
             incarnation=self.now_ns + 1,
-            session=self._chance.randrange(1, 1 << 62),
+            session=next(self._sessions),
             is_durable=durable,
             makes_snapshots=snapshots,
         )

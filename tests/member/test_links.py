@@ -318,7 +318,9 @@ def test_nothing_is_believed_of_a_process_whose_certificate_is_another_ones(kind
 def test_a_past_incarnation_learns_the_last_one_that_is_known() -> None:
     one, two = Owner(A, incarnation=3), Owner(B)
     two.past[one.me] = 8
-    Wire(one, two).pass_bytes()
+    wire = Wire(one, two)
+    wire.pass_bytes()
+    assert wire.reason(two) == f"this incarnation of {A} is no longer in the group"
     assert one.past_reports == [8]
     assert two.ups == []
 
@@ -344,6 +346,57 @@ def test_an_earlier_incarnation_does_not_come_back() -> None:
     wire.pass_bytes()
     assert wire.reason(two) == f"a later incarnation of {A} is known"
     assert two.links.links[A].peer == again.me
+
+
+def test_a_handshake_of_an_ended_process_does_not_replace_the_session_of_its_successor() -> None:
+    """Both continue one incarnation from a journal; the handshake of the first arrives after that of the second."""
+    before, two, after = Owner(A, session=11), Owner(B, session=22), Owner(A, session=12)
+    two.links.connection_made(1, A, None, A, 0)
+    two.take()
+    late_answer = encode_frame(frame.WELCOME, 0, 0, handshake.encode(hello(before, B, received=0)))
+    Wire(after, two, 2).pass_bytes()
+    link = two.links.links[A]
+    for body in (b"1", b"2"):
+        link.send(frame.MEMBERSHIP, TAG, body)
+    two.links.mark(link)
+    Wire.pass_bytes(_wire(after, two, 2))
+    after.links.confirm()
+    Wire.pass_bytes(_wire(after, two, 2))
+    assert link.acknowledged == 2
+    two.links.data_received(1, late_answer, 5 * NS)
+    assert two.links.failures[A] == f"a later session of {A} is known"
+    assert link.pipe is two.links.pipes[2], "the connection to the living process stays"
+    assert (link.session, link.acknowledged) == (12, 2)
+    two.take()
+    assert refusal(greet(two, hello(before, B), number=3), number=3).session == 12
+
+
+def test_a_process_whose_clock_was_set_back_exceeds_its_earlier_session() -> None:
+    two = Owner(B, session=22)
+    Wire(Owner(A, session=500), two, 1).pass_bytes()
+    two.links.connection_lost(1, "reset", NS)
+    again = Owner(A, session=400)
+    refused = Wire(again, two, 2, now_ns=2 * NS)
+    refused.pass_bytes(2 * NS)
+    assert refused.reason(two) == f"a later session of {A} is known"
+    Wire(again, two, 3, now_ns=3 * NS).pass_bytes(3 * NS)
+    assert two.links.links[A].session == 501
+    assert again.ups == [two.me]
+
+
+def test_a_connection_that_ends_young_is_replaced_after_a_pause() -> None:
+    one, _, _ = linked()
+    one.links.needed = {B}
+    one.links.connection_lost(1, "reset", 1)
+    assert one.dials(2) == []
+    assert one.dials(RETRY_FIRST_NS + 1) == [B]
+
+
+def test_a_connection_that_ends_later_is_replaced_at_once() -> None:
+    one, _, _ = linked()
+    one.links.needed = {B}
+    one.links.connection_lost(1, "reset", NS)
+    assert one.dials(NS) == [B]
 
 
 def test_the_link_to_an_earlier_incarnation_than_the_known_one_is_dead() -> None:
@@ -421,7 +474,7 @@ def test_a_frame_beyond_the_next_one_ends_the_connection_and_a_repeated_one_is_d
     assert [close.reason for close in effects.closes] == ["it sent frame 3 after frame 1: a gap"]
     assert (A, "down", "it sent frame 3 after frame 1: a gap") in two.noticed(effects, "link")
     assert not two.links.links[A].is_up
-    assert two.dials(0) == [A], "a link that is needed is dialled again at once"
+    assert two.dials(RETRY_FIRST_NS) == [A], "a link that is needed is dialled again"
 
 
 def test_an_acknowledgement_beyond_what_was_sent_ends_the_connection() -> None:

@@ -50,6 +50,7 @@ def draw_refusal(chance: random.Random) -> HandshakeRefusal:
         is_duplicate=chance.random() < 0.5,
         is_past=chance.random() < 0.5,
         incarnation=chance.getrandbits(63),
+        session=chance.getrandbits(63),
     )
 
 

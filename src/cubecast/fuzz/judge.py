@@ -369,10 +369,21 @@ class Judge:
         if has_stopped:
             return  # the journal continues, or the process that lost it is excused
         if is_stable:
-            self.stable[number] = self._places.get(event.name, (0, 0))
+            self.stable[number] = self._place_of_report(event)
         else:
             self.excused.add(number)
             self._failed.add(number)
+
+    def _place_of_report(self, event: HistoryEvent) -> tuple[int, int]:
+        """The group and the number of the view with which a process may have learned that a message is stable.
+
+        A member that leaves or is excluded learns it with a view that it does not install.
+        """
+        group_id, own = self._places.get(event.name, (0, 0))
+        without = [
+            view.number for view in self.views.values() if view.group_id == group_id and event.me not in view.members
+        ]
+        return group_id, max([own, *without])
 
     # Ends.
 

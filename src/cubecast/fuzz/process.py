@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cubecast.errors import JournalError, LocalProtocolError
-from cubecast.fuzz.agenda import MS
+from cubecast.fuzz.agenda import MS, SECOND
 from cubecast.fuzz.network import End
 from cubecast.member.effects import Delivery, Effects, Entry, Notice, Outgoing, SnapshotWanted, StateArrived, ViewChange
 from cubecast.member.history import decode_history
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 4
 SYNC_INTERVAL_NS = 5 * MS
+CLOCK_ERROR_NS_MAX = 600 * SECOND
 """With the sync policy `interval`: writes are on the disk after this time."""
 """A payload begins with the number of the message."""
 
@@ -73,9 +74,6 @@ class MemoryTrace:
     def deliveries(self, _now_ns: int, me: MemberId, senders: list[MemberId], sequences: list[int]) -> None:
         """Messages that the application gets."""
         self.notes.append(Note(me, "deliveries", {"senders": list(senders), "sequences": list(sequences)}))
-
-    def flush(self) -> None:
-        """For files."""
 
     def take(self) -> list[Note]:
         """The events since the last call."""
@@ -138,12 +136,13 @@ class Process:
     def begin(self, how: str, arguments: dict[str, Any]) -> None:
         """Make the member and let it found, form, join or resume."""
         world = self.world
+        clock_ns = world.next_incarnation()
         self.member = world.make_member(
             world.group,
             self.name,
             world.settings,
-            incarnation=world.next_incarnation(),
-            session=self.draw.getrandbits(62) | 1,
+            incarnation=clock_ns,
+            session=clock_ns - self._clock_error_ns(),
             is_durable=world.plan.is_durable,
             makes_snapshots=world.plan.makes_snapshots,
             trace=self.trace,
@@ -156,6 +155,11 @@ class Process:
         if how == "resume":
             self._entries.append(Replayed(seen, incarnation))
             self._survives(self._take_entries)
+
+    def _clock_error_ns(self) -> int:
+        """The wall clock of one process in eight was set back, so that its session may not exceed an earlier one."""
+        bits = self.draw.getrandbits(62)
+        return bits % CLOCK_ERROR_NS_MAX if bits & 7 == 0 else 0
 
     # External events.
 

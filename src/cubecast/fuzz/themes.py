@@ -13,6 +13,7 @@ random.
 | LINKS     | a decision that is late, data, acknowledgements    | data of a view before it is installed, restarts,    |
 |           |                                                    | connections that cross                              |
 | LATE_VIEWS | a decision that is late                           | a restart after data of the next view; on request   |
+| LATE_HANDSHAKES | a handshake that is late                     | a restart before it arrives; on request             |
 | BRANCHES  | a view is decided in a part of a divided group     | parts that continue, and joins; on request          |
 """
 
@@ -215,6 +216,26 @@ LATE_VIEWS = Theme(
 )
 """A member restarts that has received data of a view which it has not installed. No member is suspected meanwhile:
 another view would recover what its links have lost. On request only, because few histories reach this state."""
+LATE_HANDSHAKES = Theme(
+    name="late handshakes",
+    where=(WRITTEN,),
+    messages={"WELCOME": 2, "HELLO": 1},
+    nth_max=30,
+    target=("kill",),
+    connection=("hold",),
+    others=("multicast",),
+    source=1.0,
+    later=0.7,
+    chains=((1,), (1, 1), (2,)),
+    changes={changes.reset: 3, changes.talk: 3, changes.join: 4, changes.kill: 1},
+    counts=(4, 6, 8),
+    founders=(3, 4),
+    durable=1.0,
+    snapshots=1.0,
+    settings=LATE_VIEWS.settings,
+)
+"""A process restarts while one of its handshakes is on its way, and continues its incarnation in a new session. No
+member is suspected meanwhile: another incarnation would end what a late handshake confuses. On request only."""
 BRANCHES = Theme(
     name="branches",
     where=(WRITTEN,),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -244,12 +243,13 @@ class Group(GroupStatus):
             from cubecast.live.trace_adapter import TraceAdapter
 
             trace = TraceAdapter(self._trace)
+        started_ns = time.time_ns()
         member = Member(
             self.name,
             self.address,
             self.settings,
-            incarnation=time.time_ns(),
-            session=secrets.randbits(62),
+            incarnation=started_ns,
+            session=started_ns,
             is_durable=journal is not None,
             makes_snapshots=self._makes_snapshots,
             trace=trace,

@@ -94,7 +94,7 @@ class InView:
         makes_snapshots: bool,
         trace: MemberTrace | None = None,
     ) -> None:
-        """The member has not begun. `incarnation` grows with each start of the process, `session` is random."""
+        """The member has not begun. `incarnation` and `session` grow with each start of the process."""
         self.group = group
         self.me = MemberId(name, incarnation)
         self.settings = settings
@@ -119,7 +119,6 @@ class InView:
         self._tick_at_ns = 0
         self._is_stirred = False
         """Did something happen that a tick should handle soon?"""
-        self._session = session
         self._is_durable = is_durable
         self._makes_snapshots = makes_snapshots
         self._trace = trace

@@ -2,7 +2,10 @@
 
 Names are addresses: a member named in a view can be dialled. Of two members that need each other the lower name dials
 at once, the other one if that takes too long; when both dialled, the connection of the lower name stays. One end of a
-link is one incarnation of a member; a later incarnation replaces an earlier one.
+link is one incarnation of a member; a later incarnation replaces an earlier one. A process that restarts may continue
+its incarnation in a later session. A handshake may reach this member after the process that sent it has ended; so only
+a later session replaces the one that is known. A live process whose clock was set back learns from the refusal which
+session it must exceed.
 
 Nothing that the other side sends is trusted before its certificate is compared with the name it claims, a refusal
 included. A connection that does not greet in time, greets wrongly or breaks the protocol is closed with a reason.
@@ -17,9 +20,9 @@ included. A connection that does not greet in time, greets wrongly or breaks the
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from cubecast.errors import DuplicateConnectionError, RemoteProtocolError
+from cubecast.errors import RemoteProtocolError
 from cubecast.member.effects import Close, Effects, Notice
 from cubecast.member.link import DeadLink, Link, Pipe
 from cubecast.member.settings import Settings
@@ -27,7 +30,7 @@ from cubecast.protocols.membership.messages import Message
 from cubecast.protocols.membership.views import MemberId, View, ViewId
 from cubecast.wire import frame, handshake
 from cubecast.wire.frame import Frame, encode_frame
-from cubecast.wire.handshake import HandshakeRefusal, Hello
+from cubecast.wire.handshake import SESSION_MAX, HandshakeRefusal, Hello
 from cubecast.wire.membership import encode_message
 
 NS = 1_000_000_000
@@ -38,6 +41,15 @@ YOUNG_NS = NS
 """Two connections made within this time were dialled at once; one made later replaces a broken one."""
 IDLE_NS = 10 * NS
 DUPLICATE = "another connection between the two stays"
+
+
+class _RefusedError(RemoteProtocolError):
+    """The handshake of the other side is refused; `details` are further fields of the refusal."""
+
+    def __init__(self, reason: str, **details: Any) -> None:
+        """Keep what the other side needs to know."""
+        super().__init__(reason)
+        self.details = details
 
 
 class Owner(Protocol):
@@ -130,8 +142,7 @@ class Links:
             self._note_failure(pipe, f"{reason}; it ended before the handshake (does the other side use TLS?)", now_ns)
         elif pipe.link.detach(pipe):
             self._owner.effects.notices.append(Notice("link", (pipe.link.peer.name, "down", reason)))
-            if pipe.link.peer.name in self.needed:
-                self._want(pipe.link.peer.name, now_ns, is_urgent=True)
+            self._dial_again(pipe, pipe.link.peer.name, now_ns)
         pipe.is_closed = True
 
     def dial_failed(self, name: str, reason: str, now_ns: int) -> None:
@@ -176,8 +187,8 @@ class Links:
         else:
             self._owner.effects.notices.append(Notice("link", (link.peer.name, "down", reason)))
         self._close(pipe, reason)
-        if link is not None and link.peer.name in self.needed:
-            self._want(link.peer.name, now_ns, is_urgent=True)
+        if link is not None:
+            self._dial_again(pipe, link.peer.name, now_ns)
 
     def fail(self, name: str, reason: str, now_ns: int) -> None:
         """The member of that name broke the protocol: its connection ends."""
@@ -219,6 +230,15 @@ class Links:
                 state.after_ns = now_ns + SECOND_DIALLER_NS
         elif is_urgent and not self._dialling[name].pause_ns:
             self._dialling[name].after_ns = min(self._dialling[name].after_ns, now_ns)
+
+    def _dial_again(self, ended: Pipe, name: str, now_ns: int) -> None:
+        """Replace a connection, but not at once if it ended young: whatever ended it may end the next one too."""
+        if name not in self.needed:
+            return
+        self._want(name, now_ns, is_urgent=True)
+        if name in self._dialling and now_ns - ended.since_ns < RETRY_FIRST_NS:
+            state = self._dialling[name]
+            state.after_ns = max(state.after_ns, now_ns + RETRY_FIRST_NS)
 
     def _pause(self, name: str, now_ns: int) -> None:
         state = self._dialling.get(name)
@@ -323,21 +343,22 @@ class Links:
             self.require_acceptable(pipe, said)
             last = self._owner.last_known(MemberId(said.name, said.incarnation), said)
             if last is not None:
-                self._refuse(pipe, HandshakeRefusal(reason=f"{said.name} was excluded", is_past=True, incarnation=last))
-                raise RemoteProtocolError("this incarnation of it is no longer in the group")
+                reason = f"this incarnation of {said.name} is no longer in the group"
+                raise _RefusedError(reason, is_past=True, incarnation=last)
             if pipe.is_closed:
                 return  # this member has just given up its own incarnation, and all connections
             self._require_newer(said, dialled_by=said.name, now_ns=now_ns)
         except RemoteProtocolError as error:
             if not pipe.is_closed:
-                is_duplicate = isinstance(error, DuplicateConnectionError)
-                self._refuse(pipe, HandshakeRefusal(reason=str(error)[:1000], is_duplicate=is_duplicate))
+                self._refuse(pipe, error)
             raise
         link = self._link_for(said)
         pipe.out.append(encode_frame(frame.WELCOME, 0, 0, handshake.encode(self._hello(said.name))))
         self._attach(pipe, link, said, dialled_by=said.name, now_ns=now_ns)
 
-    def _refuse(self, pipe: Pipe, refusal: HandshakeRefusal) -> None:
+    def _refuse(self, pipe: Pipe, error: RemoteProtocolError) -> None:
+        details = error.details if isinstance(error, _RefusedError) else {}
+        refusal = HandshakeRefusal(reason=str(error)[:1000], **details)
         pipe.out.append(encode_frame(frame.REFUSE, 0, 0, handshake.encode(refusal)))
 
     def _answered(self, pipe: Pipe, arrived: Frame, now_ns: int) -> None:
@@ -348,7 +369,9 @@ class Links:
             if refusal.is_past:
                 self._owner.refused_as_past(pipe.dialled, refusal.incarnation)
             if refusal.is_duplicate:
-                raise DuplicateConnectionError(DUPLICATE)
+                raise RemoteProtocolError(DUPLICATE)
+            if self._session <= refusal.session < SESSION_MAX:
+                self._session = refusal.session + 1
             raise RemoteProtocolError(f"it refused: {refusal.reason}")
         if arrived.kind != frame.WELCOME:
             raise RemoteProtocolError(f"it answered with a frame of kind {arrived.kind}, not with WELCOME")
@@ -399,18 +422,23 @@ class Links:
                 )
 
     def _require_newer(self, said: Hello, *, dialled_by: str, now_ns: int) -> None:
-        """Of two connections between the same incarnations that were made at once, that of the lower name stays."""
+        """Refuse an earlier process of that name, and one of two connections that were made at once.
+
+        Of two connections between the same processes, that of the lower name stays.
+        """
         link = self.links.get(said.name)
-        if link is None:
+        if link is None or said.incarnation > link.peer.incarnation:
             return
         if said.incarnation < link.peer.incarnation:
             raise RemoteProtocolError(f"a later incarnation of {said.name} is known")
-        if link.pipe is None or said.incarnation > link.peer.incarnation or said.session != link.session:
+        if said.session < link.session:
+            raise _RefusedError(f"a later session of {said.name} is known", session=link.session)
+        if link.pipe is None or said.session > link.session:
             return
         lower = min(self._owner.me.name, said.name)
         is_young = now_ns - link.pipe.since_ns < YOUNG_NS
         if is_young and link.dialled_by == lower and dialled_by != lower:
-            raise DuplicateConnectionError(DUPLICATE)
+            raise _RefusedError(DUPLICATE, is_duplicate=True)
 
     def _link_for(self, said: Hello) -> Link:
         """The link to this incarnation, which replaces that of an earlier one."""

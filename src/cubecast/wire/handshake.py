@@ -15,7 +15,8 @@ from cubecast.errors import RemoteProtocolError
 
 _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
-_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+SESSION_MAX = (1 << 63) - 1
+_Number = Annotated[int, msgspec.Meta(ge=0, le=SESSION_MAX)]
 _Value = str | int | float | bool
 
 
@@ -33,7 +34,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the member to which the message is addressed."""
     incarnation: _Number
     session: _Number
-    """Drawn at each start of a process: a process that restarted has lost the state of its links."""
+    """Grows with each start of a process: a process that restarted has lost the state of its links."""
     knows: _Number
     """The incarnation of the other side with which this member has a link; 0 if it has none."""
     received: _Number
@@ -54,6 +55,8 @@ class HandshakeRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """This incarnation of the other side is no longer in the group."""
     incarnation: _Number = 0
     """The last incarnation of that name that is known."""
+    session: _Number = 0
+    """A later session of the other side that is known; 0 if there is none."""
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, array_like=True):
