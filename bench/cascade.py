@@ -10,21 +10,32 @@ several Δ. For each Δ of cascade the table shows its cost (control messages pe
 bytes of the group per data message), the time until the last member knows that a message is stable (p50, p99, mean over
 the messages), the largest number of unstable messages that a member keeps (`buffer`), and the mean time of the best
 round-based protocol with as many messages: over its Δ the period is linear in 1/messages, and so is the time. A
-protocol that sends more even with the largest Δ is left out; one that sends less with Δ = 0 counts with Δ = 0. No
-protocol can be faster than the data: `held` is the mean time until the last member has received a message, up to 256
-members.
+protocol that sends more even with the largest Δ is left out; one that sends less with Δ = 0 counts with Δ = 0.
+
+No protocol can be faster than the data and the network (up to 256 members, without crashes): `held` is the mean time
+until the last member has delivered a message, `floor` the mean time until news of every delivery can have reached every
+member, each with the standard error over the seeds. News from member i takes at least the longest of the shortest paths
+that begin at i, for a bare header without loss or queues; the floor of a message is the largest sum of the time of a
+delivery and this. It holds for any number of control messages. The last two columns are the floor relative to the best
+round-based protocol, which is the best ratio that any protocol could reach, and Cascade relative to the floor.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from cubecast.errors import SimulationError
+from cubecast.networks.network import Network
 from cubecast.networks.spec import build_network
+from cubecast.protocol.mail import HEADER_BYTES
 from cubecast.sim.scenario import Scenario
 from cubecast.sim.simulate import run_to_end, trace_scenario
 from cubecast.trace.schema import DELIVER
@@ -70,6 +81,15 @@ class Point(NamedTuple):
     buffer: float
 
 
+class Floor(NamedTuple):
+    """Mean times in ms that no protocol can beat, and their standard errors."""
+
+    held_ms: float
+    held_error_ms: float
+    known_ms: float
+    known_error_ms: float
+
+
 def scenario_of(protocol: str, settings: dict[str, Any], where: Where, seed: int) -> Scenario:
     """One run."""
     return Scenario.of(
@@ -89,23 +109,43 @@ def scenario_of(protocol: str, settings: dict[str, Any], where: Where, seed: int
     )
 
 
-def all_hold_ms(where: Where) -> float:
-    """The mean time until the last member has received a message."""
-    times = [_hold_ms(where, seed) for seed in range(1, where.seeds + 1)]
-    return float(np.mean(times))
+def best_possible(where: Where) -> Floor | None:
+    """How fast any stability protocol could be; None where that is not measured."""
+    if where.members > HOLD_MEMBERS_MAX or where.crashes:
+        return None
+    held_ms, floor_ms = zip(*(_best_possible(where, seed) for seed in range(1, where.seeds + 1)), strict=True)
+    return Floor(*_mean_and_error(held_ms), *_mean_and_error(floor_ms))
 
 
-def _hold_ms(where: Where, seed: int) -> float:
-    scenario = scenario_of("coord", {"delta_ms": 20}, where, seed)
-    events = trace_scenario(scenario, build_network(where.network, members=where.members, seed=seed)).events
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else math.nan
+    return float(np.mean(values)), error
+
+
+def _best_possible(where: Where, seed: int) -> tuple[float, float]:
+    """Of one run: the mean times until all members hold a message, and until all can know that."""
+    network = build_network(where.network, members=where.members, seed=seed)
+    events = trace_scenario(scenario_of("coord", {"delta_ms": 20}, where, seed), network).events
     delivered = events[events["event"] == DELIVER]
-    keys = delivered["sender"].astype(np.int64) << 32 | delivered["sequence"]
-    _, which = np.unique(keys, return_inverse=True)
-    first_ns = np.full(which.max() + 1, np.iinfo(np.int64).max)
-    last_ns = np.zeros(which.max() + 1, np.int64)
-    np.minimum.at(first_ns, which, delivered["time_ns"])
-    np.maximum.at(last_ns, which, delivered["time_ns"])
-    return float((last_ns - first_ns).mean()) / 1e6
+    time_ms = delivered["time_ns"] / 1e6
+    messages = delivered["sender"].astype(np.int64) << 32 | delivered["sequence"]
+    order = np.argsort(messages, kind="stable")
+    starts = np.flatnonzero(np.diff(messages[order], prepend=-1))
+    sent_ms = np.minimum.reduceat(time_ms[order], starts)  # a sender delivers its own message at once
+    held_ms = np.maximum.reduceat(time_ms[order], starts) - sent_ms
+    known_ms = (time_ms + _farthest_ms(network)[delivered["member"]])[order]
+    floor_ms = np.maximum.reduceat(known_ms, starts) - sent_ms
+    return float(held_ms.mean()), float(floor_ms.mean())
+
+
+def _farthest_ms(network: Network) -> NDArray[np.float64]:
+    """[i] = the least time in which news from member i reaches every other member."""
+    if network.one_hop is not None:
+        return np.full(network.members, network.one_hop.low_ns / 1e6)
+    crossing_ms = network.delay_ns / 1e6 + 8e3 * HEADER_BYTES / network.bandwidth_bps
+    graph = csr_array((crossing_ms, (network.link_from, network.link_to)), shape=(network.nodes, network.nodes))
+    paths_ms = dijkstra(graph, indices=network.hosts)[:, network.hosts]
+    return np.asarray(paths_ms.max(axis=1))
 
 
 def measure(protocol: str, settings: dict[str, Any], where: Where) -> Point | None:
@@ -148,14 +188,18 @@ def named(protocol: str, settings: dict[str, Any]) -> str:
 def print_table(where: Where, cascades: Sequence[dict[str, Any]]) -> None:
     rounds = {named(protocol, own): curve(protocol, own, where) for protocol, own in ROUND_BASED}
     print(f"\n{where.network}, n = {where.members}, loss {where.loss:.0%}, {len(where.crashes)} crashes", end="")
-    print(f", held after {all_hold_ms(where):.1f} ms" if where.members <= HOLD_MEMBERS_MAX else "")
+    floor = best_possible(where)
+    if floor is not None:
+        print(f", held {floor.held_ms:.1f} ± {floor.held_error_ms:.1f} ms", end="")
+        print(f", floor {floor.known_ms:.1f} ± {floor.known_error_ms:.1f} ms", end="")
+    print()
     print("mean ms at control messages/s/member:")
     for name, points in rounds.items():
         said = " · ".join(f"{point.mean_ms:.1f} at {point.rate:.0f}" for point in points)
         print(f"  {name}: {said or 'did not end'}")
     print(
         f"\n{'cascade over':<24} {'msg/s':>6} {'p50':>7} {'p99':>7} {'mean':>7} {'msg/data':>8} {'B/data':>7} "
-        f"{'buffer':>6} {'best rounds':>11}  ratio"
+        f"{'buffer':>6} {'best rounds':>11}  ratio, floor / best rounds, cascade / floor"
     )
     for settings in cascades:
         for point in curve("cascade", settings, where):
@@ -164,6 +208,8 @@ def print_table(where: Where, cascades: Sequence[dict[str, Any]]) -> None:
             if rivals:
                 time_ms, name = min(rivals)
                 said = f"{time_ms:>11.1f}  {point.mean_ms / time_ms:.2f} {name}"
+                if floor is not None:
+                    said += f", {floor.known_ms / time_ms:.2f}, {point.mean_ms / floor.known_ms:.2f}"
             print(
                 f"{named('cascade', settings):<24} {point.rate:>6.0f} {point.p50_ms:>7.1f} {point.p99_ms:>7.1f} "
                 f"{point.mean_ms:>7.1f} {point.messages:>8.1f} {point.bytes:>7.0f} {point.buffer:>6.0f} {said:>11}",

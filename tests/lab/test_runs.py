@@ -94,6 +94,17 @@ def test_tasks_hold_every_run_once_and_the_longest_start_first() -> None:
     assert max(busy) < 1.03 * sum(totals) / 2
 
 
+def test_networks_without_a_table_of_routes_are_not_charged_for_one() -> None:
+    cost = experiment_named("simulate").cost
+
+    def seconds(network: str, members: int) -> float:
+        return cost({**SETTINGS, "network": network, "members": members, "rounds": 1})
+
+    assert seconds("star", 10_000) - seconds("flat", 10_000) == pytest.approx(3e-8 * 10_000**2)
+    # A table of 10¹² routes is never built.
+    assert seconds("flat", 1_000_000) == seconds("star", 1_000_000) < 60
+
+
 def test_comments_do_not_change_the_program_and_code_does() -> None:
     plain = "def f(x):\n    return x + 1\n"
     assert program_of(plain) == program_of('"""Doc."""\ndef f(x):\n    """More."""\n    # why\n    return (x + 1)\n')

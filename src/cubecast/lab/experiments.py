@@ -32,7 +32,7 @@ from cubecast.lab.own_metrics import MEASURE, measure_own, needs_trace
 from cubecast.lab.tune import require_steps, tune
 from cubecast.models.complexity import GroupSize, round_cost
 from cubecast.models.step_search import SearchPlan
-from cubecast.networks.network import Network
+from cubecast.networks.network import NODES_MAX, Network
 from cubecast.networks.spec import build_network
 from cubecast.protocol.overlays import hypercube, paper_tree_degree
 from cubecast.sim.faults import Fault, parse_fault
@@ -230,7 +230,7 @@ _RESULT_METRICS = tuple(field.name for field in fields(Result) if field.name not
 
 
 def _simulation_cost(settings: Settings) -> float:
-    """Estimate: routes cost n² and more, packet-hops 0.2 µs each; a multicast crosses about n·log n links."""
+    """Estimate: a table of routes costs n², packet-hops 0.2 µs each; a multicast crosses about n·log n links."""
     scenario = scenario_of(settings)
     n, rounds = scenario.members, scenario.rounds
     if scenario.has_views:  # agreement is plain Python: n messages, each with n entries, for every view
@@ -239,7 +239,13 @@ def _simulation_cost(settings: Settings) -> float:
     sends = scenario.entry().sends_per_member(n, scenario.parameters)
     control = 0 if scenario.carries_data else rounds * sends * hops
     data = scenario.messages * scenario.sender_count * hops * (sends if scenario.carries_data else 1)
-    return 0.006 + 3e-8 * n * n + 2e-7 * (control + data)
+    routes = 3e-8 * n * n if _has_route_table(scenario) else 0.0
+    return 0.006 + routes + 2e-7 * (control + data)
+
+
+def _has_route_table(scenario: Scenario) -> bool:
+    """The flat network has no links, and larger networks find next hops without a table."""
+    return scenario.members <= NODES_MAX and scenario.network.partition(":")[0] != "flat"
 
 
 ROUND_METRICS = ("steps", "messages", "sent_bytes", "measured_messages", "measured_bytes")

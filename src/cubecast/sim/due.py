@@ -45,17 +45,20 @@ def new_due(links: int) -> NDArray[np.int64]:
 
 @linked
 def play_again(due, leaves, link, key):
-    """The link is due at another time, or is idle now: replay its matches up to the top."""
+    """The link is due at another time, or is idle now: replay its matches up to the top.
+
+    Its opponents at all levels are known at once; only the last match of a level waits for the level below. Reading
+    back the winner that was just written would make every level wait for memory.
+    """
     place = np.uint64(leaves + link)
-    due[place] = key
     while place > np.uint64(WINNER):
-        first = place & ~np.uint64(_PLAYERS - 1)
-        one = min(due[first], due[first | np.uint64(1)])
-        two = min(due[first | np.uint64(2)], due[first | np.uint64(3)])
-        three = min(due[first | np.uint64(4)], due[first | np.uint64(5)])
-        four = min(due[first | np.uint64(6)], due[first | np.uint64(7)])
+        due[place] = key
+        one = min(due[place ^ np.uint64(1)], due[place ^ np.uint64(2)])
+        two = min(due[place ^ np.uint64(3)], due[place ^ np.uint64(4)])
+        three = min(due[place ^ np.uint64(5)], due[place ^ np.uint64(6)])
+        key = min(key, min(min(one, two), min(three, due[place ^ np.uint64(7)])))
         place >>= np.uint64(_LEVEL)
-        due[place] = min(min(one, two), min(three, four))
+    due[place] = key
 
 
 @linked
