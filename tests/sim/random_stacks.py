@@ -56,6 +56,7 @@ STACKS = (
     Stack("cube_full_dist", "srm", "gossip"),
     Stack("s_coord", "hierarchical", "gossip"),
 )
+LONG_SENDERS_MAX = 4
 
 
 def random_stack(seed: int, stacks: tuple[Stack, ...] = STACKS) -> Scenario:
@@ -84,6 +85,8 @@ def random_stack(seed: int, stacks: tuple[Stack, ...] = STACKS) -> Scenario:
         "detector_p_mistake": draw.choice([1e-9, 0.2]),
     }
     long = settings["network"].startswith("chain")
+    if long and settings["senders"] > LONG_SENDERS_MAX:  # more would send faster than the links in the middle carry
+        settings["rate"] = 50
     settings |= _disturbances(draw, long) | _crashes(draw, stack, members) | _trigger(draw)
     if stack.detector != "model":
         settings["least_ms"] = LEAST_MS
