@@ -34,6 +34,7 @@ def stranger_hello(name: str, towards: str, group: str = "test") -> bytes:
         incarnation=77,
         session=7,
         knows=0,
+        knows_session=0,
         received=0,
         view_number=0,
         view_tag=0,

@@ -371,16 +371,19 @@ def test_a_handshake_of_an_ended_process_does_not_replace_the_session_of_its_suc
     assert refusal(greet(two, hello(before, B), number=3), number=3).session == 12
 
 
-def test_a_process_whose_clock_was_set_back_exceeds_its_earlier_session() -> None:
-    two = Owner(B, session=22)
+@pytest.mark.parametrize("dials", [True, False])
+def test_a_process_whose_clock_was_set_back_exceeds_its_earlier_session(dials: bool) -> None:
+    two, again = Owner(B, session=22), Owner(A, session=400)
     Wire(Owner(A, session=500), two, 1).pass_bytes()
     two.links.connection_lost(1, "reset", NS)
-    again = Owner(A, session=400)
-    refused = Wire(again, two, 2, now_ns=2 * NS)
-    refused.pass_bytes(2 * NS)
-    assert refused.reason(two) == f"a later session of {A} is known"
-    Wire(again, two, 3, now_ns=3 * NS).pass_bytes(3 * NS)
+    dialler, listener = (again, two) if dials else (two, again)
+    if dials:
+        refused = Wire(again, two, 2, now_ns=2 * NS)
+        refused.pass_bytes(2 * NS)
+        assert refused.reason(two) == f"a later session of {A} is known"
+    Wire(dialler, listener, 3, now_ns=3 * NS).pass_bytes(3 * NS)
     assert two.links.links[A].session == 501
+    assert two.links.links[A].is_up
     assert again.ups == [two.me]
 
 

@@ -35,6 +35,7 @@ def draw_hello(chance: random.Random) -> Hello:
         incarnation=chance.getrandbits(63),
         session=chance.getrandbits(62),
         knows=chance.getrandbits(63),
+        knows_session=chance.getrandbits(63),
         received=chance.randrange(1 << 40),
         view_number=chance.getrandbits(40),
         view_tag=chance.getrandbits(63),

@@ -4,8 +4,8 @@ Names are addresses: a member named in a view can be dialled. Of two members tha
 at once, the other one if that takes too long; when both dialled, the connection of the lower name stays. One end of a
 link is one incarnation of a member; a later incarnation replaces an earlier one. A process that restarts may continue
 its incarnation in a later session. A handshake may reach this member after the process that sent it has ended; so only
-a later session replaces the one that is known. A live process whose clock was set back learns from the refusal which
-session it must exceed.
+a later session replaces the one that is known. A living process whose clock was set back learns from the other side
+which session it must exceed.
 
 Nothing that the other side sends is trusted before its certificate is compared with the name it claims, a refusal
 included. A connection that does not greet in time, greets wrongly or breaks the protocol is closed with a reason.
@@ -317,6 +317,7 @@ class Links:
             incarnation=self._owner.me.incarnation,
             session=self._session,
             knows=link.peer.incarnation if link is not None else 0,
+            knows_session=link.session if link is not None else 0,
             received=link.received if link is not None else 0,
             view_number=view.number,
             view_tag=view.tag,
@@ -353,8 +354,15 @@ class Links:
                 self._refuse(pipe, error)
             raise
         link = self._link_for(said)
+        if said.knows == self._owner.me.incarnation:
+            self._exceed(said.knows_session)
         pipe.out.append(encode_frame(frame.WELCOME, 0, 0, handshake.encode(self._hello(said.name))))
         self._attach(pipe, link, said, dialled_by=said.name, now_ns=now_ns)
+
+    def _exceed(self, session: int) -> None:
+        """Another member knows this session of this incarnation: if it is later than the present one, exceed it."""
+        if self._session < session < SESSION_MAX:
+            self._session = session + 1
 
     def _refuse(self, pipe: Pipe, error: RemoteProtocolError) -> None:
         details = error.details if isinstance(error, _RefusedError) else {}
@@ -370,8 +378,7 @@ class Links:
                 self._owner.refused_as_past(pipe.dialled, refusal.incarnation)
             if refusal.is_duplicate:
                 raise RemoteProtocolError(DUPLICATE)
-            if self._session <= refusal.session < SESSION_MAX:
-                self._session = refusal.session + 1
+            self._exceed(refusal.session)
             raise RemoteProtocolError(f"it refused: {refusal.reason}")
         if arrived.kind != frame.WELCOME:
             raise RemoteProtocolError(f"it answered with a frame of kind {arrived.kind}, not with WELCOME")

@@ -37,6 +37,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Grows with each start of a process: a process that restarted has lost the state of its links."""
     knows: _Number
     """The incarnation of the other side with which this member has a link; 0 if it has none."""
+    knows_session: _Number
+    """The latest session of that incarnation that this member knows."""
     received: _Number
     """The number of the last frame of that link that this member received."""
     view_number: _Number
