@@ -137,12 +137,12 @@ def _best_possible(where: Where, seed: int) -> tuple[float, float]:
     starts = np.flatnonzero(np.diff(messages[order], prepend=-1))
     sent_ms = np.minimum.reduceat(time_ms[order], starts)  # a sender delivers its own message at once
     held_ms = np.maximum.reduceat(time_ms[order], starts) - sent_ms
-    known_ms = (time_ms + _farthest_ms(network)[delivered["member"]])[order]
+    known_ms = (time_ms + farthest_ms(network)[delivered["member"]])[order]
     floor_ms = np.maximum.reduceat(known_ms, starts) - sent_ms
     return float(held_ms.mean()), float(floor_ms.mean())
 
 
-def _farthest_ms(network: Network) -> NDArray[np.float64]:
+def farthest_ms(network: Network) -> NDArray[np.float64]:
     """[i] = the least time in which news from member i reaches every other member."""
     if network.one_hop is not None:
         return np.full(network.members, network.one_hop.low_ns / 1e6)
