@@ -9,8 +9,9 @@ Random graph of degree 5, 16 senders at 100 messages/s each, data over the defau
 several Δ. For each Δ of cascade the table shows its cost (control messages per second and member; control messages and
 bytes of the group per data message), the time until the last member knows that a message is stable (p50, p99, mean over
 the messages), the largest number of unstable messages that a member keeps (`buffer`), and the mean time of the best
-round-based protocol with as many messages: over its Δ the period is linear in 1/messages, and so is the time. A
-protocol that sends more even with the largest Δ is left out; one that sends less with Δ = 0 counts with Δ = 0.
+round-based protocol with as many messages per second or fewer: over its Δ the period is linear in 1/messages, and so is
+the time. A protocol that sends more even with the largest Δ is left out. Messages per second are those of the whole
+run; with loss it lasts until the last repair, long after the last data message.
 
 No protocol can be faster than the data and the network (up to 256 members, without crashes): `held` is the mean time
 until the last member has delivered a message, `floor` the mean time until news of every delivery can have reached every
@@ -110,10 +111,13 @@ def scenario_of(protocol: str, settings: dict[str, Any], where: Where, seed: int
 
 
 def best_possible(where: Where) -> Floor | None:
-    """How fast any stability protocol could be; None where that is not measured."""
+    """How fast any stability protocol could be; None where that is not measured, or a run did not end."""
     if where.members > HOLD_MEMBERS_MAX or where.crashes:
         return None
-    held_ms, floor_ms = zip(*(_best_possible(where, seed) for seed in range(1, where.seeds + 1)), strict=True)
+    try:
+        held_ms, floor_ms = zip(*(_best_possible(where, seed) for seed in range(1, where.seeds + 1)), strict=True)
+    except SimulationError:
+        return None
     return Floor(*_mean_and_error(held_ms), *_mean_and_error(floor_ms))
 
 
@@ -133,12 +137,12 @@ def _best_possible(where: Where, seed: int) -> tuple[float, float]:
     starts = np.flatnonzero(np.diff(messages[order], prepend=-1))
     sent_ms = np.minimum.reduceat(time_ms[order], starts)  # a sender delivers its own message at once
     held_ms = np.maximum.reduceat(time_ms[order], starts) - sent_ms
-    known_ms = (time_ms + _farthest_ms(network)[delivered["member"]])[order]
+    known_ms = (time_ms + farthest_ms(network)[delivered["member"]])[order]
     floor_ms = np.maximum.reduceat(known_ms, starts) - sent_ms
     return float(held_ms.mean()), float(floor_ms.mean())
 
 
-def _farthest_ms(network: Network) -> NDArray[np.float64]:
+def farthest_ms(network: Network) -> NDArray[np.float64]:
     """[i] = the least time in which news from member i reaches every other member."""
     if network.one_hop is not None:
         return np.full(network.members, network.one_hop.low_ns / 1e6)
@@ -173,11 +177,13 @@ def curve(protocol: str, settings: dict[str, Any], where: Where) -> list[Point]:
 
 
 def time_at(points: list[Point], rate: float) -> float | None:
-    """The mean time of a protocol that sends `rate` messages; None if it cannot send so few."""
+    """The mean time of a protocol that sends at most `rate` messages; None if it cannot send so few."""
     if not points or rate < points[-1].rate:
         return None
     periods = [1 / point.rate for point in points]
-    return float(np.interp(1 / rate, periods, [point.mean_ms for point in points]))
+    times_ms = [point.mean_ms for point in points]
+    fewer = [point.mean_ms for point in points if point.rate <= rate]  # under loss a larger Δ can be faster
+    return min(float(np.interp(1 / rate, periods, times_ms)), *fewer)
 
 
 def named(protocol: str, settings: dict[str, Any]) -> str:

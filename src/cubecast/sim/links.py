@@ -61,7 +61,11 @@ def update_queue(line, packets, now_ns):
     """Update the queue of a link at this time; return how many packets still wait for transmission."""
     waiting = np.int64(line.waiting)
     packet = line.queue
-    while packets[packet].start_ns <= now_ns:  # never true of NO_PACKET
+    # Whether a queue has advanced is hard to predict: the first step is taken without a branch.
+    begun = packets[packet].start_ns <= now_ns  # never true of NO_PACKET
+    packet = packets[packet].next if begun else packet
+    waiting -= np.int64(begun)
+    while packets[packet].start_ns <= now_ns:
         packet = packets[packet].next
         waiting -= 1
     line.queue = packet
@@ -127,8 +131,9 @@ def enter_link(world, link, packet, now_ns, busy_ns):
         packets[line.tail].next = packet
     line.tail = packet
     if measured or limit > 0:
-        waits = start_ns > now_ns
-        line.queue = packet if waits and waiting == 0 else line.queue
+        waits = np.int64(start_ns > now_ns)
+        queue = np.int64(line.queue)  # the packet is the first of an empty queue, again without a branch
+        line.queue = queue + (packet - queue) * (waits & np.int64(waiting == 0))
         waiting += waits
         line.waiting = waiting
         if measured:
