@@ -60,7 +60,7 @@ class Pauses:
         if field == "bytes_per_s":
             round_ms = self._round_ms(near)
             return value * (near.delta_ms + round_ms) / max(delta_ms + round_ms, 1e-9)
-        slope = self._own_slope((near.delta_ms, value), field, 1)
+        slope = self._slope((near.delta_ms, value), [], field, 1, math.inf)
         return max(value + slope * (delta_ms - near.delta_ms), 0.0)
 
     def bound(self) -> float:
@@ -95,20 +95,25 @@ class Pauses:
         at = [(delta_ms, use) for delta_ms, use in at if 0 < use < math.inf]
         if not at:
             return DELTA_MAX_MS if field == "bytes_per_s" else 0.0
-        first, *others = sorted(at, key=lambda one: (abs(math.log(one[1] / aim)), one))
-        slope = _slope(first, others, aim) or self._own_slope(first, field, sign)
-        return first[0] + (aim - first[1]) / slope
+        first = min(at, key=lambda one: (abs(math.log(one[1] / aim)), one))
+        return first[0] + (aim - first[1]) / self._slope(first, at, field, sign, aim)
 
-    def _own_slope(self, at: tuple[float, float], field: str, sign: int) -> float:
-        """The slope from other seeds, or that of a line through the origin of Δ + round."""
-        one = next(one for one in self.tested if one.delta_ms == at[0])
-        line = [(other.delta_ms, self.results.first(other, field) ** sign) for other in self.slopes]
-        now = [(delta_ms, value) for delta_ms, value in line if delta_ms == at[0]]
-        if now and len(line) > 1:
-            slope = _slope(now[0], [other for other in line if other != now[0]], math.inf)
-            if slope:
-                return slope * at[1] / now[0][1]
-        return at[1] / max(one.delta_ms + self._round_ms(one), 1e-3)
+    def _slope(
+        self, first: tuple[float, float], at: list[tuple[float, float]], field: str, sign: int, aim: float
+    ) -> float:
+        """The slope at a point: through a second point, by the same or by other seeds, but not beyond the origin.
+
+        A line that would be below zero without pause and round is due to noise.
+        """
+        one = next(one for one in self.tested if one.delta_ms == first[0])
+        highest = first[1] / max(one.delta_ms + self._round_ms(one), 1e-3)
+        slope = _slope(first, at, aim)
+        if slope is None:
+            line = [(other.delta_ms, self.results.first(other, field) ** sign) for other in self.slopes]
+            now = [(delta_ms, value) for delta_ms, value in line if delta_ms == first[0]]
+            own = _slope(now[0], line, math.inf) if now else None
+            slope = own * first[1] / now[0][1] if own is not None else highest
+        return min(slope, highest)
 
     def _round_ms(self, candidate: Candidate) -> float:
         return self.results.mean(candidate, "round_ms")
@@ -116,6 +121,7 @@ class Pauses:
 
 def _slope(first: tuple[float, float], others: Sequence[tuple[float, float]], aim: float) -> float | None:
     """The slope to the nearest point on the other side of the aim, or to the nearest one; None if it does not rise."""
+    others = [one for one in others if one[0] != first[0]]
     across = [one for one in others if (one[1] < aim) != (first[1] < aim)]
     for other in sorted(across or others, key=lambda one: abs(one[0] - first[0])):
         slope = (other[1] - first[1]) / (other[0] - first[0])

@@ -31,9 +31,9 @@ from cubecast.lab.advisor.selection import Selection, select
 
 SEEDS = (2, 4, 8, 16, 32)
 """The number of seeds of the candidates on each rung."""
-KEPT = (12, 8, 5, 4, 3)
+KEPT = (16, 10, 6, 4, 3)
 """The largest number of candidates on each rung."""
-CLOSE = (1.5, 1.3, 1.2, 1.1, 1.1)
+CLOSE = (1.8, 1.4, 1.25, 1.15, 1.1)
 """A candidate continues if its value is at most this factor times the best; the first `KEPT_MIN` always continue."""
 KEPT_MIN = 3
 SLACK = 1.2
@@ -160,10 +160,8 @@ class _Screening:
             longer = [delta_ms for delta_ms in DELTAS_MS if delta_ms > line.tried[-1].delta_ms]
             return longer[len(longer) // 2] if longer else None
         next_ms = pauses.best_ms()
-        if any(one.delta_ms == next_ms for one in line.tried):
-            return None
-        near = [one for one in pauses.tested if self._results.is_feasible(one) and self._is_near(one, next_ms)]
-        return None if near else next_ms
+        good = [one for one in pauses.tested if self._results.is_feasible(one) and self._is_near(one, next_ms)]
+        return None if good or any(one.delta_ms == next_ms for one in line.tried) else next_ms
 
     def _is_near(self, candidate: Candidate, delta_ms: float) -> bool:
         period_ms = candidate.delta_ms + self._results.mean(candidate, "round_ms")
@@ -179,7 +177,7 @@ class _Screening:
             wanted = []
             for line in lines:
                 own = best[line.configuration]
-                if own in first and own is not None and own.delta_ms == max(one.delta_ms for one in line.tried):
+                if own is not None and own in first and own.delta_ms == max(one.delta_ms for one in line.tried):
                     longer_ms = [delta_ms for delta_ms in DELTAS_MS if delta_ms > own.delta_ms]
                     wanted += [(line, longer_ms[0])] if longer_ms else []
             if not wanted:
@@ -187,8 +185,10 @@ class _Screening:
             self._try(wanted)
 
     def _representative(self, line: _Line) -> Candidate | None:
+        """The best candidate of a line; where none keeps the limits, the last one, which was predicted to keep them."""
         tested = [one for one in line.tried if self._results.ended(one)]
-        return self._results.ranked(tested)[0] if tested else None
+        good = self._results.ranked(one for one in tested if self._results.is_feasible(one))
+        return next(iter(good or tested[-1:]), None)
 
 
 def first_pause_ms(results: Results) -> float:
