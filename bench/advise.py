@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--scenarios", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first scenario")
     parser.add_argument("--members-min", type=int, default=8, help="size of the smallest group")
-    parser.add_argument("--members-max", type=int, default=32, help="size of the largest group")
+    parser.add_argument("--members-max", type=int, default=24, help="size of the largest group")
     parser.add_argument("--seeds", type=int, default=8, help="of the exhaustive search")
     parser.add_argument("--fresh", type=int, default=32, help="seeds with which the choice and the best are compared")
     parser.add_argument("--full", action="store_true", help="simulate every candidate with every seed")

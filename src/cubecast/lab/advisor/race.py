@@ -8,9 +8,9 @@ random numbers). Three stages:
    most promising configurations first, until the prediction is confirmed. A configuration whose best conceivable value
    is worse than the measured value of another one is dropped. The best ones also try neighbouring pauses, because very
    short ones can congest a network.
-2. *Halving*. The best configurations continue with twice the seeds, rung by rung, fewer on each rung. They are compared
-   by the values that they have with the pauses that just keep the limits; if more seeds move such a pause, the
-   configuration continues with the new one.
+2. *Halving*. The configurations that may still be the best, given the noise between seeds, continue with twice the
+   seeds, rung by rung, fewer on each rung. They are compared by the values that they have with the pauses that just
+   keep the limits; if more seeds move such a pause, the configuration continues with the new one.
 3. The race *ends* when one candidate is the best with probability `SURE`, when with this probability no other is better
    by more than 5 % (the indifference zone), or with `SEEDS[-1]` seeds.
 
@@ -24,6 +24,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from cubecast.lab.advisor.candidates import DELTAS_MS, Candidate, Configuration
 from cubecast.lab.advisor.pauses import Pauses
 from cubecast.lab.advisor.results import Results, Trial
@@ -31,10 +33,14 @@ from cubecast.lab.advisor.selection import Selection, select
 
 SEEDS = (2, 4, 8, 16, 32)
 """The number of seeds of the candidates on each rung."""
-KEPT = (16, 10, 6, 4, 3)
+KEPT = (24, 16, 10, 6, 4)
 """The largest number of candidates on each rung."""
-CLOSE = (1.8, 1.4, 1.25, 1.15, 1.1)
-"""A candidate continues if its value is at most this factor times the best; the first `KEPT_MIN` always continue."""
+CLOSE = 1.8
+"""After one seed, a candidate continues if its value is at most this factor times the best."""
+ERRORS = 2.0
+"""From two seeds on, it continues if it is behind the best by at most so many standard errors of their difference …"""
+CLOSE_MIN = 1.05
+"""… or by this factor. The first `KEPT_MIN` always continue."""
 KEPT_MIN = 3
 SLACK = 1.2
 """How much better a configuration may turn out than one seed suggests."""
@@ -204,13 +210,28 @@ def first_pause_ms(results: Results) -> float:
 
 def _best(results: Results, contenders: list[Candidate], rung: int) -> list[Candidate]:
     """The candidates that continue to a rung, by their values with the pauses that just keep the limits."""
-    rung = min(rung, len(SEEDS) - 1)
     ranked = _distinct(results, results.ranked(contenders))
     estimates = {one: _pauses(results, one).estimate() for one in ranked}
     ranked.sort(key=lambda one: estimates[one])
-    most = CLOSE[rung] * estimates[ranked[0]]
+    most = _close(results, ranked) * estimates[ranked[0]]
     close = [one for one in ranked if estimates[one] <= most < math.inf]
-    return close[: KEPT[rung]] if len(close) >= KEPT_MIN else ranked[:KEPT_MIN]
+    kept = KEPT[min(rung, len(KEPT) - 1)]
+    return close[:kept] if len(close) >= KEPT_MIN else ranked[:KEPT_MIN]
+
+
+def _close(results: Results, contenders: list[Candidate]) -> float:
+    """The factor by which a contender may be behind the best, from the noise that all of them have in common.
+
+    The noise is what remains of the logarithms of the values without the mean of each candidate and of each seed.
+    """
+    ended = [one for one in contenders if results.ended(one)]
+    shared = sorted(set.intersection(*(set(results.seeds(one)) for one in ended))) if ended else []
+    if len(shared) < 2 or len(ended) < 2:
+        return CLOSE
+    values = np.log(np.maximum([results.values(one, results.objective, shared) for one in ended], 1e-9))
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    variance = (rest**2).sum() / ((len(ended) - 1) * (len(shared) - 1))
+    return max(CLOSE_MIN, math.exp(ERRORS * math.sqrt(2 * variance / len(shared))))
 
 
 def _distinct(results: Results, ranked: list[Candidate]) -> list[Candidate]:
