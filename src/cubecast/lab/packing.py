@@ -27,7 +27,16 @@ TASKS_LEFT = 3
 def pack(runs: list[Run], cores: int) -> list[list[Run]]:
     """Split the runs into tasks, the longest first."""
     ordered = sorted(runs, key=lambda run: (_network_of(run), run.id))
-    return split(ordered, [experiment_named(run.experiment).cost(run.settings) for run in ordered], cores)
+    return split(ordered, costs_of(ordered), cores)
+
+
+def costs_of(runs: Sequence[Run]) -> list[float]:
+    """Estimates of the seconds of the runs. The runs of a point, which share their settings, are estimated once."""
+    known: dict[int, float] = {}
+    for run in runs:
+        if id(run.common) not in known:
+            known[id(run.common)] = experiment_named(run.experiment).cost(run.settings)
+    return [known[id(run.common)] for run in runs]
 
 
 def split(items: Sequence[Item], seconds: Sequence[float], cores: int) -> list[list[Item]]:
