@@ -3,9 +3,9 @@
     python bench/trace_checks.py [--traces 8] [--members 128] [--cores 1,2]
 
 One simulated run is written once and linked under several names, so that every trace is judged. The first pass warms up
-Java and the workers; the fastest of the next three counts. In addition to the wall time the table has the processor time of
-everything that Spark started, which is meaningful on a shared machine too. One process alone checks one trace after
-another.
+Java and the workers; the fastest of the next three counts. In addition to the wall time the table has the processor
+time of everything that Spark started, which is meaningful on a shared machine too. One process alone checks one trace
+after another.
 """
 
 from __future__ import annotations
