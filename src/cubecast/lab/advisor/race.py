@@ -56,7 +56,9 @@ SURE = 0.95
 SURE_FROM = 1
 """The first rung after which the race may end."""
 FIRST_MS = 10.0
+"""The first pause with a budget; without one, the first pause is none."""
 FIRST_SHARE = 0.25
+"""If bytes are minimised, the first pause is at most this share of the longest acceptable time."""
 
 Measure = Callable[[list[Trial]], None]
 """Simulates trials and adds their measurements to the results."""
@@ -198,7 +200,7 @@ class _Screening:
 
 
 def first_pause_ms(results: Results) -> float:
-    """The first pause of every configuration: none without a budget, a quarter of the time if bytes are minimised."""
+    """The first pause of every configuration, one of `DELTAS_MS`."""
     if results.objective == "bytes_per_s":
         aim_ms = FIRST_SHARE * results.limits.get("time_ms", math.inf)
         return max(delta_ms for delta_ms in DELTAS_MS if delta_ms <= aim_ms)
