@@ -3,9 +3,9 @@
     python bench/trace_checks.py [--traces 8] [--members 128] [--cores 1,2]
 
 One simulated run is written once and linked under several names, so that every trace is judged. The first pass warms up
-Java and the workers; the second is measured. In addition to the wall time the table has the processor time of
-everything that Spark started, which is meaningful on a shared machine too. One process alone checks one trace after
-another.
+Java and the workers; the fastest of the next three counts. In addition to the wall time the table has the processor
+time of everything that Spark started, which is meaningful on a shared machine too. One process alone checks one trace
+after another.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from cubecast.lab.spark.session import session
@@ -23,6 +24,7 @@ from cubecast.sim.simulate import simulate
 from cubecast.trace.checkers import check_all
 from cubecast.trace.files import read_trace
 
+PASSES = 3
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -60,20 +62,34 @@ def on_spark(folder: Path, cores: int) -> tuple[float, float]:
     """Wall and processor seconds of one pass, after a warm-up pass."""
     traces = find_traces(folder)
     with session(f"local[{cores}]", heavy=True) as spark:
-        assert check_traces(spark, traces) == []
+
+        def check() -> None:
+            assert check_traces(spark, traces) == []
+
+        check()
+        return fastest(check)
+
+
+def fastest(check: Callable[[], None]) -> tuple[float, float]:
+    """Wall and processor seconds of the fastest of some passes."""
+    passes = []
+    for _ in range(PASSES):
         began, used = time.perf_counter(), processor_seconds()
-        assert check_traces(spark, traces) == []
-        return time.perf_counter() - began, processor_seconds() - used
+        check()
+        passes.append((time.perf_counter() - began, processor_seconds() - used))
+    return min(passes)
 
 
 def in_one_process(folder: Path) -> tuple[float, float]:
     """Wall and processor seconds without Spark."""
     paths = sorted(folder.glob("*.parquet"))
+
+    def check() -> None:
+        for path in paths:
+            assert check_all(read_trace(path)).ok
+
     assert check_all(read_trace(paths[0])).ok
-    began, used = time.perf_counter(), time.process_time()
-    for path in paths:
-        assert check_all(read_trace(path)).ok
-    return time.perf_counter() - began, time.process_time() - used
+    return fastest(check)
 
 
 def main() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from cubecast.errors import LocalProtocolError, OutOfTimeError, SimulationError
 from cubecast.lab.experiments import check_run, experiment_named, scenario_of
+from cubecast.lab.packing import costs_of
+from cubecast.lab.runs import Run
 
 GOSSIP = {"protocol": "gossip", "members": 20, "network": "wan-tree", "senders": 5, "seed": 0}
 
@@ -116,3 +118,19 @@ def test_a_setting_that_is_missing_or_of_a_wrong_type_is_named(
 ) -> None:
     with pytest.raises(LocalProtocolError, match=message):
         check_run(experiment, settings | {"seed": 0}, set())
+
+
+def test_the_estimated_time_has_no_routes_where_the_network_has_none() -> None:
+    cost = experiment_named("simulate").cost
+    large = {"protocol": "dissemination", "members": 20_000, "rounds": 1, "seed": 0}
+    assert cost(large | {"network": "flat"}) < 1
+    assert cost(large | {"network": "random:degree=5"}) > 10
+
+
+def test_the_runs_of_a_point_have_one_estimate() -> None:
+    common = {"protocol": "coord", "members": 8, "network": "random:degree=3"}
+    runs = [Run(study="", experiment="simulate", common=common, seed=seed, point={}) for seed in range(5)]
+    slower = Run(study="", experiment="simulate", common=common | {"rounds": 50}, seed=0, point={})
+    estimates = costs_of([*runs, slower])
+    assert len(set(estimates[:5])) == 1
+    assert estimates[5] > estimates[0]

@@ -70,6 +70,8 @@ def random_scenario(seed: int, names: Sequence[str] = PROTOCOLS) -> Scenario:
         | _data(draw, settings["network"])
         | _faults(draw, protocol, members, 300 if slow else 30)
     )
+    if protocol == "cascade" and settings["network"].startswith("random"):
+        settings["loss"] = min(settings.get("loss", 0.0), CASCADE_LOSS_MAX)
     if shared_scenario(**settings | {"repeat_ms": 1.0}).loses_messages or settings.get("reorder", 0) > 0:
         # Repeats that come faster than the network can carry them pile up without end.
         narrow = "bandwidth" in settings["network"] or settings.get("queue_limit", 0) > 0

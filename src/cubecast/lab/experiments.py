@@ -230,7 +230,7 @@ _RESULT_METRICS = tuple(field.name for field in fields(Result) if field.name not
 
 
 def _simulation_cost(settings: Settings) -> float:
-    """Estimate: a table of routes costs n², packet-hops 0.2 µs each; a multicast crosses about n·log n links."""
+    """Estimate: a route per pair of members, 0.04 µs per message and link; a message crosses about log n links."""
     scenario = scenario_of(settings)
     n, rounds = scenario.members, scenario.rounds
     if scenario.has_views:  # agreement is plain Python: n messages, each with n entries, for every view
@@ -239,13 +239,16 @@ def _simulation_cost(settings: Settings) -> float:
     sends = scenario.entry().sends_per_member(n, scenario.parameters)
     control = 0 if scenario.carries_data else rounds * sends * hops
     data = scenario.messages * scenario.sender_count * hops * (sends if scenario.carries_data else 1)
-    routes = 3e-8 * n * n if _has_route_table(scenario) else 0.0
-    return 0.006 + routes + 2e-7 * (control + data)
+    routes = n * n if _has_route_table(scenario) else 0
+    return 0.0025 + 2e-6 * n + 1e-7 * routes + 4e-8 * (control + data)
 
 
 def _has_route_table(scenario: Scenario) -> bool:
-    """The flat network has no links, and larger networks find next hops without a table."""
-    return scenario.members <= NODES_MAX and scenario.network.partition(":")[0] != "flat"
+    """Routes of regular shapes are computed, and larger networks find next hops without a table."""
+    return scenario.members <= NODES_MAX and scenario.network.partition(":")[0] not in _WITHOUT_ROUTES
+
+
+_WITHOUT_ROUTES = ("flat", "star", "chain", "wan-tree", "regular")
 
 
 ROUND_METRICS = ("steps", "messages", "sent_bytes", "measured_messages", "measured_bytes")

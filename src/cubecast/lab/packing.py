@@ -27,7 +27,16 @@ TASKS_LEFT = 3
 def pack(runs: list[Run], cores: int) -> list[list[Run]]:
     """Split the runs into tasks, the longest first."""
     ordered = sorted(runs, key=lambda run: (_network_of(run), run.id))
-    return split(ordered, [experiment_named(run.experiment).cost(run.settings) for run in ordered], cores)
+    return split(ordered, costs_of(ordered), cores)
+
+
+def costs_of(runs: Sequence[Run]) -> list[float]:
+    """Estimates of the seconds of the runs. The runs of a point, which share their settings, are estimated once."""
+    known: dict[int, float] = {}
+    for run in runs:
+        if id(run.common) not in known:
+            known[id(run.common)] = experiment_named(run.experiment).cost(run.settings)
+    return [known[id(run.common)] for run in runs]
 
 
 def split(items: Sequence[Item], seconds: Sequence[float], cores: int) -> list[list[Item]]:
@@ -35,15 +44,19 @@ def split(items: Sequence[Item], seconds: Sequence[float], cores: int) -> list[l
 
     >>> split("abcd", [9.0, 0.1, 0.1, 0.1], cores=2)
     [['a'], ['b', 'c', 'd']]
+    >>> split("abcdef", [0.1] * 6, cores=2)
+    [['a', 'b', 'c'], ['d', 'e', 'f']]
     """
     tasks: list[list[Item]] = []
     totals: list[float] = []
     left, room = sum(seconds), 0.0
+    # No core is idle for the sake of a longer task.
+    least = min(TASK_SECONDS_MIN, 1.001 * left / max(cores, 1))
     for item, cost in zip(items, seconds, strict=True):
         if not tasks or cost > room:
             tasks.append([])
             totals.append(0.0)
-            room = min(max(left / (max(cores, 1) * TASKS_LEFT), TASK_SECONDS_MIN), TASK_SECONDS_MAX)
+            room = min(max(left / (max(cores, 1) * TASKS_LEFT), least), TASK_SECONDS_MAX)
         tasks[-1].append(item)
         totals[-1] += cost
         room -= cost

@@ -18,6 +18,7 @@ from cubecast.errors import LocalProtocolError, PlanError
 from cubecast.extras import named
 from cubecast.lab.experiments import experiment_named
 from cubecast.lab.load_plan import load_plan, load_plans, require_own_names
+from cubecast.lab.packing import costs_of
 from cubecast.lab.pending_runs import PendingRuns, failures, find_pending_runs
 from cubecast.lab.plan import Plan
 from cubecast.lab.precision import looks, open_points
@@ -122,11 +123,12 @@ def run_studies(
         missing = [] if only_read else found.pending
         heavy = len(outcome.runs) > HEAVY_RUNS
         with _session(store, master, conf, heavy=heavy, meanwhile=lambda: rehearse(missing)) as session:
-            outcome.versions = _versions(session)
             study = _RunningStudy(session, store, outcome, progress, say, only_read=only_read)
             study.run(missing)
             study.replicate()
             _analyse(session, store, outcome)
+            # Last: the first query of a session takes long, and the runs need not wait for it.
+            outcome.versions = _versions(session)
             outcome.seconds = time.perf_counter() - began
     return outcome
 
@@ -225,10 +227,9 @@ def _report_pending(found: PendingRuns, say: Say) -> None:
 def rehearse(runs: list[Run]) -> None:
     """Execute the shortest run of each kind here, so that its code is compiled before many processes need it."""
     shortest: dict[tuple[Any, ...], tuple[float, Run]] = {}
-    for run in runs:
-        settings = run.settings
+    for run, cost in zip(runs, costs_of(runs), strict=True):
+        settings = run.common
         kind = (run.experiment, settings.get("protocol"), settings.get("messages", 0) > 0, settings.get("transport"))
-        cost = experiment_named(run.experiment).cost(settings)
         if kind not in shortest or cost < shortest[kind][0]:
             shortest[kind] = (cost, run)
     for _, run in shortest.values():

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from cubecast.errors import LocalProtocolError
-from cubecast.lab.advisor.candidates import Candidate, Configuration, candidates_of
+from cubecast.lab.advisor.candidates import Candidate, Choice, Configuration, candidates_of
 from cubecast.lab.advisor.evidence import write_evidence
 from cubecast.lab.advisor.question import GroupQuestion, parse_budget, parse_rate, parse_time_ms
-from cubecast.lab.advisor.race import Finish, race
+from cubecast.lab.advisor.race import Finish, Measure, race
 from cubecast.lab.advisor.results import Results, Trial
 from cubecast.lab.advisor.selection import Selection, pareto_front
 from cubecast.lab.advisor.trials import LOCAL_MEMBERS_MAX, Progress, Trials, spark_session
@@ -210,14 +210,18 @@ def answer(
         results = Results(question)
         workload = Workload(question)
         trials = Trials(store, workload, progress or (lambda _done, _next: None), spark=session)
-        finish = race(choice.configurations, results, lambda wanted: trials.measure(results, wanted))
-        advice = _advice(question, results, finish, len(choice.configurations), choice.impossible)
+        advice = recommend(choice, results, lambda wanted: trials.measure(results, wanted))
         if current is not None:
-            advice = replace(
-                advice, current=_measured(_running(current, choice.configurations), finish, results, trials)
-            )
+            running = _running(current, choice.configurations)
+            advice = replace(advice, current=_measured(running, advice.ranking[0].candidate, results, trials))
         write_evidence(store.root, advice, workload)
     return advice
+
+
+def recommend(choice: Choice, results: Results, measure: Measure) -> Advice:
+    """Race the candidates, without storing anything; `measure` simulates trials and adds them to the results."""
+    finish = race(choice.configurations, results, measure)
+    return _advice(results.question, results, finish, len(choice.configurations), choice.impossible)
 
 
 def _running(current: dict[str, Any], configurations: list[Configuration]) -> Candidate:
@@ -229,9 +233,9 @@ def _running(current: dict[str, Any], configurations: list[Configuration]) -> Ca
     return Candidate(configuration, current["round_every_s"] * 1e3)
 
 
-def _measured(candidate: Candidate, finish: Finish, results: Results, trials: Trials) -> Row:
-    """Measure a candidate with the seeds of the finalists."""
-    wanted = [Trial(candidate, seed) for seed in results.seeds(finish.finalists[0])]
+def _measured(candidate: Candidate, first: Candidate, results: Results, trials: Trials) -> Row:
+    """Measure a candidate with the seeds of the first one."""
+    wanted = [Trial(candidate, seed) for seed in results.seeds(first)]
     trials.measure(results, [trial for trial in wanted if not results.is_known(trial)])
     return _row(results, candidate, None)
 
@@ -242,8 +246,9 @@ def _advice(
     chances = dict(zip(finish.finalists, finish.selection.shares, strict=True))
     others = [one for one in _best_of_each_protocol(results) if one not in chances]
     raced = {one.configuration.protocol for one in finish.finalists if results.is_feasible(one)}
-    shown = [*finish.finalists, *(one for one in others if one.configuration.protocol not in raced)]
-    rows = [_row(results, one, chances.get(one)) for one in results.ranked(shown)]
+    # What was dropped early has few seeds: a lucky one must not come before the finalists.
+    dropped = results.ranked(one for one in others if one.configuration.protocol not in raced)
+    rows = [_row(results, one, chances.get(one)) for one in [*finish.finalists, *dropped]]
     return Advice(
         question=question,
         verdict=_verdict(results, finish),

@@ -83,9 +83,17 @@ class Results:
         seeds = self.seeds(candidate)
         return Means(*(fmean(self.values(candidate, field, seeds)) for field in Means._fields))
 
+    def mean(self, candidate: Candidate, field: str) -> float:
+        """The mean of one field over all seeds of a candidate."""
+        return fmean(self.values(candidate, field, self.seeds(candidate)))
+
+    def first(self, candidate: Candidate, field: str) -> float:
+        """The value of one field with the first seed of a candidate."""
+        return self.values(candidate, field, self.seeds(candidate)[:1])[0]
+
     def value(self, candidate: Candidate) -> float:
         """The value that is minimised."""
-        return float(getattr(self.means(candidate), self.objective))
+        return self.mean(candidate, self.objective)
 
     def excess(self, candidate: Candidate, field: str) -> float:
         """The share of a limit that a candidate uses, with a safety margin from two seeds on; 0 without a limit.

@@ -27,7 +27,7 @@ from cubecast.sim.resolve_defaults import expected_round_ms
 
 EXPERIMENT = "simulate"
 PERIODS = 4
-MULTICASTS = 300
+MULTICASTS = 120
 MESSAGES_MIN = 4
 PATIENCE = 20
 """A run is abandoned after this factor times the duration of the data flow, and not before `PATIENCE_MS_MIN`."""
@@ -41,6 +41,8 @@ class Observation(NamedTuple):
     bytes_per_s: float
     buffer: float
     messages_per_s: float
+    round_ms: float = 0.0
+    """The mean time from the beginning of a round to that of the next, without the pause."""
 
 
 class Workload:
@@ -76,12 +78,14 @@ def read_observation(metrics: Mapping[str, float], *, members: int, delta_ms: fl
     time_ms = metrics.get("tts_last_ms", math.nan)
     if math.isnan(time_ms) or metrics["simulated_ms"] <= 0:
         return None
-    seconds = (metrics["simulated_ms"] + _last_pause_ms(metrics, delta_ms)) / 1e3
+    whole_ms = metrics["simulated_ms"] + _last_pause_ms(metrics, delta_ms)
+    seconds = whole_ms / 1e3
     return Observation(
         time_ms=time_ms,
         bytes_per_s=metrics["bytes"] / seconds / members,
         buffer=metrics["buffer_mean"],
         messages_per_s=metrics["messages"] / seconds / members,
+        round_ms=max(whole_ms / max(metrics["rounds"], 1.0) - delta_ms, 0.0),
     )
 
 

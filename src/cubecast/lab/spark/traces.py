@@ -43,7 +43,7 @@ from cubecast.trace.checkers.report import Verdict
 from cubecast.trace.files import StoredTrace
 
 READABLE = "readable trace"
-TRACE_SECONDS = 0.005
+TRACE_SECONDS = 0.001
 EVENTS_PER_SECOND = 4e6
 """Estimated seconds to open a trace, and to read and check it."""
 WHOLE_EVENTS = 1 << 21
