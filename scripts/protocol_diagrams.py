@@ -1,17 +1,13 @@
-"""Draws the pictures of the protocol pages into docs/images/protocols; run it again when a protocol has changed.
+"""Draws the diagrams of the protocol pages into docs/images/protocols; run it again when a protocol has changed.
 
-    python scripts/protocol_figures.py [NAME ...]
+    python scripts/protocol_diagrams.py [NAME ...]
 
-A *diagram* shows a small run: a line per member, an arrow per message, time to the right. It is drawn from the trace of
-the simulator. A *figure* compares the protocols of a family as the group grows. Its numbers are in figures.json, and a
-page highlights its own protocol.
+A diagram shows a small run: a line per member, an arrow per message, time to the right. It is drawn from the trace of
+the simulator.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,20 +19,12 @@ from cubecast.networks.spec import build_network
 from cubecast.protocol.definition import Protocol
 from cubecast.protocols.catalogue import list_protocols
 from cubecast.sim.scenario import Scenario
-from cubecast.sim.simulate import run_and_trace, simulate
+from cubecast.sim.simulate import run_and_trace
 from cubecast.trace import schema
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images" / "protocols"
 MEMBERS = 8
-SIZES = (8, 16, 32, 64, 128)
-SEEDS = (1, 2, 3)
-CONTROL_COLOUR, DATA_COLOUR, MARK_COLOUR, OTHER_COLOUR, DROP_COLOUR = (
-    "#0072B2",
-    "#009E73",
-    "#D55E00",
-    "#9a9a9a",
-    "#CC0000",
-)
+CONTROL_COLOUR, DATA_COLOUR, MARK_COLOUR, DROP_COLOUR = "#0072B2", "#009E73", "#D55E00", "#CC0000"
 
 
 class Run(NamedTuple):
@@ -47,13 +35,6 @@ class Run(NamedTuple):
     mark: int
     """The event that ends the work of a member, drawn as a dot."""
     caption: str
-
-
-class Curve(NamedTuple):
-    """A quantity of a figure."""
-
-    metric: str
-    title: str
 
 
 def name_of(protocol: Protocol) -> str:
@@ -169,133 +150,12 @@ def _drops(events: schema.Events, layer: int) -> list[tuple[int, int, int]]:
     return [(int(one["time_ns"]), int(one["member"]), int(one["peer"])) for one in sent]
 
 
-# Figures.
-
-CURVES = {
-    "stability": (
-        Curve("rtt_last_ms", "round, until all members know the result (ms)"),
-        Curve("messages", "messages per round"),
-    ),
-    "causal": (
-        Curve("delay_mean_ms", "delay of a message (ms)"),
-        Curve("data_messages", "copies per multicast"),
-    ),
-    "broadcast": (
-        Curve("delay_mean_ms", "delay of a message (ms)"),
-        Curve("data_messages", "copies per multicast"),
-    ),
-    "transport": (
-        Curve("delay_mean_ms", "delay of a message (ms)"),
-        Curve("overhead_messages", "control messages per multicast"),
-    ),
-    "failure": (
-        Curve("detect_last_ms", "until all exclude a crashed member (ms)"),
-        Curve("failure_bytes_per_member_s", "bytes per member and second"),
-    ),
-}
-MULTICASTS = 20
-CONDITIONS = {
-    "stability": "random graphs of average degree 5, 100 Mbit/s, one round",
-    "causal": f"random graphs of average degree 5, 4 senders, {MULTICASTS} multicasts each",
-    "broadcast": f"random graphs of average degree 5, 4 senders, {MULTICASTS} multicasts each",
-    "transport": f"random graphs of average degree 5, 1 % loss per link, 4 senders, {MULTICASTS} multicasts each",
-    "failure": "random graphs of average degree 5, one member crashes",
-}
-
-
-def settings_of(protocol: Protocol) -> dict[str, Any]:
-    """The run that a figure measures, without its size and seed."""
-    network = {"network": "random:degree=5"}
-    flow = {"senders": 4, "messages": MULTICASTS}
-    if protocol.family == "stability":
-        return network | {"protocol": protocol.name}
-    if protocol.family == "transport":
-        return network | flow | {"protocol": "cube_full_dist", "transport": protocol.name, "loss": 0.01}
-    if protocol.family == "failure":
-        return network | {
-            "protocol": "cube_full_dist",
-            "detector": protocol.name,
-            "crashes": ("1@2000ms",),
-            "least_ms": 4000.0,
-        }
-    return network | flow | {"protocol": protocol.name}
-
-
-def measured(protocol: Protocol) -> dict[str, list[float | None]]:
-    """The curves of a protocol: a value per size."""
-    found: dict[str, list[float | None]] = {curve.metric: [] for curve in CURVES[protocol.family]}
-    for members in SIZES:
-        results = [simulate(**settings_of(protocol), members=members, seed=seed) for seed in SEEDS]
-        for metric, values in found.items():
-            some = [getattr(one, metric) for one in results]
-            value = None if None in some else statistics.fmean(some)
-            if metric in ("data_messages", "overhead_messages") and value is not None:
-                value /= 4 * MULTICASTS
-            values.append(None if value is None else round(value, 3))
-    return found
-
-
-def figure(protocol: Protocol, numbers: dict[str, dict[str, list[float | None]]]) -> str:
-    """The curves of a family, with those of one protocol highlighted."""
-    names = [name_of(one) for one in list_protocols(protocol.family) if name_of(one) in numbers]
-    width, height, panel = 760, 300, 330
-    parts = [_head(width, height, f"{protocol.title} beside the others: {CONDITIONS[protocol.family]}")]
-    for place, curve in enumerate(CURVES[protocol.family]):
-        lines = {name: numbers[name][curve.metric] for name in names}
-        parts.append(_panel(curve.title, lines, name_of(protocol), left=56 + place * (panel + 50), width=panel - 20))
-    caption = f"{CONDITIONS[protocol.family]}; grey: the others of its family"
-    parts.append(f'<text x="16" y="{height - 6}" fill="#555">{caption}</text></svg>')
-    return "\n".join(parts)
-
-
-def _panel(title: str, lines: dict[str, list[float | None]], own: str, *, left: float, width: float) -> str:
-    top, bottom = 34, 240
-    values = [value for line in lines.values() for value in line if value is not None and value > 0]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    high = max(high, low + 1)
-
-    def x(place: int) -> float:
-        return left + width * place / (len(SIZES) - 1)
-
-    def y(value: float) -> float:
-        return bottom - (bottom - top) * (math.log10(max(value, 10**low)) - low) / (high - low)
-
-    parts = [f'<text x="{left}" y="18" font-weight="bold">{title}</text>']
-    for power in range(low, high + 1):
-        parts.append(f'<path d="M{left} {y(10**power):.1f}h{width}" stroke="#e2e2e2"/>')
-        parts.append(f'<text x="{left - 6}" y="{y(10**power) + 4:.1f}" text-anchor="end">{10**power:g}</text>')
-    for place, size in enumerate(SIZES):
-        parts.append(f'<text x="{x(place):.1f}" y="{bottom + 16}" text-anchor="middle">{size}</text>')
-    parts.append(f'<text x="{left + width / 2}" y="{bottom + 32}" text-anchor="middle" fill="#555">members</text>')
-    for name in sorted(lines, key=lambda one: one == own):
-        points = [(x(place), y(value)) for place, value in enumerate(lines[name]) if value is not None]
-        if not points:
-            continue
-        path = "M" + "L".join(f"{at:.1f} {height:.1f}" for at, height in points)
-        colour, wide = (MARK_COLOUR, 2.5) if name == own else (OTHER_COLOUR, 1.2)
-        parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{wide}"/>')
-        if name == own:
-            parts += [f'<circle cx="{at:.1f}" cy="{height:.1f}" r="3" fill="{colour}"/>' for at, height in points]
-    return "\n".join(parts)
-
-
 def main(names: Sequence[str]) -> None:
-    """Draw the diagrams of these protocols, or of all, and the figures of all."""
+    """Draw the diagrams of these protocols, or of all."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    stored = FOLDER / "figures.json"
-    numbers = json.loads(stored.read_text("utf-8")) if stored.exists() else {}
     for protocol in list_protocols():
-        if names and protocol.name not in names:
-            continue
-        name = name_of(protocol)
-        (FOLDER / f"{name}.svg").write_text(diagram(protocol) + "\n", "utf-8")
-        numbers[name] = measured(protocol)
-        print(name, numbers[name], flush=True)
-    stored.write_text(json.dumps(dict(sorted(numbers.items())), indent=1) + "\n", "utf-8")
-    for protocol in list_protocols():
-        if name_of(protocol) in numbers:
-            picture = figure(protocol, numbers)
-            (FOLDER / f"{name_of(protocol)}-figure.svg").write_text(picture + "\n", "utf-8")
+        if not names or protocol.name in names:
+            (FOLDER / f"{name_of(protocol)}.svg").write_text(diagram(protocol) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
