@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 import socketio
 from websockets.asyncio.client import ClientConnection
 
-from tests.contrib.servers import Served, lines, served
+from tests.contrib.servers import Served, daphne, lines, served
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -60,6 +62,38 @@ def test_clients_of_all_workers_see_each_other_and_a_killed_worker_is_replaced(
             again = await server.clients(path, WORKERS)
             await talk(again)
             for client in again.values():
+                await client.close()
+
+    asyncio.run(run())
+
+
+def test_daphne_processes_share_a_room_and_a_killed_one_starts_again(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--target", str(tmp_path)]
+    subprocess.run([*install, "daphne>=4.1,<5"], check=True, timeout=200)
+
+    async def clients(servers: list[Served]) -> dict[int, ClientConnection]:
+        found: dict[int, ClientConnection] = {}
+        for server in servers:
+            client, process = await server.open()
+            assert process == server.process.pid
+            found[process] = client
+        return found
+
+    async def run() -> None:
+        async with daphne(tmp_path, WORKERS) as servers:
+            before = await clients(servers)
+            await talk(before)
+            del before[servers[0].process.pid]
+            servers[0] = servers[0].kill()
+            await talk(before)
+            everybody = before | await clients(servers[:1])
+            await talk(everybody)
+            with await asyncio.to_thread(
+                urllib.request.urlopen, f"http://127.0.0.1:{servers[0].port}/announce", timeout=30
+            ) as answer:
+                assert answer.read() == b"announced\n"
+            for client in everybody.values():
+                assert await lines(client, "an announcement") == ["an announcement"]
                 await client.close()
 
     asyncio.run(run())
