@@ -3,8 +3,14 @@
     pip install 'cubecast[channels]' uvicorn websockets
     WORKERS=4 uvicorn examples.bus_channels:app --workers 4
 
-Websocket clients of ws://127.0.0.1:8000/ see each other's lines; GET /announce says something to all of them from
-synchronous code, as a Django view does.
+daphne has no option for workers: start it once per worker, each with its port, behind a proxy.
+
+    pip install 'cubecast[channels]' daphne
+    WORKERS=2 daphne --port 8001 examples.bus_channels:app
+    WORKERS=2 daphne --port 8002 examples.bus_channels:app
+
+Websocket clients of ws://127.0.0.1:8000/ (or 8001 and 8002) see each other's lines; GET /announce says something to
+all of them from synchronous code, as a Django view does.
 """
 
 from __future__ import annotations

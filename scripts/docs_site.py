@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[1]
 OUTSIDE = re.compile(r"\]\((\.\./[^)#\s]+)\)")
 
 
-def linked_files(docs: Path) -> dict[str, Path]:
+def linked_files(docs: Path, texts: dict[Path, str]) -> dict[str, Path]:
     """Every file outside docs/ that a page links to, by its path on the site."""
     found: dict[str, Path] = {}
-    for page in sorted(docs.rglob("*.md")):
-        for link in OUTSIDE.findall(page.read_text("utf-8")):
+    for page in sorted(texts):
+        for link in OUTSIDE.findall(texts[page]):
             file = (page.parent / link).resolve()
             if file.is_file() and not file.is_relative_to(docs.resolve()):
                 found[_place(file)] = file
@@ -52,9 +52,12 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     import protocol_pages
     from mkdocs.structure.files import File
 
-    for place, text in protocol_pages.pages().items():
+    docs, written = Path(config.docs_dir), protocol_pages.pages()
+    for place, text in written.items():
         files.append(File.generated(config, place, content=text))
-    for place, file in linked_files(Path(config.docs_dir)).items():
+    texts = {page: page.read_text("utf-8") for page in docs.rglob("*.md")}
+    texts |= {docs / place: text for place, text in written.items()}
+    for place, file in linked_files(docs, texts).items():
         files.append(File.generated(config, place, content=file.read_text("utf-8")))
     return files
 

@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cubecast.lab.plan import Plan
     from cubecast.protocol.definition import Protocol
 
 FOLDER = "protocol"
@@ -70,14 +71,15 @@ def page_of(protocol: Protocol) -> str:
     from cubecast.protocol.parameters import describe
 
     name = name_of(protocol)
-    picture = f"../images/protocols/{name}"
     heading, text = _explanation(protocol)
     lines = [
         f"# {protocol.title}",
         "",
         f"*{_sentence(protocol.summary)}*",
         "",
-        f"![A small run of {protocol.title}: a line per member, an arrow per message]({picture}.svg)",
+        _picture(
+            f"A small run of {protocol.title}: a line per member, an arrow per message", f"images/protocols/{name}.svg"
+        ),
         "",
         f"- Name: `{protocol.name}`",
         f"- Paper: {protocol.paper}",
@@ -90,9 +92,9 @@ def page_of(protocol: Protocol) -> str:
         "",
         text,
         "",
-        "## Beside the others",
+        "## In the studies",
         "",
-        f"![{protocol.title} beside the other protocols of its family]({picture}-figure.svg)",
+        *_studies(protocol),
         "",
         "## Parameters",
         "",
@@ -114,11 +116,75 @@ def page_of(protocol: Protocol) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _studies(protocol: Protocol) -> list[str]:
+    """Figures of the report in which the protocol takes part, and the list of all such studies."""
+    import protocol_studies
+
+    found = protocol_studies.figures_with(protocol)
+    if not found:
+        return [f"No [study](../plans.md) of the project includes {protocol.title} yet."]
+    lines = [
+        "These figures are those of the report, drawn from the same tables: "
+        f"`cubecast study run --{protocol_studies.SIZE} --all` runs all studies and writes it."
+    ]
+    captions = protocol_studies.captions()
+    for one in protocol_studies.shown_with(protocol):
+        title = f"{one.figure.title}, figure {one.figure.id} of {one.plan.id}"
+        lines += [
+            "",
+            f"### {one.plan.title}",
+            "",
+            " ".join(one.plan.about.split()),
+            "",
+            _picture(title, f"images/studies/{one.name}.svg"),
+            "",
+            f"*{_sentence(one.figure.title)}* Figure {one.figure.id} of the study {_plan_link(one.plan)}: "
+            f"{captions.get(one.name, '')}",
+        ]
+    figures: dict[str, list[str]] = {}
+    links = {one.plan.id: _plan_link(one.plan) for one in found}
+    for one in found:
+        figures.setdefault(one.plan.id, []).append(one.figure.id)
+    lines += ["", f"{protocol.title} takes part in {_plural(len(figures), 'study', 'studies')}:", ""]
+    for plan, own in sorted(figures.items()):
+        lines.append(f"- {links[plan]}, {'figure' if len(own) == 1 else 'figures'} {'; '.join(sorted(own))}")
+    return lines
+
+
+def _picture(text: str, path: str) -> str:
+    """A picture that can be scrolled where the page is narrow."""
+    return f'<div class="figure" markdown="1">![{text}](../{path})</div>'
+
+
+def _plan_link(plan: Plan) -> str:
+    return f"[{plan.id}](../../plans/{plan.path.name})"
+
+
+def _plural(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
 def _explanation(protocol: Protocol) -> tuple[str, str]:
     """The first line of the protocol's file, and the rest of its opening text."""
     text = inspect.cleandoc(protocol.handler_source().__doc__ or protocol.summary)
     heading, _, rest = text.partition("\n")
-    return heading, rest.strip()
+    return heading, _tables(rest.strip())
+
+
+def _tables(text: str) -> str:
+    """Tables of Markdown; a `|` inside the last cell of a row, as in Python, is not the end of the cell."""
+    columns, lines = 0, []
+    for line in text.split("\n"):
+        cells = line.strip("| ").split(" | ")
+        if not line.startswith("|"):
+            columns = 0
+        elif columns == 0:
+            columns = len(cells)
+        elif len(cells) > columns:
+            cells = [*cells[: columns - 1], _cell(" | ".join(cells[columns - 1 :]))]
+            line = f"| {' | '.join(cells)} |"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _live(protocol: Protocol) -> str:

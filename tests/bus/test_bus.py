@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cubecast.bus import BYTES, JSON, MSGPACK, Bus, BusEvent, Codec, RequestError, SlowSubscriberError
@@ -197,6 +198,29 @@ def test_values_arrive_as_they_were_published(codec: Codec, value: Any) -> None:
             assert (await reader.get(WAIT_S)).value == value
 
     asyncio.run(run())
+
+
+class Markup(str):
+    """A string such as Django's SafeString, which `str` does not change."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("value", "arrives"),
+    [
+        (Markup("<b>"), "<b>"),
+        ({Markup("a"): [Markup("b")]}, {"a": ["b"]}),
+        ([np.float64(1.5), type("Id", (int,), {})(7), type("Octets", (bytes,), {})(b"x")], [1.5, 7, b"x"]),
+    ],
+)
+def test_an_instance_of_a_subclass_arrives_as_the_basic_type(value: Any, arrives: Any) -> None:
+    decoded = MSGPACK.from_bytes(MSGPACK.to_bytes(value))
+    assert decoded == arrives
+    assert "Markup" not in repr([type(one) for one in (decoded, *decoded)])
 
 
 @pytest.mark.parametrize(

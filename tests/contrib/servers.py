@@ -1,4 +1,4 @@
-"""An example as a user runs it: uvicorn with several worker processes, and real clients."""
+"""An example as a user runs it: uvicorn with several workers, or several daphne processes, and real clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -22,12 +22,22 @@ TRIES_S = 0.2
 
 
 class Served:
-    """A server with several workers."""
+    """A server with several workers, or with one."""
 
-    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
-        """Started."""
+    def __init__(
+        self, port: int, process: subprocess.Popen[bytes], again: Callable[[int], Served] | None = None
+    ) -> None:
+        """Started; `again` starts it again."""
         self.port = port
         self.process = process
+        self._again = again
+
+    def kill(self) -> Served:
+        """Kill it, and start it again."""
+        assert self._again is not None
+        self.process.kill()
+        self.process.wait()
+        return self._again(self.port)
 
     async def open(self, path: str = "/") -> tuple[ClientConnection, int]:
         """A websocket client, and the process that serves it."""
@@ -103,6 +113,45 @@ async def served(example: str, workers: int, folder: Path) -> AsyncIterator[Serv
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # also workers whose parent is gone
             process.wait()
+
+
+@asynccontextmanager
+async def daphne(folder: Path, workers: int) -> AsyncIterator[list[Served]]:
+    """Run `daphne examples.bus_channels:app` once per worker, each with its port; all must stop after SIGTERM.
+
+    `folder` has daphne, which is not among the locked packages.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)])),
+        "BUS": f"127.0.0.1:{free_range(workers)}",
+        "WORKERS": str(workers),
+        "CUBECAST_JIT": "off",
+        "TMPDIR": str(folder),
+    }
+    log = folder / "server.log"
+    with log.open("wb") as output:
+
+        def start(port: int) -> Served:
+            command = [sys.executable, "-m", "daphne", "--port", str(port), "examples.bus_channels:app"]
+            return Served(
+                port, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output), again=start
+            )
+
+        servers = [start(port) for port in free_ports(workers)]
+        try:
+            yield servers
+            for server in servers:
+                server.process.terminate()
+            for server in servers:
+                await asyncio.to_thread(server.process.wait, 60)
+        except BaseException:
+            print(log.read_text("utf-8")[-5000:])
+            raise
+        finally:
+            for server in servers:
+                server.process.kill()
+                server.process.wait()
 
 
 async def lines(client: ClientConnection, wanted: str, timeout_s: float = 20.0) -> list[str]:

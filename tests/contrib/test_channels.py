@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from channels.exceptions import ChannelFull
+from django.utils.safestring import mark_safe
 
 from cubecast.bus import Bus
 from cubecast.contrib.channel_queue import ChannelQueue
@@ -95,6 +96,13 @@ def test_a_strange_name_is_refused(name: Any) -> None:
             await layer.group_send(name, {"type": "m"})
 
     refuse()
+
+
+@on_one_layer()
+async def test_what_a_template_returns_is_text(layer: CubecastChannelLayer) -> None:
+    await layer.group_add("g", "c")
+    await layer.group_send("g", {"type": "m", "html": mark_safe("<b>bold</b>")})
+    assert await layer.receive("c") == {"type": "m", "html": "<b>bold</b>"}
 
 
 @on_one_layer()

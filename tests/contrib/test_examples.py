@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 import socketio
 from websockets.asyncio.client import ClientConnection
 
-from tests.contrib.servers import Served, lines, served
+from tests.contrib.servers import Served, daphne, lines, served
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -65,6 +67,38 @@ def test_clients_of_all_workers_see_each_other_and_a_killed_worker_is_replaced(
     asyncio.run(run())
 
 
+def test_daphne_processes_share_a_room_and_a_killed_one_starts_again(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "--target", str(tmp_path)]
+    subprocess.run([*install, "daphne>=4.1,<5"], check=True, timeout=200)
+
+    async def clients(servers: list[Served]) -> dict[int, ClientConnection]:
+        found: dict[int, ClientConnection] = {}
+        for server in servers:
+            client, process = await server.open()
+            assert process == server.process.pid
+            found[process] = client
+        return found
+
+    async def run() -> None:
+        async with daphne(tmp_path, WORKERS) as servers:
+            before = await clients(servers)
+            await talk(before)
+            del before[servers[0].process.pid]
+            servers[0] = servers[0].kill()
+            await talk(before)
+            everybody = before | await clients(servers[:1])
+            await talk(everybody)
+            with await asyncio.to_thread(
+                urllib.request.urlopen, f"http://127.0.0.1:{servers[0].port}/announce", timeout=30
+            ) as answer:
+                assert answer.read() == b"announced\n"
+            for client in everybody.values():
+                assert await lines(client, "an announcement") == ["an announcement"]
+                await client.close()
+
+    asyncio.run(run())
+
+
 def test_a_synchronous_view_reaches_the_clients_of_all_workers(tmp_path: Path) -> None:
     async def run() -> None:
         async with served("bus_channels", WORKERS, tmp_path) as server:
@@ -79,25 +113,27 @@ def test_a_synchronous_view_reaches_the_clients_of_all_workers(tmp_path: Path) -
     asyncio.run(run())
 
 
-def test_a_client_that_does_not_read_holds_up_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("example", "path"), [("bus_starlette", "/chat"), ("bus_channels", "/")])
+def test_a_client_that_does_not_read_holds_up_nobody(example: str, path: str, tmp_path: Path) -> None:
     async def run() -> None:
-        async with served("bus_starlette", 2, tmp_path) as server:
-            clients = await server.clients("/chat", 2)
-            deaf, _ = await server.open("/chat")
+        async with served(example, 2, tmp_path) as server:
+            clients = await server.clients(path, 2)
+            deaf, _ = await server.open(path)
             deaf.transport.pause_reading()
             talker, listener = clients.values()
             text = "x" * 10_000
             for number in range(2000):
                 await talker.send(text)
-                if number % 100 == 99:
+                if number % 50 == 49:  # fewer than fit into the queue of a channel
                     await talker.send(f"mark {number}")
                     await lines(listener, f"mark {number}")
                     await lines(talker, f"mark {number}")
             deaf.transport.abort()
-            with await asyncio.to_thread(
-                urllib.request.urlopen, f"http://127.0.0.1:{server.port}/members", timeout=30
-            ) as answer:
-                assert len(json.load(answer)["members"]) == 2
+            if example == "bus_starlette":
+                with await asyncio.to_thread(
+                    urllib.request.urlopen, f"http://127.0.0.1:{server.port}/members", timeout=30
+                ) as answer:
+                    assert len(json.load(answer)["members"]) == 2
             for client in clients.values():
                 await client.close()
 

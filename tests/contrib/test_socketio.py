@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -48,6 +49,32 @@ def test_text_and_bytes_are_emitted_and_what_cannot_be_encoded_is_refused_in_one
         await manager.close()
 
     asyncio.run(run())
+
+
+def test_a_manager_that_cannot_join_says_why_although_the_server_does_not(caplog: pytest.LogCaptureFixture) -> None:
+    (address,) = free_addresses(1)
+    host, _, port = address.rpartition(":")
+
+    async def run() -> None:
+        with socket.create_server((host, int(port))):
+            manager = CubecastManager(workers=address, count=1, plaintext=True)
+            server = socketio.AsyncServer(async_mode="asgi", client_manager=manager)
+            app = socketio.ASGIApp(server, on_startup=manager.open)
+            asked = iter([{"type": "lifespan.startup"}])
+            answers: list[Any] = []
+
+            async def receive() -> Any:
+                return next(asked)
+
+            async def send(answer: Any) -> None:
+                answers.append(answer)
+
+            await app({"type": "lifespan"}, receive, send)
+            assert [answer["type"] for answer in answers] == ["lifespan.startup.failed"]
+
+    asyncio.run(run())
+    (reason,) = [record.getMessage() for record in caplog.records if record.name == "cubecast.contrib.socketio"]
+    assert reason.startswith(f"client manager cannot join error=all 1 addresses from {address} are taken")
 
 
 def test_a_manager_that_cannot_join_pauses_between_its_attempts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 
-_PROGRAMS = r"(?:cubecast|docker|make|pip|python|uvicorn|mkdir|export|\$SPARK_HOME/bin/[\w-]+|SPARK_HOME=)"
+_PROGRAMS = r"(?:cubecast|docker|make|daphne|pip|python|uvicorn|mkdir|export|\$SPARK_HOME/bin/[\w-]+|SPARK_HOME=)"
 _COMMAND = re.compile(rf"^(?:[A-Z]+=\S+ )*(?:\.venv/bin/)?{_PROGRAMS}")
 
 

@@ -57,6 +57,7 @@ _ADVISE = "tests/lab/test_advisor.py::test_the_command_prints_ranking_front_cost
 _COMPARED = "tests/project/test_own_protocol.py::test_it_stands_beside_the_others_in_a_comparison"
 _LIVE = "tests/project/test_own_protocol.py::test_it_runs_live_between_four_processes_and_everything_becomes_stable"
 _WORKERS = "tests/contrib/test_examples.py::test_clients_of_all_workers_see_each_other_and_a_killed_worker_is_replaced"
+_DAPHNE = "tests/contrib/test_examples.py::test_daphne_processes_share_a_room_and_a_killed_one_starts_again"
 _TERMINALS = "tests/docs/test_commands.py::test_what_is_typed_in_one_terminal_of_the_tutorial_is_printed_in_all"
 _KEYS = "tests/docs/test_commands.py::test_the_members_with_keys_of_the_tutorial_reach_each_other"
 _STORES = "tests/docs/test_commands.py::test_the_stores_of_the_tutorial_share_their_keys"
@@ -73,6 +74,8 @@ ELSEWHERE = {
         "tests/lab/test_own_code.py::test_check_takes_a_file_of_checkers"
     ),
     "WORKERS=4 uvicorn examples.bus_starlette:app --workers 4": _WORKERS,
+    "WORKERS=2 daphne --port 8001 examples.bus_channels:app": _DAPHNE,
+    "WORKERS=2 daphne --port 8002 examples.bus_channels:app": _DAPHNE,
     _NODE + "1 --found --keep all --plaintext --status 127.0.0.1:9001": _TERMINALS,
     _NODE + "2 --contact 127.0.0.1:7001 --keep all --plaintext": _TERMINALS,
     _NODE + "3 --contact 127.0.0.1:7001 --keep all --plaintext": _TERMINALS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import importlib
 import importlib.util
 import os
 import re
@@ -17,7 +19,8 @@ import pytest
 import typer.main
 
 from cubecast.cli import app
-from cubecast.protocols.catalogue import list_protocols
+from cubecast.lab.metric_titles import title_of
+from cubecast.protocols.catalogue import list_protocols, protocol_named
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, command_lines
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -119,20 +122,71 @@ def script(name: str) -> Any:
     return module
 
 
-def test_every_protocol_has_a_page_with_its_diagram_its_figure_and_its_parameters() -> None:
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of scripts/ can import each other."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+
+
+@pytest.mark.usefixtures("scripts")
+def test_every_protocol_has_a_page_with_its_diagram_its_figures_and_its_parameters() -> None:
     pages = script("protocol_pages").pages()
     for protocol in list_protocols():
         text = pages[f"protocol/{protocol.family}-{protocol.name}.md"]
-        for picture in re.findall(r"\]\(\.\./(images/\S+)\)", text):
-            assert (DOCS / picture).is_file(), f"{picture}: python scripts/protocol_figures.py"
-        assert text.count("](../images/") == 2
+        pictures = re.findall(r"\]\(\.\./images/(\S+)\)", text)
+        for picture in pictures:
+            assert (DOCS / "images" / picture).is_file(), f"{picture}: python scripts/{DRAWS[picture.split('/')[0]]}.py"
+        assert [picture.split("/")[0] for picture in pictures][:2] == ["protocols", "studies"], protocol.name
+        assert "takes part in" in text
         assert protocol.paper in text
         for one in fields(protocol.parameters):
             assert f"| `{one.name}` |" in text
+    drawn = {file.stem for file in (DOCS / "images" / "protocols").iterdir()}
+    assert drawn == {f"{protocol.family}-{protocol.name}" for protocol in list_protocols()}
+
+
+DRAWS = {"protocols": "protocol_diagrams", "studies": "protocol_studies"}
+"""The program that draws the pictures of a folder."""
+
+
+def test_the_figures_of_the_pages_are_those_of_the_present_studies() -> None:
+    studies = script("protocol_studies")
+    shown, captions = studies.all_shown(), studies.captions()
+    again = "cubecast study run --quick --all --out results; python scripts/protocol_studies.py --results results"
+    assert set(captions) == set(shown) == {file.stem for file in studies.FOLDER.glob("*.svg")}, again
+    for name, one in shown.items():
+        picture = html.unescape((studies.FOLDER / f"{name}.svg").read_text("utf-8"))
+        words = [title_of(one.figure.x), *(title_of(metric).replace("(ms)", "") for metric in one.figure.y)]
+        words += [protocol_named(point["protocol"]).title for point in one.points if one.figure.series == "protocol"]
+        words += [str(point["variant"])[:30] for point in one.points if one.figure.series == "variant"]
+        assert [word for word in words if word not in picture] == [], f"{name}: {again}"
+        command = f"cubecast study run {one.plan.id} --quick --figure {one.figure.id}"
+        assert html.escape(command) in captions[name], again
+
+
+def test_a_page_shows_figures_of_the_papers_that_describe_its_protocol() -> None:
+    studies = script("protocol_studies")
+    (coord,) = (one for one in list_protocols("stability") if one.name == "coord")
+    assert [one.plan.paper for one in studies.shown_with(coord)] == ["cube", "guo"]
+    (detector,) = (one for one in list_protocols("failure") if one.name == "gossip")
+    assert {one.plan.id for one in studies.figures_with(detector)} == {"guo-failure-hierarchy", "own-detectors"}
+
+
+@pytest.mark.usefixtures("scripts")
+def test_a_protocol_of_no_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = script("protocol_pages")
+    monkeypatch.setattr(importlib.import_module("protocol_studies"), "study_figures", tuple)
+    (coord,) = (one for one in list_protocols("stability") if one.name == "coord")
+    assert "No [study](../plans.md) of the project includes Coord yet." in pages.page_of(coord)
+
+
+def test_a_bar_inside_a_cell_is_text() -> None:
+    text = "| field | meaning |\n|---|---|\n| log | sender << 32 | sequence |\n\nRest"
+    assert script("protocol_pages")._tables(text) == text.replace("32 |", "32 \\|")
 
 
 def test_a_diagram_of_a_protocol_shows_its_messages() -> None:
-    figures = script("protocol_figures")
+    figures = script("protocol_diagrams")
     (coord,) = (one for one in list_protocols("stability") if one.name == "coord")
     drawn = figures.diagram(coord)
     assert drawn.count("marker-end") == 3 * (figures.MEMBERS - 1)

@@ -130,6 +130,22 @@ def test_an_axis_says_what_it_measures_and_a_heading_which_panel_it_is() -> None
     assert picture.count(">members</text>") == 2
 
 
+@pytest.mark.parametrize(
+    ("series", "names", "titles"),
+    [
+        ("protocol", ("coord", "gossip"), ["Coord", "Gossip"]),
+        ("detector", ("gossip", "heartbeat", "model"), ["Gossip-style detection", "Heartbeat", "model"]),
+        ("transport", ("ack", "srm"), ["ACK", "SRM"]),
+    ],
+)
+def test_a_protocol_is_named_by_its_title_in_its_family(series: str, names: tuple[str, ...], titles: list[str]) -> None:
+    plan = replace(PLAN, protocols=names if series == "protocol" else ("coord",))
+    figure = Figure(id="1", title="", x="members", y=("hops",), series=series)
+    rows = [row | {series: name} for name in names for row in _rows() if row["degree"] == 3]
+    (panel,) = draw(plan, figure, rows)["concat"]
+    assert panel["layer"][0]["encoding"]["color"]["scale"]["domain"] == titles
+
+
 def test_long_times_are_drawn_in_seconds() -> None:
     figure = Figure(id="1", title="", x="members", y=("rtt_last_ms",))
     rows = [row | {"metric": "rtt_last_ms"} for row in _rows() if row["degree"] == 3]

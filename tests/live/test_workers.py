@@ -108,6 +108,53 @@ def test_a_worker_that_cannot_enter_gives_its_address_back(tmp_path: Path, monke
     asyncio.run(run())
 
 
+def test_a_worker_whose_contacts_all_leave_before_it_has_joined_founds_the_group_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("cubecast.live.workers.GONE_S", 0.3)
+    first = f"127.0.0.1:{free_ports(1)[0]}"
+
+    async def run() -> None:
+        old = await join_workers("g", first, count=2, plaintext=True, settings=quick(quorum="any"))
+        new = asyncio.create_task(
+            join_workers("g", first, count=2, plaintext=True, settings=quick(quorum="any", join_timeout_s=60.0))
+        )
+        await asyncio.sleep(0)
+        await old.leave(drain=False)
+        async with asyncio.timeout(20):
+            group = await new
+        assert first in {group.address, *(member.name for member in group.view.members)}
+        await group.leave()
+        assert not new.cancelled()
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_is_cancelled_while_it_joins_leaves_its_address_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    first = f"127.0.0.1:{free_ports(1)[0]}"
+
+    async def run() -> None:
+        for steps in range(0, 60, 3):
+            joining = asyncio.create_task(
+                join_workers("g", first, count=1, plaintext=True, settings=quick(quorum="any"))
+            )
+            for _ in range(steps):
+                await asyncio.sleep(0.001)
+            joining.cancel()
+            (result,) = await asyncio.gather(joining, return_exceptions=True)
+            if not isinstance(result, BaseException):
+                await result.leave()
+        group = await join_workers("g", first, count=1, plaintext=True, settings=quick(quorum="any"))
+        assert group.address == first
+        await group.leave()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("count", [0, -1, 257, "4"])
 def test_a_wrong_number_of_workers_is_refused(count: int) -> None:
     with pytest.raises(LocalProtocolError, match="count="):

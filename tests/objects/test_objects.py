@@ -96,6 +96,20 @@ def test_a_program_that_asks_late_for_an_object_finds_what_happened_before(wins:
     asyncio.run(run())
 
 
+def test_a_value_of_a_subclass_is_the_basic_type_at_every_member() -> None:
+    text = type("Markup", (str,), {"__str__": lambda self: self})("<b>")
+
+    async def run() -> None:
+        async with spaces_of(2) as (one, two):
+            await one.dict("d").set(text, [text])
+            for space in (one, two):
+                await until(lambda space=space: space.dict("d").items() == [("<b>", ["<b>"])])  # type: ignore[misc]
+                ((key, (value,)),) = space.dict("d").items()
+                assert type(key) is type(value) is str
+
+    asyncio.run(run())
+
+
 def test_all_additions_count_and_what_is_no_number_is_refused() -> None:
     async def run() -> None:
         async with spaces_of(3) as spaces:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.live.application_state import octets_of
 from cubecast.live.texts import text_of_error
+from cubecast.live.values import decode_value, encode_value
 
 
 @dataclass(frozen=True)
@@ -52,5 +51,5 @@ class Codec:
 
 BYTES = Codec("bytes", octets_of, bytes)
 JSON = Codec("JSON", lambda value: json.dumps(value, separators=(",", ":")).encode(), json.loads)
-MSGPACK = Codec("MessagePack", msgspec.msgpack.encode, msgspec.msgpack.decode)
+MSGPACK = Codec("MessagePack", encode_value, decode_value)
 """Like JSON, with bytes as values; smaller and several times faster."""

@@ -251,7 +251,10 @@ def _study(
 
 
 def _tell(outcome: StudyOutcome) -> None:
-    print(f"{len(outcome.plans)} studies, {outcome.done_now} runs finished in {outcome.seconds:.0f} s")
+    count = len(outcome.plans)
+    print(
+        f"{count} {'study' if count == 1 else 'studies'}, {outcome.done_now} runs finished in {outcome.seconds:.0f} s"
+    )
     for failure in outcome.failures[:10]:
         print(f"failed: {failure['study']}, seed {failure['seed']}: {failure['error']}", file=sys.stderr)
     if len(outcome.failures) > 10:

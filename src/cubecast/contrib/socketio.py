@@ -23,6 +23,8 @@ from cubecast.live.workers import join_function
 with named("cubecast.contrib.socketio"):
     from socketio.async_pubsub_manager import AsyncPubSubManager
 
+log = logging.getLogger("cubecast.contrib.socketio")
+
 QUEUE = 10_000
 """Messages of other workers that wait to be handled here; then their publishers wait."""
 RETRY_S = 1.0
@@ -69,8 +71,10 @@ class CubecastManager(AsyncPubSubManager):  # type: ignore[misc]
                 # Own messages were handled before they were published.
                 self._subscription = bus.subscribe(self.channel, capacity=QUEUE, when_full="wait", own=False)
             return await bus.__aenter__()
-        except BaseException:
+        except BaseException as error:
             self._connecting = self._subscription = None
+            if isinstance(error, Exception):  # the server says only that start-up failed
+                log.error("client manager cannot join error=%s", error)
             raise
 
     async def close(self) -> None:

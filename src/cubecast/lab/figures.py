@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from cubecast.errors import LocalProtocolError
 from cubecast.lab.metric_titles import LOWER_BOUND, title_of
 from cubecast.lab.palette import colours
 from cubecast.lab.phase_diagrams import (
@@ -19,7 +20,7 @@ from cubecast.lab.phase_diagrams import (
 from cubecast.lab.plan import Figure, Plan
 from cubecast.lab.select import accepts
 from cubecast.lab.tables import Row
-from cubecast.protocols.catalogue import list_protocols as registered
+from cubecast.protocols.catalogue import detector_named, protocol_named, transport_named
 
 WIDTH, HEIGHT = 330, 230
 COLUMNS_MAX = 3
@@ -122,15 +123,28 @@ def _panel_name(figure: Figure, panel: Any) -> str:
     return f"{title_of(figure.panel or '')} = {text}"
 
 
+_FIND = {"protocol": protocol_named, "transport": transport_named, "detector": detector_named}
+"""The parameters that name a protocol. A stability protocol and a failure detector may have the same name."""
+
+
 def _names(plan: Plan, figure: Figure, rows: list[Row]) -> dict[Any, str]:
     """The names of the values of the series, in the order of the plan."""
-    titles = {protocol.name: protocol.title for protocol in registered()}
     floor = {LOWER_BOUND: LOWER_BOUND} if any(row[figure.series] == LOWER_BOUND for row in rows) else {}
-    if figure.series == "protocol":
-        return {name: titles.get(name, name) for name in plan.protocols} | floor
     if figure.series == "variant":
         return {variant["label"]: variant["label"] for variant in plan.variants} | floor
+    if figure.series == "protocol":
+        return {name: _title("protocol", name) for name in plan.protocols} | floor
+    if figure.series in _FIND:
+        return {row[figure.series]: _title(figure.series, row[figure.series]) for row in rows}
     return {row[figure.series]: f"{row[figure.series]}" for row in rows}
+
+
+def _title(parameter: str, name: str) -> str:
+    """The title of the protocol that a parameter names, or the name itself, such as that of a model."""
+    try:
+        return _FIND[parameter](name).title
+    except LocalProtocolError:
+        return name
 
 
 def _points(figure: Figure, rows: list[Row], names: dict[Any, str]) -> list[Row]:
@@ -184,7 +198,7 @@ def _stated(figure: Figure, stated: list[Row], names: dict[Any, str]) -> alt.Cha
 
 def _legend(figure: Figure) -> alt.Legend:
     """The legend: names need no title, numbers do."""
-    title = None if figure.series in ("protocol", "variant") else title_of(figure.series)
+    title = None if figure.series in ("variant", *_FIND) else title_of(figure.series)
     return alt.Legend(symbolType="stroke", symbolSize=220, title=title, titleOrient="left")
 
 

@@ -11,7 +11,8 @@ process ends for any reason.
 | `FIRST.GROUP.turn`   | the worker that enters: those of one group enter one at a time                       |
 
 1. It claims the first address that no process holds, and at which no other program listens.
-2. It joins through the addresses that others of its group hold; if there are none, it founds the group.
+2. It joins through the addresses that others of its group hold; if there are none, it founds the group. It begins again
+   if these all end before it has joined, as when old workers are replaced by new ones.
 
 So two workers never found a group each, a worker that replaces a dead one gets its address, and two groups of workers
 may share a range of ports.
@@ -42,6 +43,10 @@ log = logging.getLogger("cubecast.live")
 WORKERS_MAX = 256
 POLL_S = 0.02
 """How often a worker looks whether it is its turn to enter."""
+LOOK_S = 0.2
+"""How often a worker looks whether those through which it joins still run."""
+GONE_S = 1.0
+"""How long a worker still tries to join through others that have all ended: it may be in their last view."""
 
 
 async def join_workers(name: str, first: str, *, count: int, settings: Settings | None = None, **options: Any) -> Group:
@@ -57,18 +62,46 @@ async def join_workers(name: str, first: str, *, count: int, settings: Settings 
     files = _Files(_folder(), name)
     turn = await _wait_for_turn(files.turn(addresses[0]), settings.join_timeout_s)
     try:
-        own, others, locks = await _claim(files, addresses)
-        how: dict[str, Any] = {"contact": others} if others else {"found": True}
-        try:
-            group = join(name, listen=own, settings=settings, **how, **options)
-            await group.__aenter__()
-        except BaseException:
+        while True:
+            own, others, locks = await _claim(files, addresses)
+            how: dict[str, Any] = {"contact": others} if others else {"found": True}
+            try:
+                group = join(name, listen=own, settings=settings, **how, **options)
+                has_joined = await _enter(group, [files.member(other) for other in others])
+            except BaseException:
+                _close_all(locks)
+                raise
+            if has_joined:
+                group._stack.callback(_close_all, locks)
+                return group
             _close_all(locks)
-            raise
-        group._stack.callback(_close_all, locks)
-        return group
     finally:
         os.close(turn)
+
+
+async def _enter(group: Group, others: list[Path]) -> bool:
+    """Join through others, who lock these files, or found the group; False if all of them have ended meanwhile."""
+    entering = asyncio.create_task(group.__aenter__())
+    gone_s = 0.0
+    try:
+        while not entering.done() and gone_s < GONE_S:
+            await asyncio.wait({entering}, timeout=LOOK_S)
+            gone_s = 0.0 if not others or any(map(_is_locked, others)) else gone_s + LOOK_S
+    except asyncio.CancelledError:
+        await _stop(entering)
+        if not entering.cancelled() and entering.exception() is None:
+            await group.leave(drain=False)
+        raise
+    await _stop(entering)
+    if entering.cancelled():
+        return False
+    entering.result()
+    return True
+
+
+async def _stop(task: asyncio.Task[Group]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def join_function(

@@ -21,6 +21,7 @@ import msgspec
 from cubecast.errors import LocalProtocolError, RemoteProtocolError
 from cubecast.live.message import Message
 from cubecast.live.replica import Replica
+from cubecast.live.values import encode_value
 from cubecast.member.effects import Delivery, ViewChange
 from cubecast.objects.counter import Counter
 from cubecast.objects.dictionary import AddWinsDict, ReplicatedDict, Wins
@@ -102,10 +103,10 @@ class Space(Replica):
         self.require_own_loop()
         self._clock += 1
         try:
-            octets = msgspec.msgpack.encode([of.kind, of.name, self._clock, value])
+            octets = encode_value([of.kind, of.name, self._clock, value])
             if _is_nested_deeper(list(_decode(octets)), DEPTH_MAX + 1):
                 raise ValueError(f"lists or dictionaries are nested more than {DEPTH_MAX} deep")
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
             raise LocalProtocolError(f"{of.kind} {of.name!r}: this value cannot be sent: {error}") from None
         return await self.group.multicast(octets)
 
