@@ -34,6 +34,7 @@ PROTOCOLS = ("coord", "full_dist", "s_coord", "cube_full_dist")
 MEMBERS_MAX = 33
 SLOW_MEMBERS_MAX = 15  # the data of more would fill slow links with their own repairs
 UNTIL_MS = 1_200_000.0  # twenty minutes: a fifth of all copies lost on each of six links, repeated twice a second
+CASCADE_LOSS_MAX = 0.1  # of each hop: with more, its waits over long paths grow to minutes (docs/cascade.md)
 NS_PER_MS = 1_000_000
 
 
