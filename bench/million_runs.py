@@ -31,6 +31,7 @@ from cubecast.lab.runs import Run, canonical, runs_of
 from cubecast.lab.schema import OK, RUNS
 from cubecast.lab.store import Store
 from cubecast.lab.study import run_studies
+from cubecast.lab.versions import library_versions
 
 RUNS_PER_FILE = 10_000
 WATCH_SECONDS = 0.5
@@ -102,6 +103,7 @@ def _results(runs: list[Run], names: list[str], random: np.random.Generator) -> 
         "metrics": pa.MapArray.from_arrays(offsets, pa.array(names * count), pa.array(values.reshape(-1))),
         "wall_seconds": np.ones(count),
         "cpu_seconds": np.ones(count),
+        "versions": pa.array([list(library_versions().items())] * count, RUNS.field("versions").type),
         "host": ["here"] * count,
         "finished_unix_s": np.zeros(count),
     }

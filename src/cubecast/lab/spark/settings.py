@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cubecast.errors import LocalProtocolError
 
-DRIVER_MEMORY = "1200m"
+DRIVER_MEMORY = "1500m"
 """Of the heap. Java uses a third of a GiB beside it, so this keeps it below 2 GB."""
 MEMORY_VARIABLE = "CUBECAST_SPARK_MEMORY"
 _LOG4J = Path(__file__).parents[1] / "log4j2.properties"
