@@ -104,6 +104,7 @@ NOT_RUN = {
     r"SPARK_HOME=.*|\$SPARK_HOME/.*|export HADOOP.*": "a cluster of its own",
     r"cubecast advise --members 600 --network wan\.graphml .*": "the reader's own network",
     r"cubecast advise --from .*": "a group that has run for a while; tests/lab/test_advisor.py reads such a status",
+    r"python scripts/protocol_\w+\.py .*": "it rewrites docs/images; tests/docs/test_pages.py runs its parts",
     r"mkdir -p traces|cubecast node .* --trace traces/.*": "for `study follow`, which needs Spark",
 }
 """Patterns of commands that no test runs, and why."""

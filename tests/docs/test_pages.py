@@ -15,11 +15,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer.main
 
 from cubecast.cli import app
 from cubecast.lab.metric_titles import title_of
+from cubecast.lab.runs import points_of
+from cubecast.lab.store import Store
 from cubecast.protocols.catalogue import list_protocols, protocol_named
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, command_lines
 
@@ -106,29 +110,21 @@ def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path
     assert not fetched
     assert (site / "source" / "examples" / "ring.py.txt").is_file()
     assert "Send to every member, this one included" in (site / "api" / "live.html").read_text("utf-8")
-    assert (site / "protocol" / "stability-cascade.html").is_file()
+    assert "images/studies/own-causal-stability-fig-1.svg" in (site / "protocol" / "stability-cascade.html").read_text()
+    assert (site / "source" / "plans" / "own-causal-stability.toml.txt").is_file()
     tutorial = (site / "tutorial.html").read_text("utf-8")
     assert '<code><span class="option">--trace</span> run.parquet</code>' in tutorial
     assert '<div class="language-sh highlight">' in tutorial
 
 
 def script(name: str) -> Any:
-    """A module of scripts/."""
-    specification = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    """A module of scripts/, which imports others from there; a further call gives the same module."""
+    folder = str(ROOT / "scripts")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
 
 
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules of scripts/ can import each other."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-
-
-@pytest.mark.usefixtures("scripts")
 def test_every_protocol_has_a_page_with_its_diagram_its_figures_and_its_parameters() -> None:
     pages = script("protocol_pages").pages()
     for protocol in list_protocols():
@@ -164,6 +160,29 @@ def test_the_figures_of_the_pages_are_those_of_the_present_studies() -> None:
         assert html.escape(command) in captions[name], again
 
 
+def test_a_figure_is_drawn_from_the_tables_of_a_results_folder(tmp_path: Path) -> None:
+    studies = script("protocol_studies")
+    one, store = studies.all_shown()["rasm-estimates-fig-E1"], Store(tmp_path)
+    points = points_of(one.plan, "quick")
+    with pytest.raises(SystemExit, match=r"rasm-estimates: no results in .*cubecast study run rasm-estimates --quick"):
+        studies.draw_figure(one, store)
+    numbers = {"mean": 0.5, "sd": 0.1, "ci_low": 0.4, "ci_high": 0.6, "smallest": 0.3, "largest": 0.7}
+    rows = [{"point": place, "metric": "reliability", "n": 7, **numbers} for place in range(len(points))]
+    for name, table in (("points", points), ("summary", rows)):
+        folder = tmp_path / "tables" / name / f"study={one.plan.id}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(table), folder / "part.parquet")
+    picture, caption = studies.draw_figure(one, store)
+    assert picture.count("<svg") == 1
+    assert all(f">{title}</text>" in picture for title in ("Plumtree", "RASM", "reachability"))
+    assert caption.startswith(
+        f"{7 * len(one.points)} runs. Means with 95 % intervals (Student), n = 7 seeds per point."
+    )
+    pq.write_table(pa.Table.from_pylist(points[:-1]), tmp_path / "tables/points/study=rasm-estimates/part.parquet")
+    with pytest.raises(SystemExit, match="rasm-estimates: results of another size or plan"):
+        studies.draw_figure(one, store)
+
+
 def test_a_page_shows_figures_of_the_papers_that_describe_its_protocol() -> None:
     studies = script("protocol_studies")
     (coord,) = (one for one in list_protocols("stability") if one.name == "coord")
@@ -172,10 +191,9 @@ def test_a_page_shows_figures_of_the_papers_that_describe_its_protocol() -> None
     assert {one.plan.id for one in studies.figures_with(detector)} == {"guo-failure-hierarchy", "own-detectors"}
 
 
-@pytest.mark.usefixtures("scripts")
 def test_a_protocol_of_no_study_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = script("protocol_pages")
-    monkeypatch.setattr(importlib.import_module("protocol_studies"), "study_figures", tuple)
+    monkeypatch.setattr(script("protocol_studies"), "study_figures", tuple)
     (coord,) = (one for one in list_protocols("stability") if one.name == "coord")
     assert "No [study](../plans.md) of the project includes Coord yet." in pages.page_of(coord)
 
