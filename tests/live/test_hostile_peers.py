@@ -82,6 +82,7 @@ def hello(towards: Group, /, **changes: object) -> bytes:
         "incarnation": 77,
         "session": 5,
         "knows": 0,
+        "knows_session": 0,
         "received": 0,
         "view_number": 0,
         "view_tag": 0,
