@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from cubecast.sim.faults import Fault
 from tests.sim.random_stacks import STACKS, Stack, complaints, failures, random_stack
+from tests.support.scenarios import shared_scenario
 
 SEEDS = 60
 OFTEN = {Stack("coord", "nak"), Stack("coord", "hierarchical"), Stack("coord", "nak", "gossip")}
@@ -34,3 +36,24 @@ def test_a_run_in_which_a_crash_goes_unnoticed_is_found() -> None:
     )
     hopeless = replace(scenario, detector_parameters=replace(scenario.detector_parameters, threshold=10_000))
     assert complaints(hopeless) != []
+
+
+def test_a_member_that_is_alone_begins_no_rounds_without_end() -> None:
+    """With a trigger at zero messages each of its rounds, which take no time, would begin the next one."""
+    scenario = shared_scenario(
+        protocol="coord",
+        members=2,
+        senders=1,
+        network="star",
+        seed=1,
+        messages=10,
+        rate=50,
+        rounds=2,
+        delta_ms=5,
+        transport="nak",
+        trigger="buffer",
+        buffer_messages=3,
+        crashes=(Fault(members=(1,), at_ns=40_000_000),),
+        detect_ms=5,
+    )
+    assert complaints(scenario) == []

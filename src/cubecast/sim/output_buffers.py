@@ -3,8 +3,8 @@
 `models.trigger_level` computes X; here it is given.
 
 Every sender has an output buffer of g messages, which keeps each of its messages until it is stable. With the trigger
-"buffer" the next round waits until a member that may begin one holds X unstable messages of some sender: those in its
-own output buffer, or those it has received from another sender, since all senders send at the same rate. Once every
+"buffer" the next round waits until a member that may begin one holds X unstable messages of some sender, at least one:
+those in its own output buffer, or those it has received from another sender, since all senders send at the same rate. Once every
 sender has sent all its messages, no buffer would reach X again; then rounds begin Δ after one another, as with the
 trigger "delta".
 
@@ -23,9 +23,9 @@ from cubecast.sim.events import SAMPLE, SEND_DATA, WAKE, schedule
 
 @linked
 def is_full_enough(metrics, group, member, sender):
-    """Are X messages of this sender waiting here to become stable?"""
+    """Are X messages of this sender waiting here to become stable? With X = 0, any: other rounds would free nothing."""
     waiting = np.int64(group.received[member, sender]) - np.int64(group.stable[member, sender])
-    return waiting >= metrics.totals[0].trigger_level
+    return waiting > 0 and waiting >= metrics.totals[0].trigger_level
 
 
 @linked
