@@ -14,6 +14,7 @@ import argparse
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ PROTOCOLS = ("coord", "full_dist", "s_coord", "cube_full_dist")
 MEMBERS_MAX = 33
 SLOW_MEMBERS_MAX = 15  # the data of more would fill slow links with their own repairs
 UNTIL_MS = 1_200_000.0  # twenty minutes: a fifth of all copies lost on each of six links, repeated twice a second
-CASCADE_LOSS_MAX = 0.1  # of each hop: with more, its waits over long paths grow to minutes (docs/cascade.md)
+CASCADE_LOSS_MAX = defaultdict(lambda: 0.2, random=0.1, chain=0.01)
+"""Of each hop: with more, its waits over long paths and in deep trees grow to minutes (docs/cascade.md)."""
 NS_PER_MS = 1_000_000
 
 
@@ -71,8 +73,9 @@ def random_scenario(seed: int, names: Sequence[str] = PROTOCOLS) -> Scenario:
         | _data(draw, settings["network"])
         | _faults(draw, protocol, members, 300 if slow else 30)
     )
-    if protocol == "cascade" and settings["network"].startswith("random"):
-        settings["loss"] = min(settings.get("loss", 0.0), CASCADE_LOSS_MAX)
+    if protocol == "cascade":
+        most = CASCADE_LOSS_MAX["chain" if settings["tree_degree"] == 1 else settings["network"].partition(":")[0]]
+        settings["loss"] = min(settings.get("loss", 0.0), most)
     if shared_scenario(**settings | {"repeat_ms": 1.0}).loses_messages or settings.get("reorder", 0) > 0:
         # Repeats that come faster than the network can carry them pile up without end.
         narrow = "bandwidth" in settings["network"] or settings.get("queue_limit", 0) > 0

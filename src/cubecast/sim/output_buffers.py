@@ -4,9 +4,9 @@
 
 Every sender has an output buffer of g messages, which keeps each of its messages until it is stable. With the trigger
 "buffer" the next round waits until a member that may begin one holds X unstable messages of some sender, at least one:
-those in its own output buffer, or those it has received from another sender, since all senders send at the same rate. Once every
-sender has sent all its messages, no buffer would reach X again; then rounds begin Δ after one another, as with the
-trigger "delta".
+those in its own output buffer, or those it has received from another sender, since all senders send at the same rate.
+Once every sender has sent all its messages, no buffer would reach X again; then rounds begin Δ after one another, as
+with the trigger "delta".
 
 A sender whose buffer is full does not send. The messages it holds back, and for how long, are counted; it continues as
 soon as a message becomes stable. An input buffer has room for g messages of each sender; messages beyond that are kept
