@@ -87,6 +87,8 @@ class Judge:
         self._stable_to: dict[tuple[ViewId, MemberId], int] = {}
         self._places: dict[str, tuple[int, int]] = {}
         """Of each process the group and the number of its view."""
+        self._group_of: dict[int, int] = {}
+        """By message: the group in which it was delivered last."""
         self._may_repeat = may_repeat
         self._senders: dict[int, set[MemberId]] = defaultdict(set)
         """The incarnations under which a message was delivered."""
@@ -204,6 +206,8 @@ class Judge:
             self._report(event, "causal stability", what)
         application.in_view[number] = sender, sequence
         application.log |= bit
+        if application.view is not None:
+            self._group_of[number] = application.view.group_id
 
     def _is_repeated(self, number: int) -> bool:
         """Was it multicast again, as the settings allow, by a later incarnation of its sender?"""
@@ -448,7 +452,11 @@ class Judge:
             self._report(event, "exclusion", f"no view after view {view.number} is without it")
 
     def judge_end(self, names: Iterable[str], group_id: int) -> None:
-        """A settled group has one state, which holds all messages that its members multicast."""
+        """A settled group has one state, which holds all messages that its members multicast.
+
+        A message that was delivered in another group has ended with its state, although a sender that crashed in this
+        very moment could not report it stable.
+        """
         members = sorted(names)
         union = 0
         for name in members:
@@ -457,6 +465,7 @@ class Judge:
         stable = {number for number, (group, _) in self.stable.items() if group == group_id}
         wanted = {number for number, name in self.multicast.items() if name in members and number not in self.stable}
         wanted = ((wanted - self.excused) | stable) if self._is_majority else set()
+        wanted = {number for number in wanted if self._group_of.get(number, group_id) == group_id}
         lost = sorted(number for number in wanted if not union >> number & 1)
         if lost and self._has_whole_state(members):
             self.broken.append(f"nothing lost: messages {lost} are in no state at the end")
