@@ -264,6 +264,22 @@ def test_rounds_that_congest_the_network_are_not_the_best() -> None:
     assert finish.finalists[0].delta_ms == 10.0
 
 
+@pytest.mark.parametrize("budget", [None, 1e5])
+def test_a_configuration_that_ends_only_with_longer_pauses_is_not_lost(budget: float | None) -> None:
+    """Without pauses, some networks are congested, though not that of the first seed."""
+    results = Results(GroupQuestion(members=8, network="star", budget_bytes_per_s=budget))
+
+    def measure(trials: list[Trial]) -> None:
+        for trial in trials:
+            congested = trial.candidate.delta_ms < 5 and (trial.seed % 3 == 1 or trial.candidate.configuration.number)
+            results.add(trial, None if congested else noisy(trial, rounds, 0.0))
+
+    finish = race(configurations(10), results, measure)
+    assert results.is_feasible(finish.finalists[0])
+    assert finish.finalists[0].configuration.number == 0
+    assert 5.0 <= finish.finalists[0].delta_ms <= 10.0
+
+
 def test_a_contender_that_keeps_a_limit_only_with_one_seed_continues_with_another_pause() -> None:
     """With the first seed all are faster than on average, and would exceed the time with the pauses chosen there."""
 
