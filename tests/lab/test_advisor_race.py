@@ -15,7 +15,7 @@ from cubecast.lab.advisor.pauses import Pauses, two_digits
 from cubecast.lab.advisor.question import GroupQuestion
 from cubecast.lab.advisor.race import SEEDS, Finish, race
 from cubecast.lab.advisor.results import Results, Trial
-from cubecast.lab.advisor.selection import pareto_front, select
+from cubecast.lab.advisor.selection import decide, pareto_front, select
 from cubecast.lab.advisor.workload import Observation
 
 Truth = Callable[[Candidate], tuple[float, float]]
@@ -199,6 +199,22 @@ def test_a_mean_just_below_a_limit_is_not_yet_within_it() -> None:
     assert below.is_feasible(candidates[0])
     few, candidates = results_of([*times[:2], 9.5], budget_bytes_per_s=1000.0)
     assert few.is_feasible(candidates[0])  # the spread is not known yet
+
+
+def test_the_first_is_the_one_that_probably_keeps_the_limits_and_is_near_the_best() -> None:
+    times = [9.0, 11.0, 10.0, 9.5, 10.3, 10.0]  # a mean of 9.97, which is not safely within 10.2
+    candidates = [Candidate(one, 1.0) for one in configurations(2)]
+    limited = Results(GroupQuestion(members=8, network="star", budget_bytes_per_s=1020.0))
+    for candidate, slow in zip(candidates, (1.0, 2.0), strict=True):
+        for seed, time_ms in enumerate(times):
+            limited.add(Trial(candidate, seed), Observation(slow * time_ms, 100.0 * time_ms / slow, 1.0, 1.0))
+    ranked = limited.ranked(candidates)
+    assert not limited.is_feasible(candidates[0])
+    assert ranked[0] == candidates[1]
+    first, selection = decide(limited, ranked)
+    assert first[0] == candidates[0]
+    assert selection.best > 0.6
+    assert selection.shares[0] == selection.best
 
 
 def test_the_pareto_front_is_what_no_other_beats_in_time_and_bytes() -> None:

@@ -29,7 +29,7 @@ import numpy as np
 from cubecast.lab.advisor.candidates import DELTAS_MS, Candidate, Configuration
 from cubecast.lab.advisor.pauses import Pauses
 from cubecast.lab.advisor.results import Results, Trial
-from cubecast.lab.advisor.selection import Selection, select
+from cubecast.lab.advisor.selection import Selection, decide
 
 SEEDS = (2, 4, 8, 16, 32)
 """The number of seeds of the candidates on each rung."""
@@ -84,8 +84,7 @@ def race(configurations: list[Configuration], results: Results, measure: Measure
         contenders = _lasting(contenders, seeds, results, measure)
         moved = _moved(results, _best(results, contenders, rung + 1))
         _measure(moved.values(), seeds, results, measure)
-        finalists = _distinct(results, results.ranked([*contenders, *moved.values()]))
-        selection = select(results, finalists)
+        finalists, selection = decide(results, _distinct(results, results.ranked([*contenders, *moved.values()])))
         contenders = [moved.get(one, one) for one in contenders]
         sure = max(selection.best, selection.near) >= SURE
         if len(finalists) == 1 or (rung >= SURE_FROM and sure):
