@@ -15,7 +15,7 @@ from cubecast.lab.advisor.pauses import Pauses, two_digits
 from cubecast.lab.advisor.question import GroupQuestion
 from cubecast.lab.advisor.race import SEEDS, Finish, race
 from cubecast.lab.advisor.results import Results, Trial
-from cubecast.lab.advisor.selection import pareto_front, select
+from cubecast.lab.advisor.selection import decide, pareto_front, select
 from cubecast.lab.advisor.workload import Observation
 
 Truth = Callable[[Candidate], tuple[float, float]]
@@ -201,6 +201,22 @@ def test_a_mean_just_below_a_limit_is_not_yet_within_it() -> None:
     assert few.is_feasible(candidates[0])  # the spread is not known yet
 
 
+def test_the_first_is_the_one_that_probably_keeps_the_limits_and_is_near_the_best() -> None:
+    times = [9.0, 11.0, 10.0, 9.5, 10.3, 10.0]  # a mean of 9.97, which is not safely within 10.2
+    candidates = [Candidate(one, 1.0) for one in configurations(2)]
+    limited = Results(GroupQuestion(members=8, network="star", budget_bytes_per_s=1020.0))
+    for candidate, slow in zip(candidates, (1.0, 2.0), strict=True):
+        for seed, time_ms in enumerate(times):
+            limited.add(Trial(candidate, seed), Observation(slow * time_ms, 100.0 * time_ms / slow, 1.0, 1.0))
+    ranked = limited.ranked(candidates)
+    assert not limited.is_feasible(candidates[0])
+    assert ranked[0] == candidates[1]
+    first, selection = decide(limited, ranked)
+    assert first[0] == candidates[0]
+    assert selection.best > 0.6
+    assert selection.shares[0] == selection.best
+
+
 def test_the_pareto_front_is_what_no_other_beats_in_time_and_bytes() -> None:
     results = Results(GroupQuestion(members=8, network="star"))
     points = [(10.0, 100.0), (20.0, 50.0), (20.0, 60.0), (9.9, 150.0), (40.0, 10.0), (50.0, 20.0)]
@@ -262,6 +278,22 @@ def test_rounds_that_congest_the_network_are_not_the_best() -> None:
 
     finish, _, _ = run(truth=congested, noise=0.0)
     assert finish.finalists[0].delta_ms == 10.0
+
+
+@pytest.mark.parametrize("budget", [None, 1e5])
+def test_a_configuration_that_ends_only_with_longer_pauses_is_not_lost(budget: float | None) -> None:
+    """Without pauses, some networks are congested, though not that of the first seed."""
+    results = Results(GroupQuestion(members=8, network="star", budget_bytes_per_s=budget))
+
+    def measure(trials: list[Trial]) -> None:
+        for trial in trials:
+            congested = trial.candidate.delta_ms < 5 and (trial.seed % 3 == 1 or trial.candidate.configuration.number)
+            results.add(trial, None if congested else noisy(trial, rounds, 0.0))
+
+    finish = race(configurations(10), results, measure)
+    assert results.is_feasible(finish.finalists[0])
+    assert finish.finalists[0].configuration.number == 0
+    assert 5.0 <= finish.finalists[0].delta_ms <= 10.0
 
 
 def test_a_contender_that_keeps_a_limit_only_with_one_seed_continues_with_another_pause() -> None:

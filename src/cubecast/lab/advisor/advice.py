@@ -264,7 +264,7 @@ def _advice(
 
 
 def _verdict(results: Results, finish: Finish) -> Verdict:
-    if not results.is_feasible(finish.finalists[0]):
+    if not results.keeps_limits(finish.finalists[0]):
         return "nothing fits"
     best = finish.selection.best
     return "clear" if not math.isnan(best) and best >= CLEAR else "too close to call"
@@ -290,6 +290,6 @@ def _row(results: Results, candidate: Candidate, probability: float | None) -> R
         bytes_per_s=estimate("bytes_per_s"),
         buffer=estimate("buffer"),
         messages_per_s=estimate("messages_per_s"),
-        fits=results.is_feasible(candidate),
+        fits=results.keeps_limits(candidate),
         probability=probability,
     )

@@ -40,7 +40,14 @@ class Pauses:
         shortest = self._solve("bytes_per_s") if "bytes_per_s" in self.results.limits else 0.0
         if self.results.objective == "bytes_per_s":
             return two_digits(min(max(self._solve("time_ms"), 0.0), DELTA_MAX_MS), up=False)
-        return two_digits(min(max(shortest, 0.0), DELTA_MAX_MS), up=True)
+        return two_digits(min(max(shortest, self._shortest_lasting_ms()), DELTA_MAX_MS), up=True)
+
+    def _shortest_lasting_ms(self) -> float:
+        """The shortest pause of the grid that is longer than those with which a run did not end."""
+        configurations = {one.configuration for one in self.tested}
+        others = [one for one in self.results.candidates if one.configuration in configurations]
+        failed_ms = [one.delta_ms for one in others if not self.results.ended(one)]
+        return next((delta_ms for delta_ms in DELTAS_MS if delta_ms > max(failed_ms, default=-1.0)), DELTA_MAX_MS)
 
     def estimate(self) -> float:
         """The value with the best pause; infinite if no pause keeps the limits."""
@@ -52,7 +59,8 @@ class Pauses:
         if at_end and not self.results.is_feasible(near):
             return math.inf
         good = [self.results.value(one) for one in self.tested if self.results.is_feasible(one)]
-        return min([self._value_at(near, delta_ms), *good])
+        # Without limits every pause may be tried, and nothing has to be predicted.
+        return min([self._value_at(near, delta_ms), *good] if self.results.limits else good)
 
     def _value_at(self, near: Candidate, delta_ms: float) -> float:
         field = self.results.objective

@@ -29,7 +29,7 @@ import numpy as np
 from cubecast.lab.advisor.candidates import DELTAS_MS, Candidate, Configuration
 from cubecast.lab.advisor.pauses import Pauses
 from cubecast.lab.advisor.results import Results, Trial
-from cubecast.lab.advisor.selection import Selection, select
+from cubecast.lab.advisor.selection import Selection, decide
 
 SEEDS = (2, 4, 8, 16, 32)
 """The number of seeds of the candidates on each rung."""
@@ -81,11 +81,10 @@ def race(configurations: list[Configuration], results: Results, measure: Measure
     for rung, count in enumerate(SEEDS):
         contenders = _best(results, contenders, rung)
         seeds = range(first, first + count)
-        _measure(contenders, seeds, results, measure)
+        contenders = _lasting(contenders, seeds, results, measure)
         moved = _moved(results, _best(results, contenders, rung + 1))
         _measure(moved.values(), seeds, results, measure)
-        finalists = _distinct(results, results.ranked([*contenders, *moved.values()]))
-        selection = select(results, finalists)
+        finalists, selection = decide(results, _distinct(results, results.ranked([*contenders, *moved.values()])))
         contenders = [moved.get(one, one) for one in contenders]
         sure = max(selection.best, selection.near) >= SURE
         if len(finalists) == 1 or (rung >= SURE_FROM and sure):
@@ -176,21 +175,31 @@ class _Screening:
         return abs(candidate.delta_ms - delta_ms) <= SAME_PAUSE * period_ms
 
     def _climb(self, lines: list[_Line]) -> None:
-        """Try longer pauses of the best lines as long as they are better: rounds too short can congest a network."""
+        """Try other pauses of the best lines as long as they are better: rounds too short can congest a network."""
         if self._results.objective == "bytes_per_s":
             return
         for _ in DELTAS_MS:
             best = {line.configuration: self._representative(line) for line in lines}
             first = self._results.ranked(one for one in best.values() if one is not None)[:REFINED]
-            wanted = []
-            for line in lines:
-                own = best[line.configuration]
-                if own is not None and own in first and own.delta_ms == max(one.delta_ms for one in line.tried):
-                    longer_ms = [delta_ms for delta_ms in DELTAS_MS if delta_ms > own.delta_ms]
-                    wanted += [(line, longer_ms[0])] if longer_ms else []
-            if not wanted:
+            chosen = [(line, best[line.configuration]) for line in lines]
+            wanted = [(line, self._neighbour_ms(line, own)) for line, own in chosen if own is not None and own in first]
+            if not any(delta_ms is not None for _, delta_ms in wanted):
                 return
-            self._try(wanted)
+            self._try([(line, delta_ms) for line, delta_ms in wanted if delta_ms is not None])
+
+    def _neighbour_ms(self, line: _Line, own: Candidate) -> float | None:
+        """The next longer pause if there is no longer one yet; the next shorter one above those that do not end."""
+        tried_ms = [one.delta_ms for one in line.tried]
+        if own.delta_ms == max(tried_ms):
+            return next((delta_ms for delta_ms in DELTAS_MS if delta_ms > own.delta_ms), None)
+        failed_ms = max((one.delta_ms for one in line.tried if not self._results.ended(one)), default=math.inf)
+        shorter = [
+            delta_ms for delta_ms in DELTAS_MS if failed_ms < delta_ms < min(own.delta_ms, *self._ended_ms(line))
+        ]
+        return shorter[-1] if shorter else None
+
+    def _ended_ms(self, line: _Line) -> list[float]:
+        return [one.delta_ms for one in line.tried if self._results.ended(one)]
 
     def _representative(self, line: _Line) -> Candidate | None:
         """The best candidate of a line; where none keeps the limits, the last one, which was predicted to keep them."""
@@ -249,6 +258,23 @@ def _pauses(results: Results, candidate: Candidate) -> Pauses:
     """Predictions from a candidate, with the slopes that all candidates of its configuration give."""
     every = [one for one in results.candidates if one.configuration == candidate.configuration and results.ended(one)]
     return Pauses(results, (candidate,) if results.ended(candidate) else (), tuple(every))
+
+
+def _lasting(contenders: list[Candidate], seeds: range, results: Results, measure: Measure) -> list[Candidate]:
+    """Measure contenders; those whose runs do not all end continue with longer pauses, as short rounds congest."""
+    _measure(contenders, seeds, results, measure)
+    for _ in DELTAS_MS:
+        failed = [one for one in contenders if not results.ended(one)]
+        longer = {
+            one: Candidate(one.configuration, next(delta_ms for delta_ms in DELTAS_MS if delta_ms > one.delta_ms))
+            for one in failed
+            if one.delta_ms < DELTAS_MS[-1]
+        }
+        if not longer:
+            break
+        contenders = [longer.get(one, one) for one in contenders]
+        _measure(longer.values(), seeds, results, measure)
+    return contenders
 
 
 def _moved(results: Results, contenders: list[Candidate]) -> dict[Candidate, Candidate]:

@@ -112,6 +112,12 @@ class Results:
         """Do its runs end, within every limit?"""
         return self.ended(candidate) and all(self.excess(candidate, field) <= 1 for field in self.limits)
 
+    def keeps_limits(self, candidate: Candidate) -> bool:
+        """Do its runs end, with means within every limit? Without a safety margin."""
+        return self.ended(candidate) and all(
+            self.mean(candidate, field) <= limit for field, limit in self.limits.items()
+        )
+
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """The best first: within the limits by value, then by excess over the limits; of equals the simplest first."""
 

@@ -35,17 +35,19 @@ class Selection(NamedTuple):
     """The probability that none is better by more than `INDIFFERENT`."""
     shares: tuple[float, ...]
     """The probability that each is the best, in the order of the finalists."""
+    nears: tuple[float, ...] = ()
+    """The probability that each keeps the limits and none is better by more than `INDIFFERENT`."""
 
 
 def select(results: Results, ranked: Sequence[Candidate]) -> Selection:
     """Compute the probabilities from the seeds that all candidates have in common."""
     shared = sorted(set.intersection(*(set(results.seeds(one)) for one in ranked))) if ranked else []
-    if not ranked or not results.is_feasible(ranked[0]):
-        return Selection(0.0, 0.0, (0.0,) * len(ranked))
+    if not any(results.keeps_limits(one) for one in ranked):
+        return Selection(0.0, 0.0, (0.0,) * len(ranked), (0.0,) * len(ranked))
     if len(ranked) == 1:
-        return Selection(1.0, 1.0, (1.0,))
+        return Selection(1.0, 1.0, (1.0,), (1.0,))
     if len(shared) < 2:
-        return Selection(math.nan, math.nan, (math.nan,) * len(ranked))
+        return Selection(math.nan, math.nan, (math.nan,) * len(ranked), (math.nan,) * len(ranked))
     values = _draw(results, ranked, results.objective, shared)
     for field, limit in results.limits.items():
         values = np.where(_draw(results, ranked, field, shared) > limit, np.inf, values)
@@ -54,8 +56,21 @@ def select(results: Results, ranked: Sequence[Candidate]) -> Selection:
     # A draw in which no candidate keeps the limits has no winner.
     wins = (values == least[:, None]) & some[:, None]
     shares = (wins / np.maximum(wins.sum(axis=1), 1)[:, None]).mean(axis=0)
-    near = (values[:, 0] <= (1 + INDIFFERENT) * least) & some
-    return Selection(float(shares[0]), float(near.mean()), tuple(float(share) for share in shares))
+    near = ((values <= (1 + INDIFFERENT) * least[:, None]) & some[:, None]).mean(axis=0)
+    return Selection(float(shares[0]), float(near[0]), tuple(map(float, shares)), tuple(map(float, near)))
+
+
+def decide(results: Results, ranked: Sequence[Candidate]) -> tuple[list[Candidate], Selection]:
+    """Put the candidate first that is most likely to keep the limits and to be within 5 % of the best.
+
+    The ranking requires that a limit is kept safely. That may leave out a candidate that is probably the best.
+    """
+    found = select(results, ranked)
+    order = sorted(range(len(ranked)), key=lambda place: (not results.keeps_limits(ranked[place]), -found.nears[place]))
+    if not ranked or not any(found.nears):
+        return list(ranked), found
+    shares, nears = ([values[place] for place in order] for values in (found.shares, found.nears))
+    return [ranked[place] for place in order], Selection(shares[0], nears[0], tuple(shares), tuple(nears))
 
 
 def _draw(results: Results, ranked: Sequence[Candidate], field: str, seeds: list[int]) -> NDArray[np.float64]:
