@@ -243,7 +243,7 @@ def _simulation_cost(settings: Settings) -> float:
     return 0.0025 + 2e-6 * n + 1e-7 * routes + 4e-8 * (control + data)
 
 
-_WITHOUT_ROUTES = ("flat", "star", "chain", "wan-tree", "regular")
+_WITHOUT_ROUTES = ("flat", "chain", "wan-tree", "regular")
 
 
 ROUND_METRICS = ("steps", "messages", "sent_bytes", "measured_messages", "measured_bytes")
