@@ -11,7 +11,7 @@ import pytest
 
 from cubecast.lab.advisor.advice import recommend
 from cubecast.lab.advisor.candidates import DELTAS_MS, Candidate, Configuration, candidates_of
-from cubecast.lab.advisor.pauses import Pauses, two_digits
+from cubecast.lab.advisor.pauses import PauseModel, two_digits
 from cubecast.lab.advisor.question import GroupQuestion
 from cubecast.lab.advisor.race import SEEDS, Finish, race
 from cubecast.lab.advisor.results import Results, Trial
@@ -229,14 +229,14 @@ def test_the_pareto_front_is_what_no_other_beats_in_time_and_bytes() -> None:
 # The prediction of the best pause.
 
 
-def measured(*points: tuple[float, float, float], round_ms: float, **question: Any) -> Pauses:
+def measured(*points: tuple[float, float, float], round_ms: float, **question: Any) -> PauseModel:
     """One configuration with these pauses, times and bytes per second."""
     results = Results(GroupQuestion(members=8, network="star", **question))
     [configuration] = configurations(1)
     for delta_ms, time_ms, bytes_per_s in points:
         trial = Trial(Candidate(configuration, delta_ms), 0)
         results.add(trial, Observation(time_ms, bytes_per_s, time_ms / 10, 1.0, round_ms))
-    return Pauses(results, tuple(results.candidates))
+    return PauseModel(results, tuple(results.candidates))
 
 
 def test_the_pause_that_keeps_a_budget_is_predicted_from_one_round() -> None:

@@ -248,7 +248,7 @@ def _has_route_table(scenario: Scenario) -> bool:
     return scenario.members <= NODES_MAX and scenario.network.partition(":")[0] not in _WITHOUT_ROUTES
 
 
-_WITHOUT_ROUTES = ("flat", "star", "chain", "wan-tree", "regular")
+_WITHOUT_ROUTES = ("flat", "chain", "wan-tree", "regular")
 
 
 ROUND_METRICS = ("steps", "messages", "sent_bytes", "measured_messages", "measured_bytes")

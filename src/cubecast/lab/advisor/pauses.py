@@ -26,7 +26,7 @@ DIGITS = 2
 
 
 @dataclass(frozen=True)
-class Pauses:
+class PauseModel:
     """Predictions for one configuration, from candidates of it with different pauses."""
 
     results: Results

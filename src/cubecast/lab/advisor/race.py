@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cubecast.lab.advisor.candidates import DELTAS_MS, Candidate, Configuration
-from cubecast.lab.advisor.pauses import Pauses
+from cubecast.lab.advisor.pauses import PauseModel
 from cubecast.lab.advisor.results import Results, Trial
 from cubecast.lab.advisor.selection import Selection, decide
 
@@ -153,8 +153,8 @@ class _Screening:
         results = self._results
         return min((results.value(one) for one in results.candidates if results.is_feasible(one)), default=math.inf)
 
-    def _pauses(self, line: _Line) -> Pauses:
-        return Pauses(self._results, tuple(sorted(one for one in line.tried if self._results.ended(one))))
+    def _pauses(self, line: _Line) -> PauseModel:
+        return PauseModel(self._results, tuple(sorted(one for one in line.tried if self._results.ended(one))))
 
     def _bound(self, line: _Line) -> float:
         good = [self._results.value(one) for one in line.tried if self._results.is_feasible(one)]
@@ -254,10 +254,10 @@ def _distinct(results: Results, ranked: list[Candidate]) -> list[Candidate]:
     return kept
 
 
-def _pauses(results: Results, candidate: Candidate) -> Pauses:
+def _pauses(results: Results, candidate: Candidate) -> PauseModel:
     """Predictions from a candidate, with the slopes that all candidates of its configuration give."""
     every = [one for one in results.candidates if one.configuration == candidate.configuration and results.ended(one)]
-    return Pauses(results, (candidate,) if results.ended(candidate) else (), tuple(every))
+    return PauseModel(results, (candidate,) if results.ended(candidate) else (), tuple(every))
 
 
 def _lasting(contenders: list[Candidate], seeds: range, results: Results, measure: Measure) -> list[Candidate]:
