@@ -111,8 +111,7 @@ def receive(state, row, now_ns, mail, slot):
 @linked
 def on_heard(state, row, now_ns, mail, rank):
     """A message arrived from this neighbour: L[rank] = 0."""
-    if rank_sets.contains(state.group.members[row], rank):
-        hear(state, row, rank)
+    hear(state, row, rank)
 
 
 @linked
