@@ -42,7 +42,8 @@ def test_the_live_array_is_that_of_the_pseudo_code(
                     suspected.append((one, rank))
             talk.ring(alarm)
         elif move == "hear" and one != other:
-            live[one][other] = 0
+            if other in members[one]:
+                live[one][other] = 0
             talk.hear(one, other)
         elif move == "deliver" and talk.under_way:
             copy = talk.under_way.pop(one % len(talk.under_way))

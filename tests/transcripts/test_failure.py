@@ -113,6 +113,34 @@ def test_a_member_that_left_is_not_suspected_again(detector: Protocol) -> None:
 
 
 @each_detector
+def test_removed_members_do_not_stay_alive_elsewhere(detector: Protocol) -> None:
+    """Member 0 suspects and removes 2 and 3; member 1, which heard of 3 later, must get no news of it from member 0."""
+    talk = Exchange(detector, members=4, step_ms=STEP_MS, threshold=8)
+    talk.start()
+    steps(talk, 40, down=(2, 3))
+    talk.leave(0, 2)
+    talk.leave(0, 3)
+    talk.hear(1, 3)
+    talk.suspected.clear()
+    steps(talk, 40, down=(2, 3))
+    assert {(1, 2), (1, 3)} <= set(talk.suspected)
+
+
+@each_detector
+def test_a_late_message_of_a_removed_member_does_not_keep_it_alive_elsewhere(detector: Protocol) -> None:
+    """Member 0 removes 2, and then receives what 2 sent before it stopped; member 1 must still notice."""
+    talk = Exchange(detector, members=3, step_ms=STEP_MS, threshold=8)
+    talk.start()
+    steps(talk, 30, down=(2,))
+    talk.leave(0, 2)
+    talk.hear(0, 2)
+    talk.hear(1, 2)
+    talk.suspected.clear()
+    steps(talk, 30, down=(2,))
+    assert set(talk.suspected) == {(1, 2)}
+
+
+@each_detector
 def test_a_member_that_was_down_does_not_suspect_everybody_when_it_comes_back(detector: Protocol) -> None:
     """Silence is counted in own steps, and a member that is down takes none."""
     talk = Exchange(detector, members=3, step_ms=STEP_MS, threshold=4, where_known={"subset": 2})

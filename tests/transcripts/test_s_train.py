@@ -133,6 +133,37 @@ def test_what_is_lost_is_repeated_and_a_late_member_is_told() -> None:
     )
 
 
+def test_a_request_brings_a_member_into_a_round_whose_start_never_arrives() -> None:
+    """The parent asks its last child, and that asks its elder sibling."""
+    talk = Talk("s_train", RECEIVED, lossy=True)
+    talk.start()
+    for rank in (5, 6):
+        talk.lose(0, rank, "START")
+    talk.deliver_all()
+    talk.said()
+    talk.wake(2, "REPEAT")
+    talk.deliver_all()
+    talk.wake(6, "REPEAT")
+    talk.deliver(6, 5)
+    talk.deliver(5, 6)
+    talk.deliver(6, 2)
+    talk.says(
+        """
+        2 → 1: ASK 1
+        2 → 6: ASK 1
+        1 → 2: ACK1 1 [5]
+        6 begins 1
+        6 → 5: ASK 1
+        5 begins 1
+        5 → 6: ACK1 1 [4]
+        6 → 2: ACK2 1 [3]
+        2 → 0: ACK2 1 [3]
+        """
+    )
+    talk.deliver_all()
+    assert talk.done == [1] * 7
+
+
 def test_siblings_go_by_their_place_not_by_their_rank() -> None:
     """A two-level tree (guo §5.5): sub-groups 0 1 2 and 3 4 5; the root's children are 1, 2 and the head 3."""
     talk = Talk("s_train", RECEIVED[:6], group_size=3)

@@ -111,15 +111,16 @@ def receive(state, row, now_ns, mail, slot):
 @linked
 def on_heard(state, row, now_ns, mail, rank):
     """A message arrived from this neighbour: L[rank] = 0."""
-    if rank_sets.contains(state.group.members[row], rank):
-        hear(state, row, rank)
+    hear(state, row, rank)
 
 
 @linked
 def on_leave(state, row, now_ns, mail, rank):
     """News of other members may now need another path: allow time for it, and gossip to the new neighbours."""
     for other in range(state.silent.shape[1]):
-        state.silent[row, other] = min(state.silent[row, other], state.threshold - NEWS_STEPS)
+        if rank_sets.contains(state.group.members[row], other):
+            state.silent[row, other] = min(state.silent[row, other], state.threshold - NEWS_STEPS)
+    state.silent[row, rank] = state.threshold  # a young entry, relayed, would keep it alive at other members
     _send_to_neighbours(state, row, mail)
 
 

@@ -13,7 +13,8 @@ A detector's state has these fields (and the group):
 | silent    | rows × n | L: steps since the last news of each member; the member's own entry stays 0                 |
 | random    | rows × 2 | a random stream for each row                                                                |
 
-Only the entries of group members age, so `silent ≤ threshold` always, and a newcomer starts from 0. A negative entry
+Only the entries of group members age, so `silent ≤ threshold` always, and a newcomer starts from 0. A member that was
+removed keeps its old entry: a young one, relayed to members that still count it, would never age. A negative entry
 means that no news has arrived yet; its absolute value is the number of steps that the member still has to appear. The
 first news, however old, replaces it.
 """
@@ -62,8 +63,9 @@ def age(state, row, mail):
 
 @linked
 def hear(state, row, rank):
-    """Note that the member is alive."""
-    state.silent[row, rank] = 0
+    """Note that the member is alive, unless it was removed: its late messages would keep it alive at other members."""
+    if rank_sets.contains(state.group.members[row], rank):
+        state.silent[row, rank] = 0
 
 
 @linked

@@ -26,7 +26,8 @@ grandparent's children; the train skips a sibling that has left. A member's posi
 covers, so an ACK carries the sender's view (in its header) and counts only for a member with the same view: whenever
 the membership changes, the members send again in the new view, and ask their relatives to do so. A new root gives up an
 unfinished round and opens the next one. Lossy form (`repeat_ns > 0`): the root repeats START; every member repeats its
-ACK, or asks for those it waits for, until it knows S; a member that knows S answers with INFO.
+ACK, or asks for those it waits for, until it knows S; a member that knows S answers with INFO. A member that
+receives an ACK or a request of a later round enters that round, even if no START arrives.
 """
 
 from typing import NamedTuple
@@ -369,6 +370,10 @@ def _on_info(state, row, mail, slot):
 def _on_ask(state, row, mail, slot):
     """Answer a relative's request for the ACK in its view; without an ACK in that view yet, send it later."""
     number = mail.heads[slot].round_number
+    if number > state.round[row]:  # no START has arrived
+        _catch_up(state, row, mail, number)
+        _send_on_if_ready(state, row, mail)
+        return
     if state.done[row] > 0 and number <= state.done[row]:
         send(mail, _draft_array(state, mail, INFO, state.done[row], state.group.stable[row]), _source(mail, slot))
     if state.done[row] == state.round[row] or state.sent_round[row] != state.round[row]:
