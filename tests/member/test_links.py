@@ -382,9 +382,21 @@ def test_a_process_whose_clock_was_set_back_exceeds_its_earlier_session(dials: b
         refused.pass_bytes(2 * NS)
         assert refused.reason(two) == f"a later session of {A} is known"
     Wire(dialler, listener, 3, now_ns=3 * NS).pass_bytes(3 * NS)
-    assert two.links.links[A].session == 501
+    assert two.links.links[A].session > 500
     assert two.links.links[A].is_up
     assert again.ups == [two.me]
+
+
+def test_two_processes_that_exceed_the_same_session_are_told_apart() -> None:
+    """Each learns the session of their predecessor; a member that knows both must not mix up their frames."""
+    sessions = []
+    for session in (400, 401):
+        member, again = Owner(B, session=22), Owner(A, session=session)
+        Wire(Owner(A, session=500), member, 1).pass_bytes()
+        member.links.connection_lost(1, "reset", NS)
+        Wire(member, again, 2, now_ns=2 * NS).pass_bytes(2 * NS)
+        sessions.append(member.links.links[A].session)
+    assert sessions[0] != sessions[1]
 
 
 def test_a_connection_that_ends_young_is_replaced_after_a_pause() -> None:

@@ -40,6 +40,7 @@ SECOND_DIALLER_NS = NS // 4
 YOUNG_NS = NS
 """Two connections made within this time were dialled at once; one made later replaces a broken one."""
 IDLE_NS = 10 * NS
+SESSION_STEP_MAX = 1 << 20
 DUPLICATE = "another connection between the two stays"
 
 
@@ -103,6 +104,7 @@ class Links:
         self.refused = 0
         self._group = group
         self._session = session
+        self._session_step = 1 + session % SESSION_STEP_MAX
         self._owner = owner
         self._dialling: dict[str, Dialling] = {}
         self._dirty: dict[int, Pipe] = {}
@@ -360,9 +362,12 @@ class Links:
         self._attach(pipe, link, said, dialled_by=said.name, now_ns=now_ns)
 
     def _exceed(self, session: int) -> None:
-        """Another member knows this session of this incarnation: if it is later than the present one, exceed it."""
-        if self._session < session < SESSION_MAX:
-            self._session = session + 1
+        """Another member knows this session of this incarnation: if it is later than the present one, exceed it.
+
+        The step differs from process to process: two that exceed one and the same session have different ones then.
+        """
+        if self._session < session < SESSION_MAX - SESSION_STEP_MAX:
+            self._session = session + self._session_step
 
     def _refuse(self, pipe: Pipe, error: RemoteProtocolError) -> None:
         details = error.details if isinstance(error, _RefusedError) else {}
