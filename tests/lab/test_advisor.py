@@ -191,11 +191,14 @@ def answer_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_first_keeps_the_budget_and_is_ranked_before_those_that_are_slower(folder: Path) -> None:
+def test_the_first_keeps_the_budget_and_is_about_as_fast_as_any(folder: Path) -> None:
     answer = answer_of(folder)
     assert answer["best"]["bytes_per_member_s"] <= 5000
-    fitting = [row["time_to_stable_ms"] for row in answer["ranking"] if row["fits"]]
-    assert fitting == sorted(fitting)
+    fitting = [row for row in answer["ranking"] if row["fits"]]
+    times_ms = [row["time_to_stable_ms"] for row in fitting]
+    assert times_ms[0] <= 1.05 * min(times_ms)
+    dropped_ms = [row["time_to_stable_ms"] for row in fitting if row["probability_best"] is None]
+    assert dropped_ms == sorted(dropped_ms)
     assert {row["protocol"] for row in answer["ranking"]} == set(SMALL["protocols"])
     assert answer["live"]["settings"].startswith(f'Settings(stability="{answer["best"]["protocol"]}"')
     chances = [row["probability_best"] for row in answer["ranking"] if row["probability_best"] is not None]
@@ -282,7 +285,9 @@ def test_the_fewest_bytes_within_a_time(tmp_path: Path) -> None:
     assert advice.best is not None
     assert advice.best.time_ms.value <= 100
     fitting = [row.bytes_per_s.value for row in advice.ranking if row.fits]
-    assert fitting == sorted(fitting)
+    assert fitting[0] <= 1.05 * min(fitting)
+    dropped = [row.bytes_per_s.value for row in advice.ranking if row.fits and row.probability is None]
+    assert dropped == sorted(dropped)
 
 
 ASKED = ["advise", "-n", "40", "--network", "random:degree=4", "--senders", "8", "--rate", "50/s", "--loss", "0.02"]

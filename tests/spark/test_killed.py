@@ -31,7 +31,7 @@ def _kill_after_files(process: subprocess.Popen[bytes], runs: Path, files: int) 
 def test_killed_twice_and_finished_with_identical_results(tmp_path: Path, whole: list[tuple[str, str]]) -> None:
     plans, killed = long_plans(tmp_path), tmp_path / "killed"
     counts = []
-    for files in (2, 6):
+    for files in (1, 3):
         _kill_after_files(start_study(plans, killed, "local[2]"), killed / "runs", files)
         counts.append(len(committed(killed)))
     assert 0 < counts[0] <= counts[1] < LONG_RUNS, "it was not killed in the middle"
